@@ -1,0 +1,1 @@
+"""Top-k recommendation with message-passing GNNs trained on smooth ranking metrics."""
