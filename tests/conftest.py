@@ -1,0 +1,18 @@
+"""Fixtures shared by all tests; real data is found through ITEMREC_DATA."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)  # two test workers share two cores
+
+
+@pytest.fixture
+def data_root() -> Path:
+    """The folder of real data sets; tests that need it are skipped by name where it is absent."""
+    root = os.environ.get("ITEMREC_DATA")
+    if not root or not Path(root).is_dir():
+        pytest.skip("needs real data: set ITEMREC_DATA")
+    return Path(root)
