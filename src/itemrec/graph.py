@@ -1,0 +1,159 @@
+"""The interaction graph as CSR: who hears whom, and how many neighbours each node has."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """Listeners (rows) and the sources they hear (columns), without weights.
+
+    In a whole graph listeners and sources are the same nodes; when new users are folded in, the
+    listeners are those users and the sources are the items they touched.
+    """
+
+    crow: Tensor  # int32 [listeners + 1]
+    col: Tensor  # int32 [edges], ascending within a row
+    degree: Tensor  # float32 [listeners]
+    source_degree: Tensor  # float32 [sources], degrees in the training graph
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the transpose is the same matrix, so that a backward is the same product."""
+        return False
+
+    @cached_property
+    def row(self) -> Tensor:
+        """The listener of every edge, int64 [edges]."""
+        counts = self.crow.diff().long()
+        return torch.repeat_interleave(
+            torch.arange(len(counts), device=self.crow.device), counts, output_size=len(self.col)
+        )
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """Sparse CSR matrix of ones, for the GPU's library product."""
+        ones = torch.ones(len(self.col), device=self.col.device)
+        size = (len(self.crow) - 1, len(self.source_degree))
+        return torch.sparse_csr_tensor(self.crow, self.col, ones, size=size, check_invariants=False)
+
+
+@dataclass(frozen=True)
+class Graph(Adjacency):
+    """Symmetric bipartite graph: nodes are all users, then all items."""
+
+    n_users: int
+    n_items: int
+
+    @classmethod
+    def from_csr(cls, train: sp.csr_array, device: torch.device | str = "cpu") -> Graph:
+        """Both directions of the training interactions ``[users, items]``.
+
+        >>> import numpy as np, scipy.sparse as sp
+        >>> graph = Graph.from_csr(sp.csr_array(np.array([[1., 1.], [0., 1.]])))
+        >>> graph.degree.tolist()  # two users, then two items
+        [2.0, 1.0, 1.0, 2.0]
+        """
+        n_users, n_items = train.shape
+        forward = sp.csr_array(train)
+        forward.sort_indices()
+        backward = sp.csr_array(forward.T)  # conversion leaves sorted indices
+        crow = np.concatenate([forward.indptr, backward.indptr[1:] + forward.indptr[-1]])
+        col = np.concatenate([forward.indices + n_users, backward.indices])
+        if crow[-1] >= 2**31:
+            raise ValueError(f"a graph holds at most 2**30 interactions, got {train.nnz}")
+        degree = torch.from_numpy(np.diff(crow).astype(np.float32)).to(device)
+        return cls(
+            crow=torch.from_numpy(crow.astype(np.int32)).to(device),
+            col=torch.from_numpy(col.astype(np.int32)).to(device),
+            degree=degree,
+            source_degree=degree,
+            n_users=n_users,
+            n_items=n_items,
+        )
+
+    @property
+    def symmetric(self) -> bool:
+        """A graph hears both ways."""
+        return True
+
+    @property
+    def n_nodes(self) -> int:
+        """Users and items together."""
+        return self.n_users + self.n_items
+
+    @property
+    def item_degree(self) -> Tensor:
+        """Training interactions of each item, float32 [items]."""
+        return self.degree[self.n_users :]
+
+    @cached_property
+    def inverse_root(self) -> Tensor:
+        """``d^-1/2`` as a column, 0 for a node without neighbours, float32 [nodes, 1]."""
+        return inverse_root(self.degree)
+
+    @cached_property
+    def reverse(self) -> Tensor:
+        """Position of each edge's opposite direction, int64 [edges].
+
+        Both halves hold the same interactions, one ordered by user and one by item, so sorting the
+        first half by item (stably) walks the second half in order.
+        """
+        half = len(self.col) // 2
+        order = torch.sort(self.col[:half], stable=True).indices
+        back = torch.empty(2 * half, dtype=torch.int64, device=self.col.device)
+        back[half:] = order
+        back[order] = torch.arange(half, 2 * half, device=self.col.device)
+        return back
+
+    def interactions(self) -> sp.csr_array:
+        """The training interactions again, ``[users, items]``."""
+        crow = self.crow[: self.n_users + 1].cpu().numpy()
+        col = self.col[: int(crow[-1])].cpu().numpy() - self.n_users
+        ones = np.ones(len(col), dtype=np.float32)
+        return sp.csr_array((ones, col, crow), shape=(self.n_users, self.n_items))
+
+    def with_users(self, history: sp.csr_array) -> Graph:
+        """The graph after new users with these histories have joined, behind the known ones."""
+        joined = sp.csr_array(sp.vstack([self.interactions(), history]))
+        return Graph.from_csr(joined, self.crow.device)
+
+    def drop_edges(self, share: float, generator: torch.Generator) -> Graph:
+        """A copy in which each interaction is missing with probability ``share``."""
+        half = len(self.col) // 2
+        draw = torch.rand(half, generator=generator, device=generator.device).to(self.col.device)
+        keep = draw >= share
+        keep = torch.cat([keep, keep[self.reverse[half:]]])
+        ends = torch.cat([keep.new_zeros(1, dtype=torch.int32), keep.cumsum(0, dtype=torch.int32)])
+        crow = ends[self.crow.long()]
+        degree = crow.diff().float()
+        return Graph(crow, self.col[keep], degree, degree, self.n_users, self.n_items)
+
+
+def inverse_root(degree: Tensor) -> Tensor:
+    """``d^-1/2`` as a column, 0 where the degree is 0."""
+    return degree.clamp(min=1).rsqrt().mul(degree > 0).unsqueeze(1)
+
+
+def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
+    """New users (rows of ``history``) listening to items, whose training degrees stay as they are."""
+    device = item_degree.device
+    crow = torch.from_numpy(history.indptr.astype(np.int32)).to(device)
+    col = torch.from_numpy(history.indices.astype(np.int32)).to(device)
+    return Adjacency(crow, col, crow.diff().float(), item_degree)
+
+
+def graph_fingerprint(train: sp.csr_array) -> str:
+    """Hash of a graph's shape and edges: names caches that depend on nothing else."""
+    digest = hashlib.sha256(repr(train.shape).encode())
+    digest.update(np.ascontiguousarray(train.indptr, dtype=np.int64).tobytes())
+    digest.update(np.ascontiguousarray(train.indices, dtype=np.int64).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,265 @@
+"""What every model is: a scorer of histories; and what a message-passing model adds to it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from itemrec.batches import Batch
+from itemrec.errors import ItemrecError
+from itemrec.graph import Adjacency, Graph, fold_adjacency
+
+Pooling = Literal["auto", "mean", "sum", "concat"]
+
+
+class Model(nn.Module):
+    """A scorer: users come as histories, and by their training row where they have one.
+
+    The constructor takes settings only, and its signature is the configuration schema. `setup`
+    meets the training data and allocates; afterwards either `fit` solves a closed form or the
+    training loop asks for gradients. A subclass that holds everything it needs to score in
+    parameters and buffers is saved and loaded without further code.
+    """
+
+    paper: ClassVar[str] = ""
+    year: ClassVar[int] = 0
+    inductive: ClassVar[bool] = True
+    why_not_inductive: ClassVar[str] = ""
+    explains: ClassVar[bool] = False
+    closed_form: ClassVar[bool] = False
+    own_objective: ClassVar[bool] = False  # `extra_loss` is the whole objective: no list loss
+    settings: dict[str, Any]
+    n_users: int
+    n_items: int
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Remember every constructor's arguments as the model's settings."""
+        super().__init_subclass__(**kwargs)
+        if "__init__" not in cls.__dict__:
+            return
+        original = cls.__init__
+        signature = inspect.signature(original)
+
+        def remembering(self: Model, *args: Any, **given: Any) -> None:
+            bound = signature.bind(self, *args, **given)
+            bound.apply_defaults()
+            original(self, *args, **given)
+            if type(self) is cls:
+                self.settings = {k: v for k, v in list(bound.arguments.items())[1:]}
+
+        remembering.__signature__ = signature  # type: ignore[attr-defined]
+        cls.__init__ = remembering  # type: ignore[assignment]
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Allocate for this training matrix; ``inductive`` means: users get no parameters."""
+        self.n_users, self.n_items = train.shape
+
+    def fit(self, train: sp.csr_array) -> None:
+        """Solve a closed form; only called where `closed_form` is true."""
+        raise ItemrecError(f"{type(self).__name__} has no closed form")
+
+    def freeze(self, graph: Graph) -> None:
+        """Store whatever scoring needs, so that it no longer needs the graph."""
+
+    def extra_loss(
+        self, graph: Graph, batch: Batch, encoded: tuple[Tensor, Tensor], generator: torch.Generator
+    ) -> Tensor | None:
+        """A term of the model's own (contrastive, VAE), added to the list loss."""
+        return None
+
+    def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
+        """Called before each epoch, for models that redraw something."""
+
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """Scores of all items for each user, ``[B, items]``; ``users`` is −1 where unknown."""
+        raise ItemrecError(f"{type(self).__name__} cannot score")
+
+    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """Share of each history item in each score ``[len(items), len(history)]``; they add up."""
+        raise ItemrecError(f"{type(self).__name__} gives no exact explanations")
+
+    def check_users(self, users: npt.NDArray[np.int64]) -> None:
+        """Refuse unseen users by name where the model cannot score them."""
+        if not self.inductive and bool((users < 0).any()):
+            raise ItemrecError(
+                f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
+            )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's tensors live."""
+        for tensor in (*self.parameters(), *self.buffers()):
+            return tensor.device
+        return torch.device("cpu")
+
+    def store(self, name: str, tensor: Tensor) -> None:
+        """Register or replace a buffer that scoring needs."""
+        if name in self._buffers:
+            self._buffers[name] = tensor
+        else:
+            self.register_buffer(name, tensor)
+
+
+class EmbeddingModel(Model):
+    """A model whose scores are products of a user and an item vector.
+
+    `encode` gives the vectors for training; `freeze` stores them for scoring.
+    """
+
+    user_vectors: Tensor
+    item_vectors: Tensor
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """User and item vectors ``[users, d], [items, d]``, differentiable."""
+        raise ItemrecError(f"{type(self).__name__} has no encoder")
+
+    def base_norms(self) -> tuple[Tensor, Tensor]:
+        """Squared length of every user's and item's own parameters, for the L2 term."""
+        raise ItemrecError(f"{type(self).__name__} has no L2 term; set 'l2' to 0")
+
+    @torch.no_grad()
+    def freeze(self, graph: Graph) -> None:
+        """Store final vectors."""
+        users, items = self.encode(graph)
+        self.store("user_vectors", users.detach().contiguous())
+        self.store("item_vectors", items.detach().contiguous())
+
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """Vectors of users known by their history alone, ``[B, d]``."""
+        raise ItemrecError(
+            f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
+        )
+
+    def vectors_of(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """Vectors of known users by row, of the others by their history, ``[B, d]``."""
+        self.check_users(users)
+        known = users >= 0
+        if known.all():
+            return self.user_vectors[torch.from_numpy(users).to(self.device)]
+        if not known.any():
+            return self.fold_in(history)
+        out = self.fold_in(history)
+        rows = torch.from_numpy(np.flatnonzero(known)).to(self.device)
+        out[rows] = self.user_vectors[torch.from_numpy(users[known]).to(self.device)]
+        return out
+
+    @torch.no_grad()
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """Products with every item vector."""
+        return self.vectors_of(history, users) @ self.item_vectors.T
+
+
+class GNN(EmbeddingModel):
+    """Message passing over the interaction graph; a subclass gives one `layer`.
+
+    ``h⁰`` are free vectors of the items and, in the transductive protocol, of the users; in the
+    inductive protocol users start from zero and are what their items tell them. The final vector
+    pools ``h⁰ … hᴸ``. A new user is folded in by running the same layers for that user alone
+    against the stored item vectors of each layer: no training graph, no training.
+    """
+
+    def __init__(self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto") -> None:
+        super().__init__()
+        for name, value in (("dim", dim), ("layers", layers)):
+            if value < 1:
+                raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
+        if pooling not in ("auto", "mean", "sum", "concat"):
+            raise ItemrecError(f"'pooling' must be auto, mean, sum or concat, got {pooling!r}")
+        self.dim, self.depth, self.pooling = dim, layers, pooling
+        self.pool_by: str = pooling
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Free item vectors, and free user vectors in the transductive protocol."""
+        super().setup(train, inductive=inductive, generator=generator)
+        if self.pooling == "auto":
+            self.pool_by = self.automatic_pooling(inductive)
+        self.item_embedding = nn.Parameter(
+            torch.randn(self.n_items, self.dim, generator=generator) * 0.1
+        )
+        self.user_embedding = (
+            None
+            if inductive
+            else nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
+        )
+        self.make_layers(generator)
+
+    def automatic_pooling(self, inductive: bool) -> str:
+        """The paper pools by sum, except for LightGCN in the transductive protocol."""
+        return "sum"
+
+    def make_layers(self, generator: torch.Generator) -> None:
+        """Allocate the layers' own weights, if there are any."""
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """One step: what listeners (``own``) become after hearing ``source``."""
+        raise ItemrecError(f"{type(self).__name__} has no layer")
+
+    def base(self) -> Tensor:
+        """``h⁰`` of all nodes, ``[nodes, d]``."""
+        if self.user_embedding is None:
+            users = self.item_embedding.new_zeros(self.n_users, self.dim)
+        else:
+            users = self.user_embedding
+        return torch.cat([users, self.item_embedding])
+
+    def layers(self, graph: Graph) -> list[Tensor]:
+        """``h⁰ … hᴸ`` of all nodes."""
+        out = [self.base()]
+        for depth in range(self.depth):
+            out.append(self.layer(depth, graph, out[-1], out[-1]))
+        return out
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """One vector a node out of its vectors at all depths."""
+        if self.pool_by == "concat":
+            return torch.cat(layers, dim=1)
+        total = layers[0]
+        for layer in layers[1:]:
+            total = total + layer
+        return total / len(layers) if self.pool_by == "mean" else total
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """Message passing, then pooling."""
+        pooled = self.pool(self.layers(graph))
+        return pooled[: graph.n_users], pooled[graph.n_users :]
+
+    def base_norms(self) -> tuple[Tensor, Tensor]:
+        """Squared lengths at layer 0; users without parameters have length 0."""
+        items = self.item_embedding.square().sum(1)
+        if self.user_embedding is None:
+            return items.new_zeros(self.n_users), items
+        return self.user_embedding.square().sum(1), items
+
+    @torch.no_grad()
+    def freeze(self, graph: Graph) -> None:
+        """Store final vectors, and what folding in needs: item vectors of each layer, degrees."""
+        layers = self.layers(graph)
+        pooled = self.pool(layers)
+        self.store("user_vectors", pooled[: graph.n_users].contiguous())
+        self.store("item_vectors", pooled[graph.n_users :].contiguous())
+        self.store("item_degree", graph.item_degree.clone())
+        self.store_fold([layer[graph.n_users :] for layer in layers[:-1]])
+
+    item_degree: Tensor
+    fold_layers: Tensor
+
+    def store_fold(self, item_layers: list[Tensor]) -> None:
+        """Keep the item vectors that new users will listen to, ``[L, items, d]``."""
+        self.store("fold_layers", torch.stack(item_layers))
+
+    @torch.no_grad()
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """The layers once more, for these users alone against stored item vectors."""
+        adjacency = fold_adjacency(history, self.item_degree)
+        own = self.item_vectors.new_zeros(history.shape[0], self.dim)
+        out = [own]
+        for depth in range(self.depth):
+            own = self.layer(depth, adjacency, self.fold_layers[depth], own)
+            out.append(own)
+        return self.pool(out)

@@ -1,0 +1,66 @@
+"""LightGCN: neighbourhood averaging without weights or non-linearities.
+
+He et al., "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation",
+SIGIR 2020. With ``Â = D^-1/2 A D^-1/2``::
+
+    h⁽ˡ⁺¹⁾ = Â h⁽ˡ⁾          e = pool(h⁰ … hᴸ)
+
+Everything is linear, so a new user with history H is one weighted sum of stored item vectors, and
+each history item's share in a score is exact::
+
+    u = Σ_{i∈H} f_i / √|H|        f_i = pool(0, h⁰_i … hᴸ⁻¹_i) / √d_i
+"""
+
+from __future__ import annotations
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.graph import Adjacency, Graph, fold_adjacency, inverse_root
+from itemrec.models.base import GNN, Pooling
+from itemrec.propagate import listen, neighbour_sum, propagate
+
+
+class LightGCN(GNN):
+    """Linear message passing (SIGIR 2020)."""
+
+    paper = "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation"
+    year = 2020
+    explains = True
+
+    fold_table: Tensor  # [items, d]
+
+    def __init__(self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto") -> None:
+        super().__init__(dim, layers, pooling)
+
+    def automatic_pooling(self, inductive: bool) -> str:
+        """Mean in the transductive protocol, sum in the inductive one, as in the ITEM paper."""
+        return "sum" if inductive else "mean"
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """``Â h`` in the graph; the same rule for listeners outside it."""
+        if isinstance(adjacency, Graph):
+            return propagate(adjacency, source)
+        return listen(adjacency, source)
+
+    def store_fold(self, item_layers: list[Tensor]) -> None:
+        """All depths at once: the step is linear, so they can be pooled before it."""
+        pooled = self.pool([torch.zeros_like(item_layers[0]), *item_layers])
+        table = pooled * inverse_root(self.item_degree)
+        if self.pool_by == "concat":
+            table = table.contiguous()
+        self.store("fold_table", table)
+
+    @torch.no_grad()
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """``Σ f_i / √|H|``."""
+        adjacency = fold_adjacency(history, self.item_degree)
+        return neighbour_sum(adjacency, self.fold_table) * inverse_root(adjacency.degree)
+
+    @torch.no_grad()
+    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """Shares ``f_i·e_j/√|H|``; a trained user's own vector is the rest of the score."""
+        listed = torch.from_numpy(history.indices).long().to(self.device)
+        parts = self.fold_table[listed] / max(len(listed), 1) ** 0.5  # [H, d]
+        return self.item_vectors[items] @ parts.T

@@ -1,0 +1,113 @@
+"""The one fast neighbourhood sum with its backward, on CPU and GPU.
+
+On the CPU ``embedding_bag`` walks CSR rows with vector instructions and two threads, 4 to 10 times
+faster than the sparse products of torch and scipy; on the GPU the library's CSR product is used.
+A symmetric graph is its own transpose, so the gradient is the same product again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemrec.graph import Adjacency, Graph, inverse_root
+
+
+def neighbour_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """``out[v] = Σ x[j]`` over the sources ``j`` that ``v`` hears; ``[sources, d] → [listeners, d]``."""
+    if adjacency.symmetric and x.requires_grad:
+        out: Tensor = _SymmetricSum.apply(x, adjacency)  # type: ignore[no-untyped-call]
+        return out
+    return _sum(adjacency, x)
+
+
+def propagate(graph: Graph, x: Tensor) -> Tensor:
+    """``D^-1/2 A D^-1/2 x`` over all nodes, ``[nodes, d] → [nodes, d]``.
+
+    The normalisation is two diagonal scalings around an unweighted sum.
+    """
+    scale = graph.inverse_root
+    return neighbour_sum(graph, x * scale) * scale
+
+
+def listen(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """`propagate` for any adjacency: each source is divided by √degree, each listener too."""
+    source = x * inverse_root(adjacency.source_degree)
+    return neighbour_sum(adjacency, source) * inverse_root(adjacency.degree)
+
+
+def weighted_sum(adjacency: Adjacency, weight: Tensor, x: Tensor) -> Tensor:
+    """``out[v] = Σ w[v,j]·x[j]`` with a weight an edge ``[edges]``; gradients to both."""
+    if isinstance(adjacency, Graph):
+        out: Tensor = _WeightedSum.apply(weight, x, adjacency)  # type: ignore[no-untyped-call]
+        return out
+    return _weighted(adjacency, weight, x)
+
+
+def _sum(adjacency: Adjacency, x: Tensor) -> Tensor:
+    if x.is_cuda:
+        return adjacency.matrix.to(x.dtype) @ x
+    return F.embedding_bag(
+        adjacency.col, x.contiguous(), adjacency.crow, mode="sum", include_last_offset=True
+    )
+
+
+def _weighted(adjacency: Adjacency, weight: Tensor, x: Tensor) -> Tensor:
+    return F.embedding_bag(
+        adjacency.col,
+        x.contiguous(),
+        adjacency.crow,
+        mode="sum",
+        per_sample_weights=weight.contiguous(),
+        include_last_offset=True,
+    )
+
+
+class _SymmetricSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, adjacency: Adjacency) -> Tensor:
+        ctx.adjacency = adjacency
+        return _sum(adjacency, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _sum(ctx.adjacency, grad), None
+
+
+class _WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, x: Tensor, graph: Graph) -> Tensor:
+        ctx.graph = graph
+        ctx.save_for_backward(weight, x)
+        return _weighted(graph, weight, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        weight, x = ctx.saved_tensors
+        graph: Graph = ctx.graph
+        grad_weight = grad_x = None
+        if ctx.needs_input_grad[0]:
+            grad_weight = edge_dot(graph, grad, x)
+        if ctx.needs_input_grad[1]:  # the transpose has the same structure, its weights reordered
+            grad_x = _weighted(graph, weight[graph.reverse], grad)
+        return grad_weight, grad_x, None
+
+
+def edge_dot(adjacency: Adjacency, listeners: Tensor, sources: Tensor) -> Tensor:
+    """``listeners[v]·sources[j]`` for every edge (v, j); [edges].
+
+    This is what embedding_bag computes as the gradient of its weights, without ever holding the
+    gathered rows.
+    """
+    return bag_dots(listeners, sources, adjacency.col, adjacency.crow[:-1], adjacency.row.int())
+
+
+def bag_dots(bags: Tensor, table: Tensor, index: Tensor, starts: Tensor, owner: Tensor) -> Tensor:
+    """``out[e] = bags[owner[e]] · table[index[e]]``; bag ``b`` begins at ``starts[b]``; [entries]."""
+    out: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+        bags.contiguous(), table.contiguous(), index, starts, owner, 0
+    )
+    return out
