@@ -1,0 +1,81 @@
+"""Binary CSR matrices: rows are users, columns items, every entry a one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+
+def from_parts(indices: npt.NDArray[Any], indptr: npt.NDArray[Any], n_items: int) -> sp.csr_array:
+    """A matrix of ones from item indices sorted within each row, shared and not copied."""
+    ones = np.ones(len(indices), np.float32)
+    if len(indices) < 2**31:  # half the memory, and what the fast kernels take
+        indices, indptr = indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)
+    matrix = sp.csr_array((ones, indices, indptr), shape=(len(indptr) - 1, n_items))
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    return matrix
+
+
+def row_of_entry(matrix: sp.csr_array) -> npt.NDArray[np.int64]:
+    """The row in which each stored entry stands, [nnz]."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def take_entries(matrix: sp.csr_array, mask: npt.NDArray[np.bool_]) -> sp.csr_array:
+    """Only the entries where the mask is true; the shape stays."""
+    before = np.concatenate(([0], np.cumsum(mask)))
+    return from_parts(matrix.indices[mask], before[matrix.indptr], int(matrix.shape[1]))
+
+
+def take_columns(matrix: sp.csr_array, columns: npt.NDArray[np.int64]) -> sp.csr_array:
+    """Only the given columns, ascending, renumbered 0, 1, …"""
+    if len(columns) == matrix.shape[1]:
+        return matrix
+    new = np.full(matrix.shape[1], -1, np.int64)
+    new[columns] = np.arange(len(columns))
+    kept = take_entries(matrix, new[matrix.indices] >= 0)
+    return from_parts(new[kept.indices], kept.indptr, len(columns))
+
+
+def as_ones(matrix: Any) -> sp.csr_array:
+    """Any sparse matrix as sorted CSR with every stored value set to one."""
+    matrix = sp.csr_array(matrix)
+    matrix.sort_indices()
+    return from_parts(matrix.indices, matrix.indptr, matrix.shape[1])
+
+
+def scatter_rows(rows: sp.csr_array, at: npt.NDArray[np.int64], n_rows: int) -> sp.csr_array:
+    """A matrix of n_rows whose rows `at` are the given ones and all others empty."""
+    place = sp.csr_array(
+        (np.ones(len(at), np.float32), (at, np.arange(len(at)))), shape=(n_rows, len(at))
+    )
+    return sp.csr_array(place @ rows)
+
+
+def pick_share(
+    matrix: sp.csr_array,
+    share: float,
+    rng: np.random.Generator,
+    *,
+    least: int = 0,
+    leave: int = 0,
+    dither: bool = False,
+) -> npt.NDArray[np.bool_]:
+    """Choose a share of every row's entries at random: a mask over the entries.
+
+    A row of d entries gives round(share · d), at least `least`, and leaves at least `leave`
+    where it can do both. With `dither` the rounding is up or down at random, right on average.
+    """
+    size = np.diff(matrix.indptr)
+    lift = rng.random(len(size)) if dither else 0.5
+    wanted = np.floor(share * size + lift).astype(np.int64)
+    wanted = np.minimum(np.maximum(np.minimum(wanted, size - leave), least), size)
+    rows = row_of_entry(matrix)
+    # float32 noise below 1 added to an integer row is exact in float64: rows stay together.
+    order = np.argsort(rows + rng.random(matrix.nnz, dtype=np.float32))
+    chosen = np.empty(matrix.nnz, bool)
+    chosen[order] = np.arange(matrix.nnz) - matrix.indptr[rows] < wanted[rows]
+    return chosen

@@ -1,0 +1,396 @@
+"""Splits as verbs: each takes Interactions and returns one Split of train, validation and test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemrec.binary import (
+    as_ones,
+    from_parts,
+    pick_share,
+    row_of_entry,
+    scatter_rows,
+    take_columns,
+    take_entries,
+)
+from itemrec.data import IdMap, Interactions
+from itemrec.errors import ItemrecError, LeakError
+
+Protocol = Literal["transductive", "inductive"]
+_TRAIN, _VALID, _TEST = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Held:
+    """Users to be judged: what a model may know of each, and what it must find."""
+
+    history: sp.csr_array  # [rows, n_items] ones: all that is known of a user when judged
+    target: sp.csr_array  # [rows, n_items] ones: held-out items, disjoint from history
+    users: npt.NDArray[np.int64]  # [rows] row of Split.train, -1 for a user unseen in training
+    ids: npt.NDArray[Any]  # [rows] external ids
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training interactions and the users held out for validation and test.
+
+    Transductive: the same users everywhere; `valid.history` is their training row and
+    `test.history` their training and validation rows. Inductive: validation and test users are
+    in no row of `train`; `history` is their fold-in part, `target` their fold-out part.
+    """
+
+    protocol: Protocol
+    train: sp.csr_array  # [n_users, n_items] ones, sorted indices
+    valid: Held | None
+    test: Held
+    user_ids: IdMap  # of the rows of train
+    item_ids: IdMap  # of the columns
+    titles: npt.NDArray[Any] | None  # [n_items]
+    genres: npt.NDArray[Any] | None  # [n_items]
+    dataset: dict[str, Any]  # name, fingerprint, users, items, interactions of the whole data
+    settings: dict[str, Any]  # everything needed to repeat the split
+    notes: tuple[str, ...] = ()  # plain sentences: what was left out
+
+    @property
+    def n_users(self) -> int:
+        """Number of training users."""
+        return int(self.train.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """Number of items that can be recommended."""
+        return int(self.train.shape[1])
+
+    def refit(self) -> Split:
+        """Training and validation interactions become the training part; test stays as it is."""
+        if self.protocol == "inductive":
+            raise ItemrecError(
+                "'refit' is for the transductive protocol: inductive validation users are a group "
+                "of their own and never join training"
+            )
+        if self.valid is None:
+            return self
+        grown = self.train + scatter_rows(self.valid.target, self.valid.users, self.n_users)
+        return replace(self, train=as_ones(grown), valid=None)
+
+    def check(self) -> None:
+        """Prove that no held-out interaction reaches graph, sampler or selection, or LeakError."""
+        for name, held in (("validation", self.valid), ("test", self.test)):
+            if held is None:
+                continue
+            self._no_common(held.target, held.history, held, name, "in that user's own history")
+            if self.protocol == "inductive":
+                known = np.flatnonzero(self.user_ids.index(held.ids) >= 0)
+                if len(known) or (held.users >= 0).any():
+                    row = int(known[0]) if len(known) else int(np.argmax(held.users >= 0))
+                    raise LeakError(f"{name} user {held.ids[row]!r} is also a training user")
+            rows = np.flatnonzero(held.users >= 0)
+            own = scatter_rows(self.train[held.users[rows]], rows, len(held))
+            self._no_common(held.target, own, held, name, "in training")
+        if self.valid is None:
+            return
+        match = IdMap(self.valid.ids).index(self.test.ids)  # [test rows] → validation row or -1
+        rows = np.flatnonzero(match >= 0)
+        for part, where in (("target", "a validation target"), ("history", "validation history")):
+            other = scatter_rows(getattr(self.valid, part)[match[rows]], rows, len(self.test))
+            self._no_common(self.test.target, other, self.test, "test", where)
+
+    def _no_common(
+        self, target: sp.csr_array, other: sp.csr_array, held: Held, name: str, where: str
+    ) -> None:
+        common = target.multiply(other).tocoo()
+        if common.nnz:
+            user, item = held.ids[common.row[0]], self.item_ids.external(common.col[:1])[0]
+            raise LeakError(
+                f"{name} target {item!r} of user {user!r} is also {where} "
+                f"({common.nnz} such interactions)"
+            )
+
+
+def split_interactions(
+    data: Interactions,
+    *,
+    seed: int = 0,
+    valid: float = 0.1,
+    test: float = 0.2,
+    unseen_items: Literal["keep", "drop"] = "keep",
+) -> Split:
+    """Transductive: hold out a share of every user's interactions.
+
+    The test part is the given one where the data has it (`held_out`), else the share `test` of
+    each user's items, rounded, one item always staying in training. The validation part is the
+    share `valid` of each user's remaining *training* interactions, never of the test part.
+    """
+    rng = np.random.default_rng(seed)
+    matrix, order = _sorted(data)
+    part = np.zeros(matrix.nnz, np.int8)
+    given = data.held_out is not None
+    if data.held_out is not None:
+        part[data.held_out[order]] = _TEST
+    else:
+        part[pick_share(matrix, _share("test", test, low=0), rng, leave=1)] = _TEST
+    rest = part == _TRAIN
+    chosen = pick_share(take_entries(matrix, rest), _share("valid", valid), rng, leave=1)
+    part[np.flatnonzero(rest)[chosen]] = _VALID
+    settings = {"verb": "interactions", "seed": seed, "valid": valid}
+    settings |= {"test": "given" if given else test, "unseen_items": unseen_items}
+    return _transductive(data, matrix, part, settings)
+
+
+def split_by_time(
+    data: Interactions,
+    *,
+    seed: int = 0,
+    valid: float = 0.1,
+    test: float = 0.2,
+    unseen_items: Literal["keep", "drop"] = "keep",
+) -> Split:
+    """Transductive, one global cut: the latest share `test` of all interactions is the test part.
+
+    The latest share `valid` of what is before it is the validation part. Interactions of one
+    moment stay together. Users of whom nothing is known before a cut are left out of that part.
+    Nothing is drawn: `seed` is accepted so that all verbs are called alike.
+    """
+    matrix, order = _sorted(data)
+    times = _times(data, "split_by_time")[order]
+    part = np.zeros(matrix.nnz, np.int8)
+    part[times >= _cut(times, _share("test", test, low=0))] = _TEST
+    rest = part == _TRAIN
+    if _share("valid", valid) > 0 and rest.any():
+        part[rest & (times >= _cut(times[rest], valid))] = _VALID
+    settings = {"verb": "time", "seed": seed, "valid": valid, "test": test}
+    return _transductive(data, matrix, part, settings | {"unseen_items": unseen_items}, past=True)
+
+
+def leave_last_out(
+    data: Interactions, *, seed: int = 0, unseen_items: Literal["keep", "drop"] = "keep"
+) -> Split:
+    """Transductive: each user's last item is the test part, the one before it validation.
+
+    Ties in time are broken by the seed; one item always stays in training.
+    """
+    matrix, order = _sorted(data)
+    times, rows = _times(data, "leave_last_out")[order], row_of_entry(matrix)
+    late = np.lexsort((np.random.default_rng(seed).random(matrix.nnz), times, rows))
+    from_end = np.empty(matrix.nnz, np.int64)
+    from_end[late] = matrix.indptr[rows + 1] - 1 - np.arange(matrix.nnz)
+    size = np.diff(matrix.indptr)[rows]
+    part = np.zeros(matrix.nnz, np.int8)
+    part[(from_end == 0) & (size >= 2)] = _TEST
+    part[(from_end == 1) & (size >= 3)] = _VALID
+    settings = {"verb": "last", "seed": seed, "unseen_items": unseen_items}
+    return _transductive(data, matrix, part, settings)
+
+
+def split_users(
+    data: Interactions,
+    *,
+    seed: int = 0,
+    valid: float = 0.1,
+    test: float = 0.1,
+    fold_in: float = 0.8,
+    unseen_items: Literal["keep", "drop"] = "drop",
+) -> Split:
+    """Inductive: hold out whole users; training users keep everything.
+
+    A model sees the share `fold_in` of a held-out user's items and must find the rest; each
+    keeps at least one item on either side. With `unseen_items="drop"`, items no training user
+    has leave the split first.
+    """
+    _share("test", test, low=0), _share("valid", valid)
+    _share("fold_in", fold_in, low=0)
+    if valid + test >= 1:
+        raise ItemrecError(f"'valid' and 'test' must leave training users, got {valid} and {test}")
+    rng = np.random.default_rng(seed)
+    matrix, _ = _sorted(data)
+    order = rng.permutation(data.n_users)
+    n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
+    groups = np.split(order, [n_test, n_test + n_valid])
+    test_rows, valid_rows, train_rows = (np.sort(g).astype(np.int64) for g in groups)
+    train = as_ones(matrix[train_rows])
+    if not train.nnz or not n_test:
+        raise ItemrecError(
+            f"'test' must hold out at least one of the {data.n_users} users and leave "
+            f"training interactions, got {test}"
+        )
+    columns, notes = _columns(train, unseen_items)
+    matrix, train = take_columns(matrix, columns), take_columns(train, columns)
+
+    def held(rows: npt.NDArray[np.int64], name: str) -> Held | None:
+        whole = as_ones(matrix[rows])
+        shown = pick_share(whole, fold_in, rng, least=1, leave=1)
+        ids = data.user_ids.external(rows)
+        history, target = take_entries(whole, shown), take_entries(whole, ~shown)
+        return _held(history, target, np.full(len(rows), -1, np.int64), ids, name, notes)
+
+    test_part, valid_part = held(test_rows, "test"), held(valid_rows, "validation")
+    settings = {"verb": "users", "seed": seed, "valid": valid, "test": test, "fold_in": fold_in}
+    settings |= {"unseen_items": unseen_items}
+    user_ids = data.user_ids.take(train_rows)
+    parts = (train, valid_part, test_part)
+    return _finish(data, "inductive", parts, user_ids, columns, settings, notes)
+
+
+def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
+    """Keep the share `keep` of each user's training items, at least one; test targets stay.
+
+    In the transductive protocol validation targets are thinned by the same share, so that a
+    refit too sees no more than that share. Removed items are as if they had never been seen.
+    """
+    if not 0 < keep <= 1:
+        raise ItemrecError(f"'keep' must be a share in (0, 1], got {keep}")
+    rng = np.random.default_rng(seed)
+    train = take_entries(split.train, pick_share(split.train, keep, rng, least=1))
+    valid, test, notes = split.valid, split.test, list(split.notes)
+    if split.protocol == "transductive":
+        known = train
+        if valid is not None:
+            # Rounding at random keeps the share right on average where a user has few targets.
+            target = take_entries(valid.target, pick_share(valid.target, keep, rng, dither=True))
+            history = as_ones(train[valid.users])
+            valid = _held(history, target, valid.users, valid.ids, "validation", notes)
+        if valid is not None:
+            known = as_ones(train + scatter_rows(valid.target, valid.users, split.n_users))
+        test = replace(test, history=as_ones(known[test.users]))
+    return replace(
+        split,
+        train=train,
+        valid=valid,
+        test=test,
+        settings=split.settings | {"cold_start": {"keep": keep, "seed": seed}},
+        notes=(*notes, f"Cold start: {train.nnz} of {split.train.nnz} training interactions kept."),
+    )
+
+
+SPLITS: dict[str, Callable[..., Split]] = {
+    "interactions": split_interactions,
+    "users": split_users,
+    "time": split_by_time,
+    "last": leave_last_out,
+}
+
+
+def _transductive(
+    data: Interactions,
+    matrix: sp.csr_array,
+    part: npt.NDArray[np.int8],
+    settings: dict[str, Any],
+    past: bool = False,
+) -> Split:
+    train, valid, test = (take_entries(matrix, part == p) for p in (_TRAIN, _VALID, _TEST))
+    columns, notes = _columns(train, settings["unseen_items"])
+    train, valid, test = (take_columns(m, columns) for m in (train, valid, test))
+    known = as_ones(train + valid)
+    users = np.arange(data.n_users, dtype=np.int64)
+    ids = data.user_ids.external(users)
+    valid_part = _held(train, valid, users, ids, "validation", notes, past) if valid.nnz else None
+    test_part = _held(known, test, users, ids, "test", notes, past)
+    parts = (train, valid_part, test_part)
+    return _finish(data, "transductive", parts, data.user_ids, columns, settings, notes)
+
+
+def _finish(
+    data: Interactions,
+    protocol: Protocol,
+    parts: tuple[sp.csr_array, Held | None, Held | None],
+    user_ids: IdMap,
+    columns: npt.NDArray[np.int64],
+    settings: dict[str, Any],
+    notes: list[str],
+) -> Split:
+    train, valid, test = parts
+    if not train.nnz:
+        raise ItemrecError(f"the split of {data.name!r} leaves no training interaction")
+    if test is None:
+        raise ItemrecError(f"the split of {data.name!r} leaves no user with a test item")
+    facts = {"name": data.name, "fingerprint": data.fingerprint, "users": data.n_users}
+    split = Split(
+        protocol=protocol,
+        train=train,
+        valid=valid,
+        test=test,
+        user_ids=user_ids,
+        item_ids=data.item_ids.take(columns),
+        titles=None if data.titles is None else data.titles[columns],
+        genres=None if data.genres is None else data.genres[columns],
+        dataset=facts | {"items": data.n_items, "interactions": len(data)},
+        settings=settings,
+        notes=tuple(notes),
+    )
+    split.check()
+    return split
+
+
+def _held(
+    history: sp.csr_array,
+    target: sp.csr_array,
+    users: npt.NDArray[np.int64],
+    ids: npt.NDArray[Any],
+    name: str,
+    notes: list[str],
+    past: bool = False,
+) -> Held | None:
+    """Keep the rows that have a target (and, where asked, a past); note how many have not."""
+    has_target, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
+    if missing := int((~has_target).sum()):
+        notes.append(f"{missing} users have no {name} item and do not count.")
+    if unknown := int((has_target & ~has_past).sum()):
+        what = "are left out" if past else "are judged without a history"
+        notes.append(f"{unknown} {name} users have no earlier interaction and {what}.")
+    rows = np.flatnonzero(has_target & has_past if past else has_target)
+    if not len(rows):
+        return None
+    return Held(as_ones(history[rows]), as_ones(target[rows]), users[rows], ids[rows])
+
+
+def _columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+    if unseen_items not in ("keep", "drop"):
+        raise ItemrecError(f"'unseen_items' must be 'keep' or 'drop', got {unseen_items!r}")
+    n_items = int(train.shape[1])
+    seen = np.bincount(train.indices, minlength=n_items) > 0
+    missing = n_items - int(seen.sum())
+    if not missing:
+        return np.arange(n_items), []
+    if unseen_items == "keep":
+        return np.arange(n_items), [f"{missing} items have no training interaction."]
+    return np.flatnonzero(seen), [f"{missing} items without a training interaction were dropped."]
+
+
+def _share(name: str, value: float, low: float = -1) -> float:
+    if not max(low, 0) <= value < 1 or value == low:
+        rule = "(0, 1)" if low == 0 else "[0, 1)"
+        raise ItemrecError(f"{name!r} must be a share in {rule}, got {value}")
+    return value
+
+
+def _times(data: Interactions, verb: str) -> npt.NDArray[np.int64]:
+    if data.times is None:
+        raise ItemrecError(f"{verb} needs timestamps, and {data.name!r} has none")
+    return data.times
+
+
+def _cut(times: npt.NDArray[np.int64], share: float) -> int:
+    at = min(len(times) - 1, round((1 - share) * len(times)))
+    return int(np.partition(times, at)[at])
+
+
+def _sorted(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
+    """The interactions as CSR, and the order in which its entries stand in the data.
+
+    Sorting first makes a split depend on the seed and the pairs, not on the order of the file.
+    """
+    if not len(data):
+        raise ItemrecError(f"{data.name!r} has no interactions to split")
+    order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)
+    counts = np.bincount(data.users, minlength=data.n_users)
+    indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return from_parts(data.items[order], indptr, data.n_items), order
