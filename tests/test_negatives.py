@@ -1,0 +1,179 @@
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from itemrec.errors import ItemrecError
+from itemrec.negatives import NEGATIVES, Draws, InBatch, Popularity, Positives, Uniform
+
+
+def graph(
+    n_users: int = 12, n_items: int = 17, density: float = 0.4, seed: int = 0
+) -> sp.csr_array:
+    rng = np.random.default_rng(seed)
+    dense = rng.random((n_users, n_items)) < density * rng.random(n_items) * 2
+    dense[:, 0] = False  # nobody has everything
+    dense[0] = False  # one user has nothing
+    dense[-1, n_items // 2] = True
+    dense[1], dense[1, n_items // 2] = True, False  # one has all but one
+    return sp.csr_array(dense.astype(np.float32))
+
+
+def drawn(sampler: Any, train: sp.csr_array, n: int, seed: int = 0) -> np.ndarray:
+    """How often each item was drawn for each user, [n_users, n_items]."""
+    users = torch.arange(train.shape[0])
+    items = sampler(users, n, torch.Generator().manual_seed(seed))
+    assert items.dtype == torch.int64
+    assert items.shape == (train.shape[0], n)
+    counts = np.zeros(train.shape, np.int64)
+    np.add.at(counts, (np.repeat(np.arange(train.shape[0]), n), items.numpy().reshape(-1)), 1)
+    return counts
+
+
+def assert_drawn_from(counts: np.ndarray, weight: np.ndarray) -> None:
+    """Chi-square for every user against the dense distribution; zero weight is never drawn."""
+    for row, wanted in zip(counts, weight.astype(np.float64), strict=True):
+        assert row[wanted == 0].sum() == 0
+        some = wanted > 0
+        if some.sum() > 1:
+            expected = wanted[some] / wanted[some].sum() * row.sum()
+            assert chisquare(row[some], expected).pvalue > 1e-5
+
+
+def test_uniform_is_uniform_over_the_items_a_user_has_not() -> None:
+    train = graph()
+    sampler = Uniform()
+    sampler.prepare(train, "cpu")
+    assert_drawn_from(drawn(sampler, train, 20_000), 1.0 - train.toarray())
+
+
+@pytest.mark.parametrize("power", [0.0, 0.75, 1.0, 2.0])
+def test_popularity_follows_the_number_of_interactions(power: float) -> None:
+    train = graph()
+    sampler = Popularity(power=power)
+    sampler.prepare(train, "cpu")
+    degree = train.toarray().sum(0).astype(np.float64)
+    weight = (1.0 - train.toarray()) * degree**power
+    with_mass = weight.sum(1) > 0
+    assert with_mass.all()
+    assert_drawn_from(drawn(sampler, train, 20_000), weight)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_mixture_of_a_uniform_and_a_sparse_part(share: float) -> None:
+    train = graph(seed=1)
+    rng = np.random.default_rng(2)
+    sparse = (1 - train.toarray()) * (rng.random(train.shape) < 0.5) * rng.random(train.shape) ** 3
+    sparse[2] = 0  # nothing stored: uniform whatever the share
+    stored = sp.csr_array(sparse)
+    parts = (stored.indptr, stored.indices, stored.data.astype(np.float64))
+    shares = np.full(train.shape[0], share)
+    draws = Draws(train, sparse=parts, share=shares)
+    free = 1.0 - train.toarray()
+    shares[sparse.sum(1) == 0] = 0
+    weight = (1 - shares)[:, None] * free / free.sum(1, keepdims=True)
+    weight += shares[:, None] * sparse / np.maximum(sparse.sum(1, keepdims=True), 1e-30)
+    assert_drawn_from(drawn(draws, train, 20_000), weight)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 30), st.integers(2, 60), st.floats(0, 1), st.integers(0, 99))
+def test_never_a_positive(n_users: int, n_items: int, density: float, seed: int) -> None:
+    train = graph(n_users, n_items, density, seed)
+    users = torch.randint(n_users, (50,), generator=torch.Generator().manual_seed(seed))
+    lookup = Positives(train)
+    uniform = Uniform()
+    uniform.prepare(train, "cpu")
+    samplers: list[Any] = [uniform]
+    degree = train.toarray().sum(0)
+    if ((1 - train.toarray()) @ degree > 0).all():
+        popularity = Popularity()
+        popularity.prepare(train, "cpu")
+        samplers.append(popularity)
+    for sampler in samplers:
+        items = sampler(users, 30, torch.Generator().manual_seed(seed))
+        assert ((items >= 0) & (items < n_items)).all()
+        assert not lookup.is_positive(users, items).any()
+
+
+def test_a_seed_repeats_and_a_step_does_not() -> None:
+    train = graph()
+    for sampler in (Uniform(), Popularity()):
+        sampler.prepare(train, "cpu")
+        users = torch.arange(12)
+        first = sampler(users, 9, torch.Generator().manual_seed(4))
+        generator = torch.Generator().manual_seed(4)
+        assert torch.equal(first, sampler(users, 9, generator))
+        assert not torch.equal(first, sampler(users, 9, generator))
+
+
+@pytest.mark.parametrize("sampler", [Uniform(), Popularity()])
+def test_a_user_with_every_item_is_refused_by_row(sampler: Any) -> None:
+    dense = np.eye(5, 4, dtype=np.float32)
+    dense[3] = 1
+    with pytest.raises(ItemrecError, match="user in row 3 has every item"):
+        sampler.prepare(sp.csr_array(dense), "cpu")
+
+
+def test_popularity_stays_exact_with_many_users_and_heavy_items() -> None:
+    n_users = 200_000
+    rows = np.arange(n_users)
+    items = np.where(rows % 2, 0, 1 + rows % 7)
+    train = sp.csr_array((np.ones(n_users, np.float32), (rows, items)), shape=(n_users, 9))
+    sampler = Popularity(power=1.0)
+    sampler.prepare(train, "cpu")
+    last = torch.full((100,), n_users - 1)  # an owner of item 0
+    counts = np.bincount(
+        sampler(last, 500, torch.Generator().manual_seed(0)).reshape(-1), minlength=9
+    )
+    degree = np.bincount(items, minlength=9).astype(float)
+    degree[0] = 0
+    assert_drawn_from(counts[None], degree[None])
+
+
+def test_positives_are_found_for_own_and_shared_items() -> None:
+    train = graph()
+    dense = train.toarray() > 0
+    lookup = Positives(train)
+    users = torch.tensor([3, 0, 11])
+    shared = torch.arange(17)
+    assert (lookup.is_positive(users, shared).numpy() == dense[[3, 0, 11]]).all()
+    own = torch.tensor([[1, 2], [16, 0], [16, 5]])
+    expected = dense[users.numpy()[:, None], own.numpy()]
+    assert (lookup.is_positive(users, own).numpy() == expected).all()
+    empty = Positives(sp.csr_array((3, 4), dtype=np.float32))
+    assert not empty.is_positive(torch.arange(3), torch.arange(4)).any()
+
+
+def test_in_batch_keeps_only_real_items_that_are_nobody_s_own() -> None:
+    train = graph()
+    dense = train.toarray() > 0
+    sampler = InBatch()
+    sampler.prepare(train, "cpu")
+    users = torch.tensor([1, 2])
+    positives, mask = torch.tensor([[0, 1], [3, 3]]), torch.tensor([[True, True], [True, False]])
+    items = sampler.shared(positives, mask)
+    keep = sampler.keep(users, items, mask)
+    for b, user in enumerate(users.tolist()):
+        for m, item in enumerate(items.tolist()):
+            assert keep[b, m] == (mask.reshape(-1)[m] and not dense[user, item])
+    with pytest.raises(ItemrecError, match="shared"):
+        sampler(users, 3, torch.Generator())
+
+
+def test_settings_are_the_fields_and_bad_ones_are_refused() -> None:
+    assert [f.name for f in fields(Popularity)] == ["power"]
+    for name, kind in NEGATIVES.items():
+        sampler = kind()
+        assert name
+        if kind is not InBatch:
+            with pytest.raises(ItemrecError, match="prepared"):
+                sampler(torch.arange(2), 3, torch.Generator())
+    with pytest.raises(ItemrecError, match="'power' must be a number of at least 0, got -1"):
+        Popularity(power=-1)
