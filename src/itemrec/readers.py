@@ -1,0 +1,373 @@
+"""Files and frames to columns: one function a format, every complaint names file and line.
+
+Nothing here maps ids or merges duplicates; that happens once, in `itemrec.data`.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.errors import ItemrecError
+
+# fmt: off
+USUAL_NAMES = {
+    "user": ("userid", "user", "uid", "customerid", "visitorid", "reviewerid", "sessionid"),
+    "item": ("itemid", "item", "iid", "movieid", "movie", "productid", "product", "trackid",
+             "track", "songid", "artistid", "bookid", "isbn", "asin", "businessid", "newsid"),
+    "rating": ("rating", "ratings", "score", "stars", "overall"),
+    "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
+}
+# fmt: on
+"""Column names recognised without being told, lower case and without `_`, `-`, space."""
+
+Where = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Raw columns of equal length, before ids are mapped; `ids_are_text` if read from text."""
+
+    user: npt.NDArray[Any]  # int64 or object (str)
+    item: npt.NDArray[Any]
+    rating: npt.NDArray[np.float64] | None = None
+    time: npt.NDArray[np.int64] | None = None
+    held_out: npt.NDArray[np.bool_] | None = None
+    ids_are_text: bool = False
+
+
+# ------------------------------------------------------------------ columns
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def _choose(columns: Sequence[str], names: dict[str, str | None], place: str) -> dict[str, int]:
+    """Position of each role's column: the name that was asked for, else a usual one."""
+    untyped = [c.split(":")[0].strip() for c in columns]  # RecBole writes user_id:token
+    plain = [_plain(c) for c in untyped]
+    found: dict[str, int] = {}
+    for role, usual in USUAL_NAMES.items():
+        asked = names.get(role)
+        if asked is not None:
+            hits = [j for j, c in enumerate(columns) if asked in (c.strip(), untyped[j])]
+        else:
+            hits = [plain.index(u) for u in usual if u in plain]
+        if hits:
+            found[role] = hits[0]
+        elif asked is not None or role in ("user", "item"):
+            what = f"column '{asked}'" if asked is not None else f"{role} column"
+            raise ItemrecError(
+                f"{place}: no {what}; columns found: {', '.join(untyped) or 'none'}"
+                + ("" if asked is not None else f" (name it with {role}=…)")
+            )
+    if found["user"] == found["item"]:
+        raise ItemrecError(f"{place}: 'user' and 'item' must be two different columns")
+    return found
+
+
+def _array(column: Any) -> npt.NDArray[Any]:
+    return np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or value is np.nan or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return (isinstance(value, str) and not value.strip()) or (
+        isinstance(value, float) and value != value
+    )
+
+
+def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
+    """External ids as int64 where they are whole numbers, else as strings."""
+    values = _array(column)
+    if values.ndim != 1:
+        raise ItemrecError(f"{where(0)}: {role} ids must be numbers or strings")
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    if values.dtype.kind == "f":
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} id is missing")
+        if (values == np.floor(values)).all() and (np.abs(values) < 2**53).all():
+            return values.astype(np.int64)
+    listed = values.tolist()
+    for row, value in enumerate(listed):
+        if _is_missing(value):
+            raise ItemrecError(f"{where(row)}: the {role} id is missing")
+    if all(type(v) is int for v in listed):
+        return np.array(listed, dtype=np.int64)
+    out = np.empty(len(listed), dtype=object)
+    out[:] = [v if type(v) is str else str(v) for v in listed]
+    return out
+
+
+def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
+    """Finite numbers; for times also ISO dates, as seconds since 1970."""
+    values = _array(column)
+    if values.dtype.kind in "iufb":
+        numbers = values.astype(np.float64)
+    elif values.dtype.kind == "M":
+        missing = np.isnat(values)
+        numbers = values.astype("datetime64[s]").astype(np.int64).astype(np.float64)
+        numbers[missing] = np.nan
+    else:
+        numbers = np.empty(len(values))
+        for row, value in enumerate(values.tolist()):
+            try:
+                numbers[row] = np.nan if _is_missing(value) else _number(value, role)
+            except (ValueError, TypeError):
+                expected = "a number" if role == "rating" else "seconds or a date like 2024-01-31"
+                raise ItemrecError(
+                    f"{where(row)}: the {role} must be {expected}, got {str(value)[:60]!r}"
+                ) from None
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} is missing or not finite")
+    return numbers
+
+
+def _number(value: Any, role: str) -> float:
+    try:
+        return float(value)
+    except (ValueError, TypeError):
+        if role != "time":
+            raise
+        return float(
+            np.datetime64(value.strip() if isinstance(value, str) else value, "s").astype(np.int64)
+        )
+
+
+def _table(get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool) -> Table:
+    time = _numbers(get(at["time"]), "time", where) if "time" in at else None
+    return Table(
+        user=_ids(get(at["user"]), "user", where),
+        item=_ids(get(at["item"]), "item", where),
+        rating=_numbers(get(at["rating"]), "rating", where) if "rating" in at else None,
+        time=None if time is None else time.astype(np.int64),
+        ids_are_text=text,
+    )
+
+
+def read_frame(frame: Any, names: dict[str, str | None], place: str = "the frame") -> Table:
+    """Columns of a pandas or polars frame."""
+    if type(frame).__name__ == "LazyFrame":
+        frame = frame.collect()
+    if len(frame) == 0:
+        raise ItemrecError(f"{place}: has no rows")
+    columns = [str(c) for c in frame.columns]
+    at = _choose(columns, names, place)
+    real = list(frame.columns)
+    return _table(lambda j: frame[real[j]], at, lambda row: f"{place}, row {row + 1}", text=False)
+
+
+# ------------------------------------------------------------------ delimited text and parquet
+
+
+def _load(path: Path, **csv_options: Any) -> Any:
+    """A polars frame, or a pandas one where polars is not installed."""
+    text = csv_options.pop("text", [])
+    try:
+        import polars as pl
+    except ImportError:
+        import pandas as pd
+
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        quoting = csv.QUOTE_MINIMAL if csv_options["quotes"] else csv.QUOTE_NONE
+        return pd.read_csv(
+            path, sep=csv_options["sep"], quoting=quoting, dtype=dict.fromkeys(text, str),
+            keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
+            index_col=False,
+        ).dropna(how="all")  # fmt: skip
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path, glob=False)
+    frame = pl.read_csv(
+        path, separator=csv_options["sep"], quote_char='"' if csv_options["quotes"] else None,
+        schema_overrides=dict.fromkeys(text, pl.String), infer_schema_length=None, glob=False,
+    )  # fmt: skip
+    return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+
+
+def read_parquet(path: Path, names: dict[str, str | None]) -> Table:
+    """Columns of a parquet file."""
+    with path.open("rb") as file:
+        head = file.read(4)
+        file.seek(max(0, path.stat().st_size - 4))
+        tail = file.read(4)
+    if head != b"PAR1":
+        raise ItemrecError(f"{path}: not a parquet file (it does not begin with PAR1)")
+    if tail != b"PAR1":
+        raise ItemrecError(f"{path}: the parquet file is truncated (it does not end with PAR1)")
+    try:
+        frame = _load(path)
+    except Exception as error:  # the engines raise types of their own
+        raise ItemrecError(f"{path}: the parquet file is damaged ({_first(error)})") from error
+    return read_frame(frame, names, str(path))
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
+def _records(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of every line that is not blank; slow, for headers and for messages."""
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    csv.field_size_limit(1 << 30)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=sep, quoting=quoting)
+            for fields in reader:
+                if any(fields):
+                    yield reader.line_num, fields
+    except UnicodeDecodeError as error:
+        raise ItemrecError(f"{path}: expected UTF-8 text ({_first(error)})") from error
+    except csv.Error as error:
+        raise ItemrecError(f"{path}: expected delimited text ({_first(error)})") from error
+
+
+def read_delimited(path: Path, names: dict[str, str | None]) -> Table:
+    """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
+    sep, quotes = (
+        ("\t", path.suffix != ".inter") if path.suffix in (".tsv", ".inter") else ("", True)
+    )
+    if not sep:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            first = file.readline()
+        sep = max(",;\t|", key=first.count)  # a tie, also of zeros, goes to the comma
+    shown = {"\t": "a tab"}.get(sep, f"'{sep}'")
+    header = next(_records(path, sep, quotes), None)
+    if header is None:
+        raise ItemrecError(f"{path}: the file is empty; expected a header line and rows")
+    columns = header[1]
+    if len(columns) == 1:
+        raise ItemrecError(
+            f"{path}, line {header[0]}: expected columns separated by {shown}, "
+            f"found one column: {columns[0][:60]!r}"
+        )
+    at = _choose(columns, names, str(path))
+
+    def complain(problem: str) -> NoReturn:
+        """A line that does not have the header's number of fields explains most problems."""
+        for line, fields in _records(path, sep, quotes):
+            if len(fields) != len(columns):
+                raise ItemrecError(
+                    f"{path}, line {line}: expected {len(columns)} fields separated by {shown}, "
+                    f"as in the header, found {len(fields)}: {sep.join(fields)[:60]!r}"
+                )
+        raise ItemrecError(problem)
+
+    def where(row: int) -> str:
+        for n, (line, _) in enumerate(_records(path, sep, quotes)):
+            if n == row + 1:
+                return f"{path}, line {line}"
+        return f"{path}, row {row + 1}"
+
+    try:
+        frame = _load(path, sep=sep, quotes=quotes, text=[columns[at["user"]], columns[at["item"]]])
+    except Exception as error:  # the engines raise types of their own
+        complain(f"{path}: not readable as text separated by {shown} ({_first(error)})")
+    if len(frame) == 0:
+        raise ItemrecError(f"{path}: the file has a header but no rows")
+    real = list(frame.columns)
+    try:
+        return _table(lambda j: frame[real[j]], at, where, text=True)
+    except ItemrecError as error:
+        complain(str(error))
+
+
+# ------------------------------------------------------------------ LightGCN folders
+
+
+def read_adjacency(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(users, items) of a LightGCN file: one line a user, `user item item …`, ids ≥ 0."""
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        raise ItemrecError(f"{path}: the file is empty; expected lines 'user item item …'")
+    if data.translate(None, b"0123456789 \t\r\n"):
+        _complain_adjacency(path, data)
+    raw = np.frombuffer(data, dtype=np.uint8)
+    digit = raw >= 48  # all that is left below '0' is white space
+    starts = np.flatnonzero(digit & ~np.concatenate(([False], digit[:-1])))  # [tokens]
+    ends = np.flatnonzero(digit & ~np.concatenate((digit[1:], [False])))
+    if (ends - starts).max() >= 18:
+        _complain_adjacency(path, data)
+    values = np.fromstring(data.decode("ascii"), dtype=np.int64, sep=" ")  # [tokens]
+    line = np.searchsorted(np.flatnonzero(raw == 10), starts)  # [tokens], from 0
+    first = np.concatenate(([True], line[1:] != line[:-1]))
+    heads = values[first]
+    unique, counts = np.unique(heads, return_counts=True)
+    if len(unique) != len(heads):
+        user = unique[counts.argmax()]
+        lines = line[first][heads == user][:2] + 1
+        raise ItemrecError(
+            f"{path}, line {lines[1]}: user {user} already has line {lines[0]}; "
+            "expected one line a user"
+        )
+    per_line = np.diff(np.flatnonzero(np.concatenate((first, [True])))) - 1
+    return np.repeat(heads, per_line), values[~first]
+
+
+def _complain_adjacency(path: Path, data: bytes) -> NoReturn:
+    for number, text in enumerate(io.BytesIO(data), start=1):
+        for token in text.split():
+            if not token.isdigit() or len(token) > 18:
+                shown = token.decode("utf-8", "replace")[:40]
+                raise ItemrecError(
+                    f"{path}, line {number}: expected non-negative integer ids separated by "
+                    f"spaces, got '{shown}'"
+                )
+    raise ItemrecError(f"{path}: expected non-negative integer ids separated by spaces")
+
+
+def read_lightgcn(folder: Path) -> Table:
+    """A folder with train.txt and, where there is one, test.txt (its pairs are held out)."""
+    users, items = read_adjacency(folder / "train.txt")
+    if len(users) == 0:
+        raise ItemrecError(f"{folder / 'train.txt'}: no user has an item")
+    if not (folder / "test.txt").exists():
+        return Table(users, items)
+    test_users, test_items = read_adjacency(folder / "test.txt")
+    held_out = np.zeros(len(users) + len(test_users), dtype=np.bool_)
+    held_out[len(users) :] = True
+    return Table(
+        np.concatenate((users, test_users)), np.concatenate((items, test_items)), held_out=held_out
+    )
+
+
+# ------------------------------------------------------------------ titles
+
+
+def read_titles(path: Path) -> tuple[list[str], list[str], list[str]]:
+    """(item ids, titles, genres) of a CSV or TSV file with a header, such as movies.csv."""
+    if not path.is_file():
+        raise ItemrecError(f"'titles' must be an existing file, got '{path}'")
+    sep = "\t" if path.suffix in (".tsv", ".item") else ","
+    records = _records(path, sep, quotes=True)
+    columns = [c.split(":")[0] for c in next(records, (0, [""]))[1]]
+    plain = [_plain(c) for c in columns]
+    item = next((plain.index(u) for u in (*USUAL_NAMES["item"], "id") if u in plain), None)
+    title = next((plain.index(u) for u in ("title", "name", "movietitle") if u in plain), None)
+    if item is None or title is None or item == title:
+        raise ItemrecError(
+            f"{path}: expected an item column and a title column; "
+            f"columns found: {', '.join(columns)}"
+        )
+    genre = next((plain.index(u) for u in ("genres", "genre", "category") if u in plain), None)
+    ids, titles, genres = [], [], []
+    for line, fields in records:
+        if len(fields) != len(columns):
+            raise ItemrecError(
+                f"{path}, line {line}: expected {len(columns)} fields, found {len(fields)}"
+            )
+        ids.append(fields[item].strip())
+        titles.append(fields[title].strip())
+        shown = fields[genre].strip() if genre is not None else ""
+        genres.append("" if shown == "(no genres listed)" else shown)
+    return ids, titles, genres
