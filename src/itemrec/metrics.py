@@ -1,0 +1,195 @@
+"""Ranking metrics of users, as pure functions of hits (cut at k) and of ranks (the whole list).
+
+Cut metrics take ``hits`` bool [rows, K] (is a user's j-th recommendation one of its targets),
+``n_target`` int [rows] (how many targets T it has) and a cut ``k`` ≤ K; they return float64 [rows].
+Full metrics take the 1-based ``ranks`` [t] of all targets of all users, the row of the user each
+belongs to, ``rows`` [t], and the number of users. A user without targets has no value: NaN.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.errors import ItemrecError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.integer]
+Bools = npt.NDArray[np.bool_]
+
+
+def _cut(hits: Bools, k: int) -> Floats:
+    """The first k columns of hits as numbers, [rows, k]."""
+    if not 1 <= k <= hits.shape[1]:
+        raise ItemrecError(f"'k' must be between 1 and {hits.shape[1]}, got {k}")
+    return hits[:, :k].astype(np.float64)
+
+
+def _per_target(values: Floats, n_target: Ints, cap: int | None = None) -> Floats:
+    """values ÷ min(|T|, cap), NaN for a user without targets."""
+    return _ratio(values, np.minimum(n_target, cap) if cap is not None else n_target)
+
+
+def _ratio(values: Floats, by: Ints | Floats) -> Floats:
+    """values ÷ by, NaN where by is 0."""
+    out = np.full(len(values), np.nan)
+    np.divide(values, by, out=out, where=by > 0)
+    return out
+
+
+def _with_targets(values: Floats, n_target: Ints) -> Floats:
+    return np.where(n_target > 0, values, np.nan)
+
+
+def _ideal_dcg(n: Ints) -> Floats:
+    """Σ_{i=1}^{n} 1/log₂(1 + i), 0 for n = 0."""
+    discount = 1 / np.log2(np.arange(2, int(n.max(initial=0)) + 2))
+    return np.concatenate([[0.0], np.cumsum(discount)])[n]
+
+
+# --- cut at k ------------------------------------------------------------------------------------
+
+
+def recall(hits: Bools, n_target: Ints, k: int) -> Floats:
+    """Hits in the top k ÷ |T|."""
+    return _per_target(_cut(hits, k).sum(1), n_target)
+
+
+def capped_recall(hits: Bools, n_target: Ints, k: int) -> Floats:
+    """Hits in the top k ÷ min(|T|, k): the paper's recall, 1 for a perfect list of any length."""
+    return _per_target(_cut(hits, k).sum(1), n_target, k)
+
+
+def ndcg(hits: Bools, n_target: Ints, k: int) -> Floats:
+    """Σ_{j≤k} hit_j/log₂(1 + j) ÷ Σ_{j≤min(|T|,k)} 1/log₂(1 + j).
+
+    >>> ndcg(np.array([[False, True]]), np.array([1]), 2).round(4)
+    array([0.6309])
+    """
+    dcg = _cut(hits, k) @ (1 / np.log2(np.arange(2, k + 2)))
+    return _ratio(dcg, _ideal_dcg(np.minimum(n_target, k)))
+
+
+def ap(hits: Bools, n_target: Ints, k: int) -> Floats:
+    """Average precision, Σ_{j≤k} hit_j·precision@j ÷ min(|T|, k); its mean over users is MAP@k."""
+    cut = _cut(hits, k)
+    precisions = np.cumsum(cut, 1) / np.arange(1, k + 1)
+    return _per_target((cut * precisions).sum(1), n_target, k)
+
+
+def precision(hits: Bools, n_target: Ints, k: int) -> Floats:
+    """Hits in the top k ÷ k."""
+    return _with_targets(_cut(hits, k).sum(1) / k, n_target)
+
+
+def hit(hits: Bools, n_target: Ints, k: int) -> Floats:
+    """1 if any of the top k is a target, else 0."""
+    return _with_targets(_cut(hits, k).max(1), n_target)
+
+
+def mrr(hits: Bools, n_target: Ints, k: int) -> Floats:
+    """1 ÷ rank of the first hit, 0 if there is none in the top k."""
+    return _with_targets((_cut(hits, k) / np.arange(1, k + 1)).max(1), n_target)
+
+
+# --- the whole list ------------------------------------------------------------------------------
+
+
+def full_ndcg(ranks: Ints, rows: Ints, n_rows: int) -> Floats:
+    """Σ_{p∈T} 1/log₂(1 + rank(p)) ÷ Σ_{j≤|T|} 1/log₂(1 + j)."""
+    dcg = np.bincount(rows, 1 / np.log2(1 + ranks), minlength=n_rows).astype(np.float64)
+    return _ratio(dcg, _ideal_dcg(np.bincount(rows, minlength=n_rows)))
+
+
+def full_ap(ranks: Ints, rows: Ints, n_rows: int) -> Floats:
+    """1/|T| Σ_{p∈T} rank⁺(p)/rank(p), rank⁺ being the place among the user's targets."""
+    n_target = np.bincount(rows, minlength=n_rows)
+    order = np.lexsort((ranks, rows))  # by user, then by rank
+    start = np.cumsum(n_target) - n_target
+    place = np.arange(len(ranks)) - start[rows[order]] + 1
+    total = np.bincount(rows[order], place / ranks[order], minlength=n_rows)
+    return _per_target(total.astype(np.float64), n_target)
+
+
+def full_mrr(ranks: Ints, rows: Ints, n_rows: int) -> Floats:
+    """1 ÷ rank of the first target."""
+    best = np.zeros(n_rows)
+    np.maximum.at(best, rows, 1 / ranks)
+    return _with_targets(best, np.bincount(rows, minlength=n_rows))
+
+
+# --- the catalogue -------------------------------------------------------------------------------
+
+
+def coverage(recommended: Ints, n_items: int, k: int) -> float:
+    """Share of the catalogue in some user's top k; recommended [rows, K], −1 for nothing."""
+    top = recommended[:, :k]
+    return len(np.unique(top[top >= 0])) / n_items
+
+
+def novelty(recommended: Ints, popularity: Ints, k: int) -> Floats:
+    """Mean over a user's top k of −log₂(popularity ÷ Σ popularity), in bits, [rows].
+
+    `popularity` [n_items] counts training interactions; an item without any counts as having one.
+    """
+    share = np.maximum(popularity, 1) / max(int(popularity.sum()), 1)
+    top = recommended[:, :k]
+    real = top >= 0
+    bits = np.where(real, -np.log2(share[top]), 0.0)
+    return _per_target(bits.sum(1), real.sum(1))
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+METRICS: dict[str, Callable[[Bools, Ints, int], Floats]] = {
+    "recall": recall,
+    "capped_recall": capped_recall,
+    "ndcg": ndcg,
+    "ap": ap,
+    "precision": precision,
+    "hit": hit,
+    "mrr": mrr,
+}
+FULL_METRICS: dict[str, Callable[[Ints, Ints, int], Floats]] = {
+    "ndcg": full_ndcg,
+    "ap": full_ap,
+    "mrr": full_mrr,
+}
+CATALOGUE_METRICS = ("coverage", "novelty")
+ALIASES = {"map": "ap", "hit_rate": "hit"}
+
+
+class Metric(NamedTuple):
+    """A metric by name, cut at k, or over the whole list where k is None."""
+
+    name: str
+    k: int | None
+
+    @property
+    def key(self) -> str:
+        """How it stands in metrics.json: "ndcg@20", or "ndcg" for the whole list."""
+        return self.name if self.k is None else f"{self.name}@{self.k}"
+
+
+def parse_metric(text: str) -> Metric:
+    """Name and cut of a metric written as people do.
+
+    >>> parse_metric("NDCG@10")
+    Metric(name='ndcg', k=10)
+    >>> parse_metric("MAP").key
+    'ap'
+    """
+    name, at, cut = text.strip().lower().replace("-", "_").partition("@")
+    name = ALIASES.get(name, name)
+    if at and name in (*METRICS, *CATALOGUE_METRICS):
+        if not (cut.isascii() and cut.isdigit() and int(cut) > 0):
+            raise ItemrecError(f"'k' must be a positive integer in '{text}', got '{cut}'")
+        return Metric(name, int(cut))
+    if not at and name in FULL_METRICS:
+        return Metric(name, None)
+    cuts = ", ".join(f"{known}@k" for known in (*METRICS, *CATALOGUE_METRICS))
+    raise ItemrecError(
+        f"'metric' must be one of {cuts}, or {', '.join(FULL_METRICS)} of the whole list, "
+        f"got '{text}'"
+    )
