@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,44 +20,40 @@ class Batch:
     mask: Tensor  # bool [B, P], True where a positive is real
 
 
-def user_batches(
-    graph: Graph, size: int, positives: int, generator: torch.Generator
-) -> Iterator[Batch]:
-    """Every user once in random order, with up to ``positives`` of its items.
+@dataclass(frozen=True)
+class Batches:
+    """How an epoch is cut into batches of one shape.
 
-    Items are drawn without replacement; a user with fewer uses what it has. All batches have one
-    shape: the last is filled with rows that carry no positive.
+    ``by="users"``: every user once, with up to ``positives`` of its items, drawn anew each epoch
+    without replacement. ``by="interactions"``: every training interaction once.
     """
-    device = graph.col.device
-    active = torch.nonzero(graph.degree[: graph.n_users] > 0).squeeze(1)
-    order = active[torch.randperm(len(active), generator=generator, device=device)]
-    size = min(size, len(order))
-    for start in range(0, len(order), size):
-        users = order[start : start + size]
-        missing = size - len(users)
-        if missing:
-            users = torch.cat([users, order[:missing]])
-        items, mask = draw_positives(graph, users, positives, generator)
-        if missing:
-            mask[size - missing :] = False
-        yield Batch(users, items, mask)
 
+    graph: Graph
+    by: Literal["users", "interactions"]
+    size: int
+    positives: int
 
-def interaction_batches(graph: Graph, size: int, generator: torch.Generator) -> Iterator[Batch]:
-    """Every training interaction once in random order."""
-    device = graph.col.device
-    half = len(graph.col) // 2
-    order = torch.randperm(half, generator=generator, device=device)
-    size = min(size, half)
-    row, col = graph.row, graph.col
-    for start in range(0, half, size):
-        edges = order[start : start + size]
-        mask = torch.ones(size, 1, dtype=torch.bool, device=device)
-        missing = size - len(edges)
-        if missing:
-            edges = torch.cat([edges, order[:missing]])
-            mask[size - missing :] = False
-        yield Batch(row[edges], (col[edges].long() - graph.n_users).unsqueeze(1), mask)
+    def epoch(self, generator: torch.Generator) -> Tensor:
+        """Keys (users or interactions) in random order, one row a batch; −1 fills the last row."""
+        device = self.graph.col.device
+        if self.by == "users":
+            keys = torch.nonzero(self.graph.degree[: self.graph.n_users] > 0).squeeze(1)
+        else:
+            keys = torch.arange(len(self.graph.col) // 2, device=device)
+        keys = keys[torch.randperm(len(keys), generator=generator, device=device)]
+        size = min(self.size, len(keys))
+        filler = keys.new_full((-len(keys) % size,), -1)
+        return torch.cat([keys, filler]).view(-1, size)
+
+    def draw(self, keys: Tensor, generator: torch.Generator) -> Batch:
+        """The lists of one row of keys."""
+        real = (keys >= 0).unsqueeze(1)  # [B, 1]
+        keys = keys.clamp(min=0)
+        if self.by == "users":
+            positives, mask = draw_positives(self.graph, keys, self.positives, generator)
+            return Batch(keys, positives, mask & real)
+        items = self.graph.col[keys].long() - self.graph.n_users
+        return Batch(self.graph.row[keys], items.unsqueeze(1), real)
 
 
 def draw_positives(
@@ -66,22 +62,23 @@ def draw_positives(
     """``count`` distinct training items a user ``[B, count]`` and which of them are real.
 
     Floyd's sampling, one vector step an item: the j-th draw is uniform over the first m+1 positions
-    (m = degree − count + j), and a position drawn before is replaced by m itself.
+    (m = degree − count + j), and a position drawn before is replaced by m itself. A user with no
+    more than ``count`` items takes them all.
     """
     start = graph.crow[users].long()  # [B]
     degree = graph.crow[users + 1].long() - start
+    few = degree <= count
+    uniform = torch.rand(
+        len(users), count, generator=generator, device=users.device, dtype=torch.float64
+    )
     picked: list[Tensor] = []
     for j in range(count):
         last = (degree - count + j).clamp(min=j)  # [B]
-        uniform = torch.rand(len(users), generator=generator, device=users.device, dtype=torch.float64)
-        draw = (uniform * (last + 1)).long()
-        # users with at most `count` items take them all, in order
-        draw = torch.where(degree <= count, torch.full_like(draw, j), draw)
+        draw = torch.where(few, torch.full_like(last, j), (uniform[:, j] * (last + 1)).long())
         for earlier in picked:
-            draw = torch.where((draw == earlier) & (degree > count), last, draw)
+            draw = torch.where((draw == earlier) & ~few, last, draw)
         picked.append(draw)
     position = torch.stack(picked, dim=1)  # [B, count]
     mask = position < degree.unsqueeze(1)
     position = torch.where(mask, position, torch.zeros_like(position))
-    items = graph.col[start.unsqueeze(1) + position].long() - graph.n_users
-    return items, mask
+    return graph.col[start.unsqueeze(1) + position].long() - graph.n_users, mask

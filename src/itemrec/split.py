@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -59,6 +59,7 @@ class Split:
     dataset: dict[str, Any]  # name, fingerprint, users, items, interactions of the whole data
     settings: dict[str, Any]  # everything needed to repeat the split
     notes: tuple[str, ...] = ()  # plain sentences: what was left out
+    source: dict[str, Any] = field(default_factory=dict)  # arguments of `load` for the data
 
     @property
     def n_users(self) -> int:
@@ -324,6 +325,7 @@ def _finish(
         genres=None if data.genres is None else data.genres[columns],
         dataset=facts | {"items": data.n_items, "interactions": len(data)},
         settings=settings,
+        source=data.source,
         notes=tuple(notes),
     )
     split.check()

@@ -68,9 +68,13 @@ class Model(nn.Module):
         """Store whatever scoring needs, so that it no longer needs the graph."""
 
     def extra_loss(
-        self, graph: Graph, batch: Batch, encoded: tuple[Tensor, Tensor], generator: torch.Generator
+        self,
+        graph: Graph,
+        batch: Batch,
+        encoded: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
     ) -> Tensor | None:
-        """A term of the model's own (contrastive, VAE), added to the list loss."""
+        """A term of the model's own, added to the list loss; all of it with `own_objective`."""
         return None
 
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
@@ -83,6 +87,14 @@ class Model(nn.Module):
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Share of each history item in each score ``[len(items), len(history)]``; they add up."""
         raise ItemrecError(f"{type(self).__name__} gives no exact explanations")
+
+    def check_inductive(self) -> None:
+        """Refuse the inductive protocol by name where the model cannot score unseen users."""
+        if not self.inductive:
+            raise ItemrecError(
+                f"{type(self).__name__} cannot be used in the inductive protocol: "
+                f"{self.why_not_inductive}"
+            )
 
     def check_users(self, users: npt.NDArray[np.int64]) -> None:
         """Refuse unseen users by name where the model cannot score them."""
@@ -200,17 +212,16 @@ class GNN(EmbeddingModel):
         """One step: what listeners (``own``) become after hearing ``source``."""
         raise ItemrecError(f"{type(self).__name__} has no layer")
 
-    def base(self) -> Tensor:
-        """``h⁰`` of all nodes, ``[nodes, d]``."""
-        if self.user_embedding is None:
-            users = self.item_embedding.new_zeros(self.n_users, self.dim)
-        else:
-            users = self.user_embedding
-        return torch.cat([users, self.item_embedding])
+    def base(self, graph: Graph) -> Tensor:
+        """``h⁰`` of all nodes, ``[nodes, d]``; users without parameters start from zero."""
+        own = () if self.user_embedding is None else (self.user_embedding,)
+        known = sum(len(part) for part in own)
+        nothing = self.item_embedding.new_zeros(graph.n_users - known, self.dim)
+        return torch.cat([*own, nothing, self.item_embedding])
 
     def layers(self, graph: Graph) -> list[Tensor]:
         """``h⁰ … hᴸ`` of all nodes."""
-        out = [self.base()]
+        out = [self.base(graph)]
         for depth in range(self.depth):
             out.append(self.layer(depth, graph, out[-1], out[-1]))
         return out

@@ -47,20 +47,19 @@ class LightGCN(GNN):
     def store_fold(self, item_layers: list[Tensor]) -> None:
         """All depths at once: the step is linear, so they can be pooled before it."""
         pooled = self.pool([torch.zeros_like(item_layers[0]), *item_layers])
-        table = pooled * inverse_root(self.item_degree)
-        if self.pool_by == "concat":
-            table = table.contiguous()
-        self.store("fold_table", table)
+        self.store("fold_table", pooled * inverse_root(self.item_degree))
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
         """``Σ f_i / √|H|``."""
         adjacency = fold_adjacency(history, self.item_degree)
-        return neighbour_sum(adjacency, self.fold_table) * inverse_root(adjacency.degree)
+        heard = neighbour_sum(adjacency, self.fold_table)
+        return heard * inverse_root(adjacency.degree)
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Shares ``f_i·e_j/√|H|``; a trained user's own vector is the rest of the score."""
         listed = torch.from_numpy(history.indices).long().to(self.device)
         parts = self.fold_table[listed] / max(len(listed), 1) ** 0.5  # [H, d]
-        return self.item_vectors[items] @ parts.T
+        shares: Tensor = self.item_vectors[items] @ parts.T
+        return shares

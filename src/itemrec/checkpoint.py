@@ -1,0 +1,352 @@
+"""A run folder: atomic save, load, and the state from which training resumes exactly.
+
+``config.toml`` everything needed to repeat it · ``model.safetensors`` weights and stored vectors ·
+``ids.json`` external ids and titles · ``state.pt`` optimizer and generators, for resume only ·
+``history.jsonl`` a line an evaluation · ``metrics.json`` · ``per_user.npz``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.components import lookup
+from itemrec.config import Config, dump_config, load_config, normalise
+from itemrec.data import IdMap
+from itemrec.errors import ItemrecError
+from itemrec.losses import LOSSES
+from itemrec.models import MODELS
+from itemrec.models.base import Model
+from itemrec.negatives import NEGATIVES, Sampler
+from itemrec.split import Split
+
+if TYPE_CHECKING:
+    from itemrec.evaluate import Evaluation
+
+FORMAT = 1  # of the run folder; a newer one is refused by name
+
+
+@dataclass
+class State:
+    """Where training stands; with the tensors beside it, all that resuming needs."""
+
+    phase: str = "select"  # then "refit"
+    epoch: int = 0
+    best_epoch: int = 0
+    best_value: float = -1.0
+    best_metrics: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until restored
+    saved_at: float = field(default_factory=time.monotonic)
+
+    def record(
+        self, loss: float, metrics: dict[str, float], metric: str, model: Model | None = None
+    ) -> None:
+        """Take down one validation, and the weights if they are the best so far."""
+        self.history.append(
+            {"epoch": self.epoch, "loss": loss, "seconds": round(self.seconds, 3), **metrics}
+        )
+        if metrics[metric] > self.best_value:
+            self.best_epoch, self.best_value = self.epoch, metrics[metric]
+            self.best_metrics = metrics
+            if model is not None:
+                self.best_weights = {k: v.detach().clone() for k, v in model.named_parameters()}
+
+    def chosen(self) -> None:
+        """Selection is over: what follows starts from scratch for the chosen number of epochs."""
+        self.phase, self.selected_epochs, self.epoch, self.best_weights = "refit", self.epoch, 0, {}
+
+    selected_epochs: int = 0
+
+    def restore_best(self, model: Model) -> None:
+        """Put the best weights back."""
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name in self.best_weights:
+                    parameter.copy_(self.best_weights[name])
+
+    def restore(
+        self, model: Model, optimizer: torch.optim.Optimizer, generator: torch.Generator
+    ) -> None:
+        """Continue from loaded tensors, once."""
+        if not self.tensors:
+            return
+        model.load_state_dict(self.tensors["model"], strict=False)
+        optimizer.load_state_dict(self.tensors["optimizer"])
+        generator.set_state(self.tensors["generator"])
+        self.best_weights = {k: v.to(model.device) for k, v in self.tensors["best"].items()}
+        self.tensors = {}
+
+    def save(
+        self,
+        folder: Path | None,
+        model: Model,
+        optimizer: torch.optim.Optimizer,
+        generator: torch.Generator,
+        least_seconds: float,
+    ) -> None:
+        """Write ``state.pt``, unless one was written less than ``least_seconds`` ago."""
+        if folder is None or time.monotonic() - self.saved_at < least_seconds:
+            return
+        content = {
+            "phase": self.phase,
+            "epoch": self.epoch,
+            "best_epoch": self.best_epoch,
+            "best_value": self.best_value,
+            "best_metrics": self.best_metrics,
+            "selected_epochs": self.selected_epochs,
+            "seconds": self.seconds,
+            "history": self.history,
+            "model": dict(model.named_parameters()),
+            "optimizer": optimizer.state_dict(),
+            "generator": generator.get_state(),
+            "best": self.best_weights,
+        }
+        with atomic(folder / "state.pt") as path:
+            torch.save(content, path)
+        self.saved_at = time.monotonic()
+
+    @classmethod
+    def load(cls, path: Path) -> State:
+        """Read ``state.pt``, tensors and plain values only."""
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise ItemrecError(f"{path} is not a training state that can be resumed") from error
+        tensors = {k: content.pop(k) for k in ("model", "optimizer", "generator", "best")}
+        return cls(tensors=tensors, **content)
+
+
+@dataclass
+class Run:
+    """A trained model with everything needed to judge it, use it and repeat it."""
+
+    model: Model
+    config: Config  # data, split, model, loss, negatives, train
+    protocol: str
+    dataset: dict[str, Any]
+    user_ids: IdMap
+    item_ids: IdMap
+    titles: npt.NDArray[Any] | None
+    genres: npt.NDArray[Any] | None
+    train: sp.csr_array  # what the model was trained on, [users, items]
+    notes: tuple[str, ...] = ()
+    history: list[dict[str, Any]] = field(default_factory=list)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    per_user: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def begin(
+        cls,
+        split: Split,
+        model: Model,
+        loss: Callable[..., Tensor],
+        negatives: Sampler,
+        train: dict[str, Any],
+    ) -> Run:
+        """A run that has not been trained yet."""
+        config = {
+            "data": dict(split.source),
+            "split": dict(split.settings),
+            "model": named(MODELS, type(model), model.settings),
+            "loss": named(LOSSES, *unbind(loss)),
+            "negatives": named(NEGATIVES, type(negatives), settings_of(negatives)),
+            "train": train,
+        }
+        if model.closed_form or model.own_objective:
+            config["loss"] = config["negatives"] = {"name": "none"}
+        return cls(
+            model,
+            config,
+            split.protocol,
+            split.dataset,
+            split.user_ids,
+            split.item_ids,
+            split.titles,
+            split.genres,
+            split.train,
+            split.notes,
+        )
+
+    def open(self, folder: Path | None, resume: bool) -> State:
+        """Claim the folder, or continue what lies in it."""
+        if folder is None:
+            return State()
+        done, state = folder / "metrics.json", folder / "state.pt"
+        if resume:
+            config = folder / "config.toml"
+            if config.exists() and load_config(config) != normalise(self.config):
+                raise ItemrecError(
+                    f"{folder} holds a run with other settings; it cannot be resumed"
+                )
+            if state.exists() and not done.exists():
+                return State.load(state)
+        elif done.exists() or state.exists():
+            raise ItemrecError(f"{folder} already holds a run: resume it or choose another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "config.toml", dump_config(self.config))
+        return State()
+
+    def finish(self, split: Split, state: State) -> None:
+        """Take over what training has found."""
+        self.train, self.history = split.train, state.history
+        self.metrics = {
+            "dataset": self.dataset,
+            "protocol": self.protocol,
+            "model": self.config["model"]["name"],
+            "loss": self.config["loss"]["name"],
+            "negatives": self.config["negatives"]["name"],
+            "seed": self.config["train"]["seed"],
+            "best_epoch": state.best_epoch,
+            "epochs": state.selected_epochs,
+            "refit": split.valid is None,
+            "seconds": {"train": round(state.seconds, 3), "evaluate": 0.0},
+            "valid": state.best_metrics,
+            "test": {},
+        }
+
+    def judge(self, result: Evaluation, seconds: float) -> None:
+        """Take over the test figures."""
+        self.metrics["test"] = result.metrics
+        self.metrics["users"] = {"judged": len(result.ids)}
+        self.metrics["seconds"]["evaluate"] = round(seconds, 3)
+        self.per_user = {"user": result.ids, **result.per_user}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run folder; each file is complete or absent, ``metrics.json`` comes last."""
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "config.toml", dump_config(self.config))
+        tensors = {k: v.detach().cpu().contiguous() for k, v in self.model.state_dict().items()}
+        tensors["train.crow"] = torch.from_numpy(self.train.indptr.astype(np.int64))
+        tensors["train.col"] = torch.from_numpy(self.train.indices.astype(np.int32))
+        shape = {"users": str(self.train.shape[0]), "items": str(self.train.shape[1])}
+        with atomic(folder / "model.safetensors") as path:
+            save_file(tensors, path, metadata=shape)
+        ids: dict[str, Any] = {
+            "format": FORMAT,
+            "protocol": self.protocol,
+            "users": self.user_ids.ids.tolist(),
+            "items": self.item_ids.ids.tolist(),
+        }
+        for name, column in (("titles", self.titles), ("genres", self.genres)):
+            if column is not None:
+                ids[name] = [str(text) for text in column]
+        _write(folder / "ids.json", json.dumps(ids))
+        _write(folder / "history.jsonl", "".join(json.dumps(row) + "\n" for row in self.history))
+        with atomic(folder / "per_user.npz") as path, path.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **self.per_user)
+        _write(folder / "metrics.json", json.dumps(self.metrics, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "cpu") -> Run:
+        """Read a run folder; nothing in it is ever executed."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        folder = Path(folder)
+        missing = [
+            name
+            for name in ("config.toml", "model.safetensors", "ids.json", "metrics.json")
+            if not (folder / name).exists()
+        ]
+        if missing:
+            raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
+        config = load_config(folder / "config.toml")
+        try:
+            tensors = load_file(folder / "model.safetensors", device=device)
+            ids = json.loads((folder / "ids.json").read_text())
+            metrics = json.loads((folder / "metrics.json").read_text())
+        except (SafetensorError, json.JSONDecodeError, OSError) as error:
+            raise ItemrecError(f"{folder} holds a damaged file: {error}") from error
+        if ids.get("format", 0) > FORMAT:
+            raise ItemrecError(f"{folder} was written by a newer itemrec")
+        crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
+        shape = (len(ids["users"]), len(ids["items"]))
+        train = sp.csr_array((np.ones(len(col), np.float32), col, crow), shape=shape)
+        settings = dict(config["model"])
+        model: Model = lookup(MODELS, "model", settings.pop("name"))(**settings)
+        generator = torch.Generator().manual_seed(0)
+        model.setup(train, inductive=ids["protocol"] == "inductive", generator=generator)
+        for name, tensor in tensors.items():
+            if name not in model.state_dict():
+                model.store(name, tensor)
+        model.to(device)
+        model.load_state_dict(tensors)
+        model.eval()
+        per_user = {}
+        if (folder / "per_user.npz").exists():
+            with np.load(folder / "per_user.npz", allow_pickle=False) as file:
+                per_user = {name: file[name] for name in file.files}
+        rows = (folder / "history.jsonl").read_text().splitlines()
+        texts = {k: np.array(ids[k]) if k in ids else None for k in ("titles", "genres")}
+        return cls(
+            model,
+            config,
+            ids["protocol"],
+            metrics["dataset"],
+            IdMap(np.array(ids["users"])),
+            IdMap(np.array(ids["items"])),
+            texts["titles"],
+            texts["genres"],
+            train,
+            history=[json.loads(row) for row in rows],
+            metrics=metrics,
+            per_user=per_user,
+        )
+
+
+def named(table: dict[str, Any], component: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """A component as a config section: its name in the table and its settings."""
+    for name, entry in table.items():
+        if entry is component:
+            return {"name": name, **settings}
+    return {"name": getattr(component, "__name__", type(component).__name__), **settings}
+
+
+def settings_of(sampler: Sampler) -> dict[str, Any]:
+    """The fields of a sampler."""
+    return {f.name: getattr(sampler, f.name) for f in fields(sampler)}  # type: ignore[arg-type]
+
+
+def unbind(loss: Callable[..., Tensor]) -> tuple[Any, dict[str, Any]]:
+    """A loss and the settings bound to it."""
+    if isinstance(loss, functools.partial):
+        function, settings = unbind(loss.func)
+        return function, {**settings, **loss.keywords}
+    return loss, {}
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary name beside ``path`` that replaces it once it is written and on disk."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield draft
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic(path) as draft:
+        draft.write_text(text)

@@ -1,0 +1,63 @@
+"""Components by name: a signature is a configuration schema, and nothing is declared twice."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from itemrec.errors import ItemrecError
+
+
+def schema(component: Callable[..., Any]) -> dict[str, Any]:
+    """Settings of a component with their defaults: its parameters that have one.
+
+    >>> def loss(pos, neg, *, tau=1.0): ...
+    >>> schema(loss)
+    {'tau': 1.0}
+    """
+    parameters = inspect.signature(component).parameters.values()
+    return {
+        p.name: p.default
+        for p in parameters
+        if p.default is not p.empty and not p.name.endswith("mask")
+    }
+
+
+def lookup(table: Mapping[str, Any], what: str, name: str) -> Any:
+    """The entry of a table, or an error that lists the choices."""
+    if name not in table:
+        raise ItemrecError(f"'{what}' must be one of {', '.join(table)}, got {name!r}")
+    return table[name]
+
+
+def check_settings(
+    component: Callable[..., Any], what: str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings with their types set right, or an error that lists the known ones."""
+    known = schema(component)
+    out = {}
+    for key, value in settings.items():
+        if key not in known:
+            choices = ", ".join(known) or "none"
+            raise ItemrecError(f"'{what}' has no setting {key!r}; its settings are: {choices}")
+        out[key] = like(known[key], value, f"{what}.{key}")
+    return out
+
+
+def like(default: Any, value: Any, name: str) -> Any:
+    """The value as its default's type: 1 becomes 1.0 for a float, a list becomes a tuple."""
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise ItemrecError(f"'{name}' must be true or false, got {value!r}")
+    elif isinstance(default, float):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if not isinstance(value, (float, str)):
+            raise ItemrecError(f"'{name}' must be a number, got {value!r}")
+    elif isinstance(default, int):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ItemrecError(f"'{name}' must be a whole number, got {value!r}")
+    elif isinstance(default, tuple) and isinstance(value, list):
+        return tuple(value)
+    return value

@@ -1,0 +1,84 @@
+"""GAT: neighbours weighted by learnt attention.
+
+Veličković et al., "Graph Attention Networks", ICLR 2018. For each head, over j ∈ N(v) ∪ {v}::
+
+    α_vj = softmax_j(LeakyReLU(a_dst·W h_v + a_src·W h_j))
+    h⁽ˡ⁺¹⁾_v = act(Σ_j α_vj W h_j + b)
+
+The logits depend on an edge only through two scalars, so a head costs one weighted neighbourhood
+sum; numerator and denominator come out of the same sum by giving each vector a last entry of 1.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from itemrec.errors import ItemrecError
+from itemrec.graph import Adjacency
+from itemrec.models.base import GNN, Pooling
+from itemrec.models.weights import glorot
+from itemrec.propagate import weighted_sum
+
+
+class GAT(GNN):
+    """Graph attention network (ICLR 2018)."""
+
+    paper = "Graph Attention Networks"
+    year = 2018
+
+    def __init__(
+        self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto", heads: int = 1
+    ) -> None:
+        super().__init__(dim, layers, pooling)
+        if heads < 1 or dim % heads:
+            raise ItemrecError(f"'heads' must divide 'dim' ({dim}), got {heads}")
+        self.heads = heads
+
+    def make_layers(self, generator: torch.Generator) -> None:
+        """A weight matrix, two attention vectors a head and a bias, a layer."""
+        shape, head = (self.dim, self.dim), (self.heads, self.dim // self.heads)
+        depths = range(self.depth)
+        self.weights = nn.ParameterList([glorot(shape, generator) for _ in depths])
+        self.to_source = nn.ParameterList([glorot(head, generator) for _ in depths])
+        self.to_own = nn.ParameterList([glorot(head, generator) for _ in depths])
+        self.biases = nn.ParameterList([torch.zeros(self.dim) for _ in depths])
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """Attention over neighbours and oneself, head by head."""
+        width = self.dim // self.heads
+        source, own = source @ self.weights[depth], own @ self.weights[depth]
+        out = [
+            attend(
+                adjacency,
+                source[:, h * width : (h + 1) * width],
+                own[:, h * width : (h + 1) * width],
+                self.to_source[depth][h],
+                self.to_own[depth][h],
+            )
+            for h in range(self.heads)
+        ]
+        heard = torch.cat(out, dim=1) + self.biases[depth]
+        return heard if depth == self.depth - 1 else F.leaky_relu(heard, 0.2)
+
+
+def attend(
+    adjacency: Adjacency, source: Tensor, own: Tensor, to_source: Tensor, to_own: Tensor
+) -> Tensor:
+    """One head: ``Σ_j softmax_j(LeakyReLU(to_own·own_v + to_source·source_j)) source_j``, v included."""
+    mine = own @ to_own  # [listeners]
+    theirs = source @ to_source  # [sources]
+    col = adjacency.col.long()
+    logit = F.leaky_relu(mine[adjacency.row] + theirs[col], 0.2)  # [edges]
+    self_logit = F.leaky_relu(mine + own @ to_source, 0.2)  # [listeners]
+    with torch.no_grad():  # any shift gives the same softmax; the row's largest keeps exp finite
+        largest = torch.segment_reduce(
+            logit, "max", offsets=adjacency.crow.long(), axis=0, initial=-1e30
+        )
+        shift = torch.maximum(largest, self_logit)
+    weight = torch.exp(logit - shift[adjacency.row])
+    self_weight = torch.exp(self_logit - shift).unsqueeze(1)
+    one = source.new_ones(len(source), 1)
+    total = weighted_sum(adjacency, weight, torch.cat([source, one], dim=1))
+    return (total[:, :-1] + self_weight * own) / (total[:, -1:] + self_weight)

@@ -1,0 +1,44 @@
+"""GCN: averaging with self-loops, a weight matrix and a non-linearity a layer.
+
+Kipf & Welling, "Semi-Supervised Classification with Graph Convolutional Networks", ICLR 2017.
+With ``Ã = A + I`` and its degrees ``D̃``::
+
+    h⁽ˡ⁺¹⁾ = act(D̃^-1/2 Ã D̃^-1/2 h⁽ˡ⁾ W⁽ˡ⁾ + b⁽ˡ⁾)
+
+The last layer has no activation, as usual for embeddings.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from itemrec.graph import Adjacency
+from itemrec.models.base import GNN, Pooling
+from itemrec.models.weights import glorot
+from itemrec.propagate import neighbour_sum
+
+
+class GCN(GNN):
+    """Graph convolution (ICLR 2017)."""
+
+    paper = "Semi-Supervised Classification with Graph Convolutional Networks"
+    year = 2017
+
+    def __init__(self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto") -> None:
+        super().__init__(dim, layers, pooling)
+
+    def make_layers(self, generator: torch.Generator) -> None:
+        """A weight matrix and a bias a layer."""
+        shape = (self.dim, self.dim)
+        self.weights = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
+        self.biases = nn.ParameterList([torch.zeros(self.dim) for _ in range(self.depth)])
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """Transform, then average over neighbours and oneself."""
+        weight = self.weights[depth]
+        scale = (adjacency.degree + 1).rsqrt().unsqueeze(1)
+        source_scale = (adjacency.source_degree + 1).rsqrt().unsqueeze(1)
+        heard = neighbour_sum(adjacency, (source @ weight) * source_scale)
+        out = (heard + (own @ weight) * scale) * scale + self.biases[depth]
+        return out if depth == self.depth - 1 else torch.nn.functional.leaky_relu(out, 0.2)

@@ -1,0 +1,45 @@
+"""MF: one free vector a user and an item.
+
+Rendle et al., "BPR: Bayesian Personalized Ranking from Implicit Feedback", UAI 2009::
+
+    ŷ_ui = p_u · q_i
+"""
+
+from __future__ import annotations
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from itemrec.errors import ItemrecError
+from itemrec.graph import Graph
+from itemrec.models.base import EmbeddingModel
+
+
+class MF(EmbeddingModel):
+    """Matrix factorisation (UAI 2009)."""
+
+    paper = "BPR: Bayesian Personalized Ranking from Implicit Feedback"
+    year = 2009
+    inductive = False
+    why_not_inductive = "every user vector is a trained parameter"
+
+    def __init__(self, dim: int = 64) -> None:
+        super().__init__()
+        if dim < 1:
+            raise ItemrecError(f"'dim' must be a positive integer, got {dim}")
+        self.dim = dim
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Free vectors."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
+        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """The vectors themselves; the graph is not used."""
+        return self.users, self.items
+
+    def base_norms(self) -> tuple[Tensor, Tensor]:
+        """Squared lengths."""
+        return self.users.square().sum(1), self.items.square().sum(1)

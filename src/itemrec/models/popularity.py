@@ -1,0 +1,37 @@
+"""Popularity: the same list for everybody, the floor of every table."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.models.base import Model
+
+
+class Popularity(Model):
+    """Items by their number of training interactions."""
+
+    paper = "(no paper)"
+    closed_form = True
+
+    counts: Tensor  # [items]
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Room for the counts."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.store("counts", torch.zeros(self.n_items, device=self.device))
+
+    def fit(self, train: sp.csr_array) -> None:
+        """Count."""
+        counts = np.asarray(train.sum(axis=0), dtype=np.float32).reshape(-1)
+        self.store("counts", torch.from_numpy(counts).to(self.device))
+
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """The counts, for each user."""
+        return self.counts.expand(history.shape[0], -1).clone()

@@ -1,0 +1,60 @@
+"""Progress of anything that takes more than two seconds, with the time left."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from itemrec.checkpoint import State
+
+
+class EpochBar:
+    """Epoch, loss, validation metric, time an epoch and time left."""
+
+    def __init__(self, phase: str, epochs: int, metric: str, *, show: bool) -> None:
+        self.metric, self.started, self.first = metric, time.perf_counter(), -1
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total} epochs"),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TextColumn("left at most"),
+            TimeRemainingColumn(),
+            disable=not show,
+            transient=True,
+        )
+        verb = {"select": "choosing on validation", "refit": "refitting"}.get(phase, phase)
+        self.task = self.bar.add_task(verb, total=epochs, note="")
+
+    def update(self, state: State, loss: float) -> None:
+        """Show where training stands."""
+        if self.first < 0:
+            self.first = state.epoch - 1
+        pace = (time.perf_counter() - self.started) / max(state.epoch - self.first, 1)
+        note = f"loss {loss:.4f}"
+        if state.best_epoch and state.phase == "select":
+            note += f" · best {self.metric} {state.best_value:.4f} (epoch {state.best_epoch})"
+        self.bar.update(self.task, completed=state.epoch, note=f"{note} · {pace:.2f} s an epoch")
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.bar.stop()

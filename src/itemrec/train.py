@@ -1,0 +1,264 @@
+"""The training loop: settings, one step, and the whole of it on one screen."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemrec.batches import Batch, Batches
+from itemrec.checkpoint import Run, State
+from itemrec.components import check_settings
+from itemrec.errors import ItemrecError
+from itemrec.evaluate import Judge, evaluate
+from itemrec.graph import Graph
+from itemrec.losses import item_ndcg
+from itemrec.models.base import EmbeddingModel, Model
+from itemrec.negatives import InBatch, Sampler, Uniform
+from itemrec.progress import EpochBar
+from itemrec.scoring import pair_scores, take_rows
+from itemrec.split import Held, Split
+
+
+def _setting(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of training; each is an option of the command line and a key of a config file."""
+
+    epochs: int = _setting(1000, "at most this many passes over the training users")
+    lr: float = _setting(0.01, "learning rate of Adam")
+    batch: int = _setting(2048, "users (or interactions) a step")
+    by: Literal["users", "interactions"] = _setting("users", "what a batch is made of")
+    positives: int = _setting(5, "positives a user in a list")
+    sampled: int = _setting(200, "negatives in a list")
+    similarity: Literal["dot", "cosine"] = _setting("dot", "score in training; ranking uses dot")
+    l2: float = _setting(0.0, "weight of the squared layer-0 vectors of a batch")
+    every: int = _setting(5, "epochs between validations")
+    patience: int = _setting(150, "epochs without a better validation before stopping")
+    metric: str = _setting("ndcg@20", "what validation chooses by")
+    refit: bool = _setting(True, "transductive: train again on training + validation")
+    seed: int = _setting(0, "seed of initial weights, batches and negatives")
+    device: str = _setting("auto", "cpu, cuda or auto")
+    save_seconds: float = _setting(30.0, "least time between two resumable states")
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "positives", "sampled", "every", "patience"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
+        if not self.lr > 0:
+            raise ItemrecError(f"'lr' must be positive, got {self.lr}")
+        if self.l2 < 0:
+            raise ItemrecError(f"'l2' must be at least 0, got {self.l2}")
+        for name, choices in (
+            ("by", ("users", "interactions")),
+            ("similarity", ("dot", "cosine")),
+        ):
+            if getattr(self, name) not in choices:
+                raise ItemrecError(
+                    f"'{name}' must be {' or '.join(choices)}, got {getattr(self, name)!r}"
+                )
+
+
+def train(
+    split: Split,
+    model: Model,
+    *,
+    loss: Callable[..., Tensor] = item_ndcg,
+    negatives: Sampler | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train a model on a split, choose the epoch on validation, meet the test users once.
+
+    ``settings`` are the fields of `TrainConfig`. With ``out`` the run is saved there, and its state
+    as training goes, so that ``resume=True`` continues an interrupted run to the same weights.
+    """
+    config = TrainConfig(**check_settings(TrainConfig, "train", settings))
+    split.check()
+    if split.protocol == "inductive":
+        model.check_inductive()
+    sampler = negatives if negatives is not None else Uniform()
+    run = Run.begin(split, model, loss, sampler, asdict(config))
+    folder = None if out is None else Path(out)
+    state = run.open(folder, resume)
+    fit = _solve if model.closed_form else _descend
+    if state.phase == "select":
+        fit(run, split, loss, sampler, config, state, split.valid, folder, progress)
+        state.chosen()
+    if config.refit and split.protocol == "transductive" and split.valid is not None:
+        split = split.refit()
+        fit(run, split, loss, sampler, config, state, None, folder, progress)
+    run.finish(split, state)
+    started = time.perf_counter()
+    run.judge(evaluate(run, split), time.perf_counter() - started)
+    if folder:
+        run.save(folder)
+    return run
+
+
+def _descend(
+    run: Run,
+    split: Split,
+    loss: Callable[..., Tensor],
+    sampler: Sampler,
+    config: TrainConfig,
+    state: State,
+    valid: Held | None,
+    folder: Path | None,
+    progress: bool,
+) -> None:
+    """Epochs of gradient descent; the model ends with the weights that validation chose."""
+    device = pick_device(config.device)
+    model = run.model
+    weights = torch.Generator().manual_seed(config.seed)
+    model.setup(split.train, inductive=split.protocol == "inductive", generator=weights)
+    model.to(device)
+    graph = Graph.from_csr(split.train, device)
+    generator = torch.Generator(device).manual_seed(config.seed)
+    sampler.prepare(split.train, device)
+    batches = Batches(graph, config.by, config.batch, config.positives)
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True)
+    state.restore(model, optimizer, generator)
+    judge = Judge(valid, device) if valid is not None else None
+    last = config.epochs if judge else max(state.best_epoch, 1)
+
+    def step(keys: Tensor) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        batch = batches.draw(keys, generator)
+        value = objective(model, graph, batch, loss, sampler, config, generator)
+        value.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return value.detach()
+
+    with EpochBar(state.phase, last, config.metric, show=progress) as bar:
+        try:
+            while state.epoch < last and state.epoch - state.best_epoch < config.patience:
+                started = time.perf_counter()
+                model.train()
+                model.begin_epoch(graph, generator)
+                losses = [step(keys) for keys in batches.epoch(generator)]
+                state.epoch += 1
+                mean = float(torch.stack(losses).mean())
+                state.seconds += time.perf_counter() - started
+                if not math.isfinite(mean):
+                    raise ItemrecError(
+                        f"the loss became {mean} in epoch {state.epoch}: "
+                        f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
+                    )
+                if judge and (state.epoch % config.every == 0 or state.epoch == last):
+                    model.freeze(graph)
+                    model.eval()
+                    state.record(mean, judge.metrics(model, config.metric), config.metric, model)
+                bar.update(state, mean)
+                state.save(folder, model, optimizer, generator, config.save_seconds)
+        except KeyboardInterrupt:
+            state.save(folder, model, optimizer, generator, 0.0)
+            raise
+    if judge:
+        state.restore_best(model)
+    model.freeze(graph)
+    model.eval()
+
+
+def _solve(
+    run: Run,
+    split: Split,
+    loss: Callable[..., Tensor],
+    sampler: Sampler,
+    config: TrainConfig,
+    state: State,
+    valid: Held | None,
+    folder: Path | None,
+    progress: bool,
+) -> None:
+    """Closed forms: one fit, and a look at validation."""
+    started = time.perf_counter()
+    model = run.model.to(pick_device(config.device))
+    generator = torch.Generator().manual_seed(config.seed)
+    model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
+    model.fit(split.train)
+    model.eval()
+    state.seconds += time.perf_counter() - started
+    if valid is not None:
+        state.record(0.0, Judge(valid, model.device).metrics(model, config.metric), config.metric)
+
+
+def objective(
+    model: Model,
+    graph: Graph,
+    batch: Batch,
+    loss: Callable[..., Tensor],
+    sampler: Sampler,
+    config: TrainConfig,
+    generator: torch.Generator,
+) -> Tensor:
+    """The loss of one batch: encode, score positives and negatives, compare."""
+    if model.own_objective:
+        own = model.extra_loss(graph, batch, None, generator)
+        assert own is not None
+        return own
+    assert isinstance(model, EmbeddingModel)
+    users, items = model.encode(graph)
+    encoded = (users, items)
+    if config.similarity == "cosine":
+        users, items = F.normalize(users, dim=1), F.normalize(items, dim=1)
+    own_vectors = take_rows(users, batch.users)  # [B, d]
+    if isinstance(sampler, InBatch):  # each list is judged against the positives of all others
+        drawn = sampler.shared(batch.positives, batch.mask)  # [M]
+        pos = pair_scores(own_vectors, items, batch.positives)
+        neg = own_vectors @ take_rows(items, drawn).T  # [B, M]
+        neg_mask = sampler.keep(batch.users, drawn, batch.mask)
+    else:
+        drawn = sampler(batch.users, config.sampled, generator)  # [B, N]
+        scores = pair_scores(own_vectors, items, torch.cat([batch.positives, drawn], dim=1))
+        split = batch.positives.shape[1]
+        pos, neg, neg_mask = scores[:, :split], scores[:, split:], None
+    value = loss(pos, neg, batch.mask, neg_mask)
+    if config.l2 > 0:
+        value = value + config.l2 * penalty(model, batch, drawn)
+    extra = model.extra_loss(graph, batch, encoded, generator)
+    return value if extra is None else value + extra
+
+
+def penalty(model: EmbeddingModel, batch: Batch, drawn: Tensor) -> Tensor:
+    """½(|u⁰|² + |p⁰|² + |n⁰|²), averaged over a batch's users, positives and negatives.
+
+    Each vector is weighted by how often it occurs: a count and a product instead of a gather.
+    """
+    users, items = model.base_norms()
+    real = batch.mask.any(1).to(users.dtype)
+    total = users @ share(batch.users, real, len(users))
+    total = total + items @ share(batch.positives, batch.mask.to(items.dtype), len(items))
+    ones = torch.ones_like(drawn, dtype=items.dtype)
+    return 0.5 * (total + items @ share(drawn, ones, len(items)))
+
+
+def share(index: Tensor, weight: Tensor, size: int) -> Tensor:
+    """How often each row is named, as a share of all; adding ones is exact in any order."""
+    counts = weight.new_zeros(size).index_add_(0, index.reshape(-1), weight.reshape(-1))
+    return counts / counts.sum().clamp(min=1)
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` means the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ItemrecError("'device' is cuda, but torch sees no GPU here; use cpu or auto")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ItemrecError(f"'device' must be cpu, cuda or auto, got {name!r}") from error
