@@ -1,0 +1,100 @@
+"""The generated data looks like real data: long tails, communities, noise, readable names."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from itemrec.errors import ItemrecError
+from itemrec.synthetic import GENRES, synthetic
+
+
+@pytest.fixture(scope="module")
+def data():
+    return synthetic()
+
+
+def test_default_size_and_unique_pairs(data) -> None:
+    assert (data.n_users, len(data)) == (2000, 80_000)
+    assert 1400 <= data.n_items <= 1500
+    assert len(set(zip(data.users.tolist(), data.items.tolist(), strict=True))) == len(data)
+    assert data.csr().sum(axis=1).min() >= 5
+
+
+def test_same_arguments_same_data_other_seed_other_data(data) -> None:
+    again, other = synthetic(), synthetic(seed=1)
+    assert again.fingerprint == data.fingerprint != other.fingerprint
+    assert (again.times == data.times).all()
+    assert (again.titles == data.titles).all()
+    assert data.source == {"data": "synthetic"}
+    assert "seed=1" in other.source["data"]
+
+
+def test_names_can_be_read_and_told_apart(data) -> None:
+    assert len(set(data.titles.tolist())) == data.n_items
+    for title, genres in zip(data.titles.tolist(), data.genres.tolist(), strict=True):
+        assert title[0].isupper()
+        assert 1930 < int(title[-5:-1]) < 2020
+        named = genres.split("|")
+        assert 1 <= len(named) <= 3
+        assert set(named) <= set(GENRES)
+    many = synthetic(users=30_000, items=20_000, interactions=60_000)
+    assert len(set(many.titles.tolist())) == many.n_items
+
+
+def test_both_tails_are_long(data) -> None:
+    for degree in (data.csr().sum(axis=1), data.csr().sum(axis=0)):
+        top = np.sort(degree)[::-1]
+        assert top[: len(top) // 10].sum() > 0.28 * len(data)  # a tenth has over a quarter
+        assert np.median(degree) < degree.mean() < 0.2 * degree.max()
+
+
+def recall_at_20(scores: np.ndarray, train: sp.csr_array, test: sp.csr_array) -> float:
+    scores = np.where(train.toarray() > 0, -np.inf, scores)
+    top = np.argsort(-scores, axis=1)[:, :20]
+    hits = np.take_along_axis(test.toarray(), top, axis=1).sum(axis=1)
+    wanted = np.diff(test.indptr)
+    return float((hits[wanted > 0] / wanted[wanted > 0]).mean())
+
+
+def test_taste_can_be_learnt_but_not_fully(data) -> None:
+    held = np.random.default_rng(0).random(len(data)) < 0.2
+    full = data.csr()
+    test = sp.csr_array((np.ones(held.sum()), (data.users[held], data.items[held])), full.shape)
+    train = sp.csr_array(full - test)
+    train.eliminate_zeros()
+    popularity = train.sum(axis=0)
+    by_popularity = recall_at_20(np.tile(popularity, (data.n_users, 1)), train, test)
+    norm = np.sqrt(np.maximum(popularity, 1))
+    cosine = (train.T @ train).toarray() / norm / norm[:, None]
+    np.fill_diagonal(cosine, 0)
+    by_neighbours = recall_at_20(train @ cosine, train, test)
+    assert 0.05 < by_popularity < 0.2
+    assert 1.3 * by_popularity < by_neighbours < 0.4
+
+
+def test_times_are_plausible_and_a_user_is_active_for_a_while(data) -> None:
+    assert data.times.min() > 1_400_000_000
+    spread = [np.ptp(data.times[data.users == u]) for u in range(50)]
+    assert 86_400 < np.median(spread) < 365 * 86_400
+
+
+@pytest.mark.parametrize(
+    ("sizes", "word"),
+    [
+        ({"users": 0}, "'users' must be a positive integer, got 0"),
+        ({"interactions": 100}, "between 2000"),
+        ({"interactions": 2_000_000}, "30 %"),
+        ({"seed": -1}, "'seed'"),
+    ],
+)
+def test_impossible_sizes_are_refused(sizes: dict, word: str) -> None:
+    with pytest.raises(ItemrecError, match=word):
+        synthetic(**sizes)
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 1), (10, 10, 30), (300, 20, 1500), (5000, 300, 5000)])
+def test_small_and_dense_sizes_work(sizes: tuple) -> None:
+    users, items, interactions = sizes
+    data = synthetic(users, items, interactions)
+    assert data.n_users == users
+    assert 0.97 * interactions <= len(data) <= interactions
