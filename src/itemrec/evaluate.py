@@ -15,6 +15,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 from itemrec.metrics import (
+    CATALOGUE_METRICS,
     FULL_METRICS,
     METRICS,
     Metric,
@@ -31,17 +32,7 @@ if TYPE_CHECKING:
 
 BUDGET = 256  # MB of scores held at a time
 ROWS = 64  # users a block are a multiple of this, so that products round alike in any block
-DEFAULT = (
-    "recall",
-    "capped_recall",
-    "ndcg",
-    "ap",
-    "precision",
-    "hit",
-    "mrr",
-    "coverage",
-    "novelty",
-)
+DEFAULT = (*METRICS, *CATALOGUE_METRICS)
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,7 @@ def evaluate(
 ) -> Evaluation:
     """Rank the whole catalogue for every held-out user and judge the lists.
 
-    ``metrics`` such as "NDCG@10" or, for the whole list, "ap"; by default all metrics at each ``k``.
+    ``metrics`` such as "NDCG@10" or, for the whole list, "ap"; by default all at each ``k``.
     Items a user is known to have are never recommended. Users without targets do not count.
     ``fold_in="joint"`` lets unseen users' histories join the graph (for comparison only: it needs a
     model that encodes a graph).
@@ -104,7 +95,7 @@ def evaluate(
 
 
 def joined(model: Model, split: Split, held: Held) -> EmbeddingModel:
-    """A scorer whose users are the held-out ones, encoded in a graph that their histories joined."""
+    """A scorer of the held-out users, encoded in a graph that their histories joined."""
     if not isinstance(model, GNN):
         raise ItemrecError(
             f"'fold_in' must be frozen for {type(model).__name__}: only message passing can join"

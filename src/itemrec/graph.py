@@ -144,7 +144,7 @@ def inverse_root(degree: Tensor) -> Tensor:
 
 
 def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
-    """New users (rows of ``history``) listening to items, whose training degrees stay as they are."""
+    """New users (rows of ``history``) listening to items, whose degrees stay as they are."""
     device = item_degree.device
     crow = torch.from_numpy(history.indptr.astype(np.int32)).to(device)
     col = torch.from_numpy(history.indices.astype(np.int32)).to(device)

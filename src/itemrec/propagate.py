@@ -17,7 +17,7 @@ from itemrec.graph import Adjacency, Graph, inverse_root
 
 
 def neighbour_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
-    """``out[v] = Σ x[j]`` over the sources ``j`` that ``v`` hears; ``[sources, d] → [listeners, d]``."""
+    """``out[v] = Σ x[j]`` over what ``v`` hears; ``[sources, d] → [listeners, d]``."""
     if adjacency.symmetric and x.requires_grad:
         out: Tensor = _SymmetricSum.apply(x, adjacency)  # type: ignore[no-untyped-call]
         return out
@@ -106,7 +106,7 @@ def edge_dot(adjacency: Adjacency, listeners: Tensor, sources: Tensor) -> Tensor
 
 
 def bag_dots(bags: Tensor, table: Tensor, index: Tensor, starts: Tensor, owner: Tensor) -> Tensor:
-    """``out[e] = bags[owner[e]] · table[index[e]]``; bag ``b`` begins at ``starts[b]``; [entries]."""
+    """``out[e] = bags[owner[e]] · table[index[e]]``, bag b from ``starts[b]``; [entries]."""
     out: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
         bags.contiguous(), table.contiguous(), index, starts, owner, 0
     )

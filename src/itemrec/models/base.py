@@ -51,7 +51,7 @@ class Model(nn.Module):
             bound.apply_defaults()
             original(self, *args, **given)
             if type(self) is cls:
-                self.settings = {k: v for k, v in list(bound.arguments.items())[1:]}
+                self.settings = dict(list(bound.arguments.items())[1:])
 
         remembering.__signature__ = signature  # type: ignore[attr-defined]
         cls.__init__ = remembering  # type: ignore[assignment]

@@ -66,7 +66,7 @@ class GAT(GNN):
 def attend(
     adjacency: Adjacency, source: Tensor, own: Tensor, to_source: Tensor, to_own: Tensor
 ) -> Tensor:
-    """One head: ``Σ_j softmax_j(LeakyReLU(to_own·own_v + to_source·source_j)) source_j``, v included."""
+    """One head: ``Σ_j softmax_j(LeakyReLU(to_own·own_v + to_source·source_j)) source_j``."""
     mine = own @ to_own  # [listeners]
     theirs = source @ to_source  # [sources]
     col = adjacency.col.long()
