@@ -85,7 +85,7 @@ def synthetic(
     keys = _choose(catalogue, crowd, degree, rng)  # [n], sorted user · items + item
     row, column = keys // items, keys % items
     start = rng.integers(1_420_070_400, 1_704_067_200, users)  # 2015 … 2023
-    span = rng.lognormal(np.log(40 * 86_400), 1.5, users)  # most are active for weeks
+    span = np.minimum(rng.lognormal(np.log(40.0), 1.5, users), 700) * 86_400  # weeks to two years
     times = start[row] + (span[row] * rng.random(len(keys))).astype(np.int64)
     seen, compact = np.unique(column, return_inverse=True)
     titles = _titles(catalogue, rng)
@@ -163,7 +163,7 @@ def _degrees(users: int, items: int, interactions: int, rng: np.random.Generator
 def _choose(
     catalogue: _Catalogue, crowd: _Crowd, degree: Ints, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Sorted unique pairs as user · items + item: draw, drop repeats, draw again what is missing."""
+    """Sorted unique pairs as user · items + item: draw, drop repeats, draw what is missing."""
     users, items = len(degree), len(catalogue.popularity)
     keys = np.empty(0, dtype=np.int64)
     follow = rng.binomial(degree, SERIES)  # draws that wait for a history
