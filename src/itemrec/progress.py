@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -16,6 +18,25 @@ from rich.progress import (
 
 if TYPE_CHECKING:
     from itemrec.checkpoint import State
+
+T = TypeVar("T")
+
+
+def track(steps: Sequence[T], text: str, *, show: bool) -> Iterator[T]:
+    """The steps one by one, behind a bar with the time left."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not show,
+        transient=True,
+    )
+    with bar:
+        yield from bar.track(steps, description=text)
 
 
 class EpochBar:
@@ -31,6 +52,7 @@ class EpochBar:
             TimeElapsedColumn(),
             TextColumn("left at most"),
             TimeRemainingColumn(),
+            console=Console(stderr=True),
             disable=not show,
             transient=True,
         )
