@@ -280,6 +280,7 @@ def test_threshold_keeps_what_is_rated_well_enough() -> None:
         ("x.csv", "user,item\n1,2\n1,3,4\n", ["line 3", "expected 2 fields", "found 3"]),
         ("x.tsv", "user\titem\n1\t2\n1,3\n", ["line 3", "a tab", "found 1"]),
         ("x.tsv", "user,item\n1,2\n", ["line 1", "a tab", "one column"]),
+        ("x.csv", b"user,item\n1,\x00\n", ["NUL"]),
         ("x.csv", b"user,item\n\xff\xfe,2\n", ["UTF-8"]),
         ("x.parquet", "PAR1 and then nothing", ["truncated", "PAR1"]),
         ("x.parquet", "hello", ["not a parquet file"]),
@@ -325,12 +326,26 @@ def test_bad_adjacency_file(tmp_path: Path, content: str, expected: str) -> None
     assert expected in message
 
 
+def test_odd_but_valid_values() -> None:
+    large = pd.DataFrame({"user": np.array([2**63 + 5], dtype=np.uint64), "item": [1]})
+    assert external(read(large)) == {(str(2**63 + 5), 1)}
+    zoned = pd.DataFrame({"user": [1], "item": [2], "date": ["2020-01-01T10:00:00+02:00"]})
+    assert read(zoned).times.tolist() == [1577865600]
+    stamps = pd.DataFrame({"user": [1], "item": [2], "date": pd.to_datetime(zoned["date"])})
+    assert read(stamps).times.tolist() == [1577865600]
+    whole = pl.DataFrame({"user": [1.0, 2.0], "item": ["x", "y"], "time": [10**30, 1]})
+    assert "row 1: the time is missing or not finite" in complaint(whole)
+
+
 def test_other_bad_sources(tmp_path: Path) -> None:
     assert "no such file" in complaint(tmp_path / "nothing.csv")
     assert "expected train.txt or ratings.csv" in complaint(tmp_path)
     assert "got list" in complaint([1, 2])
     assert "no rows" in complaint(pd.DataFrame(columns=["user", "item"]))
+    assert "two dimensions" in complaint(sp.coo_array(np.ones(3)))
     assert "no entries" in complaint(sp.csr_array((3, 3)))
+    lists = pd.DataFrame({"user": [[1, 2]], "item": [1]})
+    assert "must be numbers or strings" in complaint(lists)
     missing = pd.DataFrame({"user": ["a", None], "item": [1, 2]})
     assert "row 2: the user id is missing" in complaint(missing)
     frame = pd.DataFrame(ROWS, columns=HEADER)

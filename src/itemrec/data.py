@@ -268,6 +268,8 @@ def _read_path(path: Path, names: dict[str, str | None]) -> tuple[readers.Table,
 
 def _from_sparse(matrix: Any) -> tuple[readers.Table, tuple[int, ...]]:
     coo = sp.coo_array(matrix)
+    if coo.ndim != 2:
+        raise ItemrecError(f"the matrix: must have two dimensions, got {coo.ndim}")
     there = coo.data != 0
     values = np.asarray(coo.data[there], dtype=np.float64)
     if not np.isfinite(values).all():

@@ -4,6 +4,7 @@ Nothing here maps ids or merges duplicates; that happens once, in `itemrec.data`
 """
 
 import csv
+import datetime as dt
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -73,7 +74,12 @@ def _choose(columns: Sequence[str], names: dict[str, str | None], place: str) ->
 
 
 def _array(column: Any) -> npt.NDArray[Any]:
-    return np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    try:
+        return np.asarray(column.to_numpy())
+    except Exception:  # what numpy has no type for, such as 128-bit integers, goes by Python
+        out = np.empty(len(column), dtype=object)
+        out[:] = column.to_list()
+        return out
 
 
 def _is_missing(value: Any) -> bool:
@@ -89,7 +95,7 @@ def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
     values = _array(column)
     if values.ndim != 1:
         raise ItemrecError(f"{where(0)}: {role} ids must be numbers or strings")
-    if values.dtype.kind in "iu":
+    if values.dtype.kind == "i" or (values.dtype.kind == "u" and values.max() < 2**63):
         return values.astype(np.int64)
     if values.dtype.kind == "f":
         bad = ~np.isfinite(values)
@@ -98,10 +104,16 @@ def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
         if (values == np.floor(values)).all() and (np.abs(values) < 2**53).all():
             return values.astype(np.int64)
     listed = values.tolist()
-    for row, value in enumerate(listed):
+    try:
+        distinct = set(listed)
+    except TypeError:
+        raise ItemrecError(f"{where(0)}: {role} ids must be numbers or strings") from None
+    for value in distinct:
         if _is_missing(value):
-            raise ItemrecError(f"{where(row)}: the {role} id is missing")
-    if all(type(v) is int for v in listed):
+            raise ItemrecError(f"{where(listed.index(value))}: the {role} id is missing")
+        if isinstance(value, str) and "\0" in value:
+            raise ItemrecError(f"{where(listed.index(value))}: the {role} id has a NUL character")
+    if all(type(v) is int and -(2**63) <= v < 2**63 for v in distinct):
         return np.array(listed, dtype=np.int64)
     out = np.empty(len(listed), dtype=object)
     out[:] = [v if type(v) is str else str(v) for v in listed]
@@ -127,7 +139,7 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
                 raise ItemrecError(
                     f"{where(row)}: the {role} must be {expected}, got {str(value)[:60]!r}"
                 ) from None
-    bad = ~np.isfinite(numbers)
+    bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
     if bad.any():
         raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} is missing or not finite")
     return numbers
@@ -139,9 +151,10 @@ def _number(value: Any, role: str) -> float:
     except (ValueError, TypeError):
         if role != "time":
             raise
-        return float(
-            np.datetime64(value.strip() if isinstance(value, str) else value, "s").astype(np.int64)
-        )
+        moment = value if hasattr(value, "year") else dt.datetime.fromisoformat(value.strip())
+        if not isinstance(moment, dt.datetime):
+            moment = dt.datetime(moment.year, moment.month, moment.day)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def _table(get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool) -> Table:
