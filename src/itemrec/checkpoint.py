@@ -194,6 +194,8 @@ class Run:
                 raise ItemrecError(
                     f"{folder} holds a run with other settings; it cannot be resumed"
                 )
+            for draft in folder.glob(".*.tmp"):  # what a killed process was writing
+                draft.unlink()
             if state.exists() and not done.exists():
                 return State.load(state)
         elif done.exists() or state.exists():
@@ -201,6 +203,12 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder / "config.toml", dump_config(self.config))
         return State()
+
+    def abandon(self, folder: Path | None) -> None:
+        """Take back a folder that holds settings and nothing else: training never began."""
+        if folder is not None and [path.name for path in folder.iterdir()] == ["config.toml"]:
+            (folder / "config.toml").unlink()
+            folder.rmdir()
 
     def finish(self, split: Split, state: State) -> None:
         """Take over what training has found."""

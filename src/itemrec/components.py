@@ -36,28 +36,39 @@ def check_settings(
 ) -> dict[str, Any]:
     """The settings with their types set right, or an error that lists the known ones."""
     known = schema(component)
+    parameters = inspect.signature(component).parameters
     out = {}
     for key, value in settings.items():
         if key not in known:
             choices = ", ".join(known) or "none"
             raise ItemrecError(f"'{what}' has no setting {key!r}; its settings are: {choices}")
-        out[key] = like(known[key], value, f"{what}.{key}")
+        out[key] = like(known[key], value, f"{what}.{key}", str(parameters[key].annotation))
     return out
 
 
-def like(default: Any, value: Any, name: str) -> Any:
-    """The value as its default's type: 1 becomes 1.0 for a float, a list becomes a tuple."""
+def like(default: Any, value: Any, name: str, annotation: str = "") -> Any:
+    """The value as its default's type: 1 becomes 1.0 for a float, a list becomes a tuple.
+
+    A setting may allow both a number and a word such as "auto"; then its annotation says so.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, str) and ("str" in annotation or "Literal" in annotation):
+        return value
+    if number and isinstance(default, str) and ("float" in annotation or "int" in annotation):
+        return value
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise ItemrecError(f"'{name}' must be true or false, got {value!r}")
     elif isinstance(default, float):
-        if isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        if not isinstance(value, (float, str)):
+        if not number:
             raise ItemrecError(f"'{name}' must be a number, got {value!r}")
+        return float(value)
     elif isinstance(default, int):
         if isinstance(value, bool) or not isinstance(value, int):
             raise ItemrecError(f"'{name}' must be a whole number, got {value!r}")
+    elif isinstance(default, str):
+        if not isinstance(value, str):
+            raise ItemrecError(f"'{name}' must be text, got {value!r}")
     elif isinstance(default, tuple) and isinstance(value, list):
         return tuple(value)
     return value

@@ -19,7 +19,9 @@ from itemrec.components import check_settings
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
+from itemrec.interrupt import Interrupt
 from itemrec.losses import item_ndcg
+from itemrec.metrics import CATALOGUE_METRICS, parse_metric
 from itemrec.models.base import EmbeddingModel, Model
 from itemrec.negatives import InBatch, Sampler, Uniform
 from itemrec.progress import EpochBar
@@ -56,6 +58,10 @@ class TrainConfig:
             value = getattr(self, name)
             if value < 1:
                 raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
+        if self.seed < 0:
+            raise ItemrecError(f"'seed' must be at least 0, got {self.seed}")
+        if parse_metric(self.metric).name in CATALOGUE_METRICS:
+            raise ItemrecError(f"'metric' must be one of single users, got {self.metric!r}")
         if not self.lr > 0:
             raise ItemrecError(f"'lr' must be positive, got {self.lr}")
         if self.l2 < 0:
@@ -87,6 +93,7 @@ def train(
     as training goes, so that ``resume=True`` continues an interrupted run to the same weights.
     """
     config = TrainConfig(**check_settings(TrainConfig, "train", settings))
+    pick_device(config.device)  # whatever can be refused is refused before anything is written
     split.check()
     if split.protocol == "inductive":
         model.check_inductive()
@@ -94,13 +101,19 @@ def train(
     run = Run.begin(split, model, loss, sampler, asdict(config))
     folder = None if out is None else Path(out)
     state = run.open(folder, resume)
+    if folder and resume and (folder / "metrics.json").exists():
+        return Run.load(folder)
     fit = _solve if model.closed_form else _descend
-    if state.phase == "select":
-        fit(run, split, loss, sampler, config, state, split.valid, folder, progress)
-        state.chosen()
-    if config.refit and split.protocol == "transductive" and split.valid is not None:
-        split = split.refit()
-        fit(run, split, loss, sampler, config, state, None, folder, progress)
+    try:
+        if state.phase == "select":
+            fit(run, split, loss, sampler, config, state, split.valid, folder, progress)
+            state.chosen()
+        if config.refit and split.protocol == "transductive" and split.valid is not None:
+            split = split.refit()
+            fit(run, split, loss, sampler, config, state, None, folder, progress)
+    except ItemrecError:
+        run.abandon(folder)
+        raise
     run.finish(split, state)
     started = time.perf_counter()
     run.judge(evaluate(run, split), time.perf_counter() - started)
@@ -143,30 +156,28 @@ def _descend(
         optimizer.step()
         return value.detach()
 
-    with EpochBar(state.phase, last, config.metric, show=progress) as bar:
-        try:
-            while state.epoch < last and state.epoch - state.best_epoch < config.patience:
-                started = time.perf_counter()
-                model.train()
-                model.begin_epoch(graph, generator)
-                losses = [step(keys) for keys in batches.epoch(generator)]
-                state.epoch += 1
-                mean = float(torch.stack(losses).mean())
-                state.seconds += time.perf_counter() - started
-                if not math.isfinite(mean):
-                    raise ItemrecError(
-                        f"the loss became {mean} in epoch {state.epoch}: "
-                        f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
-                    )
-                if judge and (state.epoch % config.every == 0 or state.epoch == last):
-                    model.freeze(graph)
-                    model.eval()
-                    state.record(mean, judge.metrics(model, config.metric), config.metric, model)
-                bar.update(state, mean)
-                state.save(folder, model, optimizer, generator, config.save_seconds)
-        except KeyboardInterrupt:
-            state.save(folder, model, optimizer, generator, 0.0)
-            raise
+    with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
+        while state.epoch < last and state.epoch - state.best_epoch < config.patience:
+            started = time.perf_counter()
+            model.train()
+            model.begin_epoch(graph, generator)
+            losses = [step(keys) for keys in batches.epoch(generator)]
+            state.epoch += 1
+            mean = float(torch.stack(losses).mean())
+            state.seconds += time.perf_counter() - started
+            if not math.isfinite(mean):
+                raise ItemrecError(
+                    f"the loss became {mean} in epoch {state.epoch}: "
+                    f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
+                )
+            if judge and (state.epoch % config.every == 0 or state.epoch == last):
+                model.freeze(graph)
+                model.eval()
+                state.record(mean, judge.metrics(model, config.metric), config.metric, model)
+            bar.update(state, mean)
+            pause = 0.0 if interrupt.asked else config.save_seconds
+            state.save(folder, model, optimizer, generator, pause)
+            interrupt.obey()
     if judge:
         state.restore_best(model)
     model.freeze(graph)
