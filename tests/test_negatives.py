@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from itemrec.draws import Draws
 from itemrec.errors import ItemrecError
-from itemrec.negatives import NEGATIVES, Draws, InBatch, Popularity, Positives, Uniform
+from itemrec.negatives import NEGATIVES, PPR, InBatch, Popularity, Positives, Uniform
+from itemrec.ppr import ppr
+from itemrec.tempering import scale_free_temperature
 
 
 def graph(
@@ -177,3 +180,132 @@ def test_settings_are_the_fields_and_bad_ones_are_refused() -> None:
                 sampler(torch.arange(2), 3, torch.Generator())
     with pytest.raises(ItemrecError, match="'power' must be a number of at least 0, got -1"):
         Popularity(power=-1)
+
+
+def pagerank(train: sp.csr_array, restart: float = 0.15) -> np.ndarray:
+    """Item part of the PageRank of all users, by a dense solve."""
+    n_users, n_items = train.shape
+    adjacency = np.zeros((n_users + n_items, n_users + n_items))
+    adjacency[:n_users, n_users:] = train.toarray()
+    adjacency += adjacency.T
+    walk = adjacency / np.maximum(adjacency.sum(1, keepdims=True), 1)
+    start = restart * np.eye(n_users + n_items)[:, :n_users]
+    solved = np.linalg.solve(np.eye(n_users + n_items) - (1 - restart) * walk.T, start)
+    return solved[n_users:].T
+
+
+def ppr_counts(train: sp.csr_array, **given_settings: Any) -> np.ndarray:
+    sampler = PPR(**given_settings)
+    sampler.prepare(train, "cpu")
+    return drawn(sampler, train, 20_000)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1, 0.01, 0.003])
+@pytest.mark.parametrize("method", ["power", "push"])
+def test_ppr_is_the_dense_softmax(temperature: float, method: Any) -> None:
+    train = graph(seed=3)
+    weight = np.exp(pagerank(train) / temperature) * (1 - train.toarray())
+    if method == "push":  # its default is coarse on so small a graph: compare what it computed
+        known = ppr(train, method="push").matrix().toarray()
+        weight = np.exp(known / temperature) * (1 - train.toarray())
+    assert_drawn_from(ppr_counts(train, temperature=temperature, method=method), weight)
+
+
+def test_ppr_softmax_at_a_temperature_that_overflows_is_the_largest_entry() -> None:
+    train = graph(seed=3)
+    scores = pagerank(train) * (1 - train.toarray())
+    counts = ppr_counts(train, temperature=1e-7)
+    for row in range(1, train.shape[0]):
+        assert counts[row, scores[row].argmax()] == counts[row].sum()
+
+
+@pytest.mark.parametrize("share", [None, 0.25, 0.0])
+def test_ppr_proportional_mixed_with_uniform(share: float | None) -> None:
+    train = graph(seed=4)
+    free = 1.0 - train.toarray()
+    near = pagerank(train) * free
+    part = np.full(train.shape[0], 1.0 if share is None else share)
+    part[near.sum(1) == 0] = 0
+    weight = (1 - part)[:, None] * free / free.sum(1, keepdims=True)
+    weight += part[:, None] * near / np.maximum(near.sum(1, keepdims=True), 1e-30)
+    assert_drawn_from(ppr_counts(train, mode="proportional", share=share), weight)
+
+
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_ppr_band_is_uniform_over_its_ranks(share: float | None) -> None:
+    train = graph(seed=5)
+    free = 1.0 - train.toarray()
+    scores = ppr(train)  # its order, so that a tie does not matter
+    part = 1.0 if share is None else share
+    weight = np.zeros(train.shape)
+    for row in range(train.shape[0]):
+        order = scores.indices[scores.indptr[row] : scores.indptr[row + 1]][2:6]
+        if len(order):
+            weight[row, order] = part / len(order)
+            weight[row] += (1 - part) * free[row] / free[row].sum()
+        else:  # nobody of that rank: uniform
+            weight[row] = free[row]
+    assert_drawn_from(ppr_counts(train, mode="band", band=(2, 6), share=share), weight)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+def test_auto_temperature_gives_the_sparse_part_its_share_for_every_user(share: float) -> None:
+    train = graph(40, 60, 0.15, seed=6)
+    scores = ppr(train, tolerance=1e-6)
+    sampler = PPR(share=share)
+    _, shares = sampler.mixture(train, scores)
+    near = np.diff(scores.indptr) > 0
+    assert shares[near] == pytest.approx(share, rel=1e-4)
+    assert (shares[~near] == 0).all()
+    counts = ppr_counts(train, share=share)
+    free = 1.0 - train.toarray()
+    size, flat = np.diff(scores.indptr), np.asarray(scores.values, np.float64)
+    heat = scale_free_temperature(scores.indptr, flat, free.sum(1).astype(np.int64), share)
+    assert len(heat) == len(size)
+    x = pagerank(train) * free / heat[:, None]
+    assert_drawn_from(counts, np.exp(x - x.max(1, keepdims=True)) * free)
+
+
+def test_entries_that_are_not_stored_are_drawn_with_their_mean() -> None:
+    train = graph(40, 60, 0.15, seed=7)
+    free = 1.0 - train.toarray()
+    near = pagerank(train) * free
+    stored = ppr(train, top=5).matrix().toarray() > 0
+    for row in range(train.shape[0]):
+        rest = np.flatnonzero(~stored[row] & (free[row] > 0))
+        near[row, rest] = near[row, rest].sum() / max(len(rest), 1)
+    for settings_, weight in (
+        ({"temperature": 0.004}, np.exp(near / 0.004) * free),
+        ({"mode": "proportional"}, np.where(near.sum(1, keepdims=True) > 0, near, free)),
+    ):
+        assert_drawn_from(ppr_counts(train, top=5, **settings_), weight)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"mode": "x"}, "'mode' must be one of temperature, proportional, band, got 'x'"),
+        ({"temperature": 0}, "'temperature' must be a positive number or 'auto', got 0"),
+        ({"share": 1.5}, "'share' must be in [0, 1], got 1.5"),
+        ({"band": (5, 5)}, "'band' must be two ranks 0 <= low < high, got (5, 5)"),
+        ({"mode": "band", "band": (5, 999)}, "'top' must reach the end of the band (5, 999)"),
+    ],
+)
+def test_bad_ppr_settings_get_one_sentence(settings_: dict[str, Any], message: str) -> None:
+    with pytest.raises(ItemrecError) as caught:
+        PPR(**settings_)
+    assert message in str(caught.value)
+
+
+def test_ppr_keeps_large_graphs_in_the_cache(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    PPR().prepare(graph())
+    assert list(tmp_path.iterdir()) == []
+    rng = np.random.default_rng(0)
+    dense = rng.random((400, 500)) < 0.6
+    large = sp.csr_array(dense.astype(np.float32))
+    PPR().prepare(large)
+    PPR(share=0.1).prepare(large)  # another way to draw from the same PageRank
+    assert len(list((tmp_path / "itemrec" / "ppr").iterdir())) == 1

@@ -7,7 +7,7 @@ cut out of the distribution beforehand, so shapes are fixed and nothing waits fo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,11 @@ import torch
 from torch import Tensor
 
 from itemrec.binary import as_ones, row_of_entry
+from itemrec.draws import Draws, bits_for, refuse_full, uniform_integers
 from itemrec.errors import ItemrecError
+from itemrec.ppr import PPRScores, ppr
+from itemrec.ppr_cache import cache_home
+from itemrec.tempering import excess, rest_mean, row_sums, scale_free_temperature
 
 
 class Sampler(Protocol):
@@ -72,7 +76,7 @@ class Popularity:
         if not share.any():
             raise ItemrecError("popularity negatives need training interactions, got none")
         # Integers make cutting out exact; their sum leaves room for a block of keys a user.
-        scale = 2.0 ** min(40, 61 - _log2(n_users)) / share.sum()
+        scale = 2.0 ** min(40, 61 - bits_for(n_users)) / share.sum()
         weight = np.ceil(share * scale).astype(np.int64)
         end = np.cumsum(weight)  # [n_items]
         own = weight[train.indices]  # [nnz]
@@ -80,7 +84,7 @@ class Popularity:
         rows = row_of_entry(train)
         cut = before[train.indptr[:-1]]  # [n_users]
         mass = end[-1] - (before[train.indptr[1:]] - cut)
-        _refuse_full(mass)
+        refuse_full(mass)
         stride = int(end[-1]) + 1
         keys = end[train.indices] - own - (before[:-1] - cut[rows]) + rows * stride
         self._tables = tuple(torch.from_numpy(a).to(device) for a in (keys, before, cut, mass, end))
@@ -90,10 +94,102 @@ class Popularity:
         """Draw ``[B, n]`` items for ``[B]`` users."""
         keys, before, cut, mass, end = prepared(self, "_tables")
         row = users.unsqueeze(1)  # [B, 1]
-        draw = _integers(mass[row], n, generator)  # [B, n] over the weight of the non-positives
+        draw = uniform_integers(
+            mass[row], n, generator
+        )  # [B, n] over the weight of the non-positives
         passed = torch.searchsorted(keys, draw + row * self._stride, right=True)
         draw += before[passed] - cut[row]  # past every positive before it
         return torch.searchsorted(end, draw, right=True)
+
+
+@dataclass
+class PPR:
+    """By personalised PageRank: items near the user in the graph, so harder, are drawn more often.
+
+    mode "temperature": p(i | u) ∝ exp(ppr_ui / T) over all items that are not positives of u;
+        T = 1 is the paper's equation, which is uniform to within half a percent. exp(x) is
+        1 + (exp(x) − 1): a uniform draw mixed with a sparse one over the stored entries.
+        temperature "auto" sets each user's T so that the sparse part has the given share.
+    mode "proportional": p(i | u) ∝ ppr_ui.
+    mode "band": uniform over the items of PageRank rank band[0] (from 0) up to band[1], excluded.
+
+    share: how much of the draws follows the mode, the rest is uniform; None is all of them, and
+    1 % with temperature "auto". Only the `top` entries a user are stored; the others are drawn
+    with their mean value.
+    """
+
+    mode: Literal["temperature", "proportional", "band"] = "temperature"
+    temperature: float | Literal["auto"] = "auto"
+    share: float | None = None
+    band: tuple[int, int] = (20, 200)
+    restart: float = 0.15
+    top: int = 256
+    method: Literal["power", "push"] = "power"
+    cache: bool = True
+
+    def __post_init__(self) -> None:
+        if self.mode not in (modes := ("temperature", "proportional", "band")):
+            raise ItemrecError(f"'mode' must be one of {', '.join(modes)}, got {self.mode!r}")
+        if self.temperature != "auto" and not (
+            isinstance(self.temperature, int | float) and self.temperature > 0
+        ):
+            raise ItemrecError(
+                f"'temperature' must be a positive number or 'auto', got {self.temperature!r}"
+            )
+        if self.share is not None and not 0 <= self.share <= 1:
+            raise ItemrecError(f"'share' must be in [0, 1], got {self.share}")
+        if len(self.band) != 2 or not 0 <= self.band[0] < self.band[1]:
+            raise ItemrecError(f"'band' must be two ranks 0 <= low < high, got {self.band}")
+        if self.mode == "band" and self.band[1] > self.top:
+            raise ItemrecError(f"'top' must reach the end of the band {self.band}, got {self.top}")
+
+    def prepare(
+        self, train: sp.csr_array, device: Any = "cpu", generator: torch.Generator | None = None
+    ) -> None:
+        """Compute the PageRank (or find it in the cache) and the tables to draw from."""
+        # A small graph takes less time than a file; a large one is worth keeping.
+        cache = cache_home() if self.cache and train.nnz >= 100_000 else None
+        scores = ppr(
+            train,
+            restart=self.restart,
+            method=self.method,
+            top=self.top,
+            device=device,
+            cache=cache,
+        )
+        weights, share = self.mixture(train, scores)
+        sparse = (scores.indptr, scores.indices, weights)
+        self._draws = Draws(train, device, sparse=sparse, share=share)
+
+    def mixture(
+        self, train: sp.csr_array, scores: PPRScores
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Weights of the stored entries ``[stored]`` and their share of the draws ``[n_users]``."""
+        size = np.diff(scores.indptr)
+        free = train.shape[1] - np.diff(train.indptr).astype(np.int64)  # [n_users]
+        if self.mode == "band":
+            rank = np.arange(len(scores.values)) - np.repeat(scores.indptr[:-1], size)
+            weights = ((rank >= self.band[0]) & (rank < self.band[1])).astype(np.float64)
+            share = (row_sums(scores.indptr, weights) > 0).astype(np.float64)
+            return weights, share * (1 if self.share is None else self.share)
+        rest = rest_mean(scores, free)
+        above = np.maximum(scores.values - np.repeat(rest, size), 0)
+        if self.mode == "proportional":
+            near = row_sums(scores.indptr, above)
+            share = near / np.maximum(near + rest * free, 1e-300)
+            return above, share * (1 if self.share is None else self.share)
+        if self.temperature == "auto":
+            part = 0.01 if self.share is None else self.share
+            heat = scale_free_temperature(scores.indptr, above, free, part)
+            return excess(scores.indptr, above, heat, free)
+        heat = np.full(len(scores), float(self.temperature))
+        weights, share = excess(scores.indptr, above, heat, free)
+        return weights, share * (1 if self.share is None else self.share)
+
+    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Draw ``[B, n]`` items for ``[B]`` users."""
+        draws: Draws = prepared(self, "_draws")
+        return draws(users, n, generator)
 
 
 @dataclass
@@ -140,89 +236,6 @@ class Positives:
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 
 
-class Draws:
-    """A mixture of a uniform and a sparse part for every user, drawn by one binary search.
-
-    p(i | u) = (1 − share_u) / |non-positives of u| + share_u · weight_ui / Σ_j weight_uj
-
-    for every item i that is not a positive of u. A user's distribution is a range of integers:
-    `unit` of them for each non-positive item in order, then a stretch for each sparse entry. The
-    keys of a user are the places where a positive was cut out of the first part (in units), then
-    the beginnings of the stretches; the number of keys at or below a draw tells how many positives
-    it passed, or which stretch it fell into. Rounding is below 1e-9 of a user's total.
-    """
-
-    def __init__(
-        self,
-        train: sp.csr_array,
-        device: Any = "cpu",
-        *,
-        sparse: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]] | None = None,
-        share: npt.NDArray[np.float64] | None = None,
-    ) -> None:
-        """`sparse`: (indptr, items, weights > 0) without positives; `share`: [n_users] in [0, 1].
-
-        A user without sparse entries draws uniformly, whatever its share.
-        """
-        train = as_ones(train)
-        n_users, n_items = train.shape
-        size = np.diff(train.indptr).astype(np.int64)
-        free = n_items - size  # [n_users] non-positive items
-        _refuse_full(free)
-        rows = row_of_entry(train)
-        key = train.indices - (np.arange(train.nnz) - train.indptr[rows])  # non-positives before it
-        if sparse is None or share is None:
-            self.stride = n_items + 1
-            self._store(device, key + rows * self.stride, train.indptr, free, free)
-            return
-        indptr, items, weights = sparse
-        self.stride = 1 << min(40, 62 - _log2(n_users))
-        share = np.where(np.diff(indptr) > 0, share, 0.0)
-        unit = ((self.stride - 1) * (1 - share) / free).astype(np.int64)  # [n_users]
-        plain = unit * free
-        owner = np.repeat(np.arange(n_users), np.diff(indptr))
-        total = np.where(share > 0, self.stride - 1, plain)
-        begin = plain[owner] + _stretches(indptr, weights, total - plain)
-        both = train.indptr + indptr.astype(np.int64)  # a user's positives, then its entries
-        keys = np.empty(train.nnz + len(items), np.int64)
-        found = np.zeros(len(keys), np.int32)
-        at = np.arange(len(items)) + train.indptr[owner + 1]
-        keys[at], found[at] = begin + owner * self.stride, items
-        keys[np.arange(train.nnz) + indptr[rows]] = key * unit[rows] + rows * self.stride
-        self._store(device, keys, both, plain, total, unit, found)
-
-    def _store(
-        self,
-        device: Any,
-        keys: npt.NDArray[np.int64],
-        start: npt.NDArray[Any],
-        plain: npt.NDArray[np.int64],
-        total: npt.NDArray[np.int64],
-        unit: npt.NDArray[np.int64] | None = None,
-        items: npt.NDArray[np.int32] | None = None,
-    ) -> None:
-        def put(array: npt.NDArray[Any]) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-        self.keys, self.start = put(keys), put(start[:-1].astype(np.int64))
-        self.plain, self.total = put(plain), put(total)
-        self.unit = None if unit is None else put(np.maximum(unit, 1))
-        self.items = None if items is None else put(items)
-
-    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
-        """Draw ``[B, n]`` items for ``[B]`` users."""
-        row = users.unsqueeze(1)  # [B, 1]
-        draw = _integers(self.total[row], n, generator)  # [B, n]
-        below = torch.searchsorted(self.keys, draw + row * self.stride, right=True)
-        passed = below - self.start[row]
-        if self.items is None or self.unit is None:
-            return draw + passed
-        stretch = self.items[(below - 1).clamp_(min=0)].long()
-        uniform = draw < self.plain[row]
-        rank = torch.div(draw, self.unit[row], rounding_mode="floor")
-        return torch.where(uniform, rank + passed, stretch)
-
-
 def prepared(sampler: object, name: str) -> Any:
     """A table that `prepare` builds, or one sentence that it has not been called."""
     table = getattr(sampler, name, None)
@@ -234,40 +247,6 @@ def prepared(sampler: object, name: str) -> Any:
 NEGATIVES: dict[str, type[Any]] = {
     "uniform": Uniform,
     "popularity": Popularity,
+    "ppr": PPR,
     "in-batch": InBatch,
 }
-
-
-def _integers(high: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """Uniform int64 ``[B, n]`` in [0, high) for high ``[B, 1]``, far below 2^53."""
-    shape = (high.shape[0], n)
-    uniform = torch.rand(shape, generator=generator, device=high.device, dtype=torch.float64)
-    return uniform.mul_(high).long()
-
-
-def _stretches(
-    indptr: npt.NDArray[Any], weights: npt.NDArray[np.float64], length: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Where each entry's stretch begins when a row's weights share `length` integers."""
-    size = np.diff(indptr)
-    some = size > 0
-    starts = indptr[:-1][some]
-    sums = np.add.reduceat(weights, starts) if len(weights) else weights
-    part = weights / np.repeat(sums, size[some])  # one a row: the long sum keeps nine digits
-    before = np.cumsum(part) - part
-    before -= np.repeat(before[starts], size[some])
-    begin: npt.NDArray[np.int64] = np.clip(before, 0, 1) * np.repeat(length, size)
-    return begin.astype(np.int64)
-
-
-def _log2(n: int) -> int:
-    return max(int(n) - 1, 1).bit_length()
-
-
-def _refuse_full(mass: npt.NDArray[np.int64]) -> None:
-    full = np.flatnonzero(mass <= 0)
-    if len(full):
-        raise ItemrecError(
-            f"the user in row {full[0]} has every item that could be drawn as a negative "
-            f"({len(full)} such users)"
-        )

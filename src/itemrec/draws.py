@@ -1,0 +1,136 @@
+"""Exact draws for a batch of users: one random number and one binary search each, no rejection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.binary import as_ones, row_of_entry
+from itemrec.errors import ItemrecError
+
+
+class Draws:
+    """A mixture of a uniform and a sparse part for every user, drawn by one binary search.
+
+    p(i | u) = (1 − share_u) / |non-positives of u| + share_u · weight_ui / Σ_j weight_uj
+
+    for every item i that is not a positive of u. A user's distribution is a range of integers:
+    `unit` of them for each non-positive item in order, then a stretch for each sparse entry. The
+    keys of a user are the places where a positive was cut out of the first part (in units), then
+    the beginnings of the stretches; the number of keys at or below a draw tells how many positives
+    it passed, or which stretch it fell into. Rounding is below 1e-9 of a user's total.
+    """
+
+    def __init__(
+        self,
+        train: sp.csr_array,
+        device: Any = "cpu",
+        *,
+        sparse: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]] | None = None,
+        share: npt.NDArray[np.float64] | None = None,
+    ) -> None:
+        """`sparse`: (indptr, items, weights) without positives; `share`: [n_users] in [0, 1].
+
+        A user without sparse weight draws uniformly, whatever its share.
+        """
+        train = as_ones(train)
+        n_users, n_items = train.shape
+        size = np.diff(train.indptr).astype(np.int64)
+        free = n_items - size  # [n_users] non-positive items
+        refuse_full(free)
+        rows = row_of_entry(train)
+        key = train.indices - (np.arange(train.nnz) - train.indptr[rows])  # non-positives before it
+        if sparse is None or share is None:
+            self.stride = n_items + 1
+            self._store(device, key + rows * self.stride, train.indptr, free, free)
+            return
+        keep = sparse[2] > 0
+        indptr = np.concatenate(([0], np.cumsum(keep)))[sparse[0]]
+        items, weights = sparse[1][keep], sparse[2][keep]
+        self.stride = 1 << min(40, 62 - bits_for(n_users))
+        share = np.where(np.diff(indptr) > 0, share, 0.0)
+        unit = ((self.stride - 1) * (1 - share) / free).astype(np.int64)  # [n_users]
+        plain = unit * free
+        owner = np.repeat(np.arange(n_users), np.diff(indptr))
+        total = np.where(share > 0, self.stride - 1, plain)
+        begin = plain[owner] + _stretches(indptr, weights, total - plain)
+        both = train.indptr + indptr.astype(np.int64)  # a user's positives, then its entries
+        keys = np.empty(train.nnz + len(items), np.int64)
+        found = np.zeros(len(keys), np.int32)
+        at = np.arange(len(items)) + train.indptr[owner + 1]
+        keys[at], found[at] = begin + owner * self.stride, items
+        keys[np.arange(train.nnz) + indptr[rows]] = key * unit[rows] + rows * self.stride
+        self._store(device, keys, both, plain, total, unit, found)
+
+    def _store(
+        self,
+        device: Any,
+        keys: npt.NDArray[np.int64],
+        start: npt.NDArray[Any],
+        plain: npt.NDArray[np.int64],
+        total: npt.NDArray[np.int64],
+        unit: npt.NDArray[np.int64] | None = None,
+        items: npt.NDArray[np.int32] | None = None,
+    ) -> None:
+        def put(array: npt.NDArray[Any]) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+        self.keys, self.start = put(keys), put(start[:-1].astype(np.int64))
+        self.plain, self.total = put(plain), put(total)
+        self.unit = None if unit is None else put(np.maximum(unit, 1))
+        self.items = None if items is None else put(items)
+
+    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Draw ``[B, n]`` items for ``[B]`` users."""
+        row = users.unsqueeze(1)  # [B, 1]
+        draw = uniform_integers(self.total[row], n, generator)  # [B, n]
+        below = torch.searchsorted(self.keys, draw + row * self.stride, right=True)
+        passed = below - self.start[row]
+        if self.items is None or self.unit is None:
+            return draw + passed
+        stretch = self.items[(below - 1).clamp_(min=0)].long()
+        uniform = draw < self.plain[row]
+        rank = torch.div(draw, self.unit[row], rounding_mode="floor")
+        return torch.where(uniform, rank + passed, stretch)
+
+
+def uniform_integers(high: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """Uniform int64 ``[B, n]`` in [0, high) for high ``[B, 1]``, far below 2^53."""
+    shape = (high.shape[0], n)
+    uniform = torch.rand(shape, generator=generator, device=high.device, dtype=torch.float64)
+    return uniform.mul_(high).long()
+
+
+def _stretches(
+    indptr: npt.NDArray[Any], weights: npt.NDArray[np.float64], length: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Where each entry's stretch begins when a row's weights share `length` integers."""
+    size = np.diff(indptr)
+    some = size > 0
+    starts = indptr[:-1][some]
+    sums = np.add.reduceat(weights, starts) if len(weights) else weights
+    part = weights / np.repeat(sums, size[some])  # one a row: the long sum keeps nine digits
+    before = np.cumsum(part) - part
+    before -= np.repeat(before[starts], size[some])
+    begin: npt.NDArray[np.int64] = np.clip(before, 0, 1) * np.repeat(length, size)
+    return begin.astype(np.int64)
+
+
+def bits_for(n: int) -> int:
+    """Bits that number n things."""
+    return max(int(n) - 1, 1).bit_length()
+
+
+def refuse_full(mass: npt.NDArray[np.int64]) -> None:
+    """Raise where a user has nothing left to draw."""
+    full = np.flatnonzero(mass <= 0)
+    if len(full):
+        raise ItemrecError(
+            f"the user in row {full[0]} has every item that could be drawn as a negative "
+            f"({len(full)} such users)"
+        )
