@@ -90,6 +90,17 @@ def _is_missing(value: Any) -> bool:
     )
 
 
+def _whole_numbers(column: Any) -> Any:
+    """A polars text column as integers if that loses nothing ("007" would); a short cut."""
+    if not type(column).__module__.startswith("polars"):
+        return column
+    import polars as pl
+
+    numbers = column.cast(pl.Int64, strict=False)
+    same = numbers.null_count() == 0 and (numbers.cast(pl.String) == column).all()
+    return numbers if same else column
+
+
 def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
     """External ids as int64 where they are whole numbers, else as strings."""
     values = _array(column)
@@ -159,9 +170,10 @@ def _number(value: Any, role: str) -> float:
 
 def _table(get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool) -> Table:
     time = _numbers(get(at["time"]), "time", where) if "time" in at else None
+    short_cut = _whole_numbers if text else lambda column: column
     return Table(
-        user=_ids(get(at["user"]), "user", where),
-        item=_ids(get(at["item"]), "item", where),
+        user=_ids(short_cut(get(at["user"])), "user", where),
+        item=_ids(short_cut(get(at["item"])), "item", where),
         rating=_numbers(get(at["rating"]), "rating", where) if "rating" in at else None,
         time=None if time is None else time.astype(np.int64),
         ids_are_text=text,
