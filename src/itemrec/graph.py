@@ -39,6 +39,11 @@ class Adjacency:
         )
 
     @cached_property
+    def order(self) -> Tensor:
+        """Rows, longest first, int64 [listeners]: how a GPU kernel hands them out."""
+        return torch.argsort(self.degree, descending=True, stable=True)
+
+    @cached_property
     def matrix(self) -> Tensor:
         """Sparse CSR matrix of ones, for the GPU's library product."""
         ones = torch.ones(len(self.col), device=self.col.device)

@@ -371,3 +371,18 @@ LOSSES: dict[str, Loss] = {
     "bsl": bsl,
     "ccl": ccl,
 }
+
+# How a loss is trained in the paper that introduced it, where that differs from lists of users.
+CUSTOMARY: dict[str, dict[str, Any]] = {"bpr": {"by": "interactions", "sampled": 1}}
+
+
+def customary(loss: Callable[..., Tensor]) -> dict[str, Any]:
+    """Training settings that belong to a loss unless others are given.
+
+    >>> customary(bpr)
+    {'by': 'interactions', 'sampled': 1}
+    """
+    while isinstance(loss, functools.partial):
+        loss = loss.func
+    names = [name for name, known in LOSSES.items() if known is loss]
+    return CUSTOMARY.get(names[0], {}) if names else {}

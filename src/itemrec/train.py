@@ -14,13 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from itemrec.batches import Batch, Batches
+from itemrec.capture import captured
 from itemrec.checkpoint import Run, State
 from itemrec.components import check_settings
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
 from itemrec.interrupt import Interrupt
-from itemrec.losses import item_ndcg
+from itemrec.losses import customary, item_ndcg
 from itemrec.metrics import CATALOGUE_METRICS, parse_metric
 from itemrec.models.base import EmbeddingModel, Model
 from itemrec.negatives import InBatch, Sampler, Uniform
@@ -92,7 +93,8 @@ def train(
     ``settings`` are the fields of `TrainConfig`. With ``out`` the run is saved there, and its state
     as training goes, so that ``resume=True`` continues an interrupted run to the same weights.
     """
-    config = TrainConfig(**check_settings(TrainConfig, "train", settings))
+    given = check_settings(TrainConfig, "train", settings)
+    config = TrainConfig(**{**customary(loss), **given})
     pick_device(config.device)  # whatever can be refused is refused before anything is written
     split.check()
     if split.protocol == "inductive":
@@ -143,7 +145,8 @@ def _descend(
     generator = torch.Generator(device).manual_seed(config.seed)
     sampler.prepare(split.train, device)
     batches = Batches(graph, config.by, config.batch, config.positives)
-    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True)
+    on_gpu = device.type == "cuda"
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True, capturable=on_gpu)
     state.restore(model, optimizer, generator)
     judge = Judge(valid, device) if valid is not None else None
     last = config.epochs if judge else max(state.best_epoch, 1)
@@ -155,6 +158,10 @@ def _descend(
         value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return value.detach()
+
+    if on_gpu and model.capturable:
+        keys = batches.epoch(torch.Generator(device))[0]  # any keys: only their shape is recorded
+        step = captured(step, keys, optimizer, generator)
 
     with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
         while state.epoch < last and state.epoch - state.best_epoch < config.patience:

@@ -33,6 +33,7 @@ class Model(nn.Module):
     why_not_inductive: ClassVar[str] = ""
     explains: ClassVar[bool] = False
     closed_form: ClassVar[bool] = False
+    capturable: ClassVar[bool] = True  # a step may be replayed as a CUDA graph
     own_objective: ClassVar[bool] = False  # `extra_loss` is the whole objective: no list loss
     settings: dict[str, Any]
     n_users: int

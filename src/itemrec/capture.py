@@ -1,0 +1,75 @@
+"""A training step recorded once as a CUDA graph and replayed: no launch costs, no waiting host."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Step = Callable[[Tensor], Tensor]
+WARM_UP = 3  # eager steps before recording, so that every workspace and table exists
+
+
+def captured(
+    step: Step, keys: Tensor, optimizer: torch.optim.Optimizer, generator: torch.Generator
+) -> Step:
+    """The same step as one graph launch; weights, optimizer and generator start as they are now.
+
+    A step that cannot be recorded (it waits for the device, or changes shape) stays as it is.
+    """
+    before = _Snapshot(optimizer, generator)
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    static = keys.clone()
+    try:
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                step(static)
+        torch.cuda.current_stream().wait_stream(stream)
+        before.restore()
+        optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            value = step(static)
+    except RuntimeError as error:
+        warnings.warn(f"training without a CUDA graph: {error}", stacklevel=2)
+        torch.cuda.synchronize()
+        before.restore()
+        return step
+    before.restore()
+
+    def replay(keys: Tensor) -> Tensor:
+        static.copy_(keys)
+        graph.replay()
+        return value.clone()
+
+    return replay
+
+
+class _Snapshot:
+    """Weights, optimizer state and generator, to undo what warming up has done."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, generator: torch.Generator) -> None:
+        self.optimizer, self.generator = optimizer, generator
+        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.weights = [p.detach().clone() for p in self.parameters]
+        self.state = {
+            p: {k: v.clone() for k, v in optimizer.state[p].items()}
+            for p in self.parameters
+            if p in optimizer.state
+        }
+        self.random = generator.get_state()
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for parameter, weight in zip(self.parameters, self.weights, strict=True):
+            parameter.copy_(weight)
+            for name, value in self.optimizer.state[parameter].items():
+                if parameter in self.state:
+                    value.copy_(self.state[parameter][name])
+                else:
+                    value.zero_()  # what Adam starts from
+        self.generator.set_state(self.random)
