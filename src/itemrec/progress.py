@@ -39,11 +39,17 @@ def track(steps: Sequence[T], text: str, *, show: bool) -> Iterator[T]:
         yield from bar.track(steps, description=text)
 
 
+LOG_SECONDS = 10.0  # where there is no terminal, a line this often instead of a bar
+
+
 class EpochBar:
     """Epoch, loss, validation metric, time an epoch and time left."""
 
     def __init__(self, phase: str, epochs: int, metric: str, *, show: bool) -> None:
         self.metric, self.started, self.first = metric, time.perf_counter(), -1
+        self.console, self.epochs = Console(stderr=True), epochs
+        self.log = show and not self.console.is_terminal
+        self.logged = self.started
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -52,12 +58,12 @@ class EpochBar:
             TimeElapsedColumn(),
             TextColumn("left at most"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not show,
+            console=self.console,
+            disable=not show or self.log,
             transient=True,
         )
-        verb = {"select": "choosing on validation", "refit": "refitting"}.get(phase, phase)
-        self.task = self.bar.add_task(verb, total=epochs, note="")
+        self.verb = {"select": "choosing on validation", "refit": "refitting"}.get(phase, phase)
+        self.task = self.bar.add_task(self.verb, total=epochs, note="")
 
     def update(self, state: State, loss: float) -> None:
         """Show where training stands."""
@@ -67,7 +73,15 @@ class EpochBar:
         note = f"loss {loss:.4f}"
         if state.best_epoch and state.phase == "select":
             note += f" · best {self.metric} {state.best_value:.4f} (epoch {state.best_epoch})"
-        self.bar.update(self.task, completed=state.epoch, note=f"{note} · {pace:.2f} s an epoch")
+        note += f" · {pace:.2f} s an epoch"
+        self.bar.update(self.task, completed=state.epoch, note=note)
+        now = time.perf_counter()
+        if self.log and now - self.logged > LOG_SECONDS:
+            self.logged = now
+            left = pace * (self.epochs - state.epoch)
+            line = f"{self.verb}: epoch {state.epoch}/{self.epochs} · {note}"
+            line += f" · left at most {left:.0f} s"
+            self.console.print(line, soft_wrap=True, highlight=False)
 
     def __enter__(self) -> Self:
         self.bar.start()

@@ -1,0 +1,5 @@
+"""``python -m itemrec`` is the command line."""
+
+from itemrec.cli import main
+
+main()

@@ -1,0 +1,375 @@
+"""The command line: each command parses its options, then calls one function."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from itemrec import experiment, show
+from itemrec.checkpoint import Run
+from itemrec.compare import compare_runs, load_runs
+from itemrec.config import Config, load_config
+from itemrec.datasets import load
+from itemrec.errors import ItemrecError
+from itemrec.evaluate import evaluate as evaluate_run
+from itemrec.lists import check_table_path
+from itemrec.recommend import Recommender
+
+console = Console()
+errors = Console(stderr=True)
+
+
+class Commands(TyperGroup):
+    """Bad input is one sentence on stderr and exit code 2; Ctrl-C is exit code 130."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except ItemrecError as error:
+            _say(" ".join(str(error).split()))
+        except BrokenPipeError:  # whoever read our output has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except OSError as error:
+            _say(f"{error.filename or 'a file'}: {error.strerror or error}")
+        except KeyboardInterrupt:
+            _say("interrupted")
+            raise typer.Exit(130) from None
+        raise typer.Exit(2)
+
+
+def _say(text: str) -> None:
+    errors.print(f"itemrec: {text}", soft_wrap=True, markup=False, highlight=False)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Top-k recommendation with message-passing GNNs trained on smooth ranking metrics, "
+    "for known users and for users never seen before.",
+)
+
+DATA_HELP = "A built-in name, a folder with train.txt, or a .csv, .tsv, .parquet or .inter file."
+Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
+RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+Root = Annotated[
+    Path | None, typer.Option("--data-root", help="Where named data sets lie (or ITEMREC_DATA).")
+]
+MinRating = Annotated[float | None, typer.Option(help="Keep ratings of at least this.")]
+KCore = Annotated[int | None, typer.Option(help="Keep users and items with at least this many.")]
+UserCol = Annotated[str | None, typer.Option(help="Name of the user column.")]
+ItemCol = Annotated[str | None, typer.Option(help="Name of the item column.")]
+RatingCol = Annotated[str | None, typer.Option(help="Name of the rating column.")]
+TimeCol = Annotated[str | None, typer.Option(help="Name of the time column.")]
+Titles = Annotated[str | None, typer.Option(help="A file with item and title columns.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Metrics = Annotated[str | None, typer.Option(help="Such as NDCG@10,ap; all at each k by default.")]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where runs and report go.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of split and training.")] = 0,
+) -> None:
+    """The main job on embedded data: BPR against ITEM, both protocols, and a report.
+
+    Example: itemrec demo
+    """
+    from itemrec.demo import demo as run_demo
+
+    run_demo(out, seed=seed, console=console)
+
+
+@app.command()
+def datasets() -> None:
+    """The data sets known by name, with their homes.
+
+    Example: itemrec datasets
+    """
+    console.print(show.datasets())
+
+
+@app.command()
+def models() -> None:
+    """The models, with their papers and what they can do.
+
+    Example: itemrec models
+    """
+    console.print(show.models())
+
+
+@app.command()
+def describe(
+    data: Data,
+    data_root: Root = None,
+    min_rating: MinRating = None,
+    k_core: KCore = None,
+    user_col: UserCol = None,
+    item_col: ItemCol = None,
+    rating_col: RatingCol = None,
+    time_col: TimeCol = None,
+    titles: Titles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Counts, degree plot, warnings and fingerprint of a data set.
+
+    Example: itemrec describe plays.csv --user-col listener --item-col track
+    """
+    from itemrec.describe import describe as look_at
+    from itemrec.describe import render
+
+    columns = _columns(user_col, item_col, rating_col, time_col, titles)
+    given = {"data_root": data_root, "min_rating": min_rating, "k_core": k_core, **columns}
+    found = look_at(load(data, **_given(given)))
+    if as_json:
+        typer.echo(json.dumps(found.to_dict()))
+    else:
+        console.print(render(found))
+
+
+@app.command()
+def train(
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="See: itemrec models.")] = None,
+    loss: Annotated[str | None, typer.Option(help="item-ndcg, bpr, softmax, …")] = None,
+    negatives: Annotated[str | None, typer.Option(help="uniform, popularity, ppr, …")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="transductive (known users) or inductive (unseen users).")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="interactions, users, time or last.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run folder; runs/<data>-<model>-<loss>-<seed> if not given."),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, such as model.pooling=sum.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="At most this many.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Length of a vector.")] = None,
+    layers: Annotated[int | None, typer.Option(help="Depth of message passing.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    tau: Annotated[float | None, typer.Option(help="Temperature of the loss.")] = None,
+    l2: Annotated[float | None, typer.Option(help="Weight of the L2 term.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Users (or interactions) a step.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of split and training.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or auto.")] = None,
+    refit: Annotated[
+        bool | None,
+        typer.Option("--refit/--no-refit", help="Train again on training + validation."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    data_root: Root = None,
+    min_rating: MinRating = None,
+    k_core: KCore = None,
+    user_col: UserCol = None,
+    item_col: ItemCol = None,
+    rating_col: RatingCol = None,
+    time_col: TimeCol = None,
+    titles: Titles = None,
+) -> None:
+    """Train a model, choose the epoch on validation, meet the test users once.
+
+    Example: itemrec train synthetic --model lightgcn --loss item-ndcg --protocol inductive --out r
+    """
+    settings: Config = load_config(config) if config else {}
+    if resume and data is None and config is None:
+        if out is None:
+            raise ItemrecError("'--resume' needs the run folder: give --out")
+        settings = experiment.stored_config(out)
+    columns = _columns(user_col, item_col, rating_col, time_col, titles)
+    given = {"data_root": data_root and str(data_root), "min_rating": min_rating, "k_core": k_core}
+    settings.setdefault("data", {}).update(_given({"data": data, **given, **columns}))
+    for section, name in (("model", model), ("loss", loss), ("negatives", negatives)):
+        if name is not None:
+            experiment.choose(settings, section, name)
+    experiment.choose_split(settings, protocol, split)
+    short: dict[str, Any] = {
+        "epochs": epochs,
+        "dim": dim,
+        "layers": layers,
+        "lr": lr,
+        "tau": tau,
+        "l2": l2,
+    }
+    short |= {"batch": batch, "seed": seed, "device": device, "refit": refit}
+    for key, value in _given(short).items():
+        if note := experiment.shortcut(settings, key, value):
+            _say(note)
+    for text in set_ or ():
+        experiment.assign(settings, text)
+    folder = out or experiment.default_folder(settings)
+    try:
+        run = experiment.run_config(settings, folder, resume=resume, progress=True)
+    except KeyboardInterrupt:
+        _say(f"interrupted; continue with: itemrec train --resume --out {folder}")
+        raise typer.Exit(130) from None
+    console.print(show.finished(run))
+    console.print(f"run folder: {folder}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def evaluate(
+    run: RunFolder,
+    k: Annotated[str, typer.Option(help="Cut-offs, such as 10,20.")] = "20",
+    metrics: Metrics = None,
+    fold_in: Annotated[
+        str, typer.Option(help="frozen: stored item vectors; joint: histories join the graph.")
+    ] = "frozen",
+    as_json: AsJson = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    data_root: Root = None,
+) -> None:
+    """Judge a run on the test users of its own split, which is made again and verified.
+
+    Example: itemrec evaluate r --k 10,20 --json
+    """
+    if fold_in not in ("frozen", "joint"):
+        raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
+    cuts, names = _cuts(k), None if metrics is None else _list(metrics)
+    loaded = Run.load(run, device)
+    split = experiment.split_of(loaded, data_root)
+    result = evaluate_run(loaded, split, cuts, metrics=names, fold_in=fold_in)  # type: ignore[arg-type]
+    if as_json:
+        spans = {name: result.interval(name) for name in result.per_user}
+        content = {"run": run, "users": len(result.ids), "metrics": result.metrics}
+        typer.echo(json.dumps({**content, "intervals": spans}))
+    else:
+        console.print(show.evaluation(result))
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN RUN …", help="The first is the base.")],
+    metrics: Metrics = None,
+) -> None:
+    """Runs of the same data in one table, with paired tests against the first.
+
+    Example: itemrec compare runs/bpr runs/item
+    """
+    names = None if metrics is None else _list(metrics)
+    console.print(show.comparison(*compare_runs(load_runs(runs), names)))
+
+
+@app.command()
+def recommend(
+    run: RunFolder,
+    user: Annotated[str | None, typer.Option(help="A user of the training data.")] = None,
+    history: Annotated[str | None, typer.Option(help="Items of anybody, such as 1,260.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="All users, into --out.")] = False,
+    k: Annotated[int, typer.Option("-k", "--k", help="How many.")] = 20,
+    out: Annotated[Path | None, typer.Option(help="A .parquet, .csv or .tsv file.")] = None,
+    seen: Annotated[bool, typer.Option("--seen", help="Seen items may come back.")] = False,
+    only: Annotated[str | None, typer.Option(help="Choose from these items alone.")] = None,
+    without: Annotated[str | None, typer.Option(help="Leave these items out.")] = None,
+    genre: Annotated[str | None, typer.Option(help="Of one of these genres, such as War.")] = None,
+    explain: Annotated[
+        bool | None, typer.Option("--explain/--no-explain", help="Reasons; on where exact.")
+    ] = None,
+    as_json: AsJson = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Recommend to a known user, to anybody with a history, or to all users.
+
+    Example: itemrec recommend r --history "1,260,1196" -k 10
+    """
+    if (user is not None) + (history is not None) + everybody != 1:
+        raise ItemrecError("give one of --user, --history and --all")
+    if everybody and out is None:
+        raise ItemrecError("'--all' needs a file to write to: give --out recs.parquet")
+    if out is not None:
+        if not everybody:
+            raise ItemrecError("'--out' is for --all; a single list is printed, also with --json")
+        check_table_path(out)
+    recommender = Recommender.load(run, device)
+    filters: dict[str, Any] = {"only": only, "without": without, "genre": genre}
+    filters = {name: _list(text) for name, text in filters.items() if text is not None}
+    filters["exclude_seen"] = not seen
+    if everybody:
+        assert out is not None
+        lists = recommender.recommend_all(k, progress=errors.is_terminal, **filters)
+        lists.save(out)
+        console.print(f"{len(lists.users):,} users, up to {k} items each: {out}", highlight=False)
+        return
+    found = recommender.recommend(
+        user,
+        history=None if history is None else _list(history),
+        k=k,
+        explain=recommender.model.explains if explain is None else explain,
+        **filters,
+    )
+    if as_json:
+        from dataclasses import asdict
+
+        typer.echo(json.dumps(asdict(found)))
+    else:
+        console.print(show.recommendations(found))
+
+
+@app.command()
+def report(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN …", help="Run folders.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
+) -> None:
+    """One HTML file with settings, figures, tests, plots and examples of one run or several.
+
+    Example: itemrec report runs/bpr runs/item --out report.html
+    """
+    from itemrec.report import report as write
+
+    write(load_runs(runs), out)
+    console.print(f"report: {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def doctor() -> None:
+    """Versions, devices, kernels and data: what there is and what is missing.
+
+    Example: itemrec doctor
+    """
+    from itemrec.doctor import checks
+
+    found = checks()
+    console.print(show.health(found))
+    if any(check.bad for check in found):
+        raise typer.Exit(1)
+
+
+def _columns(
+    user: str | None, item: str | None, rating: str | None, time: str | None, titles: str | None
+) -> dict[str, str | None]:
+    return {"user": user, "item": item, "rating": rating, "time": time, "titles": titles}
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _cuts(text: str) -> list[int]:
+    parts = _list(text)
+    if not parts or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
+    return [int(part) for part in parts]
+
+
+def main() -> None:
+    """The entry point of ``itemrec``."""
+    app()

@@ -1,0 +1,165 @@
+"""How results look on a terminal: one function a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from itemrec.checkpoint import Run
+from itemrec.components import schema
+from itemrec.datasets import DATASETS
+from itemrec.doctor import Check
+from itemrec.evaluate import Evaluation
+from itemrec.models import MODELS
+from itemrec.recommend import Recommendation, Recommendations
+from itemrec.stats import Comparison, Floats, Interval, bootstrap_interval
+
+SHOWN_REASONS = 3
+
+
+def _table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    for name in columns:
+        number = name in numbers
+        table.add_column(name, justify="right" if number else "left", no_wrap=number)
+    return table
+
+
+def finished(run: Run) -> RenderableType:
+    """What a training run has found."""
+    m = run.metrics
+    table = _table("metric", "validation", "test", "95 %", numbers=("validation", "test", "95 %"))
+    for name, value in m["test"].items():
+        interval = ""
+        if name in run.per_user:
+            found = bootstrap_interval(run.per_user[name])
+            interval = span(found.low, found.high)
+        valid = m["valid"].get(name)
+        table.add_row(name, "" if valid is None else f"{valid:.4f}", f"{value:.4f}", interval)
+    judged = m.get("users", {}).get("judged", 0)
+    refit = f", refitted for {m['best_epoch']}" if m.get("refit") and m["best_epoch"] else ""
+    told = f"best epoch {m['best_epoch']} of {m['epochs']}{refit}" if m["epochs"] else "closed form"
+    line = f"{told}; {m['seconds']['train']:.1f} s of training; {judged:,} test users"
+    notes = [Text(f"note: {note}", style="dim") for note in run.notes]
+    return Group(table, Text(line), *notes)
+
+
+def evaluation(result: Evaluation) -> RenderableType:
+    """Metrics with their intervals."""
+    table = _table("metric", "mean", "95 %", numbers=("mean", "95 %"))
+    for name, value in result.metrics.items():
+        interval = ""
+        if name in result.per_user:
+            low, high = result.interval(name)
+            interval = span(low, high)
+        table.add_row(name, f"{value:.4f}", interval)
+    return Group(table, Text(f"{len(result.ids):,} users"))
+
+
+def comparison(
+    found: Comparison, values: Mapping[str, Mapping[str, Floats]], notes: Sequence[str] = ()
+) -> RenderableType:
+    """Means with intervals, and each run's change from the first with corrected p-values."""
+    numbers = ("mean", "95 %", "change", "p (t)", "p (W)")
+    table = _table("metric", "run", *numbers, numbers=numbers)
+    base = values[found.baseline]
+    for metric in base:
+        table.add_row(metric, escape(found.baseline), *_interval(bootstrap_interval(base[metric])))
+        for row in (r for r in found.rows if r.metric == metric):
+            change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
+            tests = (f"{change:+.1%}", p_value(row.p_t), p_value(row.p_wilcoxon))
+            table.add_row("", escape(row.system), *_interval(row.interval), *tests)
+        table.add_section()
+    told = f"paired over users against {found.baseline}: t-test and Wilcoxon's, Holm's correction"
+    return Group(table, Text("; ".join([told, *notes]), style="dim"))
+
+
+def p_value(p: float) -> str:
+    """A p-value as people write it.
+
+    >>> p_value(0.00001), p_value(0.0123)
+    ('< .001', '.012')
+    """
+    return "< .001" if p < 0.001 else f"{p:.3f}".replace("0.", ".", 1)
+
+
+def span(low: float, high: float) -> str:
+    """An interval."""
+    return f"{low:.4f}–{high:.4f}"
+
+
+def _interval(found: Interval) -> tuple[str, str]:
+    return f"{found.mean:.4f}", span(found.low, found.high)
+
+
+def recommendations(found: Recommendations) -> RenderableType:
+    """A list by title, with the largest reasons."""
+    explained = any(pick.reasons for pick in found)
+    table = _table("", "item", "title", "score", *(["because of"] if explained else []))
+    for place, pick in enumerate(found, start=1):
+        cells = [str(place), str(pick.item), escape(pick.title), f"{pick.score:.4f}"]
+        table.add_row(*cells, *([because(pick)] if explained else []))
+    parts: list[RenderableType] = [table]
+    if found.fallback:
+        parts.insert(0, Text(f"{found.fallback}.", style="yellow"))
+    if found.unknown:
+        told = ", ".join(map(str, found.unknown))
+        parts.append(Text(f"not known to this model and left out: {told}", style="yellow"))
+    if explained:
+        told = "each part is the exact share of a history item in the score"
+        if any(pick.own and abs(pick.own) > 1e-4 * abs(pick.score) for pick in found):
+            told += "; 'own' is what the user's own trained vector adds"
+        parts.append(Text(told, style="dim"))
+    return Group(*parts)
+
+
+def because(pick: Recommendation) -> str:
+    """The largest shares of a score, what the others add, and the user's own part."""
+    parts = [
+        f"{escape(r.title or str(r.item))} {r.share:+.3f}" for r in pick.reasons[:SHOWN_REASONS]
+    ]
+    others = pick.reasons[SHOWN_REASONS:]
+    if others:
+        parts.append(f"{len(others)} others {sum(r.share for r in others):+.3f}")
+    if pick.own is not None and abs(pick.own) > 1e-4 * abs(pick.score):
+        parts.append(f"own {pick.own:+.3f}")
+    return ", ".join(parts)
+
+
+def models() -> RenderableType:
+    """Every model with its paper and what it can do."""
+    table = _table("model", "year", "unseen users", "explains", "paper, settings")
+    for name, model in MODELS.items():
+        settings = ", ".join(f"{k}={v}" for k, v in schema(model).items())
+        told = [escape(model.paper), *([f"[dim]{escape(settings)}[/]"] if settings else [])]
+        can = ("yes" if able else "no" for able in (model.inductive, model.explains))
+        table.add_row(name, str(model.year or ""), *can, "\n".join(told))
+    return table
+
+
+def health(checks: Sequence[Check]) -> RenderableType:
+    """What `doctor` found."""
+    colours = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
+    table = Table.grid(padding=(0, 2))
+    for check in checks:
+        state = f"[{colours[check.state]}]{check.state}[/]"
+        table.add_row(check.name, state, escape(check.told))
+    return table
+
+
+def datasets() -> RenderableType:
+    """Every named data set with its home and size."""
+    numbers = ("users", "items", "interactions")
+    table = _table("data set", *numbers, "what, home, licence", numbers=numbers)
+    for name, entry in DATASETS.items():
+        sizes = (entry.users, entry.items, entry.interactions)
+        shown = [f"{size:,}" if size else "any" for size in sizes]
+        told = f"{escape(entry.about)}\n{escape(entry.home)}\n[dim]{escape(entry.licence)}[/]"
+        table.add_row(name, *shown, told)
+        table.add_section()
+    return table
