@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -97,7 +98,7 @@ def ppr(
             blocks = _push(train, rows, restart, epsilon, cut, block or 1024)
         else:
             blocks = _power(train, rows, restart, tolerance, cut, torch.device(device), block)
-        return _join(blocks, int(train.shape[1]))
+        return _join(blocks, len(rows), int(train.shape[1]))
 
     if cache is None:
         return compute()
@@ -111,18 +112,27 @@ _Block = tuple[npt.NDArray[Any], ...]
 _Cut = tuple[int, float, bool]
 
 
-def _join(blocks: Iterator[_Block], n_items: int) -> PPRScores:
-    none = tuple(np.zeros(0) for _ in range(5))
-    columns = zip(*(list(blocks) or [none]), strict=True)
-    counts, items, values, error, dropped = (np.concatenate(c) for c in columns)
-    return PPRScores(
-        indptr=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        indices=items.astype(np.int32, copy=False),
-        values=values.astype(np.float32, copy=False),
-        error=error.astype(np.float32),
-        dropped=dropped.astype(np.float32),
-        n_items=n_items,
-    )
+def _join(blocks: Iterator[_Block], n_rows: int, n_items: int) -> PPRScores:
+    """One CSR of all blocks, copied at once: many small arrays kept would scatter the memory."""
+    indptr = np.zeros(n_rows + 1, np.int64)
+    error, dropped = np.zeros(n_rows, np.float32), np.zeros(n_rows, np.float32)
+    items, values = np.empty(0, np.int32), np.empty(0, np.float32)
+    row = used = 0
+    for count, item, value, wrong, drop in blocks:
+        after, need = row + len(count), used + len(item)
+        if need > len(items):
+            items, values = _grown(items, need), _grown(values, need)
+        items[used:need], values[used:need] = item, value
+        indptr[row + 1 : after + 1] = used + np.cumsum(count)
+        error[row:after], dropped[row:after] = wrong, drop
+        row, used = after, need
+    return PPRScores(indptr, items[:used], values[:used], error, dropped, n_items)
+
+
+def _grown(array: npt.NDArray[Any], need: int) -> npt.NDArray[Any]:
+    out = np.empty(need + need // 2, array.dtype)  # pages that stay untouched cost nothing
+    out[: len(array)] = array
+    return out
 
 
 def _power(
@@ -138,18 +148,31 @@ def _power(
     walk = _Walk(train, restart, device)
     if block is None:
         block = 32 if device.type == "cpu" else max(32, min(2048, 2**26 // int(train.shape[1])))
-    for start in range(0, len(rows), block):
-        own = train[rows[start : start + block]]
-        width = own.shape[0]
+
+    def one(chosen: npt.NDArray[np.int64]) -> _Block:
+        own = train[chosen]
+        width = len(chosen)
         column = np.repeat(np.arange(width), np.diff(own.indptr))
         flat = torch.from_numpy(own.indices.astype(np.int64) * width + column).to(device)
-        degree = np.maximum(np.diff(own.indptr), 1)[column]
-        first = torch.from_numpy((restart * (1 - restart) / degree).astype(np.float32)).to(device)
+        first = restart * (1 - restart) / np.repeat(np.diff(own.indptr), np.diff(own.indptr))
+        value = torch.from_numpy(first.astype(np.float32)).to(device)
         z, error = walk.solve(
-            flat, first * walk.item_share.view(-1)[flat // width], width, tolerance
+            flat, value * walk.item_share.view(-1)[flat // width], width, tolerance
         )
-        z.mul_(walk.item_degree)  # mass per degree → mass
-        yield _cut_dense(z, flat, error, cut)
+        return _cut_dense(z.mul_(walk.item_degree), flat, error, cut)
+
+    parts = [rows[start : start + block] for start in range(0, len(rows), block)]
+    if parts:
+        yield one(parts[0])  # alone: it tells the others how many steps are needed
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1:
+        yield from map(one, parts[1:])
+        return
+    try:  # threads that work on blocks of their own never wait for each other
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(one, parts[1:])
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Walk:
@@ -172,7 +195,7 @@ class _Walk:
         )
         self.user_share = self.damping / self.user_degree.clamp(min=1)
         self.item_share = 1 / self.item_degree.clamp(min=1)
-        self.enough = 1  # steps after which the last block was near its end
+        self.steps = 0  # that the first block took
 
     def step(self, z: Tensor) -> Tensor:
         """a² B z, columns ``[n_items, b]``."""
@@ -192,7 +215,7 @@ class _Walk:
         sigma = centre / radius
         rate = sigma - math.sqrt(sigma * sigma - 1)
         # looking at the residual costs a pass: no use before it can be small enough
-        check = max(math.log(tolerance) / math.log(rate) - 1, self.enough)
+        check = self.steps - 1 if self.steps else math.log(tolerance) / math.log(rate) - 1
         before = torch.zeros(len(self.item_degree), width, device=value.device)
         now = torch.zeros_like(before)
         now.view(-1)[flat] = value / centre
@@ -210,7 +233,7 @@ class _Walk:
             keep = following * weight
             before.mul_(-keep).add_(now, alpha=1 + keep - pull).add_(plain, alpha=pull)
             before, now, weight = now, before, following
-        self.enough = count - 1
+        self.steps = self.steps or count
         return plain.clamp_(min=0), bound  # the truth is not negative: only nearer to it
 
 
@@ -248,12 +271,8 @@ def _push(
     neighbours. What waits in the end (its sum is the L1 error over all nodes) leaves at least its
     own share restart · r where it is, which is kept too.
     """
-    train = train.astype(np.float64)
-    degree_u = np.maximum(np.diff(train.indptr), 1)
-    back = sp.csr_array(train.T)
-    degree_i = np.maximum(np.diff(back.indptr), 1)
-    to_items = sp.csr_array(sp.diags_array((1 - restart) / degree_u) @ train)
-    to_users = sp.csr_array(sp.diags_array((1 - restart) / degree_i) @ back)
+    to_items, bound_u = _transition(train, 1 - restart, epsilon)
+    to_users, bound_i = _transition(sp.csr_array(train.T), 1 - restart, epsilon)
     for start in range(0, len(rows), block):
         chosen = rows[start : start + block]
         shape = (len(chosen), int(train.shape[0]))
@@ -262,10 +281,10 @@ def _push(
         settled = sp.csr_array(waiting_i.shape)
         moved = True
         while moved:
-            ready, waiting_u = _above(waiting_u, epsilon * degree_u)
+            ready, waiting_u = _above(waiting_u, bound_u)
             moved = ready.nnz > 0
             waiting_i = sp.csr_array(waiting_i + ready @ to_items)
-            ready, waiting_i = _above(waiting_i, epsilon * degree_i)
+            ready, waiting_i = _above(waiting_i, bound_i)
             moved |= ready.nnz > 0
             settled = sp.csr_array(settled + restart * ready)
             waiting_u = sp.csr_array(waiting_u + ready @ to_users)
@@ -274,6 +293,16 @@ def _push(
         if not cut[2]:
             x = sp.csr_array(x - x.multiply(train[chosen]))
         yield _cut_sparse(x, error, cut)
+
+
+def _transition(
+    matrix: sp.csr_array, share: float, epsilon: float
+) -> tuple[sp.csr_array, npt.NDArray[np.float64]]:
+    """Each row's entries as equal parts of the share; and epsilon · degree, [rows]."""
+    size = np.diff(matrix.indptr)
+    data = np.repeat(share / np.maximum(size, 1), size)
+    out = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return out, epsilon * np.maximum(size, 1).astype(np.float64)
 
 
 def _above(
@@ -301,4 +330,5 @@ def _cut_sparse(x: sp.csr_array, error: npt.NDArray[np.float64], cut: _Cut) -> _
     values = x.data[order]
     kept = np.bincount(owner, values, minlength=x.shape[0])
     counts = np.bincount(owner, minlength=x.shape[0])
-    return counts, x.indices[order], values, error, np.maximum(mass - kept, 0)
+    items = x.indices[order].astype(np.int32, copy=False)
+    return counts, items, values.astype(np.float32), error, np.maximum(mass - kept, 0)

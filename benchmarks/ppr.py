@@ -1,0 +1,178 @@
+"""Personalised PageRank of every user: seconds, memory, error, and the ratio to plain scipy."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from itemrec.datasets import load
+from itemrec.ppr import PPRScores, ppr
+from itemrec.split import split_interactions
+from itemrec.synthetic import synthetic
+
+RESTART, TOLERANCE = 0.15, 1e-3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", nargs="?", default="yelp2018", help="built-in name or path")
+    parser.add_argument("--data-root", help="where data sets lie (else ITEMREC_DATA)")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--top", type=int, default=256, help="entries stored a user")
+    parser.add_argument("--memory", action="store_true", help="growth at a million users instead")
+    parser.add_argument("--users", type=int, default=1_000_000, help="users of --memory")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.memory:
+        growth(options.users)
+        return
+    data = load(options.data, data_root=options.data_root)
+    train = split_interactions(data, valid=0.0).train
+    print(f"{options.data}: {train.shape[0]} users, {train.shape[1]} items, {train.nnz} edges")
+    if options.device != "cpu":
+        on_device(train, options.device, options.top)
+        return
+
+    forget_peak()
+    before, start = resident("VmRSS"), time.perf_counter()
+    scores = ppr(train, restart=RESTART, tolerance=TOLERANCE, top=options.top)
+    ours = time.perf_counter() - start
+    memory = (resident("VmHWM") - before) / 2**30
+    print(f"all users in {ours:.1f} s on {options.threads} threads, {describe(scores)}")
+
+    sample = np.sort(np.random.default_rng(0).choice(train.shape[0], 100, replace=False))
+    truth = exact(train, sample)
+    error = worst_error(train, sample, truth, "cpu")
+    seconds, steps = plain_scipy(train, sample, truth)
+    theirs = seconds * train.shape[0]
+    print(
+        f"plain scipy power iteration: {steps} steps for an error of {TOLERANCE} on these users, "
+        f"{theirs:.0f} s for all users (timed on {len(sample)} and scaled)"
+    )
+    verdict("ppr_seconds", ours, None)
+    verdict("ppr_memory_gb", memory, 2.0)
+    verdict("ppr_l1_error", error, TOLERANCE)
+    verdict("ppr_speedup", theirs / ours, 3.0, at_least=True)
+
+
+def on_device(train: sp.csr_array, device: str, top: int) -> None:
+    ppr(train, np.arange(64), device=device)  # first use loads libraries
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    start = time.perf_counter()
+    scores = ppr(train, restart=RESTART, tolerance=TOLERANCE, top=top, device=device)
+    seconds = time.perf_counter() - start
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    print(f"all users in {seconds:.2f} s on {device}, {peak:.2f} GB there, {describe(scores)}")
+    sample = np.sort(np.random.default_rng(0).choice(train.shape[0], 100, replace=False))
+    error = worst_error(train, sample, exact(train, sample), device)
+    verdict("ppr_l1_error", error, TOLERANCE)
+    verdict("ppr_gpu_seconds", seconds, 10.0)
+
+
+def growth(users: int) -> None:
+    """Peak memory for a quarter of the users and for all: what one more stored entry costs."""
+    data = synthetic(users=users, items=max(users // 20, 100), interactions=users * 10)
+    train = data.csr()
+    dense = train.shape[0] * train.shape[1] * 4 / 2**30
+    print(f"synthetic: {train.shape[0]} users, {train.shape[1]} items, {train.nnz} edges")
+    points = []
+    for count in (users // 4, users):
+        forget_peak()
+        before, start = resident("VmRSS"), time.perf_counter()
+        scores = ppr(train, np.arange(count), method="push", epsilon=5e-4, top=32)
+        peak = resident("VmHWM") - before
+        points.append((len(scores.values), peak))
+        print(
+            f"{count} users: {len(scores.values)} entries, {peak / 2**30:.2f} GB at the peak, "
+            f"{time.perf_counter() - start:.0f} s (a dense table of all users: {dense:.0f} GB)"
+        )
+        del scores
+    (few, low), (many, high) = points
+    verdict("ppr_bytes_per_entry", (high - low) / max(many - few, 1), 48.0)
+
+
+def exact(train: sp.csr_array, users: np.ndarray) -> np.ndarray:
+    """Item part of the PageRank in float64, the series summed until 1e-7 of it is left, [u, i]."""
+    matrix = train.astype(np.float64)
+    degree_u = np.maximum(np.diff(train.indptr), 1)[:, None]
+    degree_i = np.maximum(np.bincount(train.indices, minlength=train.shape[1]), 1)[:, None]
+    back = sp.csr_array(matrix.T)
+    a = 1 - RESTART
+    term = RESTART * a * (matrix[users].toarray() / degree_u[users]).T
+    total = term.copy()
+    for _ in range(int(np.log(1e-7) / np.log(a * a)) + 1):
+        term = a * a * (back @ ((matrix @ (term / degree_i)) / degree_u))
+        total += term
+    return total.T
+
+
+def worst_error(train: sp.csr_array, users: np.ndarray, truth: np.ndarray, device: str) -> float:
+    """Largest L1 error before anything is cut off."""
+    whole = ppr(
+        train, users, tolerance=TOLERANCE, top=train.shape[1], positives=True, device=device
+    )
+    return float(np.abs(whole.matrix().toarray() - truth).sum(1).max())
+
+
+def plain_scipy(
+    train: sp.csr_array, users: np.ndarray, truth: np.ndarray, block: int = 50
+) -> tuple[float, int]:
+    """Seconds a user, and steps, of p ← restart · e + (1 − restart) Pᵀ p on the whole graph."""
+    n_users = train.shape[0]
+    graph = sp.block_array([[None, train], [train.T, None]], format="csr", dtype=np.float32)
+    degree = np.maximum(np.diff(graph.indptr), 1).astype(np.float32)
+    step = sp.csr_array((1 - RESTART) * (graph @ sp.diags_array(1 / degree, dtype=np.float32)))
+    most, spent = 0, 0.0
+    for begin in range(0, len(users), block):
+        chosen = users[begin : begin + block]
+        start = np.zeros((step.shape[0], len(chosen)), np.float32)
+        start[chosen, np.arange(len(chosen))] = 1
+        p, steps, error = start.copy(), 0, np.inf
+        while error > TOLERANCE:
+            clock = time.perf_counter()
+            p = step @ p
+            p += RESTART * start
+            spent += time.perf_counter() - clock
+            steps += 1
+            if steps >= 25:  # the comparison itself is not timed
+                error = np.abs(p[n_users:].T - truth[begin : begin + block]).sum(1).max()
+        most = max(most, steps)
+    return spent / len(users), most
+
+
+def describe(scores: PPRScores) -> str:
+    return (
+        f"{len(scores.values)} entries stored, {scores.dropped.mean():.3f} of the mass dropped, "
+        f"proven L1 error {scores.error.max():.1e}"
+    )
+
+
+def resident(field: str) -> int:
+    """Bytes of VmRSS (now) or VmHWM (peak) of this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise SystemExit(f"/proc/self/status has no {field}")
+
+
+def forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def verdict(name: str, value: float, bound: float | None, at_least: bool = False) -> None:
+    if bound is None:
+        print(f"{name} {value:.4g}")
+        return
+    good = value >= bound if at_least else value <= bound
+    print(f"{name} {value:.4g} {bound} {'pass' if good else 'short'}")
+
+
+if __name__ == "__main__":
+    main()
