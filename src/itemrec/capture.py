@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,13 +13,19 @@ WARM_UP = 3  # eager steps before recording, so that every workspace and table e
 
 
 def captured(
-    step: Step, keys: Tensor, optimizer: torch.optim.Optimizer, generator: torch.Generator
+    step: Step,
+    keys: Tensor,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    also: Sequence[Tensor] = (),
 ) -> Step:
-    """The same step as one graph launch; weights, optimizer and generator start as they are now.
+    """The same step as one graph launch; all it changes starts as it is now.
+
+    Besides weights, optimizer and generator that is ``also``.
 
     A step that cannot be recorded (it waits for the device, or changes shape) stays as it is.
     """
-    before = _Snapshot(optimizer, generator)
+    before = _Snapshot(optimizer, generator, also)
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
@@ -52,7 +58,13 @@ def captured(
 class _Snapshot:
     """Weights, optimizer state and generator, to undo what warming up has done."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        generator: torch.Generator,
+        also: Sequence[Tensor],
+    ) -> None:
+        self.also = [(tensor, tensor.clone()) for tensor in also]
         self.optimizer, self.generator = optimizer, generator
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.weights = [p.detach().clone() for p in self.parameters]
@@ -65,6 +77,8 @@ class _Snapshot:
 
     @torch.no_grad()
     def restore(self) -> None:
+        for tensor, value in self.also:
+            tensor.copy_(value)
         for parameter, weight in zip(self.parameters, self.weights, strict=True):
             parameter.copy_(weight)
             for name, value in self.optimizer.state[parameter].items():

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.averaging import Average
 from itemrec.components import lookup
 from itemrec.config import Config, dump_config, load_config, normalise
 from itemrec.data import IdMap
@@ -36,6 +37,7 @@ from itemrec.split import Split
 if TYPE_CHECKING:
     from itemrec.evaluate import Evaluation
 
+STATE_TENSORS = ("model", "optimizer", "generator", "average", "best")
 FORMAT = 1  # of the run folder; a newer one is refused by name
 
 
@@ -81,7 +83,11 @@ class State:
                     parameter.copy_(self.best_weights[name])
 
     def restore(
-        self, model: Model, optimizer: torch.optim.Optimizer, generator: torch.Generator
+        self,
+        model: Model,
+        optimizer: torch.optim.Optimizer,
+        generator: torch.Generator,
+        average: Average,
     ) -> None:
         """Continue from loaded tensors, once."""
         if not self.tensors:
@@ -89,6 +95,7 @@ class State:
         model.load_state_dict(self.tensors["model"], strict=False)
         optimizer.load_state_dict(self.tensors["optimizer"])
         generator.set_state(self.tensors["generator"])
+        average.load(self.tensors["average"])
         self.best_weights = {k: v.to(model.device) for k, v in self.tensors["best"].items()}
         self.tensors = {}
 
@@ -98,6 +105,7 @@ class State:
         model: Model,
         optimizer: torch.optim.Optimizer,
         generator: torch.Generator,
+        average: Average,
         least_seconds: float,
     ) -> None:
         """Write ``state.pt``, unless one was written less than ``least_seconds`` ago."""
@@ -115,6 +123,7 @@ class State:
             "model": dict(model.named_parameters()),
             "optimizer": optimizer.state_dict(),
             "generator": generator.get_state(),
+            "average": average.mean,
             "best": self.best_weights,
         }
         with atomic(folder / "state.pt") as path:
@@ -128,7 +137,7 @@ class State:
             content = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise ItemrecError(f"{path} is not a training state that can be resumed") from error
-        tensors = {k: content.pop(k) for k in ("model", "optimizer", "generator", "best")}
+        tensors = {k: content.pop(k) for k in STATE_TENSORS}
         return cls(tensors=tensors, **content)
 
 

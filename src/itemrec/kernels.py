@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-NEIGHBOURS = 16  # rows gathered at a time by one program
+NEIGHBOURS, COLUMNS = 32, 64  # a program gathers such a tile at a time (measured on an H200)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -27,7 +27,7 @@ def _neighbour_sum(  # type: ignore[no-untyped-def]
     row = tl.load(order + tl.program_id(0))
     start = tl.load(crow + row)
     end = tl.load(crow + row + 1)
-    d = tl.arange(0, BLOCK_D)
+    d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     total = tl.zeros((BLOCK_D,), dtype=tl.float32)
     for k in range(start, end, BLOCK_K):
         at = k + tl.arange(0, BLOCK_K)
@@ -62,7 +62,8 @@ def gather_sum(
     width = x.shape[1]
     out = torch.empty(len(crow) - 1, width, dtype=torch.float32, device=x.device)
     scaled = source_scale is not None
-    _neighbour_sum[(len(order),)](
+    columns = min(COLUMNS, triton.next_power_of_2(width))
+    _neighbour_sum[(len(order), triton.cdiv(width, columns))](
         crow,
         col,
         order,
@@ -73,7 +74,7 @@ def gather_sum(
         width,
         SCALED=scaled,
         BLOCK_K=block,
-        BLOCK_D=triton.next_power_of_2(width),
+        BLOCK_D=columns,
         num_warps=warps,
     )
     return out

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.averaging import Average
 from itemrec.batches import Batch, Batches
 from itemrec.capture import captured
 from itemrec.checkpoint import Run, State
@@ -43,8 +44,9 @@ class TrainConfig:
     batch: int = _setting(2048, "users (or interactions) a step")
     by: Literal["users", "interactions"] = _setting("users", "what a batch is made of")
     positives: int = _setting(5, "positives a user in a list")
-    sampled: int = _setting(200, "negatives in a list")
+    sampled: int = _setting(1000, "negatives in a list")
     similarity: Literal["dot", "cosine"] = _setting("dot", "score in training; ranking uses dot")
+    average: float = _setting(0.99, "decay of the running mean of weights that is kept; 0: none")
     l2: float = _setting(0.0, "weight of the squared layer-0 vectors of a batch")
     every: int = _setting(5, "epochs between validations")
     patience: int = _setting(150, "epochs without a better validation before stopping")
@@ -65,6 +67,8 @@ class TrainConfig:
             raise ItemrecError(f"'metric' must be one of single users, got {self.metric!r}")
         if not self.lr > 0:
             raise ItemrecError(f"'lr' must be positive, got {self.lr}")
+        if not 0 <= self.average < 1:
+            raise ItemrecError(f"'average' must be at least 0 and below 1, got {self.average}")
         if self.l2 < 0:
             raise ItemrecError(f"'l2' must be at least 0, got {self.l2}")
         for name, choices in (
@@ -147,7 +151,8 @@ def _descend(
     batches = Batches(graph, config.by, config.batch, config.positives)
     on_gpu = device.type == "cuda"
     optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True, capturable=on_gpu)
-    state.restore(model, optimizer, generator)
+    average = Average(model, config.average)
+    state.restore(model, optimizer, generator, average)
     judge = Judge(valid, device) if valid is not None else None
     last = config.epochs if judge else max(state.best_epoch, 1)
 
@@ -157,11 +162,12 @@ def _descend(
         value = objective(model, graph, batch, loss, sampler, config, generator)
         value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        average.update()
         return value.detach()
 
     if on_gpu and model.capturable:
         keys = batches.epoch(torch.Generator(device))[0]  # any keys: only their shape is recorded
-        step = captured(step, keys, optimizer, generator)
+        step = captured(step, keys, optimizer, generator, average.mean)  # type: ignore[assignment]
 
     with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
         while state.epoch < last and state.epoch - state.best_epoch < config.patience:
@@ -178,15 +184,18 @@ def _descend(
                     f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
                 )
             if judge and (state.epoch % config.every == 0 or state.epoch == last):
-                model.freeze(graph)
-                model.eval()
-                state.record(mean, judge.metrics(model, config.metric), config.metric, model)
+                with average.applied():
+                    model.freeze(graph)
+                    model.eval()
+                    state.record(mean, judge.metrics(model, config.metric), config.metric, model)
             bar.update(state, mean)
             pause = 0.0 if interrupt.asked else config.save_seconds
-            state.save(folder, model, optimizer, generator, pause)
+            state.save(folder, model, optimizer, generator, average, pause)
             interrupt.obey()
     if judge:
         state.restore_best(model)
+    else:
+        average.keep()
     model.freeze(graph)
     model.eval()
 

@@ -175,21 +175,27 @@ class GNN(EmbeddingModel):
     inductive protocol users start from zero and are what their items tell them. The final vector
     pools ``h⁰ … hᴸ``. A new user is folded in by running the same layers for that user alone
     against the stored item vectors of each layer: no training graph, no training.
+
+    ``layers`` is 3 in the transductive protocol and 2 in the inductive one unless given (chosen on
+    validation, see LOG.md).
     """
 
-    def __init__(self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto") -> None:
+    depth: int
+
+    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
         super().__init__()
         for name, value in (("dim", dim), ("layers", layers)):
-            if value < 1:
+            if value is not None and value < 1:
                 raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
         if pooling not in ("auto", "mean", "sum", "concat"):
             raise ItemrecError(f"'pooling' must be auto, mean, sum or concat, got {pooling!r}")
-        self.dim, self.depth, self.pooling = dim, layers, pooling
+        self.dim, self.asked_layers, self.pooling = dim, layers, pooling
         self.pool_by: str = pooling
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Free item vectors, and free user vectors in the transductive protocol."""
         super().setup(train, inductive=inductive, generator=generator)
+        self.depth = self.asked_layers or (2 if inductive else 3)
         if self.pooling == "auto":
             self.pool_by = self.automatic_pooling(inductive)
         self.item_embedding = nn.Parameter(

@@ -29,7 +29,7 @@ class GAT(GNN):
     year = 2018
 
     def __init__(
-        self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto", heads: int = 1
+        self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto", heads: int = 1
     ) -> None:
         super().__init__(dim, layers, pooling)
         if heads < 1 or dim % heads:

@@ -25,7 +25,7 @@ class GCN(GNN):
     paper = "Semi-Supervised Classification with Graph Convolutional Networks"
     year = 2017
 
-    def __init__(self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto") -> None:
+    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
         super().__init__(dim, layers, pooling)
 
     def make_layers(self, generator: torch.Generator) -> None:

@@ -27,7 +27,11 @@ class GIN(GNN):
     year = 2019
 
     def __init__(
-        self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto", normalise: bool = True
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        normalise: bool = True,
     ) -> None:
         super().__init__(dim, layers, pooling)
         self.normalise = normalise

@@ -31,7 +31,7 @@ class LightGCN(GNN):
 
     fold_table: Tensor  # [items, d]
 
-    def __init__(self, dim: int = 64, layers: int = 3, pooling: Pooling = "auto") -> None:
+    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
         super().__init__(dim, layers, pooling)
 
     def automatic_pooling(self, inductive: bool) -> str:
