@@ -10,18 +10,30 @@ from torch import Tensor, nn
 
 
 class Average:
-    """``mean ← decay·mean + (1 − decay)·weights`` after each step; with decay 0 it does nothing."""
+    """Exponentially weighted mean of the weights after each step; with decay 0 it does nothing.
+
+    ``m ← decay·m + (1 − decay)·w`` from ``m = 0``, read as ``m / (1 − decayᵗ)``: after one step the
+    mean is that step's weights, and the initial weights never count.
+    """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.weights = list(model.parameters()) if decay > 0 else []
-        self.mean = [w.detach().clone() for w in self.weights]
+        self.sums = [torch.zeros_like(w) for w in self.weights]
+        device = self.weights[0].device if self.weights else None
+        self.steps = torch.zeros((), dtype=torch.float64, device=device)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Everything that changes with a step."""
+        return [*self.sums, self.steps]
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights of a step."""
-        if self.mean:
-            torch._foreach_lerp_(self.mean, self.weights, 1 - self.decay)
+        if self.sums:
+            torch._foreach_lerp_(self.sums, self.weights, 1 - self.decay)
+            self.steps.add_(1)
 
     @contextmanager
     @torch.no_grad()
@@ -38,11 +50,13 @@ class Average:
     @torch.no_grad()
     def keep(self) -> None:
         """Give the model the mean weights for good."""
-        for weight, mean in zip(self.weights, self.mean, strict=True):
-            weight.copy_(mean)
+        known = 1 - self.decay ** float(self.steps)
+        if known > 0:
+            for weight, total in zip(self.weights, self.sums, strict=True):
+                torch.div(total, known, out=weight.data)
 
     @torch.no_grad()
-    def load(self, mean: Sequence[Tensor]) -> None:
-        """Continue from a saved mean."""
-        for own, saved in zip(self.mean, mean, strict=True):
+    def load(self, tensors: Sequence[Tensor]) -> None:
+        """Continue from saved `tensors`."""
+        for own, saved in zip(self.tensors, tensors, strict=True):
             own.copy_(saved)

@@ -123,7 +123,7 @@ class State:
             "model": dict(model.named_parameters()),
             "optimizer": optimizer.state_dict(),
             "generator": generator.get_state(),
-            "average": average.mean,
+            "average": average.tensors,
             "best": self.best_weights,
         }
         with atomic(folder / "state.pt") as path:
@@ -242,7 +242,7 @@ class Run:
         self.metrics["test"] = result.metrics
         self.metrics["users"] = {"judged": len(result.ids)}
         self.metrics["seconds"]["evaluate"] = round(seconds, 3)
-        self.per_user = {"user": result.ids, **result.per_user}
+        self.per_user = {"user": result.ids, "history": result.history, **result.per_user}
 
     def save(self, folder: str | Path) -> None:
         """Write the run folder; each file is complete or absent, ``metrics.json`` comes last."""

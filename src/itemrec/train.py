@@ -167,7 +167,7 @@ def _descend(
 
     if on_gpu and model.capturable:
         keys = batches.epoch(torch.Generator(device))[0]  # any keys: only their shape is recorded
-        step = captured(step, keys, optimizer, generator, average.mean)  # type: ignore[assignment]
+        step = captured(step, keys, optimizer, generator, average.tensors)  # type: ignore[assignment]
 
     with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
         while state.epoch < last and state.epoch - state.best_epoch < config.patience:
