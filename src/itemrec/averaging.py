@@ -18,7 +18,7 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = list(model.parameters()) if decay > 0 else []
+        self.weights: list[Tensor] = list(model.parameters()) if decay > 0 else []
         self.sums = [torch.zeros_like(w) for w in self.weights]
         device = self.weights[0].device if self.weights else None
         self.steps = torch.zeros((), dtype=torch.float64, device=device)
