@@ -36,7 +36,7 @@ def common_values(
     known = [
         name
         for name in next(iter(runs.values())).per_user
-        if name != "user" and all(name in run.per_user for run in runs.values())
+        if name not in ("user", "history") and all(name in run.per_user for run in runs.values())
     ]
     missing = [name for name in wanted if name not in known]
     if missing:

@@ -42,6 +42,7 @@ class Evaluation:
     metrics: dict[str, float]
     per_user: dict[str, npt.NDArray[np.float64]]  # [users] each
     ids: npt.NDArray[Any]  # external ids of the users judged
+    history: npt.NDArray[np.int64]  # how many items are known of each
 
     def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
         """Bootstrap 95 % interval of a metric's mean over users."""
@@ -91,7 +92,8 @@ def evaluate(
     popularity = np.bincount(split.train.indices, minlength=split.n_items)
     values, catalogue = judge.values(model, wanted, popularity)
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
-    return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids)
+    known = np.diff(held.history.indptr).astype(np.int64)
+    return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
 
 
 def joined(model: Model, split: Split, held: Held) -> EmbeddingModel:

@@ -150,6 +150,7 @@ class Recommender:
         self,
         k: int = 20,
         *,
+        users: Ids | None = None,
         exclude_seen: bool = True,
         only: Ids | None = None,
         without: Ids | None = None,
@@ -157,18 +158,19 @@ class Recommender:
         progress: bool = False,
         budget: float = BUDGET,
     ) -> Lists:
-        """The k best items of every user of the training data, a block of users at a time."""
+        """The k best items of all known users (or of these), a block of users at a time."""
         _check_k(k)
         allowed = self._allowed(only, without, genre)
-        n_users = self.train.shape[0]
+        who = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
         depth = min(k, self.n_items)
-        rows = np.full((n_users, depth), -1, dtype=np.int32)
-        values = np.zeros((n_users, depth), dtype=np.float32)
-        size = max(1, int(budget * 2**20 / 4 / self.n_items))
-        starts = range(0, n_users, size)
+        rows = np.full((len(who), depth), -1, dtype=np.int32)
+        values = np.zeros((len(who), depth), dtype=np.float32)
+        size = max(1, int(budget * 2**20 / 4 / self.n_items))  # users a block
+        starts = range(0, len(who), size)
         for start in track(starts, "recommending to all users", show=progress):
-            line = self.train[start : start + size]
-            scores = self.model.scores(line, np.arange(start, start + line.shape[0]))
+            part = slice(start, start + size)
+            line = self.train[who[part]]
+            scores = self.model.scores(line, who[part])
             blank = np.flatnonzero(np.diff(line.indptr) == 0)
             if len(blank):
                 scores[torch.from_numpy(blank).to(scores.device)] = self._popularity
@@ -177,10 +179,9 @@ class Recommender:
             if allowed is not None:
                 scores.masked_fill_(~allowed, -torch.inf)
             best = top_items(scores, k)
-            part = slice(start, start + line.shape[0])
             rows[part] = best.cpu().numpy()
             values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
-        return Lists(self.run.user_ids.ids, rows, values, self.run.item_ids.ids)
+        return Lists(self.run.user_ids.external(who), rows, values, self.run.item_ids.ids)
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
@@ -237,12 +238,7 @@ class Recommender:
         if (user is None) == (history is None):
             raise ItemrecError("give either 'user' or 'history'")
         if history is None:
-            row = int(self.run.user_ids.index([user])[0])
-            if row < 0:
-                raise ItemrecError(
-                    f"'user' must be a user of the training data, got {user!r}; "
-                    "for anybody else give a history of items"
-                )
+            row = int(self._rows_of([user])[0])
             start, end = self.train.indptr[row : row + 2]
             return row, self.train.indices[start:end].astype(np.int64), ()
         if isinstance(history, str):
@@ -250,6 +246,16 @@ class Recommender:
         found = self.run.item_ids.index(history)
         unknown = tuple(item for item, row in zip(history, found, strict=True) if row < 0)
         return -1, np.unique(found[found >= 0]), unknown
+
+    def _rows_of(self, users: Ids) -> npt.NDArray[np.int64]:
+        """Training rows of known users."""
+        rows = self.run.user_ids.index(users)
+        for user in (user for user, row in zip(users, rows, strict=True) if row < 0):
+            raise ItemrecError(
+                f"'user' must be a user of the training data, got {user!r}; "
+                "for anybody else give a history of items"
+            )
+        return rows
 
     def _line(self, items: npt.NDArray[np.int64]) -> sp.csr_array:
         """One history as a sparse row ``[1, items]``."""

@@ -26,7 +26,9 @@ def _table(*columns: str, numbers: Sequence[str] = (), title: str | None = None)
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
     for name in columns:
         number = name in numbers
-        table.add_column(name, justify="right" if number else "left", no_wrap=number)
+        table.add_column(
+            name, justify="right" if number else "left", no_wrap=number, overflow="fold"
+        )
     return table
 
 
