@@ -240,7 +240,7 @@ class _Walk:
 def _gather(matrix: tuple[Tensor, Tensor, Tensor], x: Tensor) -> Tensor:
     crow, col, product = matrix
     if x.is_cuda:
-        return product @ x
+        return (product @ x).contiguous()  # entries are added to it in place
     return F.embedding_bag(col, x, crow, mode="sum", include_last_offset=True)
 
 
