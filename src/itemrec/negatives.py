@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from itemrec.binary import as_ones, row_of_entry
+from itemrec.catalogue import All
 from itemrec.draws import Draws, bits_for, refuse_full, uniform_integers
 from itemrec.errors import ItemrecError
 from itemrec.ppr import PPRScores, ppr
@@ -249,4 +250,5 @@ NEGATIVES: dict[str, type[Any]] = {
     "popularity": Popularity,
     "ppr": PPR,
     "in-batch": InBatch,
+    "all": All,
 }

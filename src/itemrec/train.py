@@ -16,6 +16,7 @@ from torch import Tensor
 from itemrec.averaging import Average
 from itemrec.batches import Batch, Batches
 from itemrec.capture import captured
+from itemrec.catalogue import All, Catalogue
 from itemrec.checkpoint import Run, State
 from itemrec.components import check_settings
 from itemrec.errors import ItemrecError
@@ -154,7 +155,8 @@ def _descend(
     average = Average(model, config.average)
     state.restore(model, optimizer, generator, average)
     judge = Judge(valid, device) if valid is not None else None
-    last = config.epochs if judge else max(state.best_epoch, 1)
+    last = config.epochs if state.phase == "select" else max(state.best_epoch, 1)
+    patience = config.patience if judge else last  # nothing to wait for without validation
 
     def step(keys: Tensor) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -170,7 +172,7 @@ def _descend(
         step = captured(step, keys, optimizer, generator, average.tensors)  # type: ignore[assignment]
 
     with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
-        while state.epoch < last and state.epoch - state.best_epoch < config.patience:
+        while state.epoch < last and state.epoch - state.best_epoch < patience:
             started = time.perf_counter()
             model.train()
             model.begin_epoch(graph, generator)
@@ -194,6 +196,8 @@ def _descend(
             interrupt.obey()
     if judge:
         state.restore_best(model)
+    else:
+        state.best_epoch = state.epoch
     else:
         average.keep()
     model.freeze(graph)
@@ -246,8 +250,12 @@ def objective(
     if isinstance(sampler, InBatch):  # each list is judged against the positives of all others
         drawn = sampler.shared(batch.positives, batch.mask)  # [M]
         pos = pair_scores(own_vectors, items, batch.positives)
-        neg = own_vectors @ take_rows(items, drawn).T  # [B, M]
+        neg: Tensor | Catalogue = own_vectors @ take_rows(items, drawn).T  # [B, M]
         neg_mask = sampler.keep(batch.users, drawn, batch.mask)
+    elif isinstance(sampler, All):  # the whole catalogue, streamed inside the loss
+        drawn = torch.arange(len(items), device=items.device)
+        pos, neg_mask = pair_scores(own_vectors, items, batch.positives), None
+        neg = sampler.catalogue(own_vectors, batch.users, items, distinct=config.by == "users")
     else:
         drawn = sampler(batch.users, config.sampled, generator)  # [B, N]
         scores = pair_scores(own_vectors, items, torch.cat([batch.positives, drawn], dim=1))
