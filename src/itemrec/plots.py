@@ -32,6 +32,7 @@ STYLE: dict[str, Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.grid.axis": "y",
+    "axes.axisbelow": True,
     "grid.color": LINE,
     "legend.frameon": False,
     "figure.facecolor": "none",

@@ -198,7 +198,6 @@ def _descend(
         state.restore_best(model)
     else:
         state.best_epoch = state.epoch
-    else:
         average.keep()
     model.freeze(graph)
     model.eval()
