@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from itemrec.draws import Draws
 from itemrec.catalogue import All
+from itemrec.draws import Draws
 from itemrec.errors import ItemrecError
 from itemrec.negatives import NEGATIVES, PPR, InBatch, Popularity, Positives, Uniform
 from itemrec.ppr import ppr
