@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)  # two test workers share two cores
+# the same examples every time, and no stop-watch: a shared machine is slow now and then
+settings.register_profile("itemrec", deadline=None, derandomize=True)
+settings.load_profile("itemrec")
 
 
 @pytest.fixture

@@ -1,0 +1,57 @@
+"""Small graphs and splits that several test files share."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from itemrec.data import IdMap, Interactions
+from itemrec.split import Split, split_interactions, split_users
+
+
+@st.composite
+def bipartite(draw: Any, least: int = 0) -> sp.csr_array:
+    """Training interactions of a few users and items; some nodes may have none at all."""
+    shape = draw(st.tuples(st.integers(1, 8), st.integers(1, 8)))
+    dense = draw(hnp.arrays(np.bool_, shape, elements=st.booleans(), fill=st.just(False)))
+    for cell in range(min(least, dense.size)):
+        dense.ravel()[cell] = True
+    return sp.csr_array(dense.astype(np.float32))
+
+
+def random_matrix(users: int, items: int, density: float, seed: int = 0) -> sp.csr_array:
+    """Random interactions; the last user and the last item have none."""
+    dense = np.random.default_rng(seed).random((users, items)) < density
+    dense[-1] = dense[:, -1] = False
+    return sp.csr_array(dense.astype(np.float32))
+
+
+def dense_adjacency(train: sp.csr_array) -> np.ndarray:
+    """[[0, X], [Xᵀ, 0]]."""
+    x = train.toarray()
+    users, items = x.shape
+    zero = np.zeros
+    return np.block([[zero((users, users)), x], [x.T, zero((items, items))]]).astype(np.float32)
+
+
+def checkerboard(users: int = 40, items: int = 40, seed: int = 0) -> Interactions:
+    """Even users like even items and odd users odd ones: everybody has 3 of 4 of their colour."""
+    rng = np.random.default_rng(seed)
+    liked = (np.arange(users)[:, None] + np.arange(items)) % 2 == 0
+    pairs = np.argwhere(liked & (rng.random((users, items)) < 0.75))
+    return Interactions(
+        users=pairs[:, 0].astype(np.int32),
+        items=pairs[:, 1].astype(np.int32),
+        user_ids=IdMap(np.array([f"u{u}" for u in range(users)])),
+        item_ids=IdMap(np.arange(items, dtype=np.int64) + 100),
+        titles=np.array([f"title {i}" for i in range(items)]),
+        name="checkerboard",
+    )
+
+
+def board_split(protocol: str = "transductive", seed: int = 0, **settings: Any) -> Split:
+    """The checkerboard split for one of the protocols."""
+    verb = split_users if protocol == "inductive" else split_interactions
+    return verb(checkerboard(seed=seed), seed=seed, **settings)
