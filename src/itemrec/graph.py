@@ -11,6 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.errors import ItemrecError
+
 
 @dataclass(frozen=True)
 class Adjacency:
@@ -68,13 +70,14 @@ class Graph(Adjacency):
         [2.0, 1.0, 1.0, 2.0]
         """
         n_users, n_items = train.shape
+        if train.nnz >= 2**30:  # before two directions overflow 32-bit indices
+            raise ItemrecError(f"a graph holds at most 2**30 - 1 interactions, got {train.nnz}")
         forward = sp.csr_array(train)
-        forward.sort_indices()
+        if not forward.has_sorted_indices:
+            forward = forward.sorted_indices()  # a copy: the caller's matrix stays as it is
         backward = sp.csr_array(forward.T)  # conversion leaves sorted indices
         crow = np.concatenate([forward.indptr, backward.indptr[1:] + forward.indptr[-1]])
         col = np.concatenate([forward.indices + n_users, backward.indices])
-        if crow[-1] >= 2**31:
-            raise ValueError(f"a graph holds at most 2**30 interactions, got {train.nnz}")
         degree = torch.from_numpy(np.diff(crow).astype(np.float32)).to(device)
         return cls(
             crow=torch.from_numpy(crow.astype(np.int32)).to(device),
