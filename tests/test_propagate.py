@@ -1,0 +1,119 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small import bipartite, dense_adjacency, random_matrix
+from torch import Tensor
+
+from itemrec.graph import Graph, fold_adjacency
+from itemrec.propagate import edge_dot, listen, neighbour_sum, propagate, weighted_sum
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def vectors(rows: int, dim: int, seed: int = 0) -> Tensor:
+    return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed))
+
+
+def normalised(train: sp.csr_array) -> sp.csr_array:
+    """D^-1/2 A D^-1/2 by scipy in float64; a node without neighbours keeps an empty row."""
+    adjacency = sp.csr_array(dense_adjacency(train).astype(np.float64))
+    degree = np.asarray(adjacency.sum(1)).ravel()
+    root = sp.diags_array(np.divide(1, np.sqrt(degree), where=degree > 0, out=degree * 0))
+    return sp.csr_array(root @ adjacency @ root)
+
+
+@given(bipartite(), st.sampled_from([1, 3, 8]), st.integers(0, 5))
+def test_sums_equal_scipys(train: sp.csr_array, dim: int, seed: int) -> None:
+    graph = Graph.from_csr(train)
+    x = vectors(graph.n_nodes, dim, seed)
+    adjacency = sp.csr_array(dense_adjacency(train).astype(np.float64))
+    np.testing.assert_allclose(neighbour_sum(graph, x), adjacency @ x.double().numpy(), **CLOSE)
+    expected = normalised(train) @ x.double().numpy()
+    np.testing.assert_allclose(propagate(graph, x), expected, **CLOSE)
+    np.testing.assert_allclose(listen(graph, x), expected, **CLOSE)
+    weight = vectors(len(graph.col), 1, seed + 1).squeeze(1)
+    csr = sp.csr_array(
+        (weight.double().numpy(), graph.col.numpy(), graph.crow.numpy()), shape=adjacency.shape
+    )
+    np.testing.assert_allclose(weighted_sum(graph, weight, x), csr @ x.double().numpy(), **CLOSE)
+    y = vectors(graph.n_nodes, dim, seed + 2)
+    products = (y @ x.T)[graph.row, graph.col.long()]
+    np.testing.assert_allclose(edge_dot(graph, y, x), products, **CLOSE)
+
+
+def test_a_long_neighbourhood_equals_scipys_too() -> None:
+    train = random_matrix(300, 60, 0.5)  # items hear 150 users
+    graph = Graph.from_csr(train)
+    x = vectors(graph.n_nodes, 64)
+    expected = normalised(train) @ x.double().numpy()
+    np.testing.assert_allclose(propagate(graph, x), expected, **CLOSE)
+    assert (propagate(graph, x)[299] == 0).all()  # a user without items hears nothing
+
+
+Product = Callable[[Graph, Tensor], Tensor]
+
+
+@settings(max_examples=40)
+@given(bipartite(), st.sampled_from([neighbour_sum, propagate, listen]), st.integers(0, 5))
+def test_gradients_equal_those_of_the_dense_product(
+    train: sp.csr_array, product: Product, seed: int
+) -> None:
+    graph = Graph.from_csr(train)
+    plain = product is neighbour_sum
+    dense = dense_adjacency(train) if plain else normalised(train).toarray()
+    matrix = torch.from_numpy(dense).float()
+    toward = vectors(graph.n_nodes, 4, seed + 10)  # an arbitrary gradient from above
+    x = vectors(graph.n_nodes, 4, seed).requires_grad_()
+    (own,) = torch.autograd.grad((product(graph, product(graph, x)) * toward).sum(), x)
+    (naive,) = torch.autograd.grad(((matrix @ (matrix @ x)) * toward).sum(), x)
+    torch.testing.assert_close(own, naive, **CLOSE)
+
+
+@settings(max_examples=40)
+@given(bipartite(least=1), st.integers(0, 5))
+def test_gradients_of_a_weighted_sum_reach_weights_and_vectors(
+    train: sp.csr_array, seed: int
+) -> None:
+    graph = Graph.from_csr(train)
+    weight = vectors(len(graph.col), 1, seed).squeeze(1).requires_grad_()
+    x = vectors(graph.n_nodes, 4, seed + 1).requires_grad_()
+    toward = vectors(graph.n_nodes, 4, seed + 2)
+    matrix = torch.zeros(graph.n_nodes, graph.n_nodes)
+    matrix = matrix.index_put((graph.row, graph.col.long()), weight)
+    naive = torch.autograd.grad((matrix @ x * toward).sum(), (weight, x))
+    own = torch.autograd.grad((weighted_sum(graph, weight, x) * toward).sum(), (weight, x))
+    for mine, other in zip(own, naive, strict=True):
+        torch.testing.assert_close(mine, other, **CLOSE)
+
+
+def test_new_listeners_hear_sources_at_the_degrees_of_training() -> None:
+    """`listen` outside a graph: Σ x_j / √(d_v·d_j), an empty history gives zero."""
+    history = sp.csr_array(np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], np.float32))
+    degree = np.array([4.0, 9.0, 1.0])
+    x = vectors(3, 5)
+    own = np.maximum(history.toarray().sum(1), 1)
+    expected = history.toarray() / np.sqrt(degree) / np.sqrt(own)[:, None] @ x.numpy()
+    adjacency = fold_adjacency(history, torch.tensor(degree, dtype=torch.float32))
+    np.testing.assert_allclose(listen(adjacency, x), expected, **CLOSE)
+    weight = vectors(5, 1).squeeze(1)
+    dense = np.zeros((3, 3), np.float32)
+    dense[adjacency.row.numpy(), adjacency.col.numpy()] = weight.numpy()
+    np.testing.assert_allclose(weighted_sum(adjacency, weight, x), dense @ x.numpy(), **CLOSE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_propagation_keeps_the_type_and_takes_columns_of_a_wider_tensor(
+    dtype: torch.dtype,
+) -> None:
+    train = random_matrix(20, 15, 0.3)
+    graph = Graph.from_csr(train)
+    wide = vectors(35, 12).to(dtype)
+    part = wide[:, 4:8]  # not contiguous
+    out = propagate(graph, part)
+    assert out.dtype == dtype
+    np.testing.assert_allclose(out, normalised(train) @ part.numpy(), **CLOSE)
