@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 
 
@@ -40,6 +41,8 @@ class Batches:
             keys = torch.nonzero(self.graph.degree[: self.graph.n_users] > 0).squeeze(1)
         else:
             keys = torch.arange(len(self.graph.col) // 2, device=device)
+        if not len(keys):
+            raise ItemrecError("there are no training interactions, so there is nothing to learn")
         keys = keys[torch.randperm(len(keys), generator=generator, device=device)]
         size = min(self.size, len(keys))
         filler = keys.new_full((-len(keys) % size,), -1)
