@@ -45,13 +45,6 @@ class Adjacency:
         """Rows, longest first, int64 [listeners]: how a GPU kernel hands them out."""
         return torch.argsort(self.degree, descending=True, stable=True)
 
-    @cached_property
-    def matrix(self) -> Tensor:
-        """Sparse CSR matrix of ones, for the GPU's library product."""
-        ones = torch.ones(len(self.col), device=self.col.device)
-        size = (len(self.crow) - 1, len(self.source_degree))
-        return torch.sparse_csr_tensor(self.crow, self.col, ones, size=size, check_invariants=False)
-
 
 @dataclass(frozen=True)
 class Graph(Adjacency):

@@ -1,4 +1,8 @@
-"""Triton kernels for the GPU; importing this module needs triton, so only CUDA paths do."""
+"""Triton kernels for the GPU; importing this module needs triton, so only CUDA paths do.
+
+All are sums over rows of gathered vectors: one program a row and a tile of columns, float32 sums in
+a fixed order, so that results repeat bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -7,74 +11,111 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-NEIGHBOURS, COLUMNS = 32, 64  # a program gathers such a tile at a time (measured on an H200)
+GATHERED, COLUMNS = 32, 64  # a program's tile: rows gathered at a time × columns (H200)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _neighbour_sum(  # type: ignore[no-untyped-def]
-    crow,
-    col,
+def _gather_sum(  # type: ignore[no-untyped-def]
+    starts,
+    index,
     order,
     x,
+    weight,
     source_scale,
     scale,
     out,
     width,
+    WEIGHTED: tl.constexpr,
     SCALED: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
 ):
-    row = tl.load(order + tl.program_id(0))
-    start = tl.load(crow + row)
-    end = tl.load(crow + row + 1)
-    d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
-    total = tl.zeros((BLOCK_D,), dtype=tl.float32)
-    for k in range(start, end, BLOCK_K):
-        at = k + tl.arange(0, BLOCK_K)
+    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    begin = tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    d = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    total = tl.zeros((COLS,), dtype=tl.float32)
+    for k in range(begin, end, ROWS):
+        at = k + tl.arange(0, ROWS)
         inside = at < end
-        source = tl.load(col + at, mask=inside, other=0).to(tl.int64)
+        source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
         mask = inside[:, None] & (d < width)[None, :]
         value = tl.load(x + source[:, None] * width + d[None, :], mask=mask, other=0.0)
         value = value.to(tl.float32)
+        if WEIGHTED:
+            value *= tl.load(weight + at, mask=inside, other=0.0)[:, None]
         if SCALED:
             value *= tl.load(source_scale + source, mask=inside, other=0.0)[:, None]
         total += tl.sum(value, axis=0)
     if SCALED:
         total *= tl.load(scale + row)
-    tl.store(out + row.to(tl.int64) * width + d, total, mask=d < width)
+    tl.store(out + row * width + d, total, mask=d < width)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _edge_dots(starts, index, order, rows, x, out, width, ROWS: tl.constexpr, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    begin = tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    for k in range(begin, end, ROWS):
+        at = k + tl.arange(0, ROWS)
+        inside = at < end
+        source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
+        total = tl.zeros((ROWS,), dtype=tl.float32)
+        for c in range(0, width, COLS):
+            d = c + tl.arange(0, COLS)
+            own = tl.load(rows + row * width + d, mask=d < width, other=0.0)
+            mask = inside[:, None] & (d < width)[None, :]
+            value = tl.load(x + source[:, None] * width + d[None, :], mask=mask, other=0.0)
+            total += tl.sum(value * own[None, :], axis=1)
+        tl.store(out + at, total, mask=inside)
 
 
 def gather_sum(
-    crow: Tensor,
-    col: Tensor,
+    starts: Tensor,
+    index: Tensor,
     order: Tensor,
     x: Tensor,
+    *,
+    weight: Tensor | None = None,
     source_scale: Tensor | None = None,
     scale: Tensor | None = None,
-    warps: int = 1,
-    block: int = NEIGHBOURS,
 ) -> Tensor:
-    """``out[v] = s_v · Σ_j t_j · x[j]`` over CSR rows, accumulated in float32; one program a row.
+    """``out[v] = s_v · Σ_e w_e · t_j · x[j]`` over a row's entries ``e``, ``j = index[e]``.
 
-    ``order`` lists the rows, longest first, so that no long row is left for the end.
+    Row v has the entries ``starts[v]`` to ``starts[v+1]``; ``order`` lists the rows, longest first,
+    so that no long one is left for the end. Weights and scales are 1 unless given.
     """
     x = x.contiguous()
     width = x.shape[1]
-    out = torch.empty(len(crow) - 1, width, dtype=torch.float32, device=x.device)
-    scaled = source_scale is not None
+    out = torch.empty(len(starts) - 1, width, dtype=torch.float32, device=x.device)
     columns = min(COLUMNS, triton.next_power_of_2(width))
-    _neighbour_sum[(len(order), triton.cdiv(width, columns))](
-        crow,
-        col,
+    _gather_sum[(len(order), triton.cdiv(width, columns))](
+        starts,
+        index,
         order,
         x,
-        source_scale if scaled else x,
-        scale if scaled else x,
+        x if weight is None else weight.contiguous(),
+        x if source_scale is None else source_scale,
+        x if scale is None else scale,
         out,
         width,
-        SCALED=scaled,
-        BLOCK_K=block,
-        BLOCK_D=columns,
-        num_warps=warps,
+        WEIGHTED=weight is not None,
+        SCALED=scale is not None,
+        ROWS=GATHERED,
+        COLS=columns,
+        num_warps=1,
+    )
+    return out
+
+
+def edge_dots(starts: Tensor, index: Tensor, order: Tensor, rows: Tensor, x: Tensor) -> Tensor:
+    """``out[e] = rows[v] · x[index[e]]`` for every entry e of every row v, [entries]."""
+    x, rows = x.contiguous(), rows.contiguous()
+    width = x.shape[1]
+    out = torch.empty(len(index), dtype=torch.float32, device=x.device)
+    columns = min(COLUMNS, triton.next_power_of_2(width))
+    _edge_dots[(len(order),)](
+        starts, index, order, rows, x, out, width, ROWS=GATHERED, COLS=columns, num_warps=1
     )
     return out

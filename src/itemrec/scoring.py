@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from itemrec.propagate import bag_dots
+from itemrec.bags import row_dots, row_sums
 
 
 def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
@@ -29,28 +29,23 @@ def take_rows(table: Tensor, index: Tensor) -> Tensor:
 class _PairScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, users: Tensor, items: Tensor, index: Tensor) -> Tensor:
-        ctx.save_for_backward(users, items, index)
         n_lists, length = index.shape
-        owner = torch.arange(n_lists * length, device=index.device) // max(length, 1)
-        starts = torch.arange(n_lists, device=index.device) * length
-        return bag_dots(users, items, index.reshape(-1), starts, owner).view(index.shape)
+        flat = index.reshape(-1).int()  # half the bytes to sort and to read
+        starts = torch.arange(n_lists + 1, device=index.device, dtype=torch.int32) * length
+        ctx.save_for_backward(users, items, flat, starts)
+        ctx.length = length
+        return row_dots(starts, flat, users, items).view(index.shape)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        users, items, index = ctx.saved_tensors
-        n_lists, length = index.shape
+        users, items, flat, starts = ctx.saved_tensors
         grad_users = grad_items = None
         if ctx.needs_input_grad[0]:  # Σ_n g[b, n] · items[index[b, n]]
-            starts = torch.arange(n_lists, device=index.device) * length
-            grad_users = _bags(index.reshape(-1), items, starts, grad)
+            grad_users = row_sums(starts, flat, items, weight=grad.reshape(-1))
         if ctx.needs_input_grad[1]:  # the same pairs grouped by item
-            ordered, order = torch.sort(index.reshape(-1), stable=True)
-            starts = torch.searchsorted(ordered, torch.arange(len(items), device=index.device))
-            grad_items = _bags(order // length, users, starts, grad.reshape(-1)[order])
+            ordered, order = torch.sort(flat, stable=True)
+            every = torch.arange(len(items) + 1, device=flat.device, dtype=flat.dtype)
+            bounds = torch.searchsorted(ordered, every, out_int32=True)
+            owner = (order // max(ctx.length, 1)).int()  # whose list a pair stands in
+            grad_items = row_sums(bounds, owner, users, weight=grad.reshape(-1)[order])
         return grad_users, grad_items, None
-
-
-def _bags(index: Tensor, table: Tensor, starts: Tensor, weight: Tensor) -> Tensor:
-    return F.embedding_bag(
-        index, table, starts, mode="sum", per_sample_weights=weight.reshape(-1).contiguous()
-    )

@@ -1,0 +1,74 @@
+"""Two primitives over ragged rows of gathered vectors, each by the fastest kernel of the device.
+
+Row v owns the entries ``starts[v] … starts[v+1]``; entry e gathers ``x[index[e]]``. On the CPU that
+is ``embedding_bag`` (and what it computes as the gradient of its weights), which walks rows with
+vector instructions and all threads; on the GPU a Triton kernel, or embedding_bag without triton.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def row_sums(
+    starts: Tensor,
+    index: Tensor,
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    order: Tensor | None = None,
+) -> Tensor:
+    """``out[v] = Σ_e w_e · x[index[e]]`` over the entries of each row, ``[rows, d]``.
+
+    ``order`` may list the rows longest first, which helps a GPU. Both index tensors have one type.
+    """
+    if fused(x):
+        from itemrec.kernels import gather_sum
+
+        return gather_sum(starts, index, _rows(starts, order), x, weight=weight)
+    return F.embedding_bag(
+        index,
+        x.contiguous(),
+        starts,
+        mode="sum",
+        per_sample_weights=None if weight is None else weight.contiguous(),
+        include_last_offset=True,
+    )
+
+
+def row_dots(
+    starts: Tensor, index: Tensor, rows: Tensor, x: Tensor, *, order: Tensor | None = None
+) -> Tensor:
+    """``out[e] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries]``."""
+    if fused(x):
+        from itemrec.kernels import edge_dots
+
+        return edge_dots(starts, index, _rows(starts, order), rows, x)
+    owner = torch.repeat_interleave(
+        torch.arange(len(rows), device=x.device, dtype=index.dtype),
+        starts.diff(),
+        output_size=len(index),
+    )
+    out: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+        rows.contiguous(), x.contiguous(), index, starts[:-1], owner, 0
+    )
+    return out
+
+
+def fused(x: Tensor) -> bool:
+    """Whether the Triton kernels apply: float32 on a GPU, and triton is there."""
+    return x.is_cuda and x.dtype == torch.float32 and _triton_present()
+
+
+@functools.cache
+def _triton_present() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def _rows(starts: Tensor, order: Tensor | None) -> Tensor:
+    return torch.arange(len(starts) - 1, device=starts.device) if order is None else order
