@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 
 from itemrec import show
@@ -26,7 +27,7 @@ SETTINGS: dict[str, Any] = {
     "positives": 5,
     "sampled": 200,
     "every": 10,
-    "patience": 60,
+    "patience": 50,
 }
 SYSTEMS: dict[str, Config] = {
     "bpr": {"model": {"name": "lightgcn"}, "loss": {"name": "bpr"}},
@@ -54,6 +55,15 @@ def demo(
     """
     console = console or Console()
     out = Path(out)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small products: on a busy machine threads wait more than they work
+    try:
+        return _demo(out, seed, data, console, settings)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _demo(out: Path, seed: int, data: str, console: Console, settings: dict[str, Any]) -> Path:
     interactions = load(data)
     console.print(
         f"[bold]{interactions.name}[/]: {interactions.n_users:,} users, {interactions.n_items:,} "

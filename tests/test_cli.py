@@ -1,0 +1,243 @@
+"""The command line: what it prints and writes, and that bad input is one line, code 2, no file."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import itemrec as ir
+from itemrec.cli import app
+
+TINY = "synthetic:users=80,items=60,interactions=900"
+FAST = ["--epochs", "3", "--dim", "4", "--set", "every=1"]
+
+
+def call(*args: object, code: int = 0):
+    result = CliRunner().invoke(app, [str(a) for a in args], env={"COLUMNS": "160"})
+    assert result.exit_code == code, (result.output, result.stderr, result.exception)
+    return result
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """Two runs that can be compared, and a closed form."""
+    root = tmp_path_factory.mktemp("runs")
+    for loss in ("bpr", "item-ndcg"):
+        call("train", TINY, "--protocol", "inductive", "--loss", loss, *FAST, "--out", root / loss)
+    call("train", TINY, "--model", "ease", "--out", root / "ease")
+    return root
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ITEMREC_DATA", raising=False)
+    return tmp_path
+
+
+def test_a_run_folder_holds_what_the_design_says(runs):
+    for name in ("config.toml", "model.safetensors", "ids.json", "history.jsonl", "per_user.npz"):
+        assert (runs / "bpr" / name).is_file()
+    metrics = json.loads((runs / "item-ndcg" / "metrics.json").read_text())
+    assert metrics["protocol"] == "inductive"
+    assert (metrics["model"], metrics["loss"], metrics["negatives"]) == (
+        "lightgcn",
+        "item-ndcg",
+        "uniform",
+    )
+    assert metrics["dataset"].keys() == {"name", "fingerprint", "users", "items", "interactions"}
+    assert {"seed", "best_epoch", "epochs", "seconds", "valid"} <= metrics.keys()
+    assert metrics["seconds"].keys() == {"train", "evaluate"}
+    assert {"recall@20", "capped_recall@20", "ndcg@20"} <= metrics["test"].keys()
+    assert len((runs / "bpr" / "history.jsonl").read_text().splitlines()) == 3
+
+
+def test_options_files_and_sets_agree(here):
+    (here / "c.toml").write_text('[model]\nname = "gcn"\ndim = 4\n[train]\nepochs = 2\nevery = 1\n')
+    call("train", TINY, "--config", "c.toml", "--seed", "5", "--set", "pooling=mean", "--out", "a")
+    config = ir.Run.load("a").config
+    assert {"name": "gcn", "dim": 4, "pooling": "mean"}.items() <= config["model"].items()
+    assert (config["train"]["seed"], config["split"]["seed"]) == (5, 5)
+    call("train", TINY, "--config", "c.toml", "--model", "lightgcn", "--epochs", "1")
+    run = ir.Run.load("runs/synthetic-lightgcn-item-ndcg-0")
+    assert run.config["model"]["dim"] == 64  # the file's 4 was for another model
+    assert run.metrics["epochs"] == 1
+
+
+def test_evaluate_gives_the_stored_figures_again(runs):
+    stored = json.loads((runs / "item-ndcg" / "metrics.json").read_text())["test"]
+    found = json.loads(call("evaluate", runs / "item-ndcg", "--json").stdout)
+    assert found["metrics"] == pytest.approx(stored, rel=1e-6)
+    low, high = found["intervals"]["ndcg@20"]
+    assert low <= stored["ndcg@20"] <= high
+    text = call("evaluate", runs / "item-ndcg", "--k", "5,10").stdout
+    assert "ndcg@5" in text and "recall@10" in text  # noqa: PT018
+    joint = call(
+        "evaluate", runs / "bpr", "--fold-in", "joint", "--metrics", "NDCG@10,map", "--json"
+    )
+    assert json.loads(joint.stdout)["metrics"].keys() == {"ndcg@10", "ap"}
+
+
+def test_compare_prints_paired_tests(runs):
+    text = call("compare", runs / "bpr", runs / "item-ndcg").stdout
+    for part in ("ndcg@20", "item-ndcg", "p (t)", "Holm", "8 users in common"):
+        assert part in text
+
+
+def test_recommend_prints_titles_and_reasons(runs, here):
+    recommender = ir.Recommender.load(runs / "item-ndcg")
+    expected = recommender.recommend(history=["3", "8"], k=3, explain=True)
+    text = call("recommend", runs / "item-ndcg", "--history", "3, 8,zz", "-k", "3").stdout
+    for pick in expected:
+        assert pick.title in text
+        assert pick.reasons[0].title in text
+    assert "zz" in text
+    found = json.loads(call("recommend", runs / "ease", "--user", "7", "-k", "2", "--json").stdout)
+    assert len(found["items"]) == 2
+    assert found["items"][0]["reasons"]
+    call("recommend", runs / "ease", "--all", "--out", "recs.csv", "-k", "2")
+    assert len(Path("recs.csv").read_text().splitlines()) == 1 + 2 * 80
+    only = call("recommend", runs / "ease", "--user", "7", "--only", "3,4", "--seen", "--json")
+    assert sorted(p["item"] for p in json.loads(only.stdout)["items"]) == [3, 4]
+
+
+def test_an_empty_history_is_told(runs):
+    text = call("recommend", runs / "bpr", "--history", "", "-k", "2").stdout
+    assert "most popular" in text
+
+
+def test_lists_of_what_there_is():
+    text = call("models").stdout
+    for name in ir.models.MODELS:
+        assert name in text
+    assert "yelp2018" in call("datasets").stdout
+    text = call("doctor").stdout
+    assert "propagation on cpu" in text
+    assert "wrong" not in text
+
+
+def test_describe():
+    found = json.loads(call("describe", TINY, "--json").stdout)
+    assert (found["users"], found["interactions"]) == (80, 900)
+    assert ir.load(TINY).fingerprint in call("describe", TINY).stdout
+
+
+def test_own_columns(here):
+    rows = [f"u{u},s{(u * k) % 17},{k}" for u in range(30) for k in range(1, 9)]
+    (here / "plays.csv").write_text("listener,track,stars\n" + "\n".join(rows) + "\n")
+    columns = ["--user-col", "listener", "--item-col", "track", "--rating-col", "stars"]
+    text = call("describe", "plays.csv", *columns, "--min-rating", "3", "--json").stdout
+    assert json.loads(text)["interactions"] < 240
+    call("train", "plays.csv", *columns, *FAST, "--set", "sampled=3", "--out", "r")
+    found = ir.Recommender.load("r").recommend(user="u3", k=2)
+    assert all(str(pick.item).startswith("s") for pick in found)
+    call("evaluate", "r")  # the columns are in the run's settings
+
+
+def test_finished_runs_are_not_trained_again(runs):
+    before = (runs / "bpr" / "model.safetensors").read_bytes()
+    text = call("train", "--resume", "--out", runs / "bpr").stdout
+    assert "run folder" in text
+    assert (runs / "bpr" / "model.safetensors").read_bytes() == before
+    error = call("train", "--resume", "--out", runs / "bpr", "--lr", "0.5", code=2).stderr
+    assert "other settings" in error
+
+
+BAD = {
+    "train nosuch": "unknown data 'nosuch'",
+    "train missing.csv": "no such file",
+    "train empty.csv": "empty.csv",
+    "train noitem.csv": "noitem.csv",
+    "train words.csv --min-rating 3": "words.csv, line 3",
+    "train broken.parquet": "broken.parquet",
+    "train twice": "twice",
+    "train": "'data' must be given",
+    "train DATA --model nosuch": "'model' must be one of",
+    "train DATA --loss nosuch": "'loss' must be one of",
+    "train DATA --negatives nosuch": "'negatives' must be one of",
+    "train DATA --protocol nosuch": "'protocol' must be transductive or inductive",
+    "train DATA --split users --protocol transductive": "'split' must be interactions",
+    "train DATA --protocol inductive --model mf": "MF cannot be used in the inductive protocol",
+    "train DATA --epochs 0": "'epochs' must be a positive integer",
+    "train DATA --lr -1": "'lr' must be positive",
+    "train DATA --tau 0": "'tau' must be a positive number",
+    "train DATA --seed -1": "'seed' must be at least 0",
+    "train DATA --device cuda:99": "'device'",
+    "train DATA --device toaster": "'device' must be",
+    "train DATA --set nosuch=1": "'--set' has no key 'nosuch'",
+    "train DATA --set metric=nosuch": "'metric' must be one of",
+    "train DATA --config nosuch.toml": "cannot read nosuch.toml",
+    "train DATA --config empty.csv --k-core 99": "'k_core' must be smaller",
+    "train --resume": "'--resume' needs the run folder",
+    "train --resume --out nosuch": "holds no run to resume",
+    "train DATA --data-root nosuch --out /dev/null/r": "",
+    "evaluate nosuch": "is not a finished run",
+    "evaluate RUN --k 0": "'k' must be positive integers",
+    "evaluate RUN --k ten": "'k' must be positive integers",
+    "evaluate RUN --metrics nosuch": "'metric' must be one of",
+    "evaluate RUN --fold-in nosuch": "'fold_in' must be frozen or joint",
+    "compare RUN": "at least two",
+    "compare RUN RUN": "the same run was given twice",
+    "compare RUN OTHER": "one protocol",
+    "recommend RUN": "give one of --user, --history and --all",
+    "recommend RUN --user nosuch": "'user' must be a user of the training data",
+    "recommend RUN --user 1 --history 1": "give one of",
+    "recommend RUN --all": "'--all' needs a file",
+    "recommend RUN --all --out recs.xlsx": "'out' must end in",
+    "recommend RUN --history 3 --out recs.csv": "'--out' is for --all",
+    "recommend RUN --history 3 -k 0": "'k' must be a positive integer",
+    "recommend RUN --history 3 --genre Opera": "'genre' must be one of",
+    "report nosuch": "is not a finished run",
+    "report RUN --out no/such/folder.html": "'out' must lie in an existing folder",
+    "describe nosuch": "unknown data",
+    "describe DATA --user-col x": "'user' is for files",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line_with_code_2_and_writes_nothing(line, runs, here):
+    (here / "empty.csv").write_text("")
+    (here / "noitem.csv").write_text("user_id,thing\n1,2\n")
+    (here / "words.csv").write_text("user_id,item_id,rating\n1,2,3\n1,3,good\n")
+    (here / "broken.parquet").write_bytes(b"PAR1 and then nothing")
+    (here / "twice").mkdir()
+    (here / "twice" / "train.txt").write_text("0 1 2\n0 3\n")
+    before = sorted(here.rglob("*"))
+    names = {"DATA": TINY, "RUN": str(runs / "bpr"), "OTHER": str(runs / "ease")}
+    result = call(*(names.get(word, word) for word in line.split()), code=2)
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("itemrec: ")
+    assert BAD[line] in result.stderr
+    assert sorted(here.rglob("*")) == before
+
+
+def test_an_occupied_folder_is_left_alone(runs):
+    before = {p: p.read_bytes() for p in (runs / "bpr").iterdir()}
+    error = call("train", TINY, *FAST, "--out", runs / "bpr", code=2).stderr
+    assert "already holds a run" in error
+    assert {p: p.read_bytes() for p in (runs / "bpr").iterdir()} == before
+
+
+def test_a_diverging_loss_stops_with_the_reason(here):
+    error = call("train", TINY, *FAST, "--lr", "1e38", "--out", "r", code=2).stderr
+    assert "the loss became" in error
+    assert "'lr'" in error
+    assert not Path("r/metrics.json").exists()
+
+
+def test_every_command_has_help_with_an_example():
+    for command in app.registered_commands:
+        name = command.callback.__name__  # type: ignore[union-attr]
+        assert f"Example: itemrec {name}" in " ".join(call(name, "--help").stdout.split())
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "itemrec", "train", "nosuch"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("itemrec: unknown data 'nosuch'")
