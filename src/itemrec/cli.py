@@ -336,6 +336,48 @@ def report(
 
 
 @app.command()
+def reproduce(
+    suite: Annotated[str, typer.Argument(metavar="SUITE", help="A shipped name, a file, or all.")],
+    datasets_: Annotated[
+        str | None, typer.Option("--datasets", help="Such as ml-1m,yelp2018/inductive.")
+    ] = None,
+    rows: Annotated[str | None, typer.Option(help="Only these rows, such as bpr,item.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="So many, instead of the suite's.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    jobs: Annotated[int, typer.Option(help="Runs side by side.")] = 1,
+    data_root: Root = None,
+    results: Annotated[Path, typer.Option(help="Where figures go.")] = Path("results"),
+    per_user: Annotated[
+        Path | None, typer.Option(help="Where values of single users go; the cache by default.")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Start no run after so many seconds.")
+    ] = None,
+) -> None:
+    """Run a suite: rows × data sets × seeds; what is done is skipped, so call it again at will.
+
+    Example: itemrec reproduce negatives --datasets synthetic --jobs 2
+    """
+    from itemrec.reproduce import reproduce_all
+
+    done = reproduce_all(
+        suite,
+        datasets=None if datasets_ is None else _list(datasets_),
+        rows=None if rows is None else _list(rows),
+        seeds=seeds,
+        device=device,
+        jobs=jobs,
+        data_root=data_root,
+        results=results,
+        per_user=per_user,
+        time_limit=time_limit,
+        console=errors,
+    )
+    if not done:
+        raise typer.Exit(1)
+
+
+@app.command()
 def doctor() -> None:
     """Versions, devices, kernels and data: what there is and what is missing.
 

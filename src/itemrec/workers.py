@@ -1,0 +1,133 @@
+"""Worker processes that take jobs one after another: JSON lines in, JSON lines out.
+
+A worker outlives its jobs, so that Python, torch and a data set are loaded once; it ends when its
+parent does, however that ends. A worker that dies fails its own job only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+Job = dict[str, Any]
+Answer = dict[str, Any]
+
+
+def serve(perform: Callable[[Job], Answer]) -> None:
+    """Be a worker: perform the jobs that come on stdin, answer on what was stdout.
+
+    Whatever else is printed goes to stderr. An exception is answered as an error, and ends the
+    process: a GPU's context may be beyond repair.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    jobs: queue.Queue[str] = queue.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            jobs.put(line)
+        os._exit(0)  # the parent is gone, or needs nothing more: even in the middle of a job
+
+    threading.Thread(target=listen, daemon=True).start()
+    answer: Answer = {}
+    while "last" not in answer:
+        try:
+            answer = perform(json.loads(jobs.get()))
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}", "last": True}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def perform_all(
+    jobs: Sequence[Job],
+    module: str,
+    count: int,
+    *,
+    environment: Mapping[str, str],
+    stop: Callable[[], bool],
+) -> Iterator[tuple[str, Job, Answer]]:
+    """Run ``python -m module`` workers side by side; yields ("start" | "end", job, answer).
+
+    Jobs start in their order until there are none left or ``stop()`` says so.
+    """
+    waiting, lock = deque(jobs), threading.Lock()
+    events: queue.Queue[tuple[str, Job, Answer] | None] = queue.Queue()
+    running: set[subprocess.Popen[str]] = set()
+    abandoned = threading.Event()
+
+    def next_job() -> Job | None:
+        with lock:
+            return waiting.popleft() if waiting and not stop() and not abandoned.is_set() else None
+
+    def tend() -> None:
+        worker: subprocess.Popen[str] | None = None
+        try:
+            while (job := next_job()) is not None:
+                if worker is None:
+                    worker = _start(module, environment)
+                    running.add(worker)
+                events.put(("start", job, {}))
+                answer = _ask(worker, job)
+                if answer is None or "last" in answer:
+                    answer = answer or {"error": f"its worker ended with status {worker.wait()}"}
+                    running.discard(worker)
+                    worker = None
+                events.put(("end", job, answer))
+        finally:
+            if worker is not None:
+                assert worker.stdin is not None
+                worker.stdin.close()
+                worker.wait()
+                running.discard(worker)
+            events.put(None)
+
+    threads = [threading.Thread(target=tend, daemon=True) for _ in range(min(count, len(jobs)))]
+    for thread in threads:
+        thread.start()
+    try:
+        left = len(threads)
+        while left:
+            event = events.get()
+            if event is None:
+                left -= 1
+            else:
+                yield event
+    finally:
+        abandoned.set()
+        for worker in list(running):
+            worker.kill()
+        for thread in threads:
+            thread.join()
+
+
+def _start(module: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
+    )
+
+
+def _ask(worker: subprocess.Popen[str], job: Job) -> Answer | None:
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        worker.stdin.write(json.dumps(job) + "\n")
+        worker.stdin.flush()
+    except OSError:
+        return None
+    line = worker.stdout.readline()
+    return json.loads(line) if line.endswith("\n") else None
