@@ -134,3 +134,11 @@ def refuse_full(mass: npt.NDArray[np.int64]) -> None:
             f"the user in row {full[0]} has every item that could be drawn as a negative "
             f"({len(full)} such users)"
         )
+
+
+def prepared(sampler: object, name: str) -> Any:
+    """A table that `prepare` builds, or one sentence that it has not been called."""
+    table = getattr(sampler, name, None)
+    if table is None:
+        raise ItemrecError(f"{type(sampler).__name__} must be prepared before it draws")
+    return table

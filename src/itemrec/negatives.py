@@ -17,8 +17,9 @@ from torch import Tensor
 
 from itemrec.binary import as_ones, row_of_entry
 from itemrec.catalogue import All
-from itemrec.draws import Draws, bits_for, refuse_full, uniform_integers
+from itemrec.draws import Draws, bits_for, prepared, refuse_full, uniform_integers
 from itemrec.errors import ItemrecError
+from itemrec.hard_negatives import Dynamic, MixGCF
 from itemrec.ppr import PPRScores, ppr
 from itemrec.ppr_cache import cache_home
 from itemrec.tempering import excess, rest_mean, row_sums, scale_free_temperature
@@ -237,18 +238,12 @@ class Positives:
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 
 
-def prepared(sampler: object, name: str) -> Any:
-    """A table that `prepare` builds, or one sentence that it has not been called."""
-    table = getattr(sampler, name, None)
-    if table is None:
-        raise ItemrecError(f"{type(sampler).__name__} must be prepared before it draws")
-    return table
-
-
 NEGATIVES: dict[str, type[Any]] = {
     "uniform": Uniform,
     "popularity": Popularity,
     "ppr": PPR,
     "in-batch": InBatch,
+    "dynamic": Dynamic,
+    "mixgcf": MixGCF,
     "all": All,
 }

@@ -22,6 +22,7 @@ from itemrec.components import check_settings
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
+from itemrec.hard_negatives import Dynamic, MixGCF
 from itemrec.interrupt import Interrupt
 from itemrec.losses import customary, item_ndcg
 from itemrec.metrics import CATALOGUE_METRICS, parse_metric
@@ -241,7 +242,7 @@ def objective(
         assert own is not None
         return own
     assert isinstance(model, EmbeddingModel)
-    users, items = model.encode(graph)
+    users, items, layers = model.encode_step(graph, generator)
     encoded = (users, items)
     if config.similarity == "cosine":
         users, items = F.normalize(users, dim=1), F.normalize(items, dim=1)
@@ -255,8 +256,17 @@ def objective(
         drawn = torch.arange(len(items), device=items.device)
         pos, neg_mask = pair_scores(own_vectors, items, batch.positives), None
         neg = sampler.catalogue(own_vectors, batch.users, items, distinct=config.by == "users")
+    elif isinstance(sampler, MixGCF):  # vectors that are no item's own
+        hops, drawn = sampler.mix(layers, own_vectors, batch, config.sampled, generator)
+        mixed = model.pool(hops)  # [B, N, d]
+        mixed = F.normalize(mixed, dim=-1) if config.similarity == "cosine" else mixed
+        pos, neg_mask = pair_scores(own_vectors, items, batch.positives), None
+        neg = (mixed @ own_vectors.unsqueeze(2)).squeeze(2)  # [B, N]
     else:
-        drawn = sampler(batch.users, config.sampled, generator)  # [B, N]
+        if isinstance(sampler, Dynamic):  # chosen by their present scores
+            drawn = sampler.hardest(own_vectors, items, batch.users, config.sampled, generator)
+        else:
+            drawn = sampler(batch.users, config.sampled, generator)  # [B, N]
         scores = pair_scores(own_vectors, items, torch.cat([batch.positives, drawn], dim=1))
         split = batch.positives.shape[1]
         pos, neg, neg_mask = scores[:, :split], scores[:, split:], None

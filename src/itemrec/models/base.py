@@ -132,16 +132,30 @@ class EmbeddingModel(Model):
         """User and item vectors ``[users, d], [items, d]``, differentiable."""
         raise ItemrecError(f"{type(self).__name__} has no encoder")
 
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """`encode` for a training step: with whatever noise or dropout the model trains with.
+
+        The third part are the item vectors of each layer; `pool` makes the final ones of them.
+        """
+        users, items = self.encode(graph)
+        return users, items, [items]
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """One vector a node out of its vectors at all depths; without layers there is but one."""
+        return layers[0]
+
     def base_norms(self) -> tuple[Tensor, Tensor]:
         """Squared length of every user's and item's own parameters, for the L2 term."""
         raise ItemrecError(f"{type(self).__name__} has no L2 term; set 'l2' to 0")
 
     @torch.no_grad()
     def freeze(self, graph: Graph) -> None:
-        """Store final vectors."""
+        """Store final vectors: copies, since an encoder may return its parameters themselves."""
         users, items = self.encode(graph)
-        self.store("user_vectors", users.detach().contiguous())
-        self.store("item_vectors", items.detach().contiguous())
+        self.store("user_vectors", users.detach().clone(memory_format=torch.contiguous_format))
+        self.store("item_vectors", items.detach().clone(memory_format=torch.contiguous_format))
 
     def fold_in(self, history: sp.csr_array) -> Tensor:
         """Vectors of users known by their history alone, ``[B, d]``."""
@@ -236,7 +250,7 @@ class GNN(EmbeddingModel):
     def pool(self, layers: list[Tensor]) -> Tensor:
         """One vector a node out of its vectors at all depths."""
         if self.pool_by == "concat":
-            return torch.cat(layers, dim=1)
+            return torch.cat(layers, dim=-1)
         total = layers[0]
         for layer in layers[1:]:
             total = total + layer
@@ -246,6 +260,18 @@ class GNN(EmbeddingModel):
         """Message passing, then pooling."""
         pooled = self.pool(self.layers(graph))
         return pooled[: graph.n_users], pooled[graph.n_users :]
+
+    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
+        """`layers` with the noise or dropout of a training step, where a model has any."""
+        return self.layers(graph)
+
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """`training_layers`, then pooling."""
+        layers = self.training_layers(graph, generator)
+        pooled, n_users = self.pool(layers), graph.n_users
+        return pooled[:n_users], pooled[n_users:], [layer[n_users:] for layer in layers]
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
         """Squared lengths at layer 0; users without parameters have length 0."""

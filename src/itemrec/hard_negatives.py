@@ -1,0 +1,117 @@
+"""Negatives chosen by what the model thinks at the moment: the hardest of a few candidates.
+
+Both samplers draw M uniform candidates for each negative and need the step's vectors to choose
+between them, so the trainer asks `hardest` or `mix` instead of calling them. No gradient goes
+through the choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.batches import Batch
+from itemrec.draws import Draws, prepared
+from itemrec.errors import ItemrecError
+from itemrec.scoring import pair_scores, take_rows
+
+
+@dataclass
+class Dynamic:
+    """Dynamic negative sampling (Zhang et al., SIGIR 2013): the highest-scoring of M candidates."""
+
+    candidates: int = 16
+
+    def __post_init__(self) -> None:
+        _check(self.candidates)
+
+    def prepare(
+        self, train: sp.csr_array, device: Any = "cpu", generator: torch.Generator | None = None
+    ) -> None:
+        """Uniform draws of what is not a training positive."""
+        self._draws = Draws(train, device)
+
+    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Candidates ``[B, n]``: what is left of the sampler without a model."""
+        draws: Draws = prepared(self, "_draws")
+        return draws(users, n, generator)
+
+    def hardest(
+        self, own: Tensor, items: Tensor, users: Tensor, n: int, generator: torch.Generator
+    ) -> Tensor:
+        """``argmax_j own·items_j`` of M candidates for each negative; ids ``[B, n]``."""
+        candidates = self(users, n * self.candidates, generator)  # [B, n·M]
+        return best(own, items, candidates, n)
+
+
+@dataclass
+class MixGCF:
+    """Hop mixing (Huang et al., "MixGCF", KDD 2021): synthetic negatives near a positive.
+
+    At each hop l, with e₊ a positive of the list and α⁽ˡ⁾ ~ U(0, 1)::
+
+        e′_j⁽ˡ⁾ = α⁽ˡ⁾·e₊⁽ˡ⁾ + (1 − α⁽ˡ⁾)·e_j⁽ˡ⁾        j over M candidates
+        e₋⁽ˡ⁾ = e′_x⁽ˡ⁾,  x = argmax_j e_u·e′_j⁽ˡ⁾        e₋ = pool(e₋⁰ … e₋ᴸ)
+
+    All candidates of a hop share its α and its positive, so the hardest mixture is the mixture with
+    the hardest candidate: scores decide, and only the winners are ever mixed. Each of a list's n
+    negatives has its own candidates, α's and positive (its real positives take turns). Memory is
+    O(B·n·M) ids and scores; for lists, fewer negatives than with other samplers will do.
+    """
+
+    candidates: int = 64
+
+    def __post_init__(self) -> None:
+        _check(self.candidates)
+
+    def prepare(
+        self, train: sp.csr_array, device: Any = "cpu", generator: torch.Generator | None = None
+    ) -> None:
+        """Uniform draws of what is not a training positive."""
+        self._draws = Draws(train, device)
+
+    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Candidates ``[B, n]``; the negatives themselves are vectors, see `mix`."""
+        draws: Draws = prepared(self, "_draws")
+        return draws(users, n, generator)
+
+    def mix(
+        self, layers: list[Tensor], own: Tensor, batch: Batch, n: int, generator: torch.Generator
+    ) -> tuple[list[Tensor], Tensor]:
+        """Mixed vectors of each hop, ``L+1 × [B, n, d]``, and the items mixed at hop 0 ``[B, n]``.
+
+        ``layers`` are all items' vectors a hop ``[items, d]``, ``own`` the users' pooled vectors;
+        where pooling concatenates, each hop is judged by its own part of them.
+        """
+        candidates = self(batch.users, n * self.candidates, generator)  # [B, n·M]
+        turn = torch.arange(n, device=own.device) % batch.mask.sum(1, keepdim=True).clamp(min=1)
+        positives = batch.positives.gather(1, turn)  # [B, n]; real ones stand first
+        widths = [layer.shape[1] for layer in layers]
+        concatenated = len(layers) > 1 and own.shape[1] == sum(widths)
+        judges = torch.split(own, widths, dim=1) if concatenated else [own] * len(layers)
+        hops, winners = [], []
+        for layer, judge in zip(layers, judges, strict=True):
+            chosen = best(judge, layer, candidates, n)  # [B, n]
+            shape = (*chosen.shape, 1)
+            alpha = torch.rand(shape, generator=generator, device=own.device, dtype=own.dtype)
+            hops.append(
+                alpha * take_rows(layer, positives) + (1 - alpha) * take_rows(layer, chosen)
+            )
+            winners.append(chosen)
+        return hops, winners[0]
+
+
+@torch.no_grad()
+def best(own: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
+    """The highest-scoring of each group of candidates: ``[B, d], [I, d], [B, n·M] → [B, n]``."""
+    scores = pair_scores(own, items, candidates).view(len(own), n, -1)  # [B, n, M]
+    return candidates.view(scores.shape).gather(2, scores.argmax(2, keepdim=True)).squeeze(2)
+
+
+def _check(candidates: int) -> None:
+    if candidates < 1:
+        raise ItemrecError(f"'candidates' must be a positive integer, got {candidates}")
