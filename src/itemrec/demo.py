@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
     "batch": 512,
     "by": "users",
     "positives": 5,
-    "sampled": 200,
+    "sampled": 100,
     "every": 10,
     "patience": 50,
 }

@@ -22,12 +22,12 @@ from itemrec.stats import Comparison, Floats, Interval, bootstrap_interval
 SHOWN_REASONS = 3
 
 
-def _table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+def _table(*columns: str, numbers: Sequence[str] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name in columns:
-        number = name in numbers
+        number = name in numbers or name == "metric"
         table.add_column(
-            name, justify="right" if number else "left", no_wrap=number, overflow="fold"
+            name, justify="right" if name in numbers else "left", no_wrap=number, overflow="fold"
         )
     return table
 
@@ -85,9 +85,9 @@ def p_value(p: float) -> str:
     """A p-value as people write it.
 
     >>> p_value(0.00001), p_value(0.0123)
-    ('< .001', '.012')
+    ('<.001', '.012')
     """
-    return "< .001" if p < 0.001 else f"{p:.3f}".replace("0.", ".", 1)
+    return "<.001" if p < 0.001 else f"{p:.3f}".replace("0.", ".", 1)
 
 
 def span(low: float, high: float) -> str:
@@ -127,7 +127,8 @@ def because(pick: Recommendation) -> str:
     ]
     others = pick.reasons[SHOWN_REASONS:]
     if others:
-        parts.append(f"{len(others)} others {sum(r.share for r in others):+.3f}")
+        many = "others" if len(others) > 1 else "other"
+        parts.append(f"{len(others)} {many} {sum(r.share for r in others):+.3f}")
     if pick.own is not None and abs(pick.own) > 1e-4 * abs(pick.score):
         parts.append(f"own {pick.own:+.3f}")
     return ", ".join(parts)
