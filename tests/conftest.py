@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+pytest.register_assert_rewrite("contract", "small")
+
 torch.set_num_threads(1)  # two test workers share two cores
 # the same examples every time, and no stop-watch: a shared machine is slow now and then
 settings.register_profile("itemrec", deadline=None, derandomize=True)

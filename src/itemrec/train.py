@@ -217,9 +217,10 @@ def _solve(
 ) -> None:
     """Closed forms: one fit, and a look at validation."""
     started = time.perf_counter()
-    model = run.model.to(pick_device(config.device))
+    model = run.model
     generator = torch.Generator().manual_seed(config.seed)
     model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
+    model.to(pick_device(config.device))  # now that there are tensors to move
     model.fit(split.train)
     model.eval()
     state.seconds += time.perf_counter() - started
@@ -247,11 +248,13 @@ def objective(
     if config.similarity == "cosine":
         users, items = F.normalize(users, dim=1), F.normalize(items, dim=1)
     own_vectors = take_rows(users, batch.users)  # [B, d]
+    counts = None  # which of the drawn items count in the L2 term
     if isinstance(sampler, InBatch):  # each list is judged against the positives of all others
         drawn = sampler.shared(batch.positives, batch.mask)  # [M]
         pos = pair_scores(own_vectors, items, batch.positives)
         neg: Tensor | Catalogue = own_vectors @ take_rows(items, drawn).T  # [B, M]
         neg_mask = sampler.keep(batch.users, drawn, batch.mask)
+        counts = batch.mask.reshape(-1)
     elif isinstance(sampler, All):  # the whole catalogue, streamed inside the loss
         drawn = torch.arange(len(items), device=items.device)
         pos, neg_mask = pair_scores(own_vectors, items, batch.positives), None
@@ -270,24 +273,28 @@ def objective(
         scores = pair_scores(own_vectors, items, torch.cat([batch.positives, drawn], dim=1))
         split = batch.positives.shape[1]
         pos, neg, neg_mask = scores[:, :split], scores[:, split:], None
+        counts = batch.mask.any(1, keepdim=True).expand_as(drawn)
     value = loss(pos, neg, batch.mask, neg_mask)
     if config.l2 > 0:
-        value = value + config.l2 * penalty(model, batch, drawn)
+        value = value + config.l2 * penalty(model, batch, drawn, counts)
     extra = model.extra_loss(graph, batch, encoded, generator)
     return value if extra is None else value + extra
 
 
-def penalty(model: EmbeddingModel, batch: Batch, drawn: Tensor) -> Tensor:
+def penalty(
+    model: EmbeddingModel, batch: Batch, drawn: Tensor, counts: Tensor | None = None
+) -> Tensor:
     """½(|u⁰|² + |p⁰|² + |n⁰|²), averaged over a batch's users, positives and negatives.
 
-    Each vector is weighted by how often it occurs: a count and a product instead of a gather.
+    ``counts`` is False where a drawn item belongs to padding. Each vector is weighted by how often
+    it occurs: a count and a product instead of a gather.
     """
     users, items = model.base_norms()
     real = batch.mask.any(1).to(users.dtype)
     total = users @ share(batch.users, real, len(users))
     total = total + items @ share(batch.positives, batch.mask.to(items.dtype), len(items))
-    ones = torch.ones_like(drawn, dtype=items.dtype)
-    return 0.5 * (total + items @ share(drawn, ones, len(items)))
+    real = torch.ones_like(drawn, dtype=items.dtype) if counts is None else counts.to(items.dtype)
+    return 0.5 * (total + items @ share(drawn, real, len(items)))
 
 
 def share(index: Tensor, weight: Tensor, size: int) -> Tensor:

@@ -35,7 +35,7 @@ class Model(nn.Module):
     closed_form: ClassVar[bool] = False
     capturable: ClassVar[bool] = True  # a step may be replayed as a CUDA graph
     own_objective: ClassVar[bool] = False  # `extra_loss` is the whole objective: no list loss
-    settings: dict[str, Any]
+    settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never changed
     n_users: int
     n_items: int
 
@@ -48,11 +48,11 @@ class Model(nn.Module):
         signature = inspect.signature(original)
 
         def remembering(self: Model, *args: Any, **given: Any) -> None:
-            bound = signature.bind(self, *args, **given)
-            bound.apply_defaults()
-            original(self, *args, **given)
-            if type(self) is cls:
+            if "settings" not in self.__dict__:  # the outermost constructor is the model's own
+                bound = signature.bind(self, *args, **given)
+                bound.apply_defaults()
                 self.settings = dict(list(bound.arguments.items())[1:])
+            original(self, *args, **given)
 
         remembering.__signature__ = signature  # type: ignore[attr-defined]
         cls.__init__ = remembering  # type: ignore[assignment]
@@ -258,8 +258,8 @@ class GNN(EmbeddingModel):
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """Message passing, then pooling."""
-        pooled = self.pool(self.layers(graph))
-        return pooled[: graph.n_users], pooled[graph.n_users :]
+        users, items = halves(graph, self.pool(self.layers(graph)))
+        return users, items
 
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
         """`layers` with the noise or dropout of a training step, where a model has any."""
@@ -270,8 +270,8 @@ class GNN(EmbeddingModel):
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """`training_layers`, then pooling."""
         layers = self.training_layers(graph, generator)
-        pooled, n_users = self.pool(layers), graph.n_users
-        return pooled[:n_users], pooled[n_users:], [layer[n_users:] for layer in layers]
+        users, items = halves(graph, self.pool(layers))
+        return users, items, [layer[graph.n_users :] for layer in layers]
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
         """Squared lengths at layer 0; users without parameters have length 0."""
@@ -307,3 +307,9 @@ class GNN(EmbeddingModel):
             own = self.layer(depth, adjacency, self.fold_layers[depth], own)
             out.append(own)
         return self.pool(out)
+
+
+def halves(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Users and items of all nodes; a split's gradient is one copy, that of two slices four."""
+    users, items = torch.split(nodes, [graph.n_users, graph.n_items])
+    return users, items

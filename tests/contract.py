@@ -1,0 +1,224 @@
+"""What every model promises, as clauses that run over each entry of MODELS.
+
+A new model is covered as soon as it stands in the table. Constructor or training settings that make
+it quick on a small board may be added to SETTINGS and TRAIN below.
+"""
+
+import functools
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from small import board_split
+from torch import Tensor
+
+from itemrec.checkpoint import Run
+from itemrec.components import check_settings, schema
+from itemrec.config import dump_config
+from itemrec.errors import ItemrecError
+from itemrec.evaluate import mask_history, top_items
+from itemrec.losses import softmax
+from itemrec.models import MODELS, Model
+from itemrec.split import Held, Split
+from itemrec.train import train
+
+SETTINGS: dict[str, dict[str, Any]] = {"ease": {"l2": 20.0}}
+TRAIN: dict[str, dict[str, Any]] = {}
+IMPERSONAL = {"popularity"}  # the same list for everybody cannot tell two colours apart
+QUICK: dict[str, Any] = {
+    "loss": softmax,  # never saturates, so that few steps are enough for every encoder
+    "epochs": 12,
+    "every": 6,
+    "lr": 0.03,
+    "batch": 16,
+    "sampled": 10,
+    "average": 0.9,
+    "refit": False,
+    "device": "cpu",
+}
+
+
+def make(name: str) -> Model:
+    """A small model of this name."""
+    small = {"dim": 16} if "dim" in schema(MODELS[name]) else {}
+    return MODELS[name](**{**small, **SETTINGS.get(name, {})})
+
+
+def fitted(name: str, split: Split, **settings: Any) -> Run:
+    return train(split, make(name), **{**QUICK, **TRAIN.get(name, {}), **settings})
+
+
+@functools.cache
+def trained(name: str, protocol: str) -> tuple[Run, Split]:
+    """A run on the checkerboard; clauses must not change it."""
+    split = board_split(protocol)
+    return fitted(name, split), split
+
+
+def protocols(name: str) -> list[str]:
+    return ["transductive", *(["inductive"] if MODELS[name].inductive else [])]
+
+
+def colours(model: Model, held: Held) -> float:
+    """Share of the five best new items that have the user's own colour."""
+    scores = mask_history(model.scores(held.history, held.users), held.history)
+    user = np.array([int(str(name)[1:]) for name in held.ids])
+    best = top_items(scores, 5).numpy()
+    return float(np.mean((best + user[:, None]) % 2 == 0))
+
+
+def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
+    """Bit for bit."""
+    assert left.keys() == right.keys()
+    for name, tensor in left.items():
+        assert torch.equal(tensor, right[name]), name
+
+
+# --- clauses -------------------------------------------------------------------------------------
+
+
+def learns_a_checkerboard(name: str, folder: Path) -> None:
+    """Even users like even items: what was held out of the pattern ranks above the rest."""
+    for protocol in protocols(name):
+        run, split = trained(name, protocol)
+        found = colours(run.model, split.test)
+        if name in IMPERSONAL:
+            assert found < 0.8
+        else:  # by chance: about 0.3
+            assert found > 0.9, (protocol, found)
+
+
+def saving_and_loading_changes_nothing(name: str, folder: Path) -> None:
+    for protocol in protocols(name):
+        run, split = trained(name, protocol)
+        run.save(folder / protocol)
+        back = Run.load(folder / protocol)
+        test = split.test
+        expected = run.model.scores(test.history, test.users)
+        assert torch.equal(back.model.scores(test.history, test.users), expected)
+        same(back.model.state_dict(), run.model.state_dict())
+        assert back.model.settings == run.model.settings
+        assert not back.model.training
+        assert back.metrics == run.metrics
+        assert back.history == run.history
+        assert back.item_ids.ids.tolist() == run.item_ids.ids.tolist()
+        assert back.user_ids.ids.tolist() == run.user_ids.ids.tolist()
+        np.testing.assert_array_equal(back.train.toarray(), run.train.toarray())
+
+
+def refitting_equals_fitting(name: str, folder: Path) -> None:
+    """Trained again on training + validation: as if it had been trained on them all along."""
+    split = board_split()
+    few = {"epochs": 4, "every": 1, "average": 0.5}
+    run = fitted(name, split, **few, refit=True)
+    direct = fitted(name, split.refit(), **{**few, "epochs": max(run.metrics["best_epoch"], 1)})
+    same(direct.model.state_dict(), run.model.state_dict())
+    assert direct.metrics["test"] == run.metrics["test"]
+
+
+def the_same_seed_gives_the_same_weights(name: str, folder: Path) -> None:
+    split = board_split()
+    few = {"epochs": 2, "every": 1}
+    first, second = (fitted(name, split, **few, seed=3) for _ in range(2))
+    same(first.model.state_dict(), second.model.state_dict())
+
+
+def a_batch_scores_as_single_users_do(name: str, folder: Path) -> None:
+    for protocol in protocols(name):
+        run, split = trained(name, protocol)
+        history, users = split.test.history[:9], split.test.users[:9].copy()
+        if MODELS[name].inductive:
+            users[::2] = -1  # known and unknown users side by side
+        together = run.model.scores(history, users)
+        assert together.shape == (len(users), split.n_items)
+        assert together.dtype == torch.float32
+        assert together.isfinite().all()
+        for row in range(len(users)):
+            alone = run.model.scores(history[[row]], users[[row]])
+            torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
+
+
+def scoring_leaves_no_trace(name: str, folder: Path) -> None:
+    """Scores belong to the caller: overwriting them changes neither the next ones nor weights."""
+    run, split = trained(name, "transductive")
+    history = split.test.history.copy()
+    before = {key: value.clone() for key, value in run.model.state_dict().items()}
+    first = run.model.scores(history, split.test.users)
+    kept = first.clone()
+    first.fill_(-torch.inf)
+    assert torch.equal(run.model.scores(history, split.test.users), kept)
+    same(run.model.state_dict(), before)
+    np.testing.assert_array_equal(history.toarray(), split.test.history.toarray())
+
+
+def settings_survive_the_configuration(name: str, folder: Path) -> None:
+    run, _ = trained(name, "transductive")
+    section = tomllib.loads(dump_config(run.config))["model"]
+    assert section.pop("name") == name
+    again = MODELS[name](**check_settings(MODELS[name], name, section))
+    assert again.settings == run.model.settings == make(name).settings
+    assert set(again.settings) == set(schema(MODELS[name]))  # nothing is declared elsewhere
+    with pytest.raises(ItemrecError, match="no setting 'colour'"):
+        check_settings(MODELS[name], name, {"colour": 1})
+
+
+def unseen_users_are_scored_or_refused_by_name(name: str, folder: Path) -> None:
+    kind = MODELS[name]
+    run, split = trained(name, "transductive")
+    unseen = np.full(len(split.test), -1)
+    if kind.inductive:
+        scores = run.model.scores(split.test.history, unseen)
+        assert scores.isfinite().all()
+        nothing = sp.csr_array((2, split.n_items), dtype=np.float32)
+        assert run.model.scores(nothing, unseen[:2]).isfinite().all()
+        return
+    assert kind.why_not_inductive
+    with pytest.raises(ItemrecError, match=f"{kind.__name__} cannot be used in the inductive"):
+        fitted(name, board_split("inductive"), out=folder / "run")
+    assert not (folder / "run").exists()
+    with pytest.raises(ItemrecError, match=f"{kind.__name__} cannot score an unseen user"):
+        run.model.scores(split.test.history, unseen)
+
+
+def explanations_add_up_to_the_score(name: str, folder: Path) -> None:
+    run, split = trained(name, "transductive")
+    row = split.test.history[[0]]
+    items = torch.tensor([0, 7, 30])
+    if not MODELS[name].explains:
+        with pytest.raises(ItemrecError, match=f"{MODELS[name].__name__} gives no exact"):
+            run.model.explain(row, -1, items)
+        return
+    for protocol in protocols(name):
+        run, split = trained(name, protocol)
+        for row in (split.test.history[[0]], split.test.history[[3]]):
+            shares = run.model.explain(row, -1, items)
+            assert shares.shape == (3, row.nnz)
+            score = run.model.scores(row, np.array([-1]))[0, items]
+            torch.testing.assert_close(shares.sum(1), score, rtol=1e-4, atol=1e-5)
+
+
+def it_says_where_it_comes_from(name: str, folder: Path) -> None:
+    kind = MODELS[name]
+    assert kind.paper
+    assert kind.__doc__
+    assert kind.__doc__ != Model.__doc__
+    assert kind.year > 1990 or name in IMPERSONAL
+
+
+CONTRACT: list[Callable[[str, Path], None]] = [
+    learns_a_checkerboard,
+    saving_and_loading_changes_nothing,
+    refitting_equals_fitting,
+    the_same_seed_gives_the_same_weights,
+    a_batch_scores_as_single_users_do,
+    scoring_leaves_no_trace,
+    settings_survive_the_configuration,
+    unseen_users_are_scored_or_refused_by_name,
+    explanations_add_up_to_the_score,
+    it_says_where_it_comes_from,
+]
