@@ -1,14 +1,15 @@
 """Two primitives over ragged rows of gathered vectors, each by the fastest kernel of the device.
 
 Row v owns the entries ``starts[v] … starts[v+1]``; entry e gathers ``x[index[e]]``. On the CPU that
-is ``embedding_bag`` (and what it computes as the gradient of its weights), which walks rows with
-vector instructions and all threads; on the GPU a Triton kernel, or embedding_bag without triton.
+is ``embedding_bag`` and ``sampled_addmm``: both walk rows with vector instructions and all threads.
+On the GPU it is a Triton kernel, or embedding_bag and its gradient without triton.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +50,8 @@ def row_dots(
         from itemrec.kernels import edge_dots
 
         return edge_dots(starts, index, _rows(starts, order), rows, x)
+    if not x.is_cuda and len(index) <= len(rows) * len(x):  # a pattern holds no more than that
+        return _sampled(starts, index, rows, x)
     owner = torch.repeat_interleave(
         torch.arange(len(rows), device=x.device, dtype=index.dtype),
         starts.diff(),
@@ -57,6 +60,22 @@ def row_dots(
     out: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
         rows.contiguous(), x.contiguous(), index, starts[:-1], owner, 0
     )
+    return out
+
+
+def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:
+    """The entries of ``rows · xᵀ`` that a CSR pattern names, in its order, repetitions included."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        pattern = torch.sparse_csr_tensor(
+            starts,
+            index,
+            x.new_zeros(len(index)),
+            size=(len(rows), len(x)),
+            check_invariants=False,
+        )
+    product = torch.sparse.sampled_addmm(pattern, rows.contiguous(), x.contiguous().T, beta=0.0)
+    out: Tensor = product.values()
     return out
 
 

@@ -102,6 +102,13 @@ class Graph(Adjacency):
         return inverse_root(self.degree)
 
     @cached_property
+    def edge_weight(self) -> Tensor:
+        """``1/√(d_v·d_j)`` of every edge, float32 [edges]: the entries of ``D^-1/2 A D^-1/2``."""
+        scale = self.inverse_root.squeeze(1)
+        listener = torch.repeat_interleave(scale, self.crow.diff(), output_size=len(self.col))
+        return listener.mul_(scale.index_select(0, self.col))
+
+    @cached_property
     def reverse(self) -> Tensor:
         """Position of each edge's opposite direction, int64 [edges].
 

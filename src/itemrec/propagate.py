@@ -25,13 +25,13 @@ def neighbour_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
 def propagate(graph: Graph, x: Tensor) -> Tensor:
     """``D^-1/2 A D^-1/2 x`` over all nodes, ``[nodes, d] → [nodes, d]``.
 
-    The normalisation is two diagonal scalings around an unweighted sum.
+    The normalisation is part of the sum, and the scaled matrix is symmetric as well: scales of the
+    nodes on a GPU, weights of the edges elsewhere, which cost next to nothing beside the gathered
+    rows and save two passes over all vectors.
     """
-    if fused(x):  # both scalings inside the sum; the scaled matrix is symmetric as well
-        out: Tensor = _SymmetricSum.apply(x, graph, _scaled_sum)  # type: ignore[no-untyped-call]
-        return out
-    scale = graph.inverse_root
-    return neighbour_sum(graph, x * scale) * scale
+    product = _scaled_sum if fused(x) else _normalised_sum
+    out: Tensor = _SymmetricSum.apply(x, graph, product)  # type: ignore[no-untyped-call]
+    return out
 
 
 def listen(adjacency: Adjacency, x: Tensor) -> Tensor:
@@ -63,6 +63,10 @@ def _scaled_sum(graph: Graph, x: Tensor) -> Tensor:
 
     scale = graph.inverse_root
     return gather_sum(graph.crow, graph.col, graph.order, x, source_scale=scale, scale=scale)
+
+
+def _normalised_sum(graph: Graph, x: Tensor) -> Tensor:
+    return _sum(graph, x, graph.edge_weight.to(x.dtype))
 
 
 class _SymmetricSum(torch.autograd.Function):
