@@ -35,7 +35,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/run_all.py
 
 results: $(STAMP)
-	$(BIN)/python -m itemrec.report results RESULTS.md
+	$(BIN)/python -m itemrec.results
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -358,11 +358,12 @@ def reproduce(
 
     Example: itemrec reproduce negatives --datasets synthetic --jobs 2
     """
+    from itemrec.layers import split_names
     from itemrec.reproduce import reproduce_all
 
     done = reproduce_all(
         suite,
-        datasets=None if datasets_ is None else _list(datasets_),
+        datasets=None if datasets_ is None else split_names(datasets_),
         rows=None if rows is None else _list(rows),
         seeds=seeds,
         device=device,

@@ -41,6 +41,15 @@ class Entry:
         return re.sub(r"[^\w.=-]+", "-", self.data).strip("-.") + f"-{self.protocol}"
 
 
+def split_names(text: str) -> list[str]:
+    """Names between commas; those within a name such as synthetic:users=9,items=8 stay.
+
+    >>> split_names("ml-1m, synthetic:users=9,items=8/inductive")
+    ['ml-1m', 'synthetic:users=9,items=8/inductive']
+    """
+    return [part.strip() for part in re.split(r",(?!\s*\w+=)", text) if part.strip()]
+
+
 def entries(row: Mapping[str, Any], suite: Mapping[str, Any]) -> list[Entry]:
     """The data sets of a row: its own list, or the suite's."""
     data = row.get("data", suite.get("data", ()))

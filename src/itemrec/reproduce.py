@@ -180,9 +180,10 @@ def _present(todo: list[Job], console: Console) -> tuple[list[Job], dict[str, st
 
 def _keep_suite(suite: Suite, home: Path) -> None:
     """A suite of the user's own lies beside its results: the tables need it."""
-    target = home / suite.name / "suite.toml"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(suite.path.read_bytes())
+    target = home / suite.name / f"{suite.name}.toml"
+    if target.resolve() != suite.path:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(suite.path.read_bytes())
 
 
 Step = tuple[str, Job, Answer]

@@ -257,12 +257,16 @@ def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
                 raise ItemrecError(f"{where} has '{what}' for {key!r}, not one of its data sets")
             for metric, value in figures.items():
                 parse_metric(metric)
-                values = [value] if what == "paper" else list(value)
-                if len(values) != (1 if what == "paper" else 2) or not all(
-                    isinstance(v, int | float) and 0 <= v <= 1 for v in values
+                values = [value] if what == "paper" else value
+                if (
+                    not isinstance(values, list)
+                    or len(values) != (1 if what == "paper" else 2)
+                    or not all(isinstance(v, int | float) and 0 <= v <= 1 for v in values)
                 ):
                     rule = "a fraction" if what == "paper" else "two fractions"
-                    raise ItemrecError(f"{where}: '{what}.{key}.{metric}' must be {rule}")
+                    raise ItemrecError(
+                        f"{where}: '{what}.{key}.{metric}' must be {rule}, got {value!r}"
+                    )
 
 
 def _check_defaults(table: Mapping[str, Any]) -> None:

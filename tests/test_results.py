@@ -1,0 +1,102 @@
+"""RESULTS.md: every figure comes from a result file, and the committed one is up to date."""
+
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from itemrec.results import generate, write
+from itemrec.suite import Entry, load_suite
+
+ROOT = Path(__file__).parent.parent
+VALUES = {"uniform": (0.050, 0.054), "tempered": (0.056, 0.060)}
+
+
+def result(row: str, seed: int, ndcg: float, **other: Any) -> dict[str, Any]:
+    cell = next(c for c in load_suite("negatives").cells(["yelp2018"]) if c.row == row)
+    return {
+        "suite": "negatives",
+        "row": row,
+        "data": "yelp2018/transductive",
+        "seed": seed,
+        "id": f"{row}{seed}",
+        "dataset": {"fingerprint": "f9b405a08c5d2c9f", "users": 7, "items": 8, "interactions": 9},
+        "best_epoch": 40,
+        "seconds": {"train": 12.0},
+        "test": {"capped_recall@20": 0.07, "recall@20": 0.06, "ndcg@20": ndcg},
+        "config": cell.seeded(seed),
+        "hardware": {"device": "GPU X", "cpu": "C", "cores": 4, "jobs": 2, "torch": "2.13.0"},
+        **other,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    home = tmp_path / "results"
+    place = home / "negatives" / Entry("yelp2018", "transductive").folder
+    place.mkdir(parents=True)
+    for row, values in VALUES.items():
+        for seed, value in enumerate(values):
+            (place / f"{row}-{seed}.json").write_text(json.dumps(result(row, seed, value)))
+    tests = {"ndcg@20": {"p_t": 0.0123, "difference": 0.006}, "seeds": [0, 1]}
+    runs = {f"{row}-{seed}": f"{row}{seed}" for row in VALUES for seed in (0, 1)}
+    (place / "tests.json").write_text(json.dumps({"rows": {"tempered": tests}, "runs": runs}))
+    return home
+
+
+def test_figures_are_means_over_seeds(folder: Path) -> None:
+    (folder / "PREAMBLE.md").write_text("# What was found\n\nWords.\n")
+    text = generate(folder)["RESULTS.md"]
+    assert text.startswith("# What was found\n\nWords.\n\n## Negatives by personalised PageRank")
+    for values, mark in zip(VALUES.values(), ("", " ▲"), strict=True):
+        mean, spread = 100 * statistics.mean(values), 100 * statistics.stdev(values)
+        assert f"{mean:.2f} ± {spread:.2f}{mark}" in text
+    assert "| .012 |" in text
+    assert "`itemrec reproduce negatives --datasets yelp2018/transductive --rows tempered`" in text
+    assert "fingerprint `f9b405a08c5d2c9f`" in text
+    assert "GPU X (C, 4 cores), torch 2.13.0, 2 runs side by side" in text
+    assert "- *tempered*: 2 of 3 seeds so far" in text
+
+
+def test_tests_of_other_results_are_not_shown(folder: Path) -> None:
+    path = next(folder.rglob("tempered-1.json"))
+    path.write_text(json.dumps(result("tempered", 1, 0.061, id="newer")))
+    text = generate(folder)["RESULTS.md"]
+    assert "▲" not in text
+    assert "No paired tests: they were made before the last of these results." in text
+
+
+def test_results_of_other_settings_are_told(folder: Path) -> None:
+    content = result("tempered", 1, 0.060)
+    content["config"]["train"]["lr"] = 0.5
+    next(folder.rglob("tempered-1.json")).write_text(json.dumps(content))
+    assert "- *tempered*: made when train.lr had another value" in generate(folder)["RESULTS.md"]
+
+
+def test_the_same_files_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    first = {path.name: path.read_bytes() for path in write(folder, tmp_path / "RESULTS.md")}
+    assert set(first) == {"RESULTS.md", "negatives.svg"}
+    assert {p.name: p.read_bytes() for p in write(folder, tmp_path / "RESULTS.md")} == first
+    assert first["negatives.svg"].startswith(b"<svg")
+    next(folder.rglob("uniform-1.json")).write_text(json.dumps(result("uniform", 1, 0.0541)))
+    assert generate(folder)["plots/negatives.svg"].encode() != first["negatives.svg"]
+
+
+def test_the_committed_results_agree_with_their_files() -> None:
+    """Text is compared as it is; a plot by the figures in it, whatever version drew it."""
+    home = ROOT / "results"
+    if not any(home.glob("*/*/*.json")):
+        pytest.skip("there are no results yet")
+    for name, text in generate(home).items():
+        path = ROOT / name if name == "RESULTS.md" else home / name
+        assert path.exists(), f"{path} is missing: call make results"
+        stored = path.read_text(encoding="utf-8")
+        if name == "RESULTS.md":
+            assert stored == text, "RESULTS.md is out of date: call make results"
+        else:
+            assert re.findall("<!-- figures .* -->", stored) == re.findall(
+                "<!-- figures .* -->", text
+            ), f"{path} is out of date: call make results"

@@ -1,0 +1,351 @@
+"""Suites: what a file may say, and that running one gives the same whatever happens on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from rich.console import Console
+
+from itemrec.errors import ItemrecError
+from itemrec.interrupt import Interrupt
+from itemrec.reproduce import Outcome, reproduce
+from itemrec.settled import changes
+from itemrec.significance import read_values
+from itemrec.suite import FOLDER, Entry, Suite, load_suite
+
+TINY = "synthetic:users=60,items=50,interactions=900"
+SHIPPED = sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def make(folder: Path, text: str, name: str = "own") -> Suite:
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return load_suite(path)
+
+
+def tiny(folder: Path, rows: str = "", epochs: int = 3) -> Suite:
+    return make(
+        folder,
+        f"""
+        data = ["{TINY}", "{TINY}/inductive"]
+        columns = ["recall@20", "ndcg@20"]
+        seeds = 2
+        [defaults]
+        model = {{ dim = 4, layers = 1 }}
+        train = {{ epochs = {epochs}, every = 1, sampled = 8, refit = false }}
+        [[row]]
+        name = "bpr"
+        loss = "bpr"
+        [[row]]
+        name = "item"
+        {rows}
+        """,
+    )
+
+
+def run(suite: Suite, folder: Path, **options: Any) -> Outcome:
+    quiet = Console(file=(folder / "log").open("a"), width=200)
+    return reproduce(
+        suite, results=folder / "results", per_user=folder / "values", console=quiet, **options
+    )
+
+
+def results(folder: Path) -> dict[str, dict[str, Any]]:
+    """Every result file without what depends on time and machine."""
+    out = {}
+    for path in sorted((folder / "results").rglob("*-*.json")):
+        content = json.loads(path.read_text())
+        del content["seconds"], content["hardware"]
+        out[str(path.relative_to(folder))] = content
+    return out
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A suite run from start to end by one process."""
+    folder = tmp_path_factory.mktemp("finished")
+    outcome = run(tiny(folder), folder)
+    assert (outcome.ran, outcome.failed, outcome.left) == (8, {}, 0)
+    return folder
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_suite_names_components_and_settings_that_exist(name: str) -> None:
+    suite = load_suite(name)
+    assert suite.title
+    assert suite.description
+    assert suite.cells()
+    for cell in suite.cells():
+        assert cell.seeds >= 1
+        assert changes(cell.seeded(0), cell.seeded(0)) == []
+
+
+def test_later_layers_win_and_defaults_fit_the_component(tmp_path: Path) -> None:
+    suite = make(
+        tmp_path,
+        f"""
+        data = ["{TINY}", "ml-1m/inductive"]
+        seeds = 3
+        [defaults]
+        loss = {{ tau = 2.0 }}
+        train = {{ lr = 0.5, l2 = 0.1 }}
+        on.inductive = {{ train = {{ l2 = 0.2 }}, seeds = 5 }}
+        on.ml-1m = {{ train = {{ lr = 0.25 }}, data = {{ k_core = 3 }} }}
+        [[row]]
+        name = "plain"
+        [[row]]
+        name = "own"
+        loss = "bpr"
+        train = {{ lr = 0.125 }}
+        on."ml-1m/inductive".train = {{ l2 = 0.3 }}
+        """,
+    )
+    cells = {(cell.row, cell.entry.data): cell for cell in suite.cells()}
+    plain, plain_ml = cells["plain", TINY], cells["plain", "ml-1m"]
+    own, own_ml = cells["own", TINY], cells["own", "ml-1m"]
+    found = [(c.config["train"]["lr"], c.config["train"]["l2"], c.seeds) for c in cells.values()]
+    assert found == [(0.5, 0.1, 3), (0.125, 0.1, 3), (0.25, 0.2, 5), (0.125, 0.3, 5)]
+    assert plain.config["loss"] == {"name": "item-ndcg", "tau": 2.0}
+    assert own.config["loss"] == {"name": "bpr"}  # it has no temperature
+    assert own.config["train"]["by"] == "interactions"  # as BPR is customarily trained
+    assert plain.config["split"]["verb"] == "interactions"
+    assert plain_ml.config["split"]["verb"] == own_ml.config["split"]["verb"] == "users"
+    assert plain_ml.config["data"] == {"k_core": 3, "data": "ml-1m"}
+    assert plain.seeded(2)["train"]["seed"] == plain.seeded(2)["split"]["seed"] == 2
+
+
+def test_figures_belong_to_an_entry(tmp_path: Path) -> None:
+    suite = make(
+        tmp_path,
+        """
+        data = ["yelp2018", "yelp2018/inductive", "ml-1m"]
+        source = "Somebody 2020"
+        [[row]]
+        name = "a"
+        paper.yelp2018 = { "ndcg@20" = 0.05 }
+        paper."ml-1m/transductive" = { "ndcg@20" = 0.25 }
+        band."yelp2018/inductive" = { "ndcg@20" = [0.08, 0.09] }
+        """,
+    )
+    one, two, three = suite.cells()
+    assert [cell.paper for cell in (one, two, three)] == [{"ndcg@20": 0.05}, {}, {"ndcg@20": 0.25}]
+    assert [cell.band for cell in (one, two)] == [{}, {"ndcg@20": (0.08, 0.09)}]
+    assert one.source == "Somebody 2020"
+
+
+ROW = '[[row]]\nname = "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"at least one \[\[row\]\]"),
+        ("sedes = 3\n" + ROW, "a suite has no key 'sedes'; known are: .*seeds"),
+        (ROW + "modle = 'mf'", "row 'a' has no key 'modle'; known are: .*model"),
+        (ROW + "model = 'gnc'", "'model' must be one of lightgcn"),
+        (ROW + "model = {name = 'mf', layers = 2}", "has no setting 'layers'; its .*dim"),
+        (ROW + "train = {learning_rate = 1}", "has no setting 'learning_rate'; its .*lr"),
+        (ROW + "train = {lr = -1}", "row 'a' on synthetic/transductive: 'lr' must be positive"),
+        (ROW + "train = {epochs = 'ten'}", "'train.epochs' must be a whole number"),
+        ("[defaults.train]\nepoch = 3\n" + ROW, "has 'epoch', which no row has .*epochs"),
+        ("[defaults]\nseeds = 2\n" + ROW, r"\[defaults\] has no key 'seeds'"),
+        (ROW + "on.netflix.train = {lr = 1}", "'on' 'netflix', which is none of"),
+        (ROW + "on.synthetic = {tau = 1}", "on synthetic has no key 'tau'"),
+        (ROW + "data = 'netflix'", "unknown data 'netflix'"),
+        (ROW + "protocol = 'both'", "'protocol' must be one of transductive, inductive"),
+        (ROW + "seeds = 0", "'seeds' must be a positive integer, got 0"),
+        (ROW + "paper.synthetic = {'ndcg@20' = 5.88}", "must be a fraction"),
+        (ROW + "band.synthetic = {'ndcg@20' = 0.5}", "must be two fractions"),
+        (ROW + "paper.yelp = {'ndcg@20' = 0.1}", "'paper' for 'yelp'"),
+        (ROW + "model = 'mf'\nprotocol = 'inductive'", "cannot be used in the inductive protocol"),
+        (ROW + ROW, "different names"),
+        ('baseline = "b"\n' + ROW, "'baseline' must be one of a, got 'b'"),
+        ('columns = ["ndgc@20"]\n' + ROW, "ndgc"),
+    ],
+)
+def test_slips_are_refused_with_what_is_known(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ItemrecError, match=message):
+        make(tmp_path, "" if not text else 'data = "synthetic"\n' + text)
+
+
+def test_an_unknown_suite_lists_the_shipped_ones() -> None:
+    with pytest.raises(ItemrecError, match="one of negatives, smoke, got 'negative'"):
+        load_suite("negative")
+
+
+def test_other_data_sets_can_be_asked_for() -> None:
+    suite = load_suite("negatives")
+    rows = len(suite.rows)
+    asked = suite.cells(["yelp2018/inductive"])
+    assert [cell.entry for cell in asked] == [Entry("yelp2018", "inductive")] * rows
+    both = suite.cells(["yelp2018"], ["band"])
+    assert [cell.entry.protocol for cell in both] == ["transductive", "inductive"]
+    assert {cell.entry.key for cell in suite.cells(["synthetic"])} == {
+        "synthetic/transductive",
+        "synthetic/inductive",
+    }
+    with pytest.raises(ItemrecError, match="unknown data 'netflix'"):
+        suite.cells(["netflix"])
+    with pytest.raises(ItemrecError, match=r"'rows' must be one of uniform.* got 'ppr'"):
+        suite.cells(rows=["ppr"])
+
+
+def test_a_setting_added_later_leaves_results_valid(tmp_path: Path) -> None:
+    now = tiny(tmp_path).cells()[1].seeded(0)
+    older = {name: dict(section) for name, section in now.items()}
+    del older["train"]["average"]  # as if it did not exist then; it now has its default
+    assert changes(older, now) == []
+    assert changes({**older, "loss": {**older["loss"], "tau": 7.0}}, now) == ["loss.tau"]
+    now["train"]["average"] = 0.5
+    assert changes(older, now) == ["train.average"]
+
+
+def test_a_result_says_how_it_was_made(finished: Path) -> None:
+    path = finished / "results/own" / Entry(TINY, "inductive").folder / "item-1.json"
+    found = json.loads(path.read_text())
+    assert (found["row"], found["seed"], found["protocol"]) == ("item", 1, "inductive")
+    assert found["config"]["split"]["seed"] == found["config"]["train"]["seed"] == 1
+    assert len(found["dataset"]["fingerprint"]) == 16
+    assert {"device", "cpu", "cores", "torch"} <= set(found["hardware"])
+    assert 0 < found["best_epoch"] <= found["epochs"] == 3
+    values = read_values(finished / "values/own" / Entry(TINY, "inductive").folder / "item-1.npz")
+    assert values is not None
+    assert values.run == found["id"]
+    assert values.metrics["ndcg@20"].mean() == pytest.approx(found["test"]["ndcg@20"], abs=1e-6)
+    assert path.stat().st_size < 4000
+    assert not any((finished / "values/unfinished").iterdir())
+
+
+def test_paired_tests_are_those_of_scipy(finished: Path) -> None:
+    folder = Entry(TINY, "transductive").folder
+    found = json.loads((finished / "results/own" / folder / "tests.json").read_text())
+    rows: dict[str, dict[Any, list[float]]] = {"bpr": {}, "item": {}}
+    for row, users in rows.items():
+        for seed in (0, 1):
+            with np.load(finished / f"values/own/{folder}/{row}-{seed}.npz") as file:
+                for user, value in zip(file["user"], file["ndcg@20"], strict=True):
+                    users.setdefault(user, []).append(float(value))
+    both = sorted(rows["bpr"])
+    item, bpr = ([np.mean(rows[row][user]) for user in both] for row in ("item", "bpr"))
+    expected = scipy.stats.ttest_rel(item, bpr).pvalue
+    test = found["rows"]["item"]["ndcg@20"]
+    assert test["uncorrected"]["p_t"] == pytest.approx(expected)
+    other = found["rows"]["item"]["recall@20"]["uncorrected"]["p_t"]
+    worse = max(expected, other)
+    assert test["p_t"] == pytest.approx(
+        min(1, max(2 * min(expected, other), worse)) if expected == worse else min(1, 2 * expected)
+    )
+
+
+def test_what_is_done_is_skipped_until_its_settings_change(finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (finished / "results").rglob("*-*.json")}
+    again = run(load_suite(finished / "own.toml"), finished)
+    assert (again.done, again.ran) == (8, 0)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    other = make(
+        finished, (finished / "own.toml").read_text().replace("sampled = 8", "sampled = 9")
+    )
+    stale = run(other, finished, rows=["item"], time_limit=-1.0)
+    assert (stale.done, stale.left) == (0, 4)
+    make(finished, (finished / "own.toml").read_text().replace("sampled = 9", "sampled = 8"))
+
+
+def test_tests_are_not_rewritten_where_values_are_missing(finished: Path) -> None:
+    suite = load_suite(finished / "own.toml")
+    paths = sorted((finished / "results").rglob("tests.json"))
+    before = [path.read_bytes() for path in paths]
+    assert len(before) == 2
+    reproduce(
+        suite,
+        results=finished / "results",
+        per_user=finished / "nowhere",
+        console=Console(file=(finished / "log").open("a")),
+    )
+    assert [path.read_bytes() for path in paths] == before
+    assert "tests.json is left as it was" in (finished / "log").read_text()
+
+
+def test_after_the_time_limit_nothing_starts(tmp_path: Path) -> None:
+    outcome = run(tiny(tmp_path), tmp_path, time_limit=-1.0)
+    assert (outcome.ran, outcome.left) == (0, 8)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_absent_data_is_skipped_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("itemrec.datasets._stream", _no_network)
+    suite = make(tmp_path, f'data = ["amazon-book", "{TINY}"]\n' + ROW + "train = {epochs = 1}")
+    outcome = run(suite, tmp_path)
+    assert outcome.ran == 1
+    assert "could not be downloaded" in outcome.absent["amazon-book/transductive"]
+    assert "skipped: 'amazon-book'" in (tmp_path / "log").read_text()
+
+
+def _no_network(*_: Any) -> None:
+    raise OSError("no network")
+
+
+def test_a_failed_run_is_told_and_tried_again(tmp_path: Path) -> None:
+    suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + "train = {epochs = 2, lr = 1e38}")
+    outcome = run(suite, tmp_path)
+    assert "the loss became" in outcome.failed[f"{TINY}/transductive a seed 0"]
+    assert not results(tmp_path)
+    assert run(suite, tmp_path).failed
+
+
+def test_an_interrupted_run_continues_where_it_stopped(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = []
+
+    class Impatient(Interrupt):
+        """Counts epochs; after the first it notes a Ctrl-C, after the second it obeys it."""
+
+        def obey(self) -> None:
+            epochs.append(1)
+            self.asked = len(epochs) == 1
+            if len(epochs) == 2:
+                raise KeyboardInterrupt
+
+    suite = tiny(tmp_path)
+    monkeypatch.setattr(sys.modules["itemrec.train"], "Interrupt", Impatient)
+    with pytest.raises(KeyboardInterrupt):
+        run(suite, tmp_path)
+    assert not results(tmp_path)
+    assert list((tmp_path / "values/unfinished").glob("*/state.pt"))
+    run(suite, tmp_path, datasets=[f"{TINY}/transductive"], rows=["bpr"], seeds=1)
+    assert len(epochs) == 3  # two before, one after
+    (path, own), *others = results(tmp_path).items()
+    assert not others
+    assert own == results(finished)[path]
+
+
+def test_workers_killed_midway_leave_whole_files_and_the_same_results(
+    finished: Path, tmp_path: Path
+) -> None:
+    """Two workers, their parent killed after the first result; another process does the rest."""
+    tiny(tmp_path)
+    command = [sys.executable, "-m", "itemrec", "reproduce", str(tmp_path / "own.toml")]
+    command += ["--jobs", "2", "--results", str(tmp_path / "results")]
+    command += ["--per-user", str(tmp_path / "values")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    while not results(tmp_path) and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    some = results(tmp_path)  # each of them whole, or json would have refused it
+    assert some
+    outcome = run(load_suite(tmp_path / "own.toml"), tmp_path)
+    assert outcome.done + outcome.ran == 8
+    assert results(tmp_path) == results(finished)
