@@ -1,0 +1,37 @@
+"""LR-GCCF: graph convolution without non-linearities, its layers side by side.
+
+Chen et al., "Revisiting Graph Based Collaborative Filtering: A Linear Residual Graph Convolutional
+Network Approach", AAAI 2020. With self-loops counted, d̃ = d + 1::
+
+    h⁽ˡ⁺¹⁾_v = Σ_{j∈N(v)} h⁽ˡ⁾_j / √(d̃_v d̃_j) + h⁽ˡ⁾_v / d̃_v        e = [h⁰ ; … ; hᴸ]
+
+The paper's residual preference (a layer predicts what the ones before it left over) is a sum of the
+layers' scores, which is the product of the concatenated vectors.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from itemrec.graph import Adjacency
+from itemrec.models.base import GNN
+from itemrec.propagate import neighbour_sum
+
+
+class LRGCCF(GNN):
+    """Linear residual graph convolution (AAAI 2020)."""
+
+    paper = (
+        "Revisiting Graph Based Collaborative Filtering: "
+        "A Linear Residual Graph Convolutional Network Approach"
+    )
+    year = 2020
+
+    def __init__(self, dim: int = 64, layers: int | None = None) -> None:
+        super().__init__(dim, layers, "concat")
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """Neighbours and oneself, by degrees that count the self-loop."""
+        scale = (adjacency.degree + 1).rsqrt().unsqueeze(1)
+        source_scale = (adjacency.source_degree + 1).rsqrt().unsqueeze(1)
+        return neighbour_sum(adjacency, source * source_scale) * scale + own * scale.square()

@@ -1,0 +1,62 @@
+"""NGCF: messages that carry the product of the two vectors they connect.
+
+Wang et al., "Neural Graph Collaborative Filtering", SIGIR 2019::
+
+    h⁽ˡ⁺¹⁾_v = LeakyReLU(W₁ h_v + Σ_{j∈N(v)} (W₁ h_j + W₂ (h_j ⊙ h_v)) / √(d_v d_j))
+    e = [h⁰ ; h¹/|h¹| ; … ; hᴸ/|hᴸ|]
+
+The sum over products is ``h_v ⊙ Σ h_j/√(d_v d_j)``, so a layer costs one propagation. As in the
+authors' code a layer's output is normalised where it enters e but not where the next layer starts
+from it, and message dropout acts on every layer's output in training. A user without parameters
+starts from zero: the first product vanishes, the rest is the same rule.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from itemrec.errors import ItemrecError
+from itemrec.graph import Adjacency, Graph
+from itemrec.models.base import GNN
+from itemrec.models.weights import glorot
+from itemrec.propagate import listen
+
+
+class NGCF(GNN):
+    """Neural graph collaborative filtering (SIGIR 2019)."""
+
+    paper = "Neural Graph Collaborative Filtering"
+    year = 2019
+
+    def __init__(self, dim: int = 64, layers: int | None = None, dropout: float = 0.1) -> None:
+        super().__init__(dim, layers, "concat")
+        if not 0 <= dropout < 1:
+            raise ItemrecError(f"'dropout' must be at least 0 and below 1, got {dropout}")
+        self.dropout = dropout
+
+    def make_layers(self, generator: torch.Generator) -> None:
+        """Two weight matrices a layer."""
+        shape = (self.dim, self.dim)
+        self.plain = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
+        self.product = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """Neighbours, oneself, and their products."""
+        heard = listen(adjacency, source)
+        mixed = (own + heard) @ self.plain[depth] + (own * heard) @ self.product[depth]
+        return F.leaky_relu(mixed, 0.2)
+
+    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
+        """The layers with message dropout."""
+        out = [self.base(graph)]
+        for depth in range(self.depth):
+            full = self.layer(depth, graph, out[-1], out[-1])
+            keep = torch.rand(full.shape, generator=generator, device=full.device) >= self.dropout
+            out.append(full * keep / (1 - self.dropout))
+        return out
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """All layers side by side, each but the first of length 1."""
+        return torch.cat([layers[0], *(F.normalize(x, dim=-1) for x in layers[1:])], dim=-1)
