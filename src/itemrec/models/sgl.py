@@ -1,0 +1,66 @@
+"""SGL-ED: LightGCN that recognises a node again after a share of the edges is gone.
+
+Wu et al., "Self-supervised Graph Learning for Recommendation", SIGIR 2021. With two graphs G′, G″
+from which each edge is missing with probability ρ, drawn anew each epoch and normalised by their
+own degrees::
+
+    L = L_list + λ·(InfoNCE over users + InfoNCE over items),   z′ = encode(G′), z″ = encode(G″)
+    InfoNCE = mean_i −log(e^{cos(z′_i, z″_i)/τ} / Σ_j e^{cos(z′_i, z″_j)/τ})
+
+i, j run over the distinct nodes of a batch. The list loss (BPR in the paper) uses the whole graph,
+and so does scoring.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from itemrec.batches import Batch
+from itemrec.errors import ItemrecError
+from itemrec.graph import Graph
+from itemrec.models.base import Pooling
+from itemrec.models.contrast import contrast
+from itemrec.models.lightgcn import LightGCN
+
+
+class SGL(LightGCN):
+    """Self-supervised graph learning by edge dropout (SIGIR 2021)."""
+
+    paper = "Self-supervised Graph Learning for Recommendation"
+    year = 2021
+    capturable = False  # the graphs change, and so do their sizes
+
+    def __init__(
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        drop: float = 0.1,
+        weight: float = 0.1,
+        temperature: float = 0.2,
+    ) -> None:
+        super().__init__(dim, layers, pooling)
+        if not 0 < drop < 1:
+            raise ItemrecError(f"'drop' must be above 0 and below 1, got {drop}")
+        if temperature <= 0:
+            raise ItemrecError(f"'temperature' must be positive, got {temperature}")
+        self.drop, self.weight, self.temperature = drop, weight, temperature
+        self.views: list[Graph] = []
+
+    def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
+        """Draw the two graphs of this epoch."""
+        self.views = [graph.drop_edges(self.drop, generator) for _ in range(2)]
+
+    def extra_loss(
+        self,
+        graph: Graph,
+        batch: Batch,
+        encoded: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The contrast between the epoch's two graphs."""
+        if not self.views:
+            self.begin_epoch(graph, generator)
+        one, two = (self.encode(view) for view in self.views)
+        return self.weight * contrast(one, two, batch, self.temperature, generator)

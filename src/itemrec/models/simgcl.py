@@ -1,0 +1,84 @@
+"""SimGCL: LightGCN that recognises a node again after a little noise.
+
+Yu et al., "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for
+Recommendation", SIGIR 2022. After each layer of a noisy pass every vector moves by ε::
+
+    h ← h + ε · sign(h) ⊙ n/|n|,   n ~ U(0, 1)ᵈ        e = mean(h¹ … hᴸ), without layer 0
+    L = L_list + λ·(InfoNCE over users + InfoNCE over items) between two noisy passes
+
+The noise has length ε and stays in the vector's orthant. A vector that is zero (an item at layer 1
+when users have no parameters) has no orthant and stays zero. List loss and scoring use a pass
+without noise. InfoNCE as in `sgl`.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemrec.batches import Batch
+from itemrec.errors import ItemrecError
+from itemrec.graph import Graph
+from itemrec.models.base import GNN, Pooling
+from itemrec.models.contrast import contrast
+from itemrec.models.lightgcn import LightGCN
+
+
+class SimGCL(LightGCN):
+    """Contrastive learning by noise (SIGIR 2022)."""
+
+    paper = (
+        "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for Recommendation"
+    )
+    year = 2022
+
+    def __init__(
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        epsilon: float = 0.1,
+        weight: float = 0.5,
+        temperature: float = 0.2,
+    ) -> None:
+        super().__init__(dim, layers, pooling)
+        if epsilon <= 0:
+            raise ItemrecError(f"'epsilon' must be positive, got {epsilon}")
+        if temperature <= 0:
+            raise ItemrecError(f"'temperature' must be positive, got {temperature}")
+        self.epsilon, self.weight, self.temperature = epsilon, weight, temperature
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """Layers 1 … L; layer 0 is left out."""
+        return super().pool(layers[1:])
+
+    def extra_loss(
+        self,
+        graph: Graph,
+        batch: Batch,
+        encoded: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The contrast between two noisy passes."""
+        views = []
+        for _ in range(2):
+            pooled = self.pool(noisy_layers(self, graph, self.epsilon, generator))
+            views.append((pooled[: graph.n_users], pooled[graph.n_users :]))
+        return self.weight * contrast(views[0], views[1], batch, self.temperature, generator)
+
+
+def noisy_layers(
+    model: GNN, graph: Graph, epsilon: float, generator: torch.Generator
+) -> list[Tensor]:
+    """``h⁰ … hᴸ``, each but the first moved by ``epsilon`` before the next one hears it."""
+    out = [model.base(graph)]
+    for depth in range(model.depth):
+        out.append(disturb(model.layer(depth, graph, out[-1], out[-1]), epsilon, generator))
+    return out
+
+
+def disturb(x: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
+    """Move every row by ``epsilon``, away from zero in each coordinate."""
+    noise = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+    return x + epsilon * torch.sign(x) * F.normalize(noise, dim=1)

@@ -1,0 +1,75 @@
+"""XSimGCL: SimGCL's contrast for the price of the one pass that is made anyway.
+
+Yu et al., "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation", TKDE
+2023. One noisy pass (`simgcl`) serves the list loss and both views::
+
+    e = mean(h¹ … hᴸ), without layer 0
+    L = L_list(e) + λ·(InfoNCE over users + InfoNCE over items) between e and h^(l*)
+
+l* (``contrasted``) counts from 1. Scoring uses a pass without noise.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from itemrec.batches import Batch
+from itemrec.errors import ItemrecError
+from itemrec.graph import Graph
+from itemrec.models.base import Pooling
+from itemrec.models.contrast import contrast
+from itemrec.models.lightgcn import LightGCN
+from itemrec.models.simgcl import noisy_layers
+
+
+class XSimGCL(LightGCN):
+    """Contrastive learning between depths of one noisy pass (TKDE 2023)."""
+
+    paper = "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation"
+    year = 2023
+
+    def __init__(
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        epsilon: float = 0.2,
+        weight: float = 0.2,
+        temperature: float = 0.15,
+        contrasted: int = 1,
+    ) -> None:
+        super().__init__(dim, layers, pooling)
+        if epsilon <= 0:
+            raise ItemrecError(f"'epsilon' must be positive, got {epsilon}")
+        if temperature <= 0:
+            raise ItemrecError(f"'temperature' must be positive, got {temperature}")
+        if contrasted < 1 or (layers is not None and contrasted > layers):
+            raise ItemrecError(f"'contrasted' must be a layer, 1 or more, got {contrasted}")
+        self.epsilon, self.weight, self.temperature = epsilon, weight, temperature
+        self.contrasted = contrasted
+        self.contrast_layer: Tensor | None = None  # from `training_layers` to `extra_loss`
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """Layers 1 … L; layer 0 is left out."""
+        return super().pool(layers[1:])
+
+    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
+        """The noisy pass."""
+        layers = noisy_layers(self, graph, self.epsilon, generator)
+        self.contrast_layer = layers[min(self.contrasted, self.depth)]
+        return layers
+
+    def extra_loss(
+        self,
+        graph: Graph,
+        batch: Batch,
+        encoded: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The contrast between the final vectors and those of layer l*."""
+        layer, self.contrast_layer = self.contrast_layer, None
+        assert encoded is not None
+        assert layer is not None
+        other = (layer[: graph.n_users], layer[graph.n_users :])
+        return self.weight * contrast(encoded, other, batch, self.temperature, generator)
