@@ -1,0 +1,159 @@
+"""Adap-τ: a cosine softmax on LightGCN whose temperatures set themselves.
+
+Chen et al., "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation", WWW 2023. With
+cosines c, the other positives of a batch as negatives, and D the interactions of users U and items
+I::
+
+    L = mean_(u,p) −c_up/τ₀ + log Σ_j e^{c_uj/τ_u}
+    1/τ₀ = ln(|U||I| / 2|D|) / (mean c over D − mean c over U×I)
+    1/τ_u = 1/τ₀ · exp(−W(max(−1/e, (L_u − L̄)/β)))            W: Lambert's
+
+A user whose loss L_u is the mean has τ₀; a harder one has a higher temperature, an easier one a
+lower one, at least τ₀/e. L_u is u's loss at temperature 1, and all are computed at the beginning of
+each epoch from the weights of the moment, its negatives the items of a fresh draw of interactions
+(the batches' own distribution): nothing is remembered from epoch to epoch, so a resumed run is the
+same run. The difference of means is taken as at least 0.1, as before training it may be next to 0.
+
+The whole objective is the model's own: no list loss, no sampler, and an L2 of its own on the
+batch's vectors at every depth. Ranking uses plain products, as in the authors' LightGCN. What is
+adapted belongs to training alone, so users without parameters change nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemrec.batches import Batch
+from itemrec.errors import ItemrecError
+from itemrec.graph import Graph
+from itemrec.lambert import lambert_w
+from itemrec.models.base import Pooling
+from itemrec.models.lightgcn import LightGCN
+from itemrec.negatives import Positives
+from itemrec.propagate import edge_dot
+from itemrec.scoring import take_rows
+
+DRAWN = 2048  # interactions whose items are the negatives that judge a user
+LEAST_GAP = 0.1
+
+
+class AdapTau(LightGCN):
+    """Softmax with adaptive temperatures (WWW 2023)."""
+
+    paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
+    year = 2023
+    own_objective = True
+
+    positive_keys: Tensor  # int64 [interactions + 1], to leave a user's positives out
+    general: Tensor  # 1/τ₀, scalar
+    personal: Tensor  # 1/τ_u [users]
+
+    def __init__(
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        beta: float = 1.5,
+        l2: float = 0.1,
+    ) -> None:
+        super().__init__(dim, layers, pooling)
+        if beta <= 0:
+            raise ItemrecError(f"'beta' must be positive, got {beta}")
+        if l2 < 0:
+            raise ItemrecError(f"'l2' must be at least 0, got {l2}")
+        self.beta, self.l2 = beta, l2
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Vectors, the table of positives, and room for the temperatures."""
+        super().setup(train, inductive=inductive, generator=generator)
+        start = 10.0  # τ = 0.1 until the first epoch begins
+        temperatures = {
+            "general": torch.tensor(start),
+            "personal": torch.full((self.n_users,), start),
+        }
+        keys = Positives(train).keys
+        for name, tensor in {**temperatures, "positive_keys": keys}.items():
+            self.register_buffer(name, tensor, persistent=False)
+
+    @torch.no_grad()
+    def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
+        """Set the temperatures; in place, since a step may have been recorded."""
+        users, items = (F.normalize(x, dim=1) for x in self.encode(graph))
+        general, personal = temperatures(graph, users, items, self.beta, generator)
+        self.general.copy_(general)
+        self.personal.copy_(personal)
+
+    def extra_loss(
+        self,
+        graph: Graph,
+        batch: Batch,
+        encoded: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The softmax over the batch's positives, and L2."""
+        layers = self.layers(graph)
+        pooled, n_users = F.normalize(self.pool(layers), dim=1), graph.n_users
+        own = take_rows(pooled, batch.users)  # [B, d]
+        positives = batch.positives.reshape(-1)  # [M], M = B·P
+        theirs = take_rows(pooled, n_users + positives)
+        cosine = own @ theirs.T  # [B, M]
+        wanted = batch.users.unsqueeze(1) * self.n_items + positives
+        known = self.positive_keys[torch.searchsorted(self.positive_keys, wanted)] == wanted
+        hidden = known | ~batch.mask.reshape(1, -1)
+        least = torch.finfo(cosine.dtype).min  # finite: a user may have no negative here
+        tempered = (cosine * self.personal[batch.users].unsqueeze(1)).masked_fill(hidden, least)
+        against = torch.where(hidden.all(1), 0.0, tempered.logsumexp(1))  # [B]
+        pos = (own.unsqueeze(1) * theirs.view(*batch.mask.shape, -1)).sum(2)  # [B, P]
+        value = masked_mean(against.unsqueeze(1) - pos * self.general, batch.mask)
+        lengths = sum(x.square().sum(1) for x in layers)  # over all depths, [nodes]
+        assert isinstance(lengths, Tensor)
+        reach = lengths[batch.users].unsqueeze(1) + lengths[n_users + batch.positives]  # [B, P]
+        return value + self.l2 * masked_mean(reach, batch.mask) / 2
+
+
+def temperatures(
+    graph: Graph, users: Tensor, items: Tensor, beta: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """1/τ₀ and 1/τ_u ``[users]`` for vectors of length 1."""
+    general = inverse_general(graph, users, items)
+    half = len(graph.col) // 2
+    draw = torch.rand(DRAWN, generator=generator, device=users.device, dtype=torch.float64)
+    drawn = graph.col[(draw * half).long()].long() - graph.n_users
+    known = graph.degree[: graph.n_users] > 0
+    losses = torch.logsumexp(users @ items[drawn].T, 1) - mean_positive(graph, users, items)
+    mean = torch.where(known, losses, 0.0).sum() / known.sum().clamp(min=1)
+    return general, general * personal_factor(losses, mean, beta, known)
+
+
+def personal_factor(losses: Tensor, mean: Tensor, beta: float, known: Tensor) -> Tensor:
+    """τ₀/τ_u = exp(−W((L_u − L̄)/β)), W's argument at least −1/e; 1 for users without a loss."""
+    return torch.where(known, torch.exp(-lambert_w((losses - mean) / beta)), 1.0)
+
+
+def inverse_general(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
+    """1/τ₀: what makes half of all probability mass, at the mean cosines, that of the positives."""
+    half = len(graph.col) // 2
+    degree = graph.degree[: graph.n_users]
+    positive = (mean_positive(graph, users, items) * degree).sum() / half
+    gap = (positive - users.mean(0) @ items.mean(0)).clamp(min=LEAST_GAP)
+    odds = max(math.log(graph.n_users * graph.n_items / (2 * half)), 0.1)  # a nearly full table
+    return odds / gap
+
+
+def mean_positive(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
+    """Mean cosine of each user with its training items ``[users]``, 0 without any."""
+    both = torch.cat([users, items])
+    half = len(graph.col) // 2
+    dots = edge_dot(graph, both, both)[:half]
+    sums = users.new_zeros(len(users)).index_add_(0, graph.row[:half], dots)
+    return sums / graph.degree[: graph.n_users].clamp(min=1)
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over what is real."""
+    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
