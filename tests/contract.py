@@ -27,7 +27,14 @@ from itemrec.models import MODELS, Model
 from itemrec.split import Held, Split
 from itemrec.train import train
 
-SETTINGS: dict[str, dict[str, Any]] = {"ease": {"l2": 20.0}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ease": {"l2": 20.0},
+    # with two colours there are but two kinds of node: telling all nodes apart must not weigh much
+    "dgcf": {"penalty": 0.001},
+    "sgl": {"weight": 0.002},
+    "simgcl": {"weight": 0.01},
+    "xsimgcl": {"weight": 0.01},
+}
 TRAIN: dict[str, dict[str, Any]] = {}
 IMPERSONAL = {"popularity"}  # the same list for everybody cannot tell two colours apart
 QUICK: dict[str, Any] = {

@@ -265,6 +265,7 @@ def objective(
         mixed = F.normalize(mixed, dim=-1) if config.similarity == "cosine" else mixed
         pos, neg_mask = pair_scores(own_vectors, items, batch.positives), None
         neg = (mixed @ own_vectors.unsqueeze(2)).squeeze(2)  # [B, N]
+        counts = batch.mask.any(1, keepdim=True).expand_as(drawn)
     else:
         if isinstance(sampler, Dynamic):  # chosen by their present scores
             drawn = sampler.hardest(own_vectors, items, batch.users, config.sampled, generator)

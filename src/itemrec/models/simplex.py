@@ -1,0 +1,72 @@
+"""SimpleX: a user is its own vector and the mean of its items, compared by cosine.
+
+Mao et al., "SimpleX: A Simple and Strong Baseline for Collaborative Filtering", CIKM 2021::
+
+    u = g·p_u + (1 − g)·V·mean(q_i, i ∈ history)        ŷ_ui = cos(u, q_i)
+
+The paper trains it with the cosine contrastive loss (`ccl`), and one negative list of hundreds.
+Vectors have length 1 when they leave the encoder, so the product that ranks is the cosine. Without
+user parameters (inductive) and for a new user only the history part is there, which the cosine
+scales by itself. V starts as the identity: where g = 1 leaves it untrained, a new user is the mean
+of its items.
+"""
+
+from __future__ import annotations
+
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from itemrec.errors import ItemrecError
+from itemrec.graph import Graph, fold_adjacency
+from itemrec.models.base import EmbeddingModel
+from itemrec.propagate import neighbour_sum
+
+
+class SimpleX(EmbeddingModel):
+    """Behaviour aggregation and cosines (CIKM 2021)."""
+
+    paper = "SimpleX: A Simple and Strong Baseline for Collaborative Filtering"
+    year = 2021
+
+    def __init__(self, dim: int = 64, g: float = 0.5) -> None:
+        super().__init__()
+        if dim < 1:
+            raise ItemrecError(f"'dim' must be a positive integer, got {dim}")
+        if not 0 <= g <= 1:
+            raise ItemrecError(f"'g' must be between 0 and 1, got {g}")
+        self.dim, self.g = dim, g
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Item vectors, V, and user vectors in the transductive protocol."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
+        self.transform = nn.Parameter(torch.eye(self.dim))
+        self.users = (
+            None
+            if inductive
+            else nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
+        )
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """Both kinds of vector, of length 1."""
+        nobody = self.items.new_zeros(graph.n_users, self.dim)
+        heard = neighbour_sum(graph, torch.cat([nobody, self.items]))[: graph.n_users]
+        degree = graph.degree[: graph.n_users].clamp(min=1).unsqueeze(1)
+        users = (heard / degree) @ self.transform
+        if self.users is not None:
+            users = self.g * self.users + (1 - self.g) * users
+        return F.normalize(users, dim=1), F.normalize(self.items, dim=1)
+
+    def base_norms(self) -> tuple[Tensor, Tensor]:
+        """Squared lengths of the free vectors; users without parameters have length 0."""
+        items = self.items.square().sum(1)
+        users = items.new_zeros(self.n_users) if self.users is None else self.users.square().sum(1)
+        return users, items
+
+    @torch.no_grad()
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """The history part alone."""
+        adjacency = fold_adjacency(history, self.items.new_zeros(self.n_items))
+        return F.normalize(neighbour_sum(adjacency, self.items) @ self.transform, dim=1)
