@@ -85,8 +85,11 @@ def evaluate(
     held = split.valid if part == "valid" else split.test
     if held is None:
         raise ItemrecError(f"this split has no {part} part")
+    if fold_in not in ("frozen", "joint"):
+        raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
     wanted = [parse_metric(m) for m in metrics] if metrics else _defaults(k)
     judge = Judge(held, model.device, budget=budget)
+    held = judge.held
     if fold_in == "joint":
         model, judge.users = joined(model, split, held), np.arange(len(held))
     popularity = np.bincount(split.train.indices, minlength=split.n_items)
@@ -102,6 +105,10 @@ def joined(model: Model, split: Split, held: Held) -> EmbeddingModel:
         raise ItemrecError(
             f"'fold_in' must be frozen for {type(model).__name__}: only message passing can join"
         )
+    if split.protocol == "transductive":
+        raise ItemrecError(
+            "'fold_in' must be frozen in the transductive protocol: its users are in the graph"
+        )
     graph = Graph.from_csr(split.train, model.device).with_users(held.history)
     with torch.no_grad():
         users, items = model.encode(graph)
@@ -109,6 +116,14 @@ def joined(model: Model, split: Split, held: Held) -> EmbeddingModel:
     scorer.store("user_vectors", users[split.n_users :])
     scorer.store("item_vectors", items)
     return scorer
+
+
+def with_targets(held: Held) -> Held:
+    """Only the users who have something to be found."""
+    rows = np.flatnonzero(np.diff(held.target.indptr))
+    if len(rows) == len(held):
+        return held
+    return Held(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
 
 
 def _defaults(k: int | Sequence[int]) -> list[Metric]:
@@ -122,6 +137,9 @@ class Judge:
     def __init__(self, held: Held, device: torch.device | str, budget: float = BUDGET) -> None:
         if budget <= 0:
             raise ItemrecError(f"'budget' must be a positive number of MB, got {budget}")
+        held = with_targets(held)
+        if not len(held):
+            raise ItemrecError("nobody can be judged: no held-out user has a target")
         self.held, self.users, self.device, self.budget = held, held.users, device, budget
         self.n_items = held.target.shape[1]
         rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
