@@ -132,7 +132,7 @@ def _count(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
 
 
 def _weigh(scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float) -> Tensor:
-    """``Σ_p grad[b, p]·σ'`` at every score, ``[B, n]``; its row sums are taken from ``grad_pos``."""
+    """``Σ_p grad[b, p]·σ'`` at every score, ``[B, n]``; row sums are taken from ``grad_pos``."""
     if fused(scores):
         from itemrec.kernels import slopes
 
