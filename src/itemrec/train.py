@@ -71,7 +71,7 @@ class TrainConfig:
             raise ItemrecError(f"'lr' must be positive, got {self.lr}")
         if not 0 <= self.average < 1:
             raise ItemrecError(f"'average' must be at least 0 and below 1, got {self.average}")
-        if self.l2 < 0:
+        if not self.l2 >= 0:
             raise ItemrecError(f"'l2' must be at least 0, got {self.l2}")
         for name, choices in (
             ("by", ("users", "interactions")),
