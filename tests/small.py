@@ -4,10 +4,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from itemrec.batches import Batch
 from itemrec.data import IdMap, Interactions
+from itemrec.graph import Graph
 from itemrec.split import Split, split_interactions, split_users
 
 
@@ -55,3 +58,26 @@ def board_split(protocol: str = "transductive", seed: int = 0, **settings: Any) 
     """The checkerboard split for one of the protocols."""
     verb = split_users if protocol == "inductive" else split_interactions
     return verb(checkerboard(seed=seed), seed=seed, **settings)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    """A generator of its own."""
+    return torch.Generator().manual_seed(seed)
+
+
+def ready(model: Any, matrix: sp.csr_array, inductive: bool = False) -> Graph:
+    """Set a model up for a training matrix; its graph."""
+    model.setup(matrix, inductive=inductive, generator=seeded())
+    return Graph.from_csr(matrix)
+
+
+def batch_of(matrix: sp.csr_array, per_user: int = 2, padding: int = 0) -> Batch:
+    """The first items of every user that has any, then rows that count for nothing."""
+    lists = [row.nonzero()[0][:per_user] for row in matrix.toarray()]
+    users = [u for u, items in enumerate(lists) if len(items)]
+    positives = torch.zeros(len(users) + padding, per_user, dtype=torch.int64)
+    mask = torch.zeros(len(users) + padding, per_user, dtype=torch.bool)
+    for row, user in enumerate(users):
+        positives[row, : len(lists[user])] = torch.from_numpy(lists[user])
+        mask[row, : len(lists[user])] = True
+    return Batch(torch.tensor(users + [0] * padding), positives, mask)

@@ -6,18 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import scipy.special
 import torch
-from small import board_split, dense_adjacency, random_matrix
+from small import batch_of, dense_adjacency, random_matrix, ready, seeded
 from torch import Tensor
 
-from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
-from itemrec.hard_negatives import Dynamic, MixGCF
-from itemrec.lambert import lambert_w
-from itemrec.losses import bpr, ccl, item_ndcg, neural_ndcg
-from itemrec.models import GNN, MODELS, EmbeddingModel, LightGCN
+from itemrec.models import GNN, MODELS, LightGCN
 from itemrec.models.adap_tau import AdapTau, inverse_general, personal_factor, temperatures
 from itemrec.models.contrast import first_of, info_nce
 from itemrec.models.dgcf import DGCF, centred_distances, distance_correlation
@@ -28,31 +23,8 @@ from itemrec.models.sgl import SGL
 from itemrec.models.simgcl import SimGCL, noisy_layers
 from itemrec.models.simplex import SimpleX
 from itemrec.models.xsimgcl import XSimGCL
-from itemrec.train import TrainConfig, objective, train
 
 GNNS = ["ngcf", "lr-gccf", "nia-gcn", "dgcf", "sgl", "simgcl", "xsimgcl", "adap-tau"]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def ready(model: Any, matrix: sp.csr_array, inductive: bool = False) -> Graph:
-    """Set a model up for a training matrix; its graph."""
-    model.setup(matrix, inductive=inductive, generator=seeded())
-    return Graph.from_csr(matrix)
-
-
-def batch_of(matrix: sp.csr_array, per_user: int = 2, padding: int = 0) -> Batch:
-    """The first items of every user that has any, then rows that count for nothing."""
-    lists = [row.nonzero()[0][:per_user] for row in matrix.toarray()]
-    users = [u for u, items in enumerate(lists) if len(items)]
-    positives = torch.zeros(len(users) + padding, per_user, dtype=torch.int64)
-    mask = torch.zeros(len(users) + padding, per_user, dtype=torch.bool)
-    for row, user in enumerate(users):
-        positives[row, : len(lists[user])] = torch.from_numpy(lists[user])
-        mask[row, : len(lists[user])] = True
-    return Batch(torch.tensor(users + [0] * padding), positives, mask)
 
 
 def neighbours(matrix: sp.csr_array) -> list[list[int]]:
@@ -298,15 +270,6 @@ def test_xsimgcl_contrasts_the_final_vectors_of_one_noisy_pass_with_a_layer_of_i
     assert not torch.allclose(model.encode(graph)[0], users)  # scoring has no noise
 
 
-def test_lambert_w_agrees_with_scipy() -> None:
-    x = np.concatenate([[0.0], -1 / math.e + np.logspace(-12, 1, 200), np.logspace(-6, 6, 200)])
-    expected = scipy.special.lambertw(x).real
-    np.testing.assert_allclose(lambert_w(torch.from_numpy(x)), expected, rtol=1e-6, atol=1e-7)
-    w = lambert_w(torch.from_numpy(x))
-    np.testing.assert_allclose(w * torch.exp(w), x, rtol=1e-12, atol=1e-14)
-    assert lambert_w(torch.tensor([-1 / math.e, -5.0], dtype=torch.float64)).tolist() == [-1, -1]
-
-
 def test_adap_tau_general_temperature_is_that_of_the_mean_cosines() -> None:
     """At τ₀ half of the mass e^{c/τ₀} of the mean cosines falls on the interactions."""
     matrix = random_matrix(30, 40, 0.05)
@@ -393,114 +356,6 @@ def test_simplex_is_its_formula_and_a_new_user_is_its_history() -> None:
     torch.testing.assert_close(inductive.fold_in(matrix), inductive.user_vectors)
 
 
-# --- negatives that the model chooses ------------------------------------------------------------
-
-
-def test_mixgcf_negative_is_the_hardest_mixture() -> None:
-    matrix = random_matrix(9, 20, 0.3)
-    model = LightGCN(dim=6, layers=2)
-    graph = ready(model, matrix)
-    users, _, layers = model.encode_step(graph, seeded())
-    batch = batch_of(matrix, per_user=2, padding=1)
-    sampler = MixGCF(candidates=5)
-    sampler.prepare(matrix)
-    own = users[batch.users]
-    hops, drawn = sampler.mix(layers, own, batch, 3, seeded(7))
-    generator = seeded(7)
-    candidates = sampler(batch.users, 15, generator).view(-1, 3, 5)
-    for hop, (layer, mixed) in enumerate(zip(layers, hops, strict=True)):
-        alpha = torch.rand(len(own), 3, 1, generator=generator)
-        for b in range(len(own)):
-            real = batch.positives[b][batch.mask[b]].tolist() or [int(batch.positives[b, 0])]
-            for n in range(3):
-                positive = layer[real[n % len(real)]]
-                a = alpha[b, n]
-                every = [a * positive + (1 - a) * layer[j] for j in candidates[b, n]]
-                best = max(range(5), key=lambda j: float((own[b] @ every[j]).detach()))
-                torch.testing.assert_close(mixed[b, n], every[best])
-                if hop == 0:
-                    assert int(drawn[b, n]) == int(candidates[b, n, best])
-    assert not matrix.toarray()[batch.users.unsqueeze(1), drawn].any()
-
-
-def test_mixgcf_judges_concatenated_hops_by_their_own_part() -> None:
-    matrix = random_matrix(9, 20, 0.3)
-    model = LightGCN(dim=6, layers=2, pooling="concat")
-    graph = ready(model, matrix)
-    users, _, layers = model.encode_step(graph, seeded())
-    batch = batch_of(matrix, per_user=1)
-    sampler = MixGCF(candidates=5)
-    sampler.prepare(matrix)
-    own = users[batch.users]
-    hops, _ = sampler.mix(layers, own, batch, 1, seeded(7))
-    generator = seeded(7)
-    candidates = sampler(batch.users, 5, generator)
-    for hop, mixed in enumerate(hops):
-        alpha = torch.rand(len(own), 1, 1, generator=generator)[:, 0]
-        part = own[:, 6 * hop : 6 * hop + 6]
-        scores = torch.einsum("bd,bmd->bm", part, layers[hop][candidates])
-        hardest = candidates.gather(1, scores.argmax(1, keepdim=True))[:, 0]
-        expected = alpha * layers[hop][batch.positives[:, 0]] + (1 - alpha) * layers[hop][hardest]
-        torch.testing.assert_close(mixed[:, 0], expected)
-
-
-def test_dynamic_negatives_are_the_best_scored_candidates() -> None:
-    matrix = random_matrix(9, 20, 0.3)
-    users, items = torch.randn(9, 4, generator=seeded()), torch.randn(20, 4, generator=seeded(1))
-    sampler = Dynamic(candidates=4)
-    sampler.prepare(matrix)
-    everyone = torch.arange(9)
-    found = sampler.hardest(users, items, everyone, 6, seeded(2))
-    candidates = sampler(everyone, 24, seeded(2)).view(9, 6, 4)
-    for user in range(9):
-        for n in range(6):
-            best = max(candidates[user, n].tolist(), key=lambda j: float(users[user] @ items[j]))
-            assert int(found[user, n]) == best
-            assert not matrix.toarray()[user, best]
-
-
-@pytest.mark.parametrize("similarity", ["dot", "cosine"])
-@pytest.mark.parametrize("loss", [bpr, item_ndcg])
-def test_mixed_negatives_reach_the_weights_through_every_hop(loss: Any, similarity: str) -> None:
-    matrix = random_matrix(9, 20, 0.3)
-    model = LightGCN(dim=6, layers=2)
-    graph = ready(model, matrix)
-    sampler = MixGCF(candidates=5)
-    sampler.prepare(matrix)
-    config = TrainConfig(sampled=4, l2=0.1, similarity=similarity)
-    batch = batch_of(matrix)
-    value = objective(model, graph, batch, loss, sampler, config, seeded())
-    value.backward()
-    assert value.isfinite()
-    assert model.item_embedding.grad is not None
-    assert (model.item_embedding.grad[:-1].norm(dim=1) > 0).all()  # the last item is nowhere
-
-
-QUICK = {"epochs": 12, "every": 6, "lr": 0.03, "batch": 16, "device": "cpu", "refit": False}
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("lightgcn", {"loss": bpr, "negatives": MixGCF(candidates=4)}),
-        ("lightgcn", {"loss": item_ndcg, "negatives": MixGCF(candidates=4), "sampled": 8}),
-        ("mf", {"loss": bpr, "negatives": MixGCF(candidates=4), "epochs": 20}),
-        ("lightgcn", {"loss": bpr, "negatives": Dynamic(candidates=4)}),
-        ("lightgcn", {"loss": neural_ndcg, "sampled": 8}),
-        ("simplex", {"loss": ccl(margin=0.4), "sampled": 8}),
-    ],
-)
-def test_these_combinations_learn_a_checkerboard(name: str, settings: dict[str, Any]) -> None:
-    split = board_split()
-    model = MODELS[name](dim=16)
-    assert isinstance(model, EmbeddingModel)
-    run = train(split, model, **{**QUICK, **settings})
-    best = run.model.scores(split.test.history, split.test.users)
-    best[split.test.history.toarray() > 0] = -torch.inf
-    user = np.array([int(str(name)[1:]) for name in split.test.ids])
-    assert ((best.topk(5).indices.numpy() + user[:, None]) % 2 == 0).mean() > 0.95
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -512,7 +367,6 @@ def test_these_combinations_learn_a_checkerboard(name: str, settings: dict[str, 
         (lambda: XSimGCL(layers=2, contrasted=3), "'contrasted' must be a layer, 1 or more, got 3"),
         (lambda: AdapTau(beta=0.0), "'beta' must be positive, got 0.0"),
         (lambda: SimpleX(g=1.5), "'g' must be between 0 and 1, got 1.5"),
-        (lambda: MixGCF(candidates=0), "'candidates' must be a positive integer, got 0"),
     ],
 )
 def test_bad_settings_name_the_parameter_the_rule_and_the_value(make: Any, message: str) -> None:
