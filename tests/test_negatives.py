@@ -285,7 +285,7 @@ def test_entries_that_are_not_stored_are_drawn_with_their_mean() -> None:
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
-        ({"mode": "x"}, "'mode' must be one of temperature, proportional, band, got 'x'"),
+        ({"mode": "x"}, "'mode' must be one of temperature, proportional, band, avoid, got 'x'"),
         ({"temperature": 0}, "'temperature' must be a positive number or 'auto', got 0"),
         ({"share": 1.5}, "'share' must be in [0, 1], got 1.5"),
         ({"band": (5, 5)}, "'band' must be two ranks 0 <= low < high, got (5, 5)"),
@@ -310,3 +310,16 @@ def test_ppr_keeps_large_graphs_in_the_cache(
     PPR().prepare(large)
     PPR(share=0.1).prepare(large)  # another way to draw from the same PageRank
     assert len(list((tmp_path / "itemrec" / "ppr").iterdir())) == 1
+
+
+def test_avoiding_draws_evenly_from_all_but_the_nearest_and_the_positives() -> None:
+    rng = np.random.default_rng(3)
+    train = sp.csr_array((rng.random((6, 40)) < 0.2).astype(np.float32))
+    sampler = PPR(mode="avoid", top=5)
+    sampler.prepare(train)
+    near = ppr(train, top=5).matrix().toarray() > 0
+    drawn = sampler(torch.zeros(1, dtype=torch.int64), 40_000, torch.Generator().manual_seed(0))
+    counts = np.bincount(drawn[0].numpy(), minlength=40)
+    allowed = ~(near[0] | (train.toarray()[0] > 0))
+    assert counts[~allowed].sum() == 0
+    assert chisquare(counts[allowed]).pvalue > 1e-3

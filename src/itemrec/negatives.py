@@ -114,13 +114,14 @@ class PPR:
         temperature "auto" sets each user's T so that the sparse part has the given share.
     mode "proportional": p(i | u) ∝ ppr_ui.
     mode "band": uniform over the items of PageRank rank band[0] (from 0) up to band[1], excluded.
+    mode "avoid": uniform over all items but the `top` nearest, which are likely positives to come.
 
     share: how much of the draws follows the mode, the rest is uniform; None is all of them, and
-    1 % with temperature "auto". Only the `top` entries a user are stored; the others are drawn
+    0.3 % with temperature "auto". Only the `top` entries a user are stored; the others are drawn
     with their mean value.
     """
 
-    mode: Literal["temperature", "proportional", "band"] = "temperature"
+    mode: Literal["temperature", "proportional", "band", "avoid"] = "temperature"
     temperature: float | Literal["auto"] = "auto"
     share: float | None = None
     band: tuple[int, int] = (20, 200)
@@ -130,7 +131,7 @@ class PPR:
     cache: bool = True
 
     def __post_init__(self) -> None:
-        if self.mode not in (modes := ("temperature", "proportional", "band")):
+        if self.mode not in (modes := ("temperature", "proportional", "band", "avoid")):
             raise ItemrecError(f"'mode' must be one of {', '.join(modes)}, got {self.mode!r}")
         if self.temperature != "auto" and not (
             isinstance(self.temperature, int | float) and self.temperature > 0
@@ -159,6 +160,9 @@ class PPR:
             device=device,
             cache=cache,
         )
+        if self.mode == "avoid":
+            self._draws = Draws(as_ones(train + scores.matrix()), device)
+            return
         weights, share = self.mixture(train, scores)
         sparse = (scores.indptr, scores.indices, weights)
         self._draws = Draws(train, device, sparse=sparse, share=share)
@@ -181,7 +185,7 @@ class PPR:
             share = near / np.maximum(near + rest * free, 1e-300)
             return above, share * (1 if self.share is None else self.share)
         if self.temperature == "auto":
-            part = 0.01 if self.share is None else self.share
+            part = 0.003 if self.share is None else self.share
             heat = scale_free_temperature(scores.indptr, above, free, part)
             return excess(scores.indptr, above, heat, free)
         heat = np.full(len(scores), float(self.temperature))
