@@ -4,7 +4,8 @@ import scipy.sparse as sp
 
 from itemrec.negatives import PPR
 from itemrec.ppr import ppr
-from itemrec.ppr_diagnostics import diagnose, spread
+from itemrec.ppr_diagnostics import diagnose, report, spread
+from itemrec.synthetic import synthetic
 
 
 def test_figures_equal_those_of_the_dense_distribution() -> None:
@@ -42,3 +43,12 @@ def test_spread_is_the_median_at_a_rank() -> None:
         5: pytest.approx(np.median(values[:, 4])),
     }
     assert spread(scores, (1000,)) == {1000: 0.0}
+
+
+def test_the_report_knows_that_the_papers_softmax_is_uniform() -> None:
+    found = report(synthetic(200, 150, 4000), users=50)
+    paper = found.settings["softmax, T = 1 (the paper)"]
+    assert paper.near < 0.005
+    assert paper.against_uniform == pytest.approx(1, abs=0.01)
+    assert found.settings["auto, share 1 %"].near == pytest.approx(0.01, abs=1e-4)
+    assert found.settings["band 20–200"].against_uniform > 1

@@ -121,22 +121,30 @@ def describe(
     rating_col: RatingCol = None,
     time_col: TimeCol = None,
     titles: Titles = None,
+    pagerank: Annotated[
+        bool, typer.Option("--ppr", help="Also what PageRank negatives would draw.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Counts, degree plot, warnings and fingerprint of a data set.
 
-    Example: itemrec describe plays.csv --user-col listener --item-col track
+    Example: itemrec describe plays.csv --user-col listener --item-col track --ppr
     """
+    from itemrec import ppr_diagnostics
     from itemrec.describe import describe as look_at
     from itemrec.describe import render
 
     columns = _columns(user_col, item_col, rating_col, time_col, titles)
     given = {"data_root": data_root, "min_rating": min_rating, "k_core": k_core, **columns}
-    found = look_at(load(data, **_given(given)))
+    interactions = load(data, **_given(given))
+    found = look_at(interactions)
+    near = ppr_diagnostics.report(interactions) if pagerank else None
     if as_json:
-        typer.echo(json.dumps(found.to_dict()))
-    else:
-        console.print(render(found))
+        typer.echo(json.dumps(found.to_dict() | ({"ppr": near.to_dict()} if near else {})))
+        return
+    console.print(render(found))
+    if near:
+        console.print(ppr_diagnostics.render(near))
 
 
 @app.command()
