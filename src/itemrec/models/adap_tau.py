@@ -35,7 +35,7 @@ from itemrec.lambert import lambert_w
 from itemrec.models.base import Pooling
 from itemrec.models.lightgcn import LightGCN
 from itemrec.negatives import Positives
-from itemrec.propagate import edge_dot
+from itemrec.propagate import neighbour_sum
 from itemrec.scoring import take_rows
 
 DRAWN = 2048  # interactions whose items are the negatives that judge a user
@@ -110,8 +110,7 @@ class AdapTau(LightGCN):
         against = torch.where(hidden.all(1), 0.0, tempered.logsumexp(1))  # [B]
         pos = (own.unsqueeze(1) * theirs.view(*batch.mask.shape, -1)).sum(2)  # [B, P]
         value = masked_mean(against.unsqueeze(1) - pos * self.general, batch.mask)
-        lengths = sum(x.square().sum(1) for x in layers)  # over all depths, [nodes]
-        assert isinstance(lengths, Tensor)
+        lengths = torch.stack([x.square().sum(1) for x in layers]).sum(0)  # over all depths
         reach = lengths[batch.users].unsqueeze(1) + lengths[n_users + batch.positives]  # [B, P]
         return value + self.l2 * masked_mean(reach, batch.mask) / 2
 
@@ -147,11 +146,8 @@ def inverse_general(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
 
 def mean_positive(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
     """Mean cosine of each user with its training items ``[users]``, 0 without any."""
-    both = torch.cat([users, items])
-    half = len(graph.col) // 2
-    dots = edge_dot(graph, both, both)[:half]
-    sums = users.new_zeros(len(users)).index_add_(0, graph.row[:half], dots)
-    return sums / graph.degree[: graph.n_users].clamp(min=1)
+    total = neighbour_sum(graph, torch.cat([torch.zeros_like(users), items]))[: len(users)]
+    return (users * total).sum(1) / graph.degree[: len(users)].clamp(min=1)
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph import Adjacency, Graph, fold_adjacency
 from itemrec.models.base import GNN, Pooling
 from itemrec.propagate import edge_dot, weighted_sum
+from itemrec.scoring import take_rows
 
 COMPARED = 1024  # users, and items, between whose chunks correlation is measured
 
@@ -132,7 +133,7 @@ class DGCF(GNN):
         users, items = encoded
         total = users.new_zeros(())
         for table, index in ((users, batch.users), (items, batch.positives[:, 0])):
-            chunks = table[index[:COMPARED]].chunk(self.intents, 1)
+            chunks = take_rows(table, index[:COMPARED]).chunk(self.intents, 1)
             centred = [centred_distances(chunk) for chunk in chunks]
             for k, one in enumerate(centred):
                 for two in centred[k + 1 :]:
