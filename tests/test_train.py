@@ -15,6 +15,7 @@ from itemrec.averaging import Average
 from itemrec.batches import Batch
 from itemrec.capture import _Snapshot
 from itemrec.checkpoint import Run
+from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError, LeakError
 from itemrec.evaluate import Judge
 from itemrec.graph import Graph
@@ -24,7 +25,7 @@ from itemrec.models.base import EmbeddingModel
 from itemrec.negatives import InBatch, Uniform
 from itemrec.negatives import Popularity as ByPopularity
 from itemrec.split import Split
-from itemrec.train import TrainConfig, objective, penalty, pick_device, train
+from itemrec.train import TrainConfig, objective, penalty, train
 
 FEW: dict[str, Any] = {
     "epochs": 3,

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +22,20 @@ import torch
 from torch import Tensor
 
 from itemrec.averaging import Average
-from itemrec.components import lookup
+from itemrec.components import check_settings, lookup
 from itemrec.config import Config, dump_config, load_config, normalise
 from itemrec.data import IdMap
+from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
+from itemrec.files import (
+    arrays_of,
+    atomic,
+    json_lines,
+    json_object,
+    read_file,
+    tensors_of,
+    write_text,
+)
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.models.base import Model
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from itemrec.evaluate import Evaluation
 
 STATE_TENSORS = ("model", "optimizer", "generator", "average", "best")
+NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # of a finished run
 FORMAT = 1  # of the run folder; a newer one is refused by name
 
 
@@ -45,6 +54,7 @@ FORMAT = 1  # of the run folder; a newer one is refused by name
 class State:
     """Where training stands; with the tensors beside it, all that resuming needs."""
 
+    data: str = ""  # fingerprint of the data set
     phase: str = "select"  # then "refit"
     epoch: int = 0
     best_epoch: int = 0
@@ -112,6 +122,7 @@ class State:
         if folder is None or time.monotonic() - self.saved_at < least_seconds:
             return
         content = {
+            "data": self.data,
             "phase": self.phase,
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
@@ -135,10 +146,10 @@ class State:
         """Read ``state.pt``, tensors and plain values only."""
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
+            tensors = {k: content.pop(k) for k in STATE_TENSORS}
+            return cls(tensors=tensors, **content)
+        except Exception as error:  # torch raises whatever a damaged file makes it stumble over
             raise ItemrecError(f"{path} is not a training state that can be resumed") from error
-        tensors = {k: content.pop(k) for k in STATE_TENSORS}
-        return cls(tensors=tensors, **content)
 
 
 @dataclass
@@ -194,8 +205,9 @@ class Run:
 
     def open(self, folder: Path | None, resume: bool) -> State:
         """Claim the folder, or continue what lies in it."""
+        fresh = State(data=self.dataset["fingerprint"])
         if folder is None:
-            return State()
+            return fresh
         done, state = folder / "metrics.json", folder / "state.pt"
         if resume:
             config = folder / "config.toml"
@@ -206,12 +218,15 @@ class Run:
             for draft in folder.glob(".*.tmp"):  # what a killed process was writing
                 draft.unlink()
             if state.exists() and not done.exists():
-                return State.load(state)
+                found = State.load(state)
+                if found.data != fresh.data:
+                    raise ItemrecError(f"{folder} holds a run on other data; it cannot be resumed")
+                return found
         elif done.exists() or state.exists():
             raise ItemrecError(f"{folder} already holds a run: resume it or choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "config.toml", dump_config(self.config))
-        return State()
+        write_text(folder / "config.toml", dump_config(self.config))
+        return fresh
 
     def abandon(self, folder: Path | None) -> None:
         """Take back a folder that holds settings and nothing else: training never began."""
@@ -250,7 +265,7 @@ class Run:
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "config.toml", dump_config(self.config))
+        write_text(folder / "config.toml", dump_config(self.config))
         tensors = {k: v.detach().cpu().contiguous() for k, v in self.model.state_dict().items()}
         tensors["train.crow"] = torch.from_numpy(self.train.indptr.astype(np.int64))
         tensors["train.col"] = torch.from_numpy(self.train.indices.astype(np.int32))
@@ -266,68 +281,79 @@ class Run:
         for name, column in (("titles", self.titles), ("genres", self.genres)):
             if column is not None:
                 ids[name] = [str(text) for text in column]
-        _write(folder / "ids.json", json.dumps(ids))
-        _write(folder / "history.jsonl", "".join(json.dumps(row) + "\n" for row in self.history))
+        write_text(folder / "ids.json", json.dumps(ids))
+        write_text(
+            folder / "history.jsonl", "".join(json.dumps(row) + "\n" for row in self.history)
+        )
+        # ids may be Python strings, which only a pickle could hold as they are
+        columns = {k: v.astype(str) if v.dtype == object else v for k, v in self.per_user.items()}
         with atomic(folder / "per_user.npz") as path, path.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **self.per_user)
-        _write(folder / "metrics.json", json.dumps(self.metrics, indent=1) + "\n")
+            np.savez_compressed(file, allow_pickle=False, **columns)
+        write_text(folder / "metrics.json", json.dumps(self.metrics, indent=1) + "\n")
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Run:
         """Read a run folder; nothing in it is ever executed."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        folder = Path(folder)
-        missing = [
-            name
-            for name in ("config.toml", "model.safetensors", "ids.json", "metrics.json")
-            if not (folder / name).exists()
-        ]
+        folder, device = Path(folder), str(pick_device(device))
+        missing = [name for name in NEEDED if not (folder / name).exists()]
         if missing:
             raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
         config = load_config(folder / "config.toml")
-        try:
-            tensors = load_file(folder / "model.safetensors", device=device)
-            ids = json.loads((folder / "ids.json").read_text())
-            metrics = json.loads((folder / "metrics.json").read_text())
-        except (SafetensorError, json.JSONDecodeError, OSError) as error:
-            raise ItemrecError(f"{folder} holds a damaged file: {error}") from error
+        ids = read_file(folder / "ids.json", json_object)
         if ids.get("format", 0) > FORMAT:
             raise ItemrecError(f"{folder} was written by a newer itemrec")
-        crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
-        shape = (len(ids["users"]), len(ids["items"]))
-        train = sp.csr_array((np.ones(len(col), np.float32), col, crow), shape=shape)
-        settings = dict(config["model"])
-        model: Model = lookup(MODELS, "model", settings.pop("name"))(**settings)
-        generator = torch.Generator().manual_seed(0)
-        model.setup(train, inductive=ids["protocol"] == "inductive", generator=generator)
-        for name, tensor in tensors.items():
-            if name not in model.state_dict():
-                model.store(name, tensor)
-        model.to(device)
-        model.load_state_dict(tensors)
-        model.eval()
-        per_user = {}
-        if (folder / "per_user.npz").exists():
-            with np.load(folder / "per_user.npz", allow_pickle=False) as file:
-                per_user = {name: file[name] for name in file.files}
-        rows = (folder / "history.jsonl").read_text().splitlines()
-        texts = {k: np.array(ids[k]) if k in ids else None for k in ("titles", "genres")}
-        return cls(
-            model,
-            config,
-            ids["protocol"],
-            metrics["dataset"],
-            IdMap(np.array(ids["users"])),
-            IdMap(np.array(ids["items"])),
-            texts["titles"],
-            texts["genres"],
-            train,
-            history=[json.loads(row) for row in rows],
-            metrics=metrics,
-            per_user=per_user,
+        metrics = read_file(folder / "metrics.json", json_object)
+        history = read_file(folder / "history.jsonl", json_lines)
+        per_user = read_file(folder / "per_user.npz", arrays_of)
+        tensors = read_file(
+            folder / "model.safetensors", functools.partial(tensors_of, device=device)
         )
+        try:
+            crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
+            shape = (len(ids["users"]), len(ids["items"]))
+            train = sp.csr_array((np.ones(len(col), np.float32), col, crow), shape=shape)
+            inductive = ids["protocol"] == "inductive"
+            model = _rebuild(config["model"], train, inductive, tensors, device)
+            texts = {k: np.array(ids[k]) if k in ids else None for k in ("titles", "genres")}
+            return cls(
+                model,
+                config,
+                ids["protocol"],
+                metrics["dataset"],
+                IdMap(np.array(ids["users"])),
+                IdMap(np.array(ids["items"])),
+                texts["titles"],
+                texts["genres"],
+                train,
+                history=history,
+                metrics=metrics,
+                per_user=per_user,
+            )
+        except ItemrecError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ItemrecError(f"the files of {folder} do not belong together: {error}") from error
+
+
+def _rebuild(
+    section: dict[str, Any],
+    train: sp.csr_array,
+    inductive: bool,
+    tensors: dict[str, Tensor],
+    device: str,
+) -> Model:
+    """The model of a configuration's section with these tensors."""
+    settings = dict(section)
+    name = settings.pop("name")
+    kind = lookup(MODELS, "model", name)
+    model: Model = kind(**check_settings(kind, name, settings))
+    model.setup(train, inductive=inductive, generator=torch.Generator().manual_seed(0))
+    for key, tensor in tensors.items():
+        if key not in model.state_dict():
+            model.store(key, tensor)
+    model.to(device)
+    model.load_state_dict(tensors)
+    return model.eval()
 
 
 def named(table: dict[str, Any], component: Any, settings: dict[str, Any]) -> dict[str, Any]:
@@ -349,21 +375,3 @@ def unbind(loss: Callable[..., Tensor]) -> tuple[Any, dict[str, Any]]:
         function, settings = unbind(loss.func)
         return function, {**settings, **loss.keywords}
     return loss, {}
-
-
-@contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """A temporary name beside ``path`` that replaces it once it is written and on disk."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield draft
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str) -> None:
-    with atomic(path) as draft:
-        draft.write_text(text)

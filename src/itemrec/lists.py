@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.checkpoint import atomic
 from itemrec.errors import ItemrecError
+from itemrec.files import atomic
 
 FILES = (".parquet", ".csv", ".tsv")
 

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from itemrec import plots
-from itemrec.checkpoint import Run, atomic
+from itemrec.checkpoint import Run
 from itemrec.compare import METRICS, compare_runs, load_runs
 from itemrec.errors import ItemrecError
+from itemrec.files import atomic
 from itemrec.recommend import Recommendation, Recommender
 from itemrec.show import p_value, span
 from itemrec.stats import bootstrap_interval
@@ -146,7 +147,8 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
     """Title, SVG and note of each plot that this group has something to show for."""
     out = []
     if any(len(run.history) > 1 for run in group.values()):
-        told = "Validation NDCG@20 as training goes; a dot marks the epoch that was chosen."
+        told = "Validation NDCG@20 as training goes; a dot marks the epoch that was "
+        told += "chosen, a dashed line a closed form."
         out.append(("Learning curves", plots.learning_curves(group), told))
     if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):
         told = "Mean NDCG@20 of test users by how many items are known of them, 95 % intervals."

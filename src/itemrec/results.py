@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from itemrec.checkpoint import atomic
 from itemrec.errors import ItemrecError
+from itemrec.files import atomic
 from itemrec.layers import Entry
 from itemrec.results_plot import Point, panels
 from itemrec.settled import changes

@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from itemrec.checkpoint import Run, atomic
+from itemrec.checkpoint import Run
 from itemrec.data import Interactions
+from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.experiment import make_data, run_config
-from itemrec.train import pick_device
+from itemrec.files import atomic
 from itemrec.workers import Answer, Job, serve
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job

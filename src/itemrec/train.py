@@ -19,6 +19,7 @@ from itemrec.capture import captured
 from itemrec.catalogue import All, Catalogue
 from itemrec.checkpoint import Run, State
 from itemrec.components import check_settings
+from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
@@ -302,15 +303,3 @@ def share(index: Tensor, weight: Tensor, size: int) -> Tensor:
     """How often each row is named, as a share of all; adding ones is exact in any order."""
     counts = weight.new_zeros(size).index_add_(0, index.reshape(-1), weight.reshape(-1))
     return counts / counts.sum().clamp(min=1)
-
-
-def pick_device(name: str) -> torch.device:
-    """``auto`` means the GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ItemrecError("'device' is cuda, but torch sees no GPU here; use cpu or auto")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ItemrecError(f"'device' must be cpu, cuda or auto, got {name!r}") from error

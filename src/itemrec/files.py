@@ -1,0 +1,76 @@
+"""Files that are complete or absent when written, and named when they are damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+
+T = TypeVar("T")
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary name beside ``path`` that replaces it once it is written and on disk."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield draft
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, complete or not at all."""
+    with atomic(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def read_file(path: Path, parse: Callable[[Path], T]) -> T:
+    """What a file holds, or one sentence that names it."""
+    try:
+        return parse(path)
+    except Exception as error:  # each format has errors of its own for a damaged file
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise ItemrecError(f"{path} is damaged: {reason}") from error
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ItemrecError("it must hold an object")
+    return content
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """A file of JSON lines; none where it is absent."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an npz file; none where it is absent."""
+    if not path.exists():
+        return {}
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def tensors_of(path: Path, device: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
+    from safetensors.torch import load_file
+
+    content: dict[str, Tensor] = load_file(path, device=device)
+    return content
