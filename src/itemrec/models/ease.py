@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
+from scipy.linalg import lapack
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.graph import fold_adjacency
 from itemrec.models.base import Model
+from itemrec.models.neighbours import BLOCK, gram_matrix
 from itemrec.propagate import neighbour_sum
 
 
@@ -36,16 +38,25 @@ class EASE(Model):
         self.l2 = l2
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Room for the weights."""
+        """Room for the weights; on the CPU it costs nothing until they are there."""
         super().setup(train, inductive=inductive, generator=generator)
         self.store("weights", torch.zeros(self.n_items, self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
-        """One Cholesky factorisation of the item–item Gram matrix."""
-        gram = torch.from_numpy((train.T @ train).toarray().astype(np.float32)).to(self.device)
-        gram.diagonal().add_(self.l2)
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
-        del gram
+        """One Cholesky factorisation of the item–item Gram matrix, inverted where it stands.
+
+        On the CPU the whole fit holds one matrix of items × items; on a GPU at most two.
+        """
+        device = self.device
+        self.store("weights", torch.empty(0, device=device))
+        gram = gram_matrix(train)
+        gram[np.diag_indices_from(gram)] += np.float32(self.l2)
+        if device.type == "cpu":
+            inverse = torch.from_numpy(invert(gram))
+        else:
+            factor = torch.linalg.cholesky(torch.from_numpy(gram).to(device))
+            inverse = torch.cholesky_inverse(factor)
+            del factor
         weights = inverse.div_(inverse.diagonal().clone().neg_())
         weights.fill_diagonal_(0)
         self.store("weights", weights)
@@ -61,3 +72,20 @@ class EASE(Model):
         """The weight from each history item to each recommended one."""
         listed = torch.from_numpy(history.indices).long().to(self.device)
         return self.weights[listed][:, items].T
+
+
+def invert(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The inverse of a positive definite matrix, in the same memory."""
+    turned = matrix.T  # symmetric, and in the order that LAPACK overwrites
+    factor, wrong = lapack.spotrf(turned, lower=1, clean=0, overwrite_a=1)
+    inverse, wrong_too = lapack.spotri(factor, lower=1, overwrite_c=1)
+    if wrong or wrong_too:
+        raise ItemrecError("the item–item matrix cannot be inverted: try a larger 'l2'")
+    for start in range(0, len(matrix), BLOCK):  # LAPACK fills one triangle: mirror it
+        end = start + BLOCK
+        inverse[:start, start:end] = inverse[start:end, :start].T
+        corner = inverse[start:end, start:end]
+        lower = np.tril(corner)
+        corner[:] = lower + np.tril(lower, -1).T
+    result: npt.NDArray[np.float32] = inverse.T
+    return result
