@@ -1,0 +1,97 @@
+"""CML: users and items as points, near where they belong together.
+
+Hsieh et al., "Collaborative Metric Learning", WWW 2017. With squared distances d², N negatives j of
+the user and margin m, over the positives (u, i)::
+
+    L = Σ w_ui · [m + d²_ui − min_j d²_uj]₊             w_ui = log(1 + rank_ui)
+    rank_ui ≈ |I| · mean_j 1[m + d²_ui − d²_uj > 0]      |u|, |i| ≤ 1
+
+Scores are −d². Each step starts by pulling every vector back into the unit ball, so that gradients
+act at points of the ball (projected descent); `encode` clips once more what the last step moved.
+Not inductive: a user's point is a trained parameter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from itemrec.batches import Batch
+from itemrec.graph import Graph
+from itemrec.models.base import EmbeddingModel
+from itemrec.models.checks import positive, positive_integers
+from itemrec.models.own_batches import OwnNegatives
+from itemrec.scoring import pair_scores, take_rows
+
+
+class CML(EmbeddingModel):
+    """Metric learning with rank weights (WWW 2017)."""
+
+    paper = "Collaborative Metric Learning"
+    year = 2017
+    inductive = False
+    why_not_inductive = "every user's point is a trained parameter"
+    own_objective = True
+
+    def __init__(self, dim: int = 100, margin: float = 1.9, negatives: int = 20) -> None:
+        super().__init__()
+        positive_integers(dim=dim, negatives=negatives)
+        positive(margin=margin)
+        self.dim, self.margin, self.negatives = dim, margin, negatives
+        self.draw = OwnNegatives()
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Points around the origin, of length about a half."""
+        super().setup(train, inductive=inductive, generator=generator)
+        scale = 0.5 / self.dim**0.5
+        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * scale)
+        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * scale)
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """The points, inside the unit ball."""
+        return into_ball(self.users), into_ball(self.items)
+
+    def extra_loss(
+        self,
+        graph: Graph,
+        batch: Batch,
+        encoded: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The weighted hinge, a mean over the batch's positives."""
+        with torch.no_grad():
+            self.users.copy_(into_ball(self.users))
+            self.items.copy_(into_ball(self.items))
+        drawn = self.draw(graph, batch.users, self.negatives, generator)  # [B, N]
+        near = self.distances(batch.users, batch.positives)  # [B, P]
+        far = self.distances(batch.users, drawn)  # [B, N]
+        inside = self.margin + near.unsqueeze(2) - far.unsqueeze(1) > 0  # [B, P, N]
+        weight = torch.log1p(self.n_items * inside.float().mean(2))  # [B, P]
+        closest = far.min(1, keepdim=True).values
+        hinge = (self.margin + near - closest).clamp(min=0) * weight
+        return (hinge * batch.mask).sum() / batch.mask.sum().clamp(min=1)
+
+    def distances(self, users: Tensor, items: Tensor) -> Tensor:
+        """Squared distances of listed pairs, ``[B], [B, N] → [B, N]``."""
+        own = take_rows(self.users, users)  # [B, d]
+        length = own.square().sum(1, keepdim=True)
+        other = take_rows(self.items.square().sum(1, keepdim=True), items).squeeze(2)  # [B, N]
+        return length + other - 2 * pair_scores(own, self.items, items)
+
+    @torch.no_grad()
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """``−|u − i|²`` for all items."""
+        own = self.vectors_of(history, users)
+        items = self.item_vectors
+        out: Tensor = own @ items.T
+        out.mul_(2).sub_(own.square().sum(1, keepdim=True)).sub_(items.square().sum(1))
+        return out
+
+
+def into_ball(points: Tensor) -> Tensor:
+    """Points outside the unit ball move to its surface; ``[n, d] → [n, d]``."""
+    inside: Tensor = points / points.norm(dim=1, keepdim=True).clamp(min=1)
+    return inside
