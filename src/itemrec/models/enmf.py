@@ -1,0 +1,75 @@
+"""ENMF: every user–item pair counts in the loss, at the price of the observed ones.
+
+Chen et al., "Efficient Neural Matrix Factorization without Sampling for Recommendation", TOIS 2020.
+With ``ŷ_ui = hᵀ(p_u ⊙ q_i)``, weight 1 for observed pairs and c₀ for all others::
+
+    L(u) = Σ_{i∈R_u} (1 − ŷ)² + c₀ Σ_{i∉R_u} ŷ²
+         = Σ_{i∈R_u} [(1 − c₀) ŷ² − 2ŷ] + c₀ Σ_{a,b} h_a h_b (p_u p_uᵀ)_ab (Σ_i q_i q_iᵀ)_ab + |R_u|
+
+The second line (its constant is left out) needs d² numbers for the whole catalogue. Batches are
+users with *all* their items; dropout acts on the user vectors. Not inductive: user vectors are
+trained parameters.
+"""
+
+from __future__ import annotations
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from itemrec.batches import Batch
+from itemrec.graph import Graph
+from itemrec.models.base import EmbeddingModel
+from itemrec.models.checks import positive, positive_integers, share_below_one
+from itemrec.models.own_batches import UserRows
+from itemrec.scoring import take_rows
+
+
+class ENMF(EmbeddingModel):
+    """Whole-data matrix factorisation (TOIS 2020)."""
+
+    paper = "Efficient Neural Matrix Factorization without Sampling for Recommendation"
+    year = 2020
+    inductive = False
+    why_not_inductive = "every user vector is a trained parameter"
+    own_objective = True
+
+    def __init__(self, dim: int = 64, negative_weight: float = 0.05, dropout: float = 0.3) -> None:
+        super().__init__()
+        positive_integers(dim=dim)
+        positive(negative_weight=negative_weight)
+        share_below_one(dropout=dropout)
+        self.dim, self.negative_weight, self.dropout = dim, negative_weight, dropout
+        self.rows = UserRows()
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Small vectors, and a weight a dimension."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
+        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
+        self.weight = nn.Parameter(torch.ones(self.dim))
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """The weights h go to the user's side."""
+        return self.users * self.weight, self.items
+
+    def extra_loss(
+        self,
+        graph: Graph,
+        batch: Batch,
+        encoded: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The whole-data loss of the batch's users, a mean over them."""
+        real = batch.mask.any(1)  # [B]
+        own = take_rows(self.users, batch.users) * real.unsqueeze(1)  # [B, d]
+        if self.dropout > 0:
+            draw = torch.rand(own.shape, generator=generator, device=own.device)
+            own = own * (draw >= self.dropout) / (1 - self.dropout)
+        owner, item, valid = self.rows(graph, batch.users, real)  # [entries]
+        pairs = take_rows(own * self.weight, owner) * take_rows(self.items, item)
+        score = pairs.sum(1)
+        observed = ((1 - self.negative_weight) * score.square() - 2 * score) * valid
+        everything = (own.T @ own) * (self.items.T @ self.items) * torch.outer(*[self.weight] * 2)
+        total = observed.sum() + self.negative_weight * everything.sum()
+        return total / real.sum().clamp(min=1)
