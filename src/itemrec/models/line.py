@@ -1,0 +1,96 @@
+"""LINE: edges should be likely, either as such or given their ends' contexts.
+
+Tang et al., "LINE: Large-scale Information Network Embedding", WWW 2015. For an edge (u, i), with K
+items j (for the other direction: users) drawn in proportion to degree^power::
+
+    order 1: −log σ(c_u·c_i) − Σ_j log σ(−c_u·c_j)           one vector c a node
+    order 2: −log σ(c_u·x_i) − Σ_j log σ(−c_u·x_j)           and a context vector x
+
+both for u → i and for i → u. Noise comes from the edge's other side, since edges only ever join a
+user and an item. The score is what was modelled: ``c_u·c_i``, or ``c_u·x_i + x_u·c_i``. Edges are
+the batch's positives: with ``by = "interactions"`` every one once an epoch. Not inductive: a node's
+vectors are trained parameters.
+"""
+
+from __future__ import annotations
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from itemrec.batches import Batch
+from itemrec.errors import ItemrecError
+from itemrec.graph import Graph
+from itemrec.models.base import EmbeddingModel
+from itemrec.models.checks import at_least_zero, positive_integers
+from itemrec.models.walks import NodeDraws
+from itemrec.scoring import pair_scores, take_rows
+
+
+class LINE(EmbeddingModel):
+    """First- or second-order proximity of nodes (WWW 2015)."""
+
+    paper = "LINE: Large-scale Information Network Embedding"
+    year = 2015
+    inductive = False
+    why_not_inductive = "every node's vectors are trained parameters"
+    own_objective = True
+
+    def __init__(
+        self, dim: int = 64, order: int = 2, negatives: int = 5, power: float = 0.75
+    ) -> None:
+        super().__init__()
+        positive_integers(dim=dim, negatives=negatives)
+        at_least_zero(power=power)
+        if order not in (1, 2):
+            raise ItemrecError(f"'order' must be 1 or 2, got {order}")
+        self.dim, self.order, self.negatives, self.power = dim, order, negatives, power
+        self.known: Graph | None = None
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """A vector a node, and its context vector in the second order."""
+        super().setup(train, inductive=inductive, generator=generator)
+
+        def table(n: int) -> nn.Parameter:
+            return nn.Parameter(torch.randn(n, self.dim, generator=generator) * 0.1)
+
+        self.users, self.items = table(self.n_users), table(self.n_items)
+        if self.order == 2:
+            self.user_context, self.item_context = table(self.n_users), table(self.n_items)
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """The vectors, in the second order beside the contexts they are compared with."""
+        if self.order == 1:
+            return self.users, self.items
+        users = torch.cat([self.users, self.user_context], dim=1)
+        return users, torch.cat([self.item_context, self.items], dim=1)
+
+    def extra_loss(
+        self,
+        graph: Graph,
+        batch: Batch,
+        encoded: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Both directions of the batch's edges, a mean over them."""
+        if self.known is not graph:
+            self.known = graph
+            self.user_noise = NodeDraws(graph.degree[: graph.n_users], self.power)
+            self.item_noise = NodeDraws(graph.item_degree, self.power)
+        user = batch.users.repeat_interleave(batch.positives.shape[1])  # [E]
+        item, real = batch.positives.flatten(), batch.mask.flatten()
+        shape = (len(user), self.negatives)
+        users, items = self.user_noise(shape, generator), self.item_noise(shape, generator)
+        hear_items = self.item_context if self.order == 2 else self.items
+        hear_users = self.user_context if self.order == 2 else self.users
+        there = edge_loss(self.users, hear_items, user, item, items)
+        back = edge_loss(self.items, hear_users, item, user, users)
+        return ((there + back) * real).sum() / real.sum().clamp(min=1)
+
+
+def edge_loss(source: Tensor, target: Tensor, one: Tensor, other: Tensor, noise: Tensor) -> Tensor:
+    """−log σ(s·t) − Σ_n log σ(−s·t_n) of edges one → other; ``[E], [E], [E, K] → [E]``."""
+    listed = torch.cat([other.unsqueeze(1), noise], dim=1)  # [E, 1 + K]
+    scores = pair_scores(take_rows(source, one), target, listed)
+    return softplus(-scores[:, 0]) + softplus(scores[:, 1:]).sum(1)
