@@ -34,8 +34,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sgl": {"weight": 0.002},
     "simgcl": {"weight": 0.01},
     "xsimgcl": {"weight": 0.01},
+    # a few items of one's own colour are always among the others: the hardest of many is one
+    "cml": {"negatives": 1},
+    "enmf": {"negative_weight": 0.3},
+    "ials": {"l2": 0.1},
+    "ultragcn": {"negatives": 10, "negative_weight": 10.0},
+    "mult-vae": {"hidden": 32, "latent": 8},
 }
-TRAIN: dict[str, dict[str, Any]] = {}
+TRAIN: dict[str, dict[str, Any]] = {
+    "cml": {"epochs": 40},
+    "line": {"by": "interactions"},
+    "ultragcn": {"by": "interactions"},
+}
 IMPERSONAL = {"popularity"}  # the same list for everybody cannot tell two colours apart
 QUICK: dict[str, Any] = {
     "loss": softmax,  # never saturates, so that few steps are enough for every encoder

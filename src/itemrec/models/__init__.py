@@ -2,20 +2,31 @@
 
 from itemrec.models.adap_tau import AdapTau
 from itemrec.models.base import GNN, EmbeddingModel, Model
+from itemrec.models.cml import CML
+from itemrec.models.deepwalk import DeepWalk
 from itemrec.models.dgcf import DGCF
 from itemrec.models.ease import EASE
+from itemrec.models.enmf import ENMF
 from itemrec.models.gat import GAT
 from itemrec.models.gcn import GCN
+from itemrec.models.gf_cf import GFCF
 from itemrec.models.gin import GIN
+from itemrec.models.ials import IALS
+from itemrec.models.itemknn import ItemKNN
 from itemrec.models.lightgcn import LightGCN
+from itemrec.models.line import LINE
 from itemrec.models.lr_gccf import LRGCCF
 from itemrec.models.mf import MF
+from itemrec.models.mult_vae import MultVAE
 from itemrec.models.ngcf import NGCF
 from itemrec.models.nia_gcn import NIAGCN
+from itemrec.models.node2vec import Node2Vec
 from itemrec.models.popularity import Popularity
 from itemrec.models.sgl import SGL
 from itemrec.models.simgcl import SimGCL
 from itemrec.models.simplex import SimpleX
+from itemrec.models.slim import SLIM
+from itemrec.models.ultragcn import UltraGCN
 from itemrec.models.xsimgcl import XSimGCL
 
 MODELS: dict[str, type[Model]] = {
@@ -33,7 +44,18 @@ MODELS: dict[str, type[Model]] = {
     "adap-tau": AdapTau,
     "simplex": SimpleX,
     "mf": MF,
+    "cml": CML,
+    "enmf": ENMF,
+    "deepwalk": DeepWalk,
+    "line": LINE,
+    "node2vec": Node2Vec,
+    "mult-vae": MultVAE,
+    "ultragcn": UltraGCN,
     "ease": EASE,
+    "slim": SLIM,
+    "itemknn": ItemKNN,
+    "ials": IALS,
+    "gf-cf": GFCF,
     "popularity": Popularity,
 }
 
