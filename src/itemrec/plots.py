@@ -49,6 +49,9 @@ def learning_curves(runs: Mapping[str, Run]) -> str:
             points = [(row["epoch"], row[metric]) for row in run.history if metric in row]
             if not points:
                 continue
+            if points[-1][0] == 0:  # a closed form has no epochs: a level to compare with
+                axes.axhline(points[-1][1], color=colour, linewidth=1.5, linestyle="--", label=name)
+                continue
             x, y = zip(*points, strict=True)
             mark = {"marker": "o", "markersize": 3} if len(points) < 3 else {}
             axes.plot(x, y, color=colour, linewidth=1.8, label=name, **mark)
