@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
 
 from itemrec.errors import ItemrecError
 
@@ -49,13 +52,23 @@ def check_settings(
 def like(default: Any, value: Any, name: str, annotation: str = "") -> Any:
     """The value as its default's type: 1 becomes 1.0 for a float, a list becomes a tuple.
 
-    A setting may allow both a number and a word such as "auto"; then its annotation says so.
+    A setting may allow both a number and a word such as "auto", or have no default value at all;
+    then its annotation says what it takes.
     """
+    if isinstance(value, np.generic):
+        value = value.item()
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(value, str) and ("str" in annotation or "Literal" in annotation):
         return value
     if number and isinstance(default, str) and ("float" in annotation or "int" in annotation):
         return value
+    if default is None:
+        if value is None:
+            return None
+        lists = dict.fromkeys(("tuple", "list", "Sequence"), ())
+        known: dict[str, Any] = {"bool": False, "float": 0.0, "int": 0, "str": "", **lists}
+        kinds = [known[word] for word in re.findall(r"\w+", annotation) if word in known]
+        return like(kinds[0], value, name, annotation) if kinds else value
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise ItemrecError(f"'{name}' must be true or false, got {value!r}")
@@ -69,6 +82,8 @@ def like(default: Any, value: Any, name: str, annotation: str = "") -> Any:
     elif isinstance(default, str):
         if not isinstance(value, str):
             raise ItemrecError(f"'{name}' must be text, got {value!r}")
-    elif isinstance(default, tuple) and isinstance(value, list):
+    elif isinstance(default, tuple):
+        if not isinstance(value, list | tuple):
+            raise ItemrecError(f"'{name}' must be a list, got {value!r}")
         return tuple(value)
     return value

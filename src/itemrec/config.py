@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from itemrec.errors import ItemrecError
 
 Config = dict[str, dict[str, Any]]
@@ -49,14 +51,16 @@ def normalise(config: Config) -> Config:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return {"inf": "inf", "-inf": "-inf", "nan": "nan"}.get(repr(value), repr(value))
+        return repr(value)
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, str | Path):
-        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, str | Path):  # TOML's strings are JSON's, but for one control character
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return f"[{', '.join(_value(entry) for entry in value)}]"
     if isinstance(value, dict):
