@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itemrec.config import dump_config, load_config, normalise
@@ -40,6 +40,7 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
+@settings(max_examples=50)
 @given(CONFIGS)
 def test_what_is_written_reads_back_as_it_was(config: dict[str, dict[str, Any]]) -> None:
     assert same(tomllib.loads(dump_config(config)), config)
