@@ -424,6 +424,7 @@ def test_itemknn_is_the_shrunk_cosine_of_the_nearest() -> None:
     history = train[:8]
     scores = model.scores(history, UNKNOWN[:8])
     np.testing.assert_allclose(scores, x[:8] @ weights, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(model.scores_on_device(history), scores)  # what a GPU does
 
 
 def test_slim_on_all_items_is_ease() -> None:
@@ -484,7 +485,7 @@ def test_an_item_without_interactions_recommends_nothing_and_breaks_nothing(
     assert scores.abs().max() < 1e-6
 
 
-def test_ease_fit_holds_one_matrix() -> None:
+def test_ease_fit_holds_one_matrix_and_a_block() -> None:
     """Peak memory of a fit in a process of its own, in copies of the items × items matrix."""
     code = """
 import resource, sys, numpy as np, scipy.sparse as sp, torch
@@ -499,11 +500,11 @@ def fit(n):
     model.fit(train)
 fit(100)
 before = peak()
-fit(4000)
-print((peak() - before) / (4000 * 4000 * 4))
+fit(2500)
+print((peak() - before) / (2500 * 2500 * 4))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 1.8
+    assert float(done.stdout) < 2
 
 
 # --- iALS ----------------------------------------------------------------------------------------

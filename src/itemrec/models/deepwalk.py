@@ -7,8 +7,10 @@ nodes n drawn in proportion to degree^power::
     L = −Σ_(v,w) [log σ(c_v·x_w) + K·E_n log σ(−c_v·x_n)]
 
 An epoch starts a walk at every user and as many a node at items. The score of an item is what was
-modelled, in both directions: ``c_u·x_i + x_u·c_i``. Not inductive: a node that no walk visited in
-training has no vector.
+modelled, in both directions: ``c_u·x_i + x_u·c_i``. At its best it is log p(i | u) less ``power``
+times the log degree of i, so uniform noise (power 0) ranks by p(i | u) itself; word2vec's 0.75
+takes popularity out and recommends worse. Not inductive: a node that no walk visited in training
+has no vector.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class DeepWalk(EmbeddingModel):
         window: int = 5,
         negatives: int = 5,
         shared: int = 50,
-        power: float = 0.75,
+        power: float = 0.0,
     ) -> None:
         super().__init__()
         positive_integers(dim=dim, length=length, window=window, negatives=negatives, shared=shared)

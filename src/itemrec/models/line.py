@@ -8,8 +8,8 @@ items j (for the other direction: users) drawn in proportion to degree^power::
 
 both for u → i and for i → u. Noise comes from the edge's other side, since edges only ever join a
 user and an item. The score is what was modelled: ``c_u·c_i``, or ``c_u·x_i + x_u·c_i``. Edges are
-the batch's positives: with ``by = "interactions"`` every one once an epoch. Not inductive: a node's
-vectors are trained parameters.
+the batch's positives: with ``by = "interactions"`` every one once an epoch. Power 0 keeps
+popularity in the scores, see `deepwalk`. Not inductive: a node's vectors are trained parameters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LINE(EmbeddingModel):
     own_objective = True
 
     def __init__(
-        self, dim: int = 64, order: int = 2, negatives: int = 5, power: float = 0.75
+        self, dim: int = 64, order: int = 2, negatives: int = 5, power: float = 0.0
     ) -> None:
         super().__init__()
         positive_integers(dim=dim, negatives=negatives)

@@ -10,7 +10,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.graph import Adjacency, fold_adjacency
 from itemrec.models.base import Model
+from itemrec.propagate import weighted_sum
 
 Floats = npt.NDArray[np.float32]
 BLOCK = 1024  # items at a time
@@ -58,6 +60,7 @@ class SparseWeights(Model):
         """Room for no weights yet."""
         super().setup(train, inductive=inductive, generator=generator)
         self.store("weight_starts", torch.zeros(self.n_items + 1, dtype=torch.int64))
+        self.listeners: tuple[Adjacency, Tensor] | None = None
 
     def keep(self, columns: list[tuple[int, Tensor, Tensor]]) -> None:
         """Store blocks: first item j, its sources i ``[b, k]``, weights ``[b, k]``; zeros go."""
@@ -83,13 +86,16 @@ class SparseWeights(Model):
         if self.device.type == "cpu":
             out: Tensor = torch.from_numpy((history @ self._matrix()).toarray())
             return out
-        seen = torch.zeros(history.shape[0], self.n_items, device=self.device)
-        rows = np.repeat(np.arange(history.shape[0]), np.diff(history.indptr))
-        seen[torch.from_numpy(rows).to(self.device), _long(history.indices, self.device)] = 1
-        parts = (self.weight_starts, self.weight_items.long(), self.weight_values)
-        weights = torch.sparse_csr_tensor(*parts, size=(self.n_items, self.n_items))
-        product: Tensor = seen @ weights
-        return product
+        return self.scores_on_device(history)
+
+    def scores_on_device(self, history: sp.csr_array) -> Tensor:
+        """Every item listens to its sources in all histories at once: a neighbourhood sum."""
+        if self.listeners is None or self.listeners[0].crow.device != self.device:
+            turned = sp.csr_array(self._matrix().T)  # [targets, sources]
+            adjacency = fold_adjacency(turned, torch.zeros(self.n_items, device=self.device))
+            self.listeners = adjacency, torch.from_numpy(turned.data).to(self.device)
+        seen = torch.from_numpy(history.T.toarray().astype(np.float32)).to(self.device)
+        return weighted_sum(*self.listeners, seen).T.contiguous()  # [items, B] → [B, items]
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
@@ -102,7 +108,3 @@ class SparseWeights(Model):
         parts = (self.weight_values, self.weight_items, self.weight_starts)
         data, indices, indptr = (part.cpu().numpy() for part in parts)
         return sp.csr_array((data, indices, indptr), shape=(self.n_items, self.n_items))
-
-
-def _long(index: npt.NDArray[np.int32], device: torch.device) -> Tensor:
-    return torch.from_numpy(index.astype(np.int64)).to(device)

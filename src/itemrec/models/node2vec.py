@@ -25,7 +25,7 @@ class Node2Vec(DeepWalk):
         window: int = 5,
         negatives: int = 5,
         shared: int = 50,
-        power: float = 0.75,
+        power: float = 0.0,
         p: float = 4.0,
         q: float = 1.0,
     ) -> None:
