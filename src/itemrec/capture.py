@@ -47,7 +47,8 @@ def captured(
         return step
     before.restore()
 
-    def replay(keys: Tensor) -> Tensor:
+    def replay(keys: Tensor, alive: Step = step) -> Tensor:
+        # the graph reads the very tensors that `step` holds: they must live as long as it does
         static.copy_(keys)
         graph.replay()
         return value.clone()
