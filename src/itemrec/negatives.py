@@ -117,8 +117,8 @@ class PPR:
     mode "avoid": uniform over all items but the `top` nearest, which are likely positives to come.
 
     share: how much of the draws follows the mode, the rest is uniform; None is all of them, and
-    0.3 % with temperature "auto". Only the `top` entries a user are stored; the others are drawn
-    with their mean value.
+    0.1 % with temperature "auto" (chosen on validation, see LOG.md). Only the `top` entries a user
+    are stored; the others are drawn with their mean value.
     """
 
     mode: Literal["temperature", "proportional", "band", "avoid"] = "temperature"
@@ -185,7 +185,7 @@ class PPR:
             share = near / np.maximum(near + rest * free, 1e-300)
             return above, share * (1 if self.share is None else self.share)
         if self.temperature == "auto":
-            part = 0.003 if self.share is None else self.share
+            part = 0.001 if self.share is None else self.share
             heat = scale_free_temperature(scores.indptr, above, free, part)
             return excess(scores.indptr, above, heat, free)
         heat = np.full(len(scores), float(self.temperature))

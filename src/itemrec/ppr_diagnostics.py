@@ -79,8 +79,8 @@ def spread(scores: PPRScores, ranks: tuple[int, ...] = (1, 10, 100)) -> dict[int
 SETTINGS: dict[str, PPR] = {
     "softmax, T = 1 (the paper)": PPR(temperature=1.0),
     "softmax, T = 0.001": PPR(temperature=1e-3),
-    "auto, share 0.1 %": PPR(share=0.001),
-    "auto, share 0.3 % (default)": PPR(share=0.003),
+    "auto, share 0.1 % (default)": PPR(share=0.001),
+    "auto, share 0.3 %": PPR(share=0.003),
     "auto, share 1 %": PPR(share=0.01),
     "proportional": PPR(mode="proportional"),
     "band 20–200": PPR(mode="band"),
