@@ -1,0 +1,70 @@
+"""One user nobody has seen: a history of 50 items to the 20 best of the catalogue.
+
+One thread by default: a server answers one user on each core.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+import numpy as np
+import torch
+from common import Verdicts, begin, parser
+
+from itemrec.checkpoint import Run, State
+from itemrec.graph import Graph
+from itemrec.losses import item_ndcg
+from itemrec.models.lightgcn import LightGCN
+from itemrec.negatives import Uniform
+from itemrec.recommend import Recommender
+from itemrec.split import Split
+from itemrec.train import TrainConfig
+
+HISTORY, TOP = 50, 20
+
+
+def main() -> None:
+    arguments = parser(__doc__, "yelp2018")
+    arguments.set_defaults(threads=1)
+    options = arguments.parse_args()
+    split = begin(options)
+    run = untrained(split)
+    recommender = Recommender.from_run(run)
+    rng = np.random.default_rng(0)
+    calls = 50 if options.quick else 1000
+    popularity = np.bincount(split.train.indices, minlength=split.n_items) + 1.0
+    chance = popularity / popularity.sum()
+    spent = []
+    for turn in range(calls + 20):
+        rows = rng.choice(split.n_items, HISTORY, replace=False, p=chance)
+        history = split.item_ids.external(rows).tolist()
+        start = time.perf_counter()
+        found = recommender.recommend(history=history, k=TOP)
+        if turn >= 20:  # warm
+            spent.append(time.perf_counter() - start)
+        assert len(found) == TOP
+    vectors, query = run.model.item_vectors, torch.randn(64)
+    floor = []
+    for _ in range(100):
+        start = time.perf_counter()
+        torch.topk(vectors @ query, TOP)
+        floor.append(time.perf_counter() - start)
+    p50, p99 = (1e3 * float(np.percentile(spent, q)) for q in (50, 99))
+    print(f"{calls} calls, one at a time: median {p50:.2f} ms, 99th percentile {p99:.2f} ms")
+    print(f"a matrix-vector product and a partial sort alone: {1e3 * np.median(floor):.2f} ms")
+    Verdicts().last("fold_in_p99_ms", p99, 5.0)
+
+
+def untrained(split: Split) -> Run:
+    """A run whose weights are random: they cost as much as trained ones."""
+    model = LightGCN(64, 3)
+    model.setup(split.train, inductive=False, generator=torch.Generator().manual_seed(0))
+    model.freeze(Graph.from_csr(split.train))
+    run = Run.begin(split, model, item_ndcg(tau=1.0), Uniform(), asdict(TrainConfig()))
+    run.finish(split, State())
+    return run
+
+
+if __name__ == "__main__":
+    main()

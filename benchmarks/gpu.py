@@ -1,0 +1,87 @@
+"""On one GPU: seconds an epoch, seconds of training to a test NDCG@20 of .054, and all negatives.
+
+The test users are a stop-watch here: nothing is chosen by them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import numpy as np
+import torch
+from common import Training, Verdicts, begin, hardware, parser
+
+from itemrec.catalogue import All
+from itemrec.evaluate import Judge
+from itemrec.losses import item_ndcg
+from itemrec.split import Split
+from itemrec.train import TrainConfig
+
+GOAL = 0.054  # test NDCG@20
+EVERY, MOST = 10, 1500  # epochs between looks at it, and in all
+LOSS = item_ndcg(tau=1.5)
+CONFIG = TrainConfig(lr=0.01, l2=1e-4, positives=5, sampled=200, average=0.99)
+
+
+def main() -> None:
+    arguments = parser(__doc__, "yelp2018")
+    arguments.add_argument("--full-catalogue", action="store_true", help="all items as negatives")
+    arguments.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
+    options = arguments.parse_args()
+    if options.device != "cpu" and not torch.cuda.is_available():
+        print("gpu.py needs a CUDA device, and torch sees none here", file=sys.stderr)
+        raise SystemExit(2)
+    split = begin(options)
+    print(hardware(gpu=True))
+    if options.full_catalogue:
+        full_catalogue(split, options.device, 2 if options.quick else 30)
+    else:
+        sampled(split, options.device, options.quick)
+
+
+def sampled(split: Split, device: str, quick: bool) -> None:
+    training = Training(split.train, LOSS, CONFIG, device=device)
+    judge = Judge(split.test, device)
+    spent: list[float] = []
+    reached, value = None, 0.0
+    most = 4 if quick else MOST
+    while len(spent) < most and (reached is None or len(spent) < 30):
+        start = time.perf_counter()
+        training.epoch()  # its mean loss is fetched: the device has finished
+        spent.append(time.perf_counter() - start)
+        if reached is None and len(spent) % (2 if quick else EVERY) == 0:
+            with training.average.applied():
+                training.model.freeze(training.graph)
+                value = judge.metrics(training.model, "ndcg@20")["ndcg@20"]
+            reached = sum(spent) if value > GOAL else None
+    seconds = float(np.median(spent))
+    what = "first passes" if reached else "has not passed"
+    print(f"{seconds:.4f} s an epoch, median of {len(spent)}")
+    print(f"test NDCG@20 {what} {GOAL}: {value:.4f} after {sum(spent):.1f} s of training")
+    verdicts = Verdicts()
+    verdicts.also("gpu_seconds_to_goal", float("inf") if reached is None else reached, 20.0)
+    verdicts.last("gpu_epoch_seconds", seconds, 0.03)
+
+
+def full_catalogue(split: Split, device: str, epochs: int) -> None:
+    on_gpu = device != "cpu"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    training = Training(split.train, LOSS, CONFIG, negatives=All(), device=device)
+    spent = []
+    for _ in range(epochs + 2):
+        start = time.perf_counter()
+        training.epoch()
+        spent.append(time.perf_counter() - start)
+    memory = torch.cuda.max_memory_reserved() / 1e9 if on_gpu else 0.0
+    seconds = float(np.median(spent[2:]))
+    print(f"{seconds:.4f} s an epoch with all {split.n_items} items as negatives, {memory:.2f} GB")
+    verdicts = Verdicts()
+    verdicts.also("gpu_full_memory_gb", memory, 4.0)
+    verdicts.last("gpu_full_epoch_seconds", seconds, 0.15)
+
+
+if __name__ == "__main__":
+    main()

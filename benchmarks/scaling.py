@@ -1,0 +1,118 @@
+"""Seconds and memory of an epoch a million interactions, from 1 to 30 million of them.
+
+Users, items and the batch grow with the interactions: 40 interactions a user, 100 an item, and an
+epoch always has 16 steps, as it has on Yelp2018 with batches of 2,048. Every step passes messages
+over the whole graph, so an epoch is linear in the interactions exactly if a step is.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from common import Training, Verdicts, forget_peak, hardware, parser, resident
+
+from itemrec.losses import item_ndcg
+from itemrec.synthetic import synthetic
+from itemrec.train import TrainConfig
+
+MILLIONS = (1, 3, 10, 30)
+STEPS = 16  # an epoch
+PLOT = Path(__file__).with_name("scaling.svg")
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--interactions", type=int, help="measure this one size, as JSON")
+    arguments.add_argument("--plot", type=Path, default=PLOT, help="where the plot goes")
+    options = arguments.parse_args()
+    if options.interactions:
+        print(json.dumps(measure(options.interactions, options.threads, options.quick)))
+        return
+    print(hardware(options.threads))
+    unit = 50_000 if options.quick else 1_000_000
+    found = []
+    for count in MILLIONS:
+        command = [sys.executable, __file__, "--interactions", str(count * unit)]
+        command += ["--threads", str(options.threads), *(["--quick"] if options.quick else [])]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        row = json.loads(done.stdout.splitlines()[-1])
+        found.append(row)
+        millions = row["interactions"] / 1e6
+        print(
+            f"{millions:6.2f} million: {row['seconds']:7.2f} s an epoch "
+            f"({row['seconds'] / millions:.3f} a million), {row['memory'] / 2**20:6.0f} MB "
+            f"({row['memory'] / 2**20 / millions:.0f} a million)"
+        )
+    draw(found, options.plot)
+    seconds = [row["seconds"] / row["interactions"] for row in found]
+    memory = [row["memory"] / row["interactions"] for row in found]
+    verdicts = Verdicts()
+    verdicts.also("scaling_memory", max(memory) / min(memory), 1.3)
+    verdicts.last("scaling_seconds", max(seconds) / min(seconds), 1.3)
+
+
+def measure(interactions: int, threads: int, quick: bool) -> dict[str, float]:
+    """An epoch's seconds (median step × steps) and peak bytes, interactions included."""
+    torch.set_num_threads(threads)
+    steps(prepare(20_000), 2)  # libraries and threads that any training needs are no growth
+    start = resident("VmRSS")
+    training = prepare(interactions)
+    seconds = float(np.median(steps(training, 3 if quick else 7)[1:])) * STEPS
+    memory = resident("VmHWM") - start
+    edges = len(training.graph.col) // 2
+    return {"interactions": edges, "seconds": seconds, "memory": memory}
+
+
+def prepare(interactions: int) -> Training:
+    users, items = interactions // 40, interactions // 100
+    train = synthetic(users=users, items=items, interactions=interactions).csr()
+    forget_peak()  # what making up the data took is not what training takes
+    config = TrainConfig(batch=-(-users // STEPS), sampled=200)
+    return Training(train, item_ndcg(tau=1.0), config)
+
+
+def steps(training: Training, count: int) -> list[float]:
+    """Seconds of the first steps of an epoch."""
+    spent = []
+    for keys in training.keys()[:count]:
+        begin = time.perf_counter()
+        training.step(keys)
+        spent.append(time.perf_counter() - begin)
+    return spent
+
+
+def draw(found: list[dict[str, float]], path: Path) -> None:
+    """Both curves on logarithmic axes, beside a straight line through the first point."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "scaling"  # the same figures give the same file
+    from matplotlib import pyplot as plt
+
+    size = np.array([row["interactions"] / 1e6 for row in found])
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    for ax, key, scale, label in (
+        (axes[0], "seconds", 1.0, "seconds an epoch"),
+        (axes[1], "memory", 2.0**30, "peak memory, GB"),
+    ):
+        value = np.array([row[key] / scale for row in found])
+        ax.loglog(size, value[0] / size[0] * size, "--", color="#999", label="linear")
+        ax.loglog(size, value, "o-", color="#0a6ebd", label="measured")
+        ax.set_xlabel("million interactions")
+        ax.set_ylabel(label)
+        ax.set_xticks(size, [f"{s:g}" for s in size.round(2)])
+        ax.minorticks_off()
+        ax.legend(frameon=False)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()
