@@ -190,7 +190,9 @@ def torch_geometric(split: Split, keys: torch.Tensor) -> dict[str, float]:
     users = torch.from_numpy(split.test.users)
     items = torch.arange(n_users, n_users + n_items)
     with torch.no_grad():  # its `recommend` neither leaves out known items nor judges the lists
-        judged = timed(lambda _: model.recommend(edges, src_index=users, dst_index=items, k=20), range(2))
+        judged = timed(
+            lambda _: model.recommend(edges, src_index=users, dst_index=items, k=20), range(2)
+        )
     return {"step": float(np.median(spent)), "evaluation": float(min(judged))}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import time
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from common import forget_peak, resident
 
 from itemrec.datasets import load
 from itemrec.ppr import PPRScores, ppr
@@ -159,18 +159,6 @@ def describe(scores: PPRScores) -> str:
         f"{len(scores.values)} entries stored, {scores.dropped.mean():.3f} of the mass dropped, "
         f"proven L1 error {scores.error.max():.1e}"
     )
-
-
-def resident(field: str) -> int:
-    """Bytes of VmRSS (now) or VmHWM (peak) of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024
-    raise SystemExit(f"/proc/self/status has no {field}")
-
-
-def forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
 
 
 def verdict(name: str, value: float, bound: float | None, at_least: bool = False) -> None:

@@ -1,0 +1,115 @@
+"""Run the benchmarks, print their verdicts, and write results.json and the table of README.md.
+
+GPU scripts run where there is a CUDA device. Rows of scripts that do not run keep what was measured
+before, so that figures of two machines can stand in one table; each row names its machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from common import hardware
+
+HERE = Path(__file__).parent
+RESULTS, README = HERE / "results.json", HERE / "README.md"
+MARKS = ("<!-- results -->", "<!-- end of results -->")
+
+CPU = (
+    "propagation.py yelp2018",
+    "epoch.py yelp2018",
+    "evaluate.py yelp2018",
+    "fold_in.py yelp2018",
+    "ppr.py yelp2018",
+    "peers.py ml-1m",
+    "scaling.py",
+)
+GPU = (
+    "gpu.py yelp2018",
+    "gpu.py yelp2018 --full-catalogue",
+    "ppr.py yelp2018 --device cuda",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-root", help="where data sets lie (else ITEMREC_DATA)")
+    parser.add_argument("--only", nargs="+", default=[], help="scripts by the start of their name")
+    parser.add_argument("--quick", action="store_true", help="few repetitions; nothing is written")
+    parser.add_argument("--table", action="store_true", help="only write the table again")
+    options = parser.parse_args()
+    if not options.table:
+        chosen = [*CPU, *(GPU if torch.cuda.is_available() else ())]
+        if options.only:
+            chosen = [line for line in chosen if line.startswith(tuple(options.only))]
+        found = [run(line, options.data_root, options.quick) for line in chosen]
+        print("\n".join(row["last"] for row in found))
+        if options.quick:
+            return
+        RESULTS.write_text(json.dumps(merged(stored(), found), indent=1) + "\n")
+    README.write_text(with_table(README.read_text(), stored()))
+
+
+def run(line: str, data_root: str | None, quick: bool) -> dict[str, Any]:
+    """Run one script and take down what it says."""
+    script, *arguments = line.split()
+    command = [sys.executable, str(HERE / script), *arguments]
+    if arguments and data_root:
+        command += ["--data-root", data_root]
+    if quick and script != "ppr.py":
+        command.append("--quick")
+    print(f"== {line}", flush=True)
+    load, start = os.getloadavg()[0], time.perf_counter()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    said = done.stdout.strip().splitlines()
+    print(done.stdout, end="", flush=True)
+    seconds = time.perf_counter() - start
+    last = said[-1] if said and not done.returncode else f"{script} 0 0 short"
+    gpu = line in GPU
+    return {
+        "command": line,
+        "last": last,
+        "also": [text.removeprefix("also ") for text in said[:-1] if text.startswith("also ")],
+        "lines": said,
+        "seconds": round(seconds, 1),
+        "hardware": hardware(None if gpu else 2, gpu=gpu),
+        "load": round(load, 1),
+    }
+
+
+def stored() -> list[dict[str, Any]]:
+    return json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
+
+
+def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """New rows in place of old ones of the same command, in the order of the lists above."""
+    rows = {row["command"]: row for row in [*old, *new]}
+    return [rows[line] for line in (*CPU, *GPU) if line in rows]
+
+
+def with_table(text: str, rows: list[dict[str, Any]]) -> str:
+    """The page with its table written anew between the marks."""
+    before, rest = text.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    lines = ["| command | figure | value | bound | |", "|---|---|---:|---:|---|"]
+    machines = []
+    for row in rows:
+        if row["hardware"] not in machines:
+            machines.append(row["hardware"])
+        for told in (row["last"], *row["also"]):
+            name, value, bound, verdict = told.split()
+            lines.append(f"| `{row['command']}` | {name} | {value} | {bound} | {verdict} |")
+    named = [f"- {machine}" for machine in machines]
+    body = "\n".join(["", "Measured on:", "", *named, "", *lines, ""])
+    return f"{before}{MARKS[0]}\n{body}\n{MARKS[1]}{after}"
+
+
+if __name__ == "__main__":
+    main()
