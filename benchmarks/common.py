@@ -21,8 +21,9 @@ from itemrec.datasets import load
 from itemrec.graph import Graph
 from itemrec.models.lightgcn import LightGCN
 from itemrec.negatives import Sampler, Uniform
+from itemrec.objective import objective
 from itemrec.split import Split, split_interactions
-from itemrec.train import TrainConfig, objective
+from itemrec.train import TrainConfig
 
 
 def parser(text: str | None, data: str | None = None) -> argparse.ArgumentParser:

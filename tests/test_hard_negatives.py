@@ -11,7 +11,8 @@ from itemrec.errors import ItemrecError
 from itemrec.hard_negatives import Dynamic, MixGCF
 from itemrec.losses import bpr, ccl, item_ndcg, neural_ndcg
 from itemrec.models import MODELS, EmbeddingModel, LightGCN
-from itemrec.train import TrainConfig, objective, train
+from itemrec.objective import objective
+from itemrec.train import TrainConfig, train
 
 
 def test_mixgcf_negative_is_the_hardest_mixture() -> None:

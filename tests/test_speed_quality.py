@@ -13,13 +13,15 @@ from torch import Tensor
 from itemrec.bags import row_dots, row_sums
 from itemrec.batches import Batches
 from itemrec.catalogue import All
+from itemrec.evaluate import top_items
 from itemrec.graph import Graph
 from itemrec.losses import bpr, item_ap, item_ndcg
 from itemrec.models.lightgcn import LightGCN
 from itemrec.negatives import Uniform
+from itemrec.objective import objective
 from itemrec.propagate import propagate
 from itemrec.scoring import pair_scores
-from itemrec.train import TrainConfig, objective
+from itemrec.train import TrainConfig
 
 TRAIN = random_matrix(60, 45, 0.2)
 STEPS = 6
@@ -181,3 +183,18 @@ def test_regrouping_pairs_equals_a_sparse_product() -> None:
     expected = (weights @ items.detach().numpy(), weights.T @ users.detach().numpy())
     for mine, other in zip(grads, expected, strict=True):
         np.testing.assert_allclose(mine.numpy(), other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("levels", [3, 50, 0])  # few distinct scores: ties everywhere; 0: none
+@pytest.mark.parametrize(("items", "k"), [(5000, 3), (5001, 10), (4159, 15), (300, 20)])
+def test_the_best_items_equal_a_full_stable_sort(levels: int, items: int, k: int) -> None:
+    scores = torch.randn(40, items, generator=generator(items))
+    if levels:
+        scores = (scores * levels).round() / levels
+    scores[:, ::7] = -torch.inf
+    scores[0] = -torch.inf
+    scores[1, 5:] = -torch.inf  # fewer left than asked for
+    scores[2] = 1.0
+    full = torch.sort(scores, dim=1, descending=True, stable=True)
+    expected = full.indices[:, :k].masked_fill(full.values[:, :k] == -torch.inf, -1)
+    assert torch.equal(top_items(scores, k), expected)

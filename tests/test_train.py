@@ -24,8 +24,9 @@ from itemrec.models import EASE, MF, LightGCN, Popularity
 from itemrec.models.base import EmbeddingModel
 from itemrec.negatives import InBatch, Uniform
 from itemrec.negatives import Popularity as ByPopularity
+from itemrec.objective import objective, penalty
 from itemrec.split import Split
-from itemrec.train import TrainConfig, objective, penalty, train
+from itemrec.train import TrainConfig, train
 
 FEW: dict[str, Any] = {
     "epochs": 3,

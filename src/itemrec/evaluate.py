@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 BUDGET = 256  # MB of scores held at a time
 ROWS = 64  # users a block are a multiple of this, so that products round alike in any block
+STRETCH = 64  # items whose largest score stands for them at first
 DEFAULT = (*METRICS, *CATALOGUE_METRICS)
 
 
@@ -241,7 +242,7 @@ def top_items(scores: Tensor, k: int) -> Tensor:
     cut; only such rows are sorted in full.
     """
     depth = min(k + 1, scores.shape[1])
-    value, item = torch.topk(scores, depth, dim=1)
+    value, item = _largest(scores, depth)
     order = torch.argsort(
         item, dim=1
     )  # by item first, then stably by score: ties to the lower item
@@ -255,3 +256,23 @@ def top_items(scores: Tensor, k: int) -> Tensor:
             full = torch.sort(scores[row], dim=1, descending=True, stable=True)
             value[row, :k], item[row, :k] = full.values[:, :k], full.indices[:, :k]
     return item[:, :k].masked_fill(value[:, :k] == -torch.inf, -1)
+
+
+def _largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    """The largest scores a row and their items, each ``[B, depth]``; a faster ``topk`` on a CPU.
+
+    They lie in the ``depth`` stretches with the largest maxima: a stretch left out has ``depth``
+    others whose maxima are at least its own. Finding maxima is one vectorised pass.
+    """
+    stretches = scores.shape[1] // STRETCH
+    if scores.is_cuda or stretches < 4 * depth:
+        found = torch.topk(scores, depth, dim=1)
+        return found.values, found.indices
+    covered = stretches * STRETCH
+    best = scores[:, :covered].unflatten(1, (stretches, STRETCH)).amax(2)
+    chosen = torch.topk(best, depth, dim=1, sorted=False).indices.unsqueeze(2) * STRETCH
+    inside = (chosen + torch.arange(STRETCH)).flatten(1)  # [B, depth · STRETCH]
+    rest = torch.arange(covered, scores.shape[1]).expand(len(scores), -1)
+    item = torch.cat([inside, rest], dim=1)
+    value, at = torch.topk(scores.gather(1, item), depth, dim=1)
+    return value, item.gather(1, at)

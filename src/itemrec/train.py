@@ -10,27 +10,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from itemrec.averaging import Average
-from itemrec.batches import Batch, Batches
+from itemrec.batches import Batches
 from itemrec.capture import captured
-from itemrec.catalogue import All, Catalogue
 from itemrec.checkpoint import Run, State
 from itemrec.components import check_settings
 from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
-from itemrec.hard_negatives import Dynamic, MixGCF
 from itemrec.interrupt import Interrupt
 from itemrec.losses import customary, item_ndcg
 from itemrec.metrics import CATALOGUE_METRICS, parse_metric
-from itemrec.models.base import EmbeddingModel, Model
-from itemrec.negatives import InBatch, Sampler, Uniform
+from itemrec.models.base import Model
+from itemrec.negatives import Sampler, Uniform
+from itemrec.objective import objective
 from itemrec.progress import EpochBar
-from itemrec.scoring import pair_scores, take_rows
 from itemrec.split import Held, Split
 
 
@@ -227,79 +224,3 @@ def _solve(
     state.seconds += time.perf_counter() - started
     if valid is not None:
         state.record(0.0, Judge(valid, model.device).metrics(model, config.metric), config.metric)
-
-
-def objective(
-    model: Model,
-    graph: Graph,
-    batch: Batch,
-    loss: Callable[..., Tensor],
-    sampler: Sampler,
-    config: TrainConfig,
-    generator: torch.Generator,
-) -> Tensor:
-    """The loss of one batch: encode, score positives and negatives, compare."""
-    if model.own_objective:
-        own = model.extra_loss(graph, batch, None, generator)
-        assert own is not None
-        return own
-    assert isinstance(model, EmbeddingModel)
-    users, items, layers = model.encode_step(graph, generator)
-    encoded = (users, items)
-    if config.similarity == "cosine":
-        users, items = F.normalize(users, dim=1), F.normalize(items, dim=1)
-    own_vectors = take_rows(users, batch.users)  # [B, d]
-    counts = None  # which of the drawn items count in the L2 term
-    if isinstance(sampler, InBatch):  # each list is judged against the positives of all others
-        drawn = sampler.shared(batch.positives, batch.mask)  # [M]
-        pos = pair_scores(own_vectors, items, batch.positives)
-        neg: Tensor | Catalogue = own_vectors @ take_rows(items, drawn).T  # [B, M]
-        neg_mask = sampler.keep(batch.users, drawn, batch.mask)
-        counts = batch.mask.reshape(-1)
-    elif isinstance(sampler, All):  # the whole catalogue, streamed inside the loss
-        drawn = torch.arange(len(items), device=items.device)
-        pos, neg_mask = pair_scores(own_vectors, items, batch.positives), None
-        neg = sampler.catalogue(own_vectors, batch.users, items, distinct=config.by == "users")
-    elif isinstance(sampler, MixGCF):  # vectors that are no item's own
-        hops, drawn = sampler.mix(layers, own_vectors, batch, config.sampled, generator)
-        mixed = model.pool(hops)  # [B, N, d]
-        mixed = F.normalize(mixed, dim=-1) if config.similarity == "cosine" else mixed
-        pos, neg_mask = pair_scores(own_vectors, items, batch.positives), None
-        neg = (mixed @ own_vectors.unsqueeze(2)).squeeze(2)  # [B, N]
-        counts = batch.mask.any(1, keepdim=True).expand_as(drawn)
-    else:
-        if isinstance(sampler, Dynamic):  # chosen by their present scores
-            drawn = sampler.hardest(own_vectors, items, batch.users, config.sampled, generator)
-        else:
-            drawn = sampler(batch.users, config.sampled, generator)  # [B, N]
-        scores = pair_scores(own_vectors, items, torch.cat([batch.positives, drawn], dim=1))
-        split = batch.positives.shape[1]
-        pos, neg, neg_mask = scores[:, :split], scores[:, split:], None
-        counts = batch.mask.any(1, keepdim=True).expand_as(drawn)
-    value = loss(pos, neg, batch.mask, neg_mask)
-    if config.l2 > 0:
-        value = value + config.l2 * penalty(model, batch, drawn, counts)
-    extra = model.extra_loss(graph, batch, encoded, generator)
-    return value if extra is None else value + extra
-
-
-def penalty(
-    model: EmbeddingModel, batch: Batch, drawn: Tensor, counts: Tensor | None = None
-) -> Tensor:
-    """½(|u⁰|² + |p⁰|² + |n⁰|²), averaged over a batch's users, positives and negatives.
-
-    ``counts`` is False where a drawn item belongs to padding. Each vector is weighted by how often
-    it occurs: a count and a product instead of a gather.
-    """
-    users, items = model.base_norms()
-    real = batch.mask.any(1).to(users.dtype)
-    total = users @ share(batch.users, real, len(users))
-    total = total + items @ share(batch.positives, batch.mask.to(items.dtype), len(items))
-    real = torch.ones_like(drawn, dtype=items.dtype) if counts is None else counts.to(items.dtype)
-    return 0.5 * (total + items @ share(drawn, real, len(items)))
-
-
-def share(index: Tensor, weight: Tensor, size: int) -> Tensor:
-    """How often each row is named, as a share of all; adding ones is exact in any order."""
-    counts = weight.new_zeros(size).index_add_(0, index.reshape(-1), weight.reshape(-1))
-    return counts / counts.sum().clamp(min=1)
