@@ -269,7 +269,7 @@ def _largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         found = torch.topk(scores, depth, dim=1)
         return found.values, found.indices
     covered = stretches * STRETCH
-    best = scores[:, :covered].unflatten(1, (stretches, STRETCH)).amax(2)
+    best = scores[:, :covered].view(len(scores), stretches, STRETCH).amax(2)
     chosen = torch.topk(best, depth, dim=1, sorted=False).indices.unsqueeze(2) * STRETCH
     inside = (chosen + torch.arange(STRETCH)).flatten(1)  # [B, depth · STRETCH]
     rest = torch.arange(covered, scores.shape[1]).expand(len(scores), -1)
