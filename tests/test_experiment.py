@@ -6,6 +6,7 @@ import pytest
 import itemrec as ir
 from itemrec import experiment
 from itemrec.config import dump_config, load_config
+from itemrec.settled import settled
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = {"epochs": 3, "every": 1, "batch": 64}
@@ -189,3 +190,16 @@ def test_folder_names():
     assert str(experiment.default_folder(config())) == "runs/synthetic-lightgcn-item-ndcg-0"
     settings = config(model={"name": "ease"}, train={"seed": 3}, data={"data": "ml-1m"})
     assert str(experiment.default_folder(settings)) == "runs/ml-1m-ease-3"
+
+
+def test_a_model_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
+    plain = settled({"model": {"name": "sgl"}})
+    assert plain["loss"]["name"] == "bpr"
+    assert (plain["train"]["by"], plain["train"]["sampled"], plain["train"]["lr"]) == (
+        "interactions",
+        1,
+        1e-3,
+    )
+    told = settled({"model": {"name": "sgl"}, "loss": {"name": "item-ndcg"}, "train": {"lr": 0.1}})
+    assert told["loss"]["name"] == "item-ndcg"
+    assert (told["train"]["by"], told["train"]["lr"]) == ("users", 0.1)

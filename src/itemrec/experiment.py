@@ -96,6 +96,8 @@ def complete(config: Config) -> Config:
     out = {name: dict(config.get(name, {})) for name in SECTIONS}
     for name, default in DEFAULTS.items():
         out[name].setdefault("name", default)
+    model: type[Model] = lookup(MODELS, "model", out["model"]["name"])
+    out["loss"] = {"name": model.usual_loss, **config.get("loss", {})}
     out["split"].setdefault("verb", "interactions")
     lookup(SPLITS, "split", out["split"]["verb"])
     return out

@@ -38,7 +38,9 @@ def settled(config: Config) -> Config:
     if made["model"].closed_form or made["model"].own_objective:
         out["loss"] = out["negatives"] = {"name": "none"}
     train = check_settings(TrainConfig, "train", config["train"])
-    out["train"] = asdict(TrainConfig(**{**customary(made["loss"]), **train}))
+    out["train"] = asdict(
+        TrainConfig(**{**customary(made["loss"]), **made["model"].usual, **train})
+    )
     for section, key in INDIFFERENT:
         out[section].pop(key, None)
     return normalise(out)

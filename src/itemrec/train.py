@@ -98,7 +98,7 @@ def train(
     as training goes, so that ``resume=True`` continues an interrupted run to the same weights.
     """
     given = check_settings(TrainConfig, "train", settings)
-    config = TrainConfig(**{**customary(loss), **given})
+    config = TrainConfig(**{**customary(loss), **model.usual, **given})
     pick_device(config.device)  # whatever can be refused is refused before anything is written
     split.check()
     if split.protocol == "inductive":

@@ -22,6 +22,7 @@ adapted belongs to training alone, so users without parameters change nothing.
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 
 import scipy.sparse as sp
 import torch
@@ -47,6 +48,7 @@ class AdapTau(LightGCN):
 
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
     year = 2023
+    usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
     own_objective = True
 
     positive_keys: Tensor  # int64 [interactions + 1], to leave a user's positives out

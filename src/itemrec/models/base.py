@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -34,6 +36,8 @@ class Model(nn.Module):
     explains: ClassVar[bool] = False
     closed_form: ClassVar[bool] = False
     capturable: ClassVar[bool] = True  # a step may be replayed as a CUDA graph
+    usual_loss: ClassVar[str] = "item-ndcg"  # what it is trained with unless told otherwise
+    usual: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # and with which `TrainConfig`
     own_objective: ClassVar[bool] = False  # `extra_loss` is the whole objective: no list loss
     settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never changed
     n_users: int

@@ -13,6 +13,8 @@ Not inductive: a user's point is a trained parameter.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -32,6 +34,7 @@ class CML(EmbeddingModel):
 
     paper = "Collaborative Metric Learning"
     year = 2017
+    usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
     inductive = False
     why_not_inductive = "every user's point is a trained parameter"
     own_objective = True

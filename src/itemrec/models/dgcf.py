@@ -16,6 +16,7 @@ edges are split by the same iteration against stored item vectors and the stored
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import scipy.sparse as sp
@@ -38,6 +39,8 @@ class DGCF(GNN):
 
     paper = "Disentangled Graph Collaborative Filtering"
     year = 2020
+    usual_loss = "bpr"
+    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
 
     intent_degree: Tensor  # [L·T, K, items]: D_k of the items at each iteration of each layer
 

@@ -13,6 +13,8 @@ trained parameters.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -30,6 +32,7 @@ class ENMF(EmbeddingModel):
 
     paper = "Efficient Neural Matrix Factorization without Sampling for Recommendation"
     year = 2020
+    usual = MappingProxyType({"batch": 256})
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
     own_objective = True

@@ -14,6 +14,8 @@ popularity in the scores, see `deepwalk`. Not inductive: a node's vectors are tr
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -33,6 +35,7 @@ class LINE(EmbeddingModel):
 
     paper = "LINE: Large-scale Information Network Embedding"
     year = 2015
+    usual = MappingProxyType({"by": "interactions"})
     inductive = False
     why_not_inductive = "every node's vectors are trained parameters"
     own_objective = True

@@ -11,6 +11,8 @@ layers' scores, which is the product of the concatenated vectors.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from torch import Tensor
 
 from itemrec.graph import Adjacency
@@ -26,6 +28,8 @@ class LRGCCF(GNN):
         "A Linear Residual Graph Convolutional Network Approach"
     )
     year = 2020
+    usual_loss = "bpr"
+    usual = MappingProxyType({"lr": 5e-3, "l2": 1e-2})
 
     def __init__(self, dim: int = 64, layers: int | None = None) -> None:
         super().__init__(dim, layers, "concat")

@@ -21,6 +21,7 @@ class MF(EmbeddingModel):
 
     paper = "BPR: Bayesian Personalized Ranking from Implicit Feedback"
     year = 2009
+    usual_loss = "bpr"
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
 

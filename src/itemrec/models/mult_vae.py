@@ -12,6 +12,8 @@ first ``anneal`` steps. Scoring uses z = μ and no dropout. Inductive: a user is
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -31,6 +33,7 @@ class MultVAE(Model):
 
     paper = "Variational Autoencoders for Collaborative Filtering"
     year = 2018
+    usual = MappingProxyType({"batch": 500, "lr": 1e-3})
     own_objective = True
 
     def __init__(

@@ -13,6 +13,8 @@ starts from zero: the first product vanishes, the rest is the same rule.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -29,6 +31,8 @@ class NGCF(GNN):
 
     paper = "Neural Graph Collaborative Filtering"
     year = 2019
+    usual_loss = "bpr"
+    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-5})
 
     def __init__(self, dim: int = 64, layers: int | None = None, dropout: float = 0.1) -> None:
         super().__init__(dim, layers, "concat")

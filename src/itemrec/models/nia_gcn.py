@@ -16,6 +16,8 @@ between depths use the same identity as those between neighbours.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +32,8 @@ class NIAGCN(GNN):
 
     paper = "Neighbor Interaction Aware Graph Convolution Networks for Recommendation"
     year = 2020
+    usual_loss = "bpr"
+    usual = MappingProxyType({"lr": 1e-3})
 
     def __init__(self, dim: int = 64, layers: int | None = None) -> None:
         super().__init__(dim, layers, "concat")

@@ -13,6 +13,8 @@ and so does scoring.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import torch
 from torch import Tensor
 
@@ -29,6 +31,8 @@ class SGL(LightGCN):
 
     paper = "Self-supervised Graph Learning for Recommendation"
     year = 2021
+    usual_loss = "bpr"
+    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
     capturable = False  # the graphs change, and so do their sizes
 
     def __init__(

@@ -13,6 +13,8 @@ without noise. InfoNCE as in `sgl`.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -32,6 +34,8 @@ class SimGCL(LightGCN):
         "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for Recommendation"
     )
     year = 2022
+    usual_loss = "bpr"
+    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
 
     def __init__(
         self,

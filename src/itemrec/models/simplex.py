@@ -13,6 +13,8 @@ of its items.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
@@ -29,6 +31,8 @@ class SimpleX(EmbeddingModel):
 
     paper = "SimpleX: A Simple and Strong Baseline for Collaborative Filtering"
     year = 2021
+    usual_loss = "ccl"
+    usual = MappingProxyType({"by": "interactions", "similarity": "cosine", "lr": 1e-3})
 
     def __init__(self, dim: int = 64, g: float = 0.5) -> None:
         super().__init__()

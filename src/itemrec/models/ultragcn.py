@@ -14,6 +14,8 @@ are trained parameters.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -34,6 +36,7 @@ class UltraGCN(EmbeddingModel):
 
     paper = "UltraGCN: Ultra Simplification of Graph Convolutional Networks for Recommendation"
     year = 2021
+    usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
     own_objective = True

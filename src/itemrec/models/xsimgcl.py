@@ -11,6 +11,8 @@ l* (``contrasted``) counts from 1. Scoring uses a pass without noise.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import torch
 from torch import Tensor
 
@@ -28,6 +30,8 @@ class XSimGCL(LightGCN):
 
     paper = "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation"
     year = 2023
+    usual_loss = "bpr"
+    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
 
     def __init__(
         self,
