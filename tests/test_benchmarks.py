@@ -1,8 +1,10 @@
 """The benchmarks run, and their last line is `<figure> <value> <bound> pass|short`."""
 
+import importlib
 import json
-import subprocess
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,60 +18,77 @@ SCRIPTS = sorted(
 )
 SMALL = "synthetic:users=120,items=90,interactions=2500"
 
+Call = Callable[..., int]
 
-def call(*command: str) -> subprocess.CompletedProcess[str]:
-    whole = [sys.executable, str(FOLDER / command[0]), *command[1:]]
-    return subprocess.run(whole, capture_output=True, text=True, timeout=300)
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run a script as the command line does, in this process; its exit code."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+    def run(script: str, *arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", [script, *arguments])
+        try:
+            runpy.run_path(str(FOLDER / script), run_name="__main__")
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    return run
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_help(script: str) -> None:
-    done = call(script, "--help")
-    assert done.returncode == 0, done.stderr
-    assert "usage" in done.stdout
+def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(script, "--help") == 0
+    assert "usage" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("script", "figure"),
+    ("command", "figure"),
     [
-        ("propagation.py", "propagation_speedup"),
-        ("epoch.py", "epoch_speedup"),
-        ("evaluate.py", "evaluate_speedup"),
-        ("fold_in.py", "fold_in_p99_ms"),
+        (["propagation.py"], "propagation_speedup"),
+        (["epoch.py"], "epoch_speedup"),
+        (["evaluate.py"], "evaluate_speedup"),
+        (["fold_in.py"], "fold_in_p99_ms"),
+        (["gpu.py", "--device", "cpu"], "gpu_epoch_seconds"),
+        (["gpu.py", "--device", "cpu", "--full-catalogue"], "gpu_full_epoch_seconds"),
     ],
 )
-def test_quick_runs_end_with_a_verdict(script: str, figure: str) -> None:
-    done = call(script, SMALL, "--quick", "--threads", "1")
-    assert done.returncode == 0, done.stderr
-    name, value, bound, verdict = done.stdout.splitlines()[-1].split()
+def test_quick_runs_end_with_a_verdict(
+    call: Call, command: list[str], figure: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, *options = command
+    assert call(script, SMALL, "--quick", "--threads", "1", *options) == 0
+    name, value, bound, verdict = capsys.readouterr().out.splitlines()[-1].split()
     assert name == figure
     assert float(value) > 0
     assert float(bound) > 0
     assert verdict in ("pass", "short")
 
 
-@pytest.mark.parametrize("extra", [[], ["--full-catalogue"]])
-def test_the_gpu_script_ends_with_a_verdict(extra: list[str]) -> None:
-    done = call("gpu.py", SMALL, "--quick", "--threads", "1", "--device", "cpu", *extra)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].split()[-1] in ("pass", "short")
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_without_a_gpu_the_gpu_script_says_so() -> None:
-    done = call("gpu.py", SMALL)
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "CUDA" in done.stderr
+def test_without_a_gpu_the_gpu_script_says_so(
+    call: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("gpu.py", SMALL) == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert "CUDA" in told[0]
 
 
-def test_the_table_is_made_of_the_results() -> None:
+def test_one_missed_bound_makes_the_last_line_short(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    verdicts = importlib.import_module("common").Verdicts()
+    verdicts.also("memory", 5.0, 4.0)
+    verdicts.last("speed", 9.0, 3.0, at_least=True)
+    assert capsys.readouterr().out.splitlines() == ["also memory 5 4 short", "speed 9 3 short"]
+
+
+def test_the_table_is_made_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    run_all = importlib.import_module("run_all")
     results, page = FOLDER / "results.json", (FOLDER / "README.md").read_text()
     rows = json.loads(results.read_text()) if results.is_file() else []
-    code = (
-        "import sys, json; sys.path.insert(0, sys.argv[1]); import run_all;"
-        "print(run_all.with_table(open(sys.argv[2]).read(), json.loads(sys.argv[3])), end='')"
-    )
-    command = [sys.executable, "-c", code, str(FOLDER), str(FOLDER / "README.md"), json.dumps(rows)]
-    made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert made == page, "run `python benchmarks/run_all.py --table`"
+    assert run_all.with_table(page, rows) == page, "run `python benchmarks/run_all.py --table`"
