@@ -8,7 +8,8 @@ own degrees::
     InfoNCE = mean_i −log(e^{cos(z′_i, z″_i)/τ} / Σ_j e^{cos(z′_i, z″_j)/τ})
 
 i, j run over the distinct nodes of a batch. The list loss (BPR in the paper) uses the whole graph,
-and so does scoring.
+and so does scoring. λ is the paper's for Yelp2018; a contrast among a few hundred nodes pushes
+similar ones apart, so small data sets want a tenth of it.
 """
 
 from __future__ import annotations

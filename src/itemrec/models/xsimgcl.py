@@ -6,7 +6,7 @@ Yu et al., "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Rec
     e = mean(h¹ … hᴸ), without layer 0
     L = L_list(e) + λ·(InfoNCE over users + InfoNCE over items) between e and h^(l*)
 
-l* (``contrasted``) counts from 1. Scoring uses a pass without noise.
+l* (``contrasted``) counts from 1. Scoring uses a pass without noise. λ as in `sgl`.
 """
 
 from __future__ import annotations
