@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from small import board_split, random_matrix
 from torch import Tensor
 
+import itemrec as ir
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import ROWS, Judge, evaluate, joined, top_items
 from itemrec.graph import Graph
@@ -333,3 +334,11 @@ def test_a_run_and_its_model_are_judged_alike() -> None:
     assert run.metrics["test"] == evaluate(run, split).metrics
     expected = evaluate(run, split, metrics=["ndcg@20"], part="valid").metrics
     assert run.metrics["valid"]["ndcg@20"] == expected["ndcg@20"]
+
+
+def test_a_refitted_run_is_not_judged_on_what_it_was_trained_on():
+    split = ir.split_interactions(ir.load("synthetic:users=60,items=40,interactions=900"))
+    run = ir.train(split, ir.models.MF(dim=4), epochs=2, every=1)
+    assert run.metrics["refit"]
+    with pytest.raises(ItemrecError, match="'part' must be test for a refitted run"):
+        ir.evaluate(run, split, part="valid")

@@ -84,6 +84,10 @@ def evaluate(
     """
     model = run if isinstance(run, Model) else run.model
     held = split.valid if part == "valid" else split.test
+    if part == "valid" and not isinstance(run, Model) and run.metrics.get("refit"):
+        raise ItemrecError(
+            "'part' must be test for a refitted run: it was trained on the validation part"
+        )
     if held is None:
         raise ItemrecError(f"this split has no {part} part")
     if fold_in not in ("frozen", "joint"):
