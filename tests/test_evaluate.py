@@ -337,7 +337,7 @@ def test_a_run_and_its_model_are_judged_alike() -> None:
 
 
 def test_a_refitted_run_is_not_judged_on_what_it_was_trained_on():
-    split = ir.split_interactions(ir.load("synthetic:users=60,items=40,interactions=900"))
+    split = ir.split_interactions(ir.load("synthetic:users=60,items=60,interactions=900"))
     run = ir.train(split, ir.models.MF(dim=4), epochs=2, every=1)
     assert run.metrics["refit"]
     with pytest.raises(ItemrecError, match="'part' must be test for a refitted run"):
