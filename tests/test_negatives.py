@@ -69,8 +69,9 @@ def test_popularity_follows_the_number_of_interactions(power: float) -> None:
     assert_drawn_from(drawn(sampler, train, 20_000), weight)
 
 
+@pytest.mark.parametrize("search", [True, False])
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_mixture_of_a_uniform_and_a_sparse_part(share: float) -> None:
+def test_mixture_of_a_uniform_and_a_sparse_part(share: float, search: bool) -> None:
     train = graph(seed=1)
     rng = np.random.default_rng(2)
     sparse = (1 - train.toarray()) * (rng.random(train.shape) < 0.5) * rng.random(train.shape) ** 3
@@ -78,7 +79,7 @@ def test_mixture_of_a_uniform_and_a_sparse_part(share: float) -> None:
     stored = sp.csr_array(sparse)
     parts = (stored.indptr, stored.indices, stored.data.astype(np.float64))
     shares = np.full(train.shape[0], share)
-    draws = Draws(train, sparse=parts, share=shares)
+    draws = Draws(train, sparse=parts, share=shares, search=search)
     free = 1.0 - train.toarray()
     shares[sparse.sum(1) == 0] = 0
     weight = (1 - shares)[:, None] * free / free.sum(1, keepdims=True)
@@ -94,7 +95,7 @@ def test_never_a_positive(n_users: int, n_items: int, density: float, seed: int)
     lookup = Positives(train)
     uniform = Uniform()
     uniform.prepare(train, "cpu")
-    samplers: list[Any] = [uniform]
+    samplers: list[Any] = [uniform, Draws(train, search=True)]
     degree = train.toarray().sum(0)
     if ((1 - train.toarray()) @ degree > 0).all():
         popularity = Popularity()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from itemrec.binary import as_ones, row_of_entry
 from itemrec.errors import ItemrecError
+from itemrec.redraws import Redraws
 
 
 class Draws:
@@ -33,12 +34,16 @@ class Draws:
         *,
         sparse: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.float64]] | None = None,
         share: npt.NDArray[np.float64] | None = None,
+        search: bool | None = None,
     ) -> None:
         """`sparse`: (indptr, items, weights) without positives; `share`: [n_users] in [0, 1].
 
-        A user without sparse weight draws uniformly, whatever its share.
+        A user without sparse weight draws uniformly, whatever its share. `search` says whether
+        every draw is a binary search, as on a GPU, or only those that need one, as on a CPU.
         """
         train = as_ones(train)
+        by_search = torch.device(device).type != "cpu" if search is None else search
+        self.redraws = None if by_search else Redraws(train)
         n_users, n_items = train.shape
         size = np.diff(train.indptr).astype(np.int64)
         free = n_items - size  # [n_users] non-positive items
@@ -87,8 +92,30 @@ class Draws:
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
         """Draw ``[B, n]`` items for ``[B]`` users."""
+        if self.redraws is not None:
+            return self._redrawn(self.redraws, users, n, generator)
         row = users.unsqueeze(1)  # [B, 1]
-        draw = uniform_integers(self.total[row], n, generator)  # [B, n]
+        return self._found(row, uniform_integers(self.total[row], n, generator))
+
+    def _redrawn(
+        self, redraws: Redraws, users: Tensor, n: int, generator: torch.Generator
+    ) -> Tensor:
+        items, hit = redraws.draw(users, n, generator)
+        flat = items.view(-1)
+        row = users[hit // n].unsqueeze(1)
+        flat[hit] = self._found(row, uniform_integers(self.plain[row], 1, generator)).squeeze(1)
+        if self.items is not None:
+            near = 1 - self.plain[users] / self.total[users].double()  # [B]
+            coin = torch.rand(items.shape, generator=generator)
+            chosen = torch.nonzero((coin < near.unsqueeze(1)).view(-1)).squeeze(1)
+            row = users[chosen // n].unsqueeze(1)
+            first = self.plain[row]
+            draw = first + uniform_integers(self.total[row] - first, 1, generator)
+            flat[chosen] = self._found(row, draw).squeeze(1)
+        return items
+
+    def _found(self, row: Tensor, draw: Tensor) -> Tensor:
+        """The items that integers ``[B, n]`` of the users' ranges stand for."""
         below = torch.searchsorted(self.keys, draw + row * self.stride, right=True)
         passed = below - self.start[row]
         if self.items is None or self.unit is None:
