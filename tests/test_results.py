@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from itemrec.results import generate, write
-from itemrec.suite import Entry, load_suite
+from itemrec.suite import FOLDER, Entry, load_suite
 
 ROOT = Path(__file__).parent.parent
 VALUES = {"uniform": (0.050, 0.054), "tempered": (0.056, 0.060)}
@@ -25,6 +25,8 @@ def result(row: str, seed: int, ndcg: float, **other: Any) -> dict[str, Any]:
         "id": f"{row}{seed}",
         "dataset": {"fingerprint": "f9b405a08c5d2c9f", "users": 7, "items": 8, "interactions": 9},
         "best_epoch": 40,
+        "epochs": 80,
+        "refit": True,
         "seconds": {"train": 12.0},
         "test": {"capped_recall@20": 0.07, "recall@20": 0.06, "ndcg@20": ndcg},
         "config": cell.seeded(seed),
@@ -100,3 +102,29 @@ def test_the_committed_results_agree_with_their_files() -> None:
             assert re.findall("<!-- figures .* -->", stored) == re.findall(
                 "<!-- figures .* -->", text
             ), f"{path} is out of date: call make results"
+
+
+def test_a_table_of_cost_has_seconds_an_epoch(folder: Path) -> None:
+    text = (FOLDER / "negatives.toml").read_text()
+    (folder / "negatives" / "negatives.toml").write_text("cost = true\n" + text)
+    table = generate(folder)["RESULTS.md"]
+    assert "s an epoch | s to the best epoch | epoch | seconds" in table
+    assert "| 0.10 | 4.0 | 40 | 12.0 | 2 |" in table  # 12 s for 80 + 40 epochs, 40 to the best
+
+
+def test_several_metrics_can_be_plotted(folder: Path) -> None:
+    text = (FOLDER / "negatives.toml").read_text()
+    (folder / "negatives" / "negatives.toml").write_text('plot = ["recall@20", "ndcg@20"]\n' + text)
+    plot = generate(folder)["plots/negatives.svg"]
+    assert "yelp2018, transductive: recall@20" in plot
+    assert "yelp2018, transductive: NDCG@20" in plot
+
+
+def test_the_legend_names_the_baseline_of_a_row(folder: Path) -> None:
+    text = (FOLDER / "negatives.toml").read_text()
+    row = 'name = "tempered"\n'
+    assert "below *uniform*, p" in generate(folder)["RESULTS.md"]
+    (folder / "negatives" / "negatives.toml").write_text(
+        text.replace(row, row + 'baseline = "literal"\n')
+    )
+    assert "below *literal* (*tempered*), p" in generate(folder)["RESULTS.md"]

@@ -120,7 +120,7 @@ def read_table(
         if not results:
             continue
         rows = tests.get("rows", {}).get(cell.row, {})
-        p = {m: (t["p_t"], t["difference"]) for m, t in rows.items() if m != "seeds"}
+        p = {m: (t["p_t"], t["difference"]) for m, t in rows.items() if isinstance(t, dict)}
         lines.append(Line(cell, results, p, tuple(_remarks(cell, results))))
     left_out = sorted(set(found) - set(suite.rows))
     if left_out:
@@ -177,7 +177,7 @@ def details(suite: Suite, table: Table, name: str) -> str:
     last = suite.columns[-1]
     head = ["", *(title(m) for m in suite.columns)]
     head += ["published"] * published + [f"p ({title(last)})"] * tested
-    head += ["epoch", "seconds", "seeds"]
+    head += ["s an epoch", "s to the best epoch"] * suite.cost + ["epoch", "seconds", "seeds"]
     body = []
     for line in table.lines:
         cells = [line.cell.row]
@@ -190,6 +190,11 @@ def details(suite: Suite, table: Table, name: str) -> str:
             cells.append(known if line.cell.paper else "")
         if tested:
             cells.append(probability(line.p[last][0]) if last in line.p else "")
+        if suite.cost:
+            each = [r["seconds"]["train"] / passes(r) for r in line.results]
+            best_epoch = [r["best_epoch"] for r in line.results]
+            whole = [s * (n or 1) for s, n in zip(each, best_epoch, strict=True)]
+            cells += [f"{statistics.fmean(each):.2f}", f"{statistics.fmean(whole):.1f}"]
         cells.append(f"{statistics.fmean(r['best_epoch'] for r in line.results):.0f}")
         cells.append(f"{statistics.fmean(r['seconds']['train'] for r in line.results):.1f}")
         cells.append(str(len(line.results)))
@@ -206,7 +211,7 @@ def _legend(suite: Suite, table: Table, name: str, published: bool, tested: bool
     yield "× 100, mean ± standard deviation over seeds; seconds of training."
     if tested:
         yield (
-            f"▲ ▼: above, below *{suite.baseline}*, p < {LEVEL:g} (paired t-test over users, "
+            f"▲ ▼: above, below {compared(suite, table)}, p < {LEVEL:g} (paired t-test over users, "
             "Holm's correction over the rows and metrics of the data set)."
         )
     if published:
@@ -216,6 +221,21 @@ def _legend(suite: Suite, table: Table, name: str, published: bool, tested: bool
     row = table.lines[-1].cell.row
     yield f"One row: `itemrec reproduce {name} --datasets {table.entry.key} --rows {row}`."
     yield f"{distinct(fingerprint(r) for r in results)}; {distinct(machine(r) for r in results)}."
+
+
+def compared(suite: Suite, table: Table) -> str:
+    """The baseline of the rows of a table, in words."""
+    rows = [line.cell.row for line in table.lines if line.p]
+    pairs = {row: suite.baseline_of(row) for row in rows}
+    if set(pairs.values()) <= {suite.baseline}:
+        return f"*{suite.baseline}*"
+    return ", ".join(f"*{base}* (*{row}*)" for row, base in pairs.items())
+
+
+def passes(result: dict[str, Any]) -> int:
+    """Epochs that a result took in all, the refit's included; a closed form counts as one."""
+    again = result["best_epoch"] if result["refit"] else 0
+    return max(int(result["epochs"]) + int(again), 1)
 
 
 def fingerprint(result: dict[str, Any]) -> str:
@@ -278,18 +298,20 @@ def grid(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 
 
 def plot(suite: Suite, tables: list[Table]) -> str:
-    """Each data set's rows in the suite's last metric."""
-    metric = suite.columns[-1]
+    """Each data set's rows in the metrics that the suite plots."""
     data: dict[str, list[Point]] = {}
-    for table in tables:
-        rows = data.setdefault(heading(table.entry), [])
+    several = len(suite.plotted) > 1
+    for table, metric in ((table, metric) for table in tables for metric in suite.plotted):
+        what = f": {title(metric)}" if several else ""
+        rows = data.setdefault(heading(table.entry) + what, [])
         for line in table.lines:
             mean, paper = line.mean(metric), line.cell.paper.get(metric)
             if mean is not None:
                 shown = None if paper is None else 100 * paper
                 marked = bool(line.mark(metric))
                 rows.append(Point(line.cell.row, mean, line.spread(metric) or 0.0, marked, shown))
-    return panels(suite.title, title(metric), data, suite.baseline)
+    label = "value" if several else title(suite.plotted[0])
+    return panels(suite.title, label, data, suite.baseline)
 
 
 def write(results: Path, target: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Paired tests of a suite: every row against the baseline, over users, corrected after Holm."""
+"""Paired tests of a suite: every row against its baseline, over users, corrected after Holm."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def user_means(runs: list[Values], metric: str) -> dict[Any, float]:
 def write_tests(suite: Suite, entry: Entry, results: Path, per_user: Path) -> list[str]:
     """Write ``tests.json`` of a data set; notes where it cannot be done.
 
-    A row and the baseline are compared over the seeds that both have, user by user: a user's value
+    A row and its baseline are compared over the seeds that both have, user by user: a user's value
     is the mean over those seeds in which the user was judged. All p-values of the data set, over
     rows and metrics, are corrected together. Nothing is written unless the values of all finished
     runs are at hand, so that a machine that has only some of them spoils nothing.
@@ -76,13 +76,14 @@ def write_tests(suite: Suite, entry: Entry, results: Path, per_user: Path) -> li
             f"{entry.key}: {FILE} is left as it was, the per-user values of {len(missing)} runs "
             f"are not in {per_user}"
         ]
-    base = found[suite.baseline]
-    rows = {row: set(runs) & set(base) for row, runs in found.items() if row != suite.baseline}
-    rows = {row: seeds for row, seeds in rows.items() if seeds}
+    bases = {row: suite.baseline_of(row) for row in found}
+    rows = {row: set(runs) & set(found[bases[row]]) for row, runs in found.items()}
+    rows = {row: seeds for row, seeds in rows.items() if seeds and row != bases[row]}
     if not rows:
         return []
     tests = []
     for row, seeds in rows.items():
+        base = found[bases[row]]
         for metric in suite.columns:
             if not all(metric in run.metrics for run in (*found[row].values(), *base.values())):
                 continue  # of the catalogue, not of users
@@ -106,7 +107,8 @@ def write_tests(suite: Suite, entry: Entry, results: Path, per_user: Path) -> li
             "p_wilcoxon": float(p_wilcoxon[n]),
             "uncorrected": {"p_t": test.p_t, "p_wilcoxon": test.p_wilcoxon},
         }
-        content["rows"].setdefault(row, {"seeds": used})[metric] = _finite(figures)
+        own = {} if bases[row] == suite.baseline else {"baseline": bases[row]}
+        content["rows"].setdefault(row, {"seeds": used, **own})[metric] = _finite(figures)
     write_json(results / suite.name / entry.folder / FILE, content)
     return []
 

@@ -5,7 +5,9 @@
     title = "Negatives by personalised PageRank"
     description = "What the table is about, in Markdown."
     baseline = "uniform"                     # the row that paired tests compare with
-    columns = ["recall@20", "ndcg@20"]       # the metrics of the table, the last one is plotted
+    columns = ["recall@20", "ndcg@20"]       # the metrics of the table
+    plot = ["ndcg@20"]                       # those of the plot; the last column unless given
+    cost = true                              # show seconds an epoch and to the best epoch too
     data = ["ml-1m", "yelp2018/inductive"]   # DATA or DATA/PROTOCOL; a row may have its own list
     protocol = "transductive"                # of entries that name none
     seeds = 3                                # 0, 1, 2: of training, and of the split as well
@@ -22,6 +24,7 @@
     name = "tempered"
     model = "lightgcn"                       # a name, or a table with a name and settings
     negatives = { name = "ppr", share = 0.02 }
+    baseline = "other"                       # if not the suite's; its own name: no test
     train = { l2 = 1e-4 }
     on.yelp2018.train = { l2 = 1e-5 }        # overrides for one data set
     paper.yelp2018 = { "ndcg@20" = 0.0588 }  # published, as fractions
@@ -56,8 +59,11 @@ from itemrec.settled import settled
 
 FOLDER = Path(__file__).parent / "suites"
 COLUMNS = ("capped_recall@20", "recall@20", "ndcg@20")
-SUITE_KEYS = ("title", "description", "baseline", "columns", "data", "protocol", "seeds", "source")
-ROW_KEYS = ("name", "data", "protocol", "seeds", "on", "paper", "band", "note")
+SUITE_KEYS = (
+    *("title", "description", "baseline", "columns", "plot", "cost"),
+    *("data", "protocol", "seeds", "source"),
+)
+ROW_KEYS = ("name", "baseline", "data", "protocol", "seeds", "on", "paper", "band", "note")
 SETTINGS = tuple(name for name in SECTIONS if name != "data")
 
 
@@ -91,10 +97,19 @@ class Suite:
     description: str
     baseline: str
     columns: tuple[str, ...]
+    plotted: tuple[str, ...]
+    cost: bool
     source: str
     rows: tuple[str, ...]
     notes: dict[str, str]  # of rows
     table: dict[str, Any]  # as it stands in the file
+
+    def baseline_of(self, row: str) -> str:
+        """The row that a row is compared with."""
+        own: dict[str, str] = {
+            r["name"]: r.get("baseline", self.baseline) for r in self.table["row"]
+        }
+        return own[row]
 
     @property
     def shipped(self) -> bool:
@@ -175,19 +190,25 @@ def load_suite(name: str | Path) -> Suite:
     try:
         _check(table)
         rows = tuple(row["name"] for row in table["row"])
+        columns = tuple(parse_metric(m).key for m in table.get("columns", COLUMNS))
         suite = Suite(
             name=path.stem,
             path=path.resolve(),
             title=table.get("title", path.stem),
             description=table.get("description", "").strip(),
             baseline=table.get("baseline", rows[0]),
-            columns=tuple(parse_metric(m).key for m in table.get("columns", COLUMNS)),
+            columns=columns,
+            plotted=tuple(parse_metric(m).key for m in table.get("plot", columns[-1:])),
+            cost=table.get("cost", False),
             source=table.get("source", ""),
             rows=rows,
             notes={row["name"]: row["note"] for row in table["row"] if "note" in row},
             table=table,
         )
-        lookup(dict.fromkeys(rows), "baseline", suite.baseline)
+        for name in (suite.baseline, *map(suite.baseline_of, rows)):
+            lookup(dict.fromkeys(rows), "baseline", name)
+        for metric in suite.plotted:
+            lookup(dict.fromkeys(columns), "plot", metric)
         suite.cells()
     except ItemrecError as error:
         raise ItemrecError(f"{path.name}: {error}") from error
@@ -233,6 +254,8 @@ def _check(table: dict[str, Any]) -> None:
             _check_seeds(settings, where)
         _check_seeds(part, where)
     _check_seeds(table, "the suite")
+    if not isinstance(table.get("cost", False), bool):
+        raise ItemrecError(f"'cost' must be true or false, got {table['cost']!r}")
     for row in rows:
         _check_row(row, table)
     _check_defaults(table)

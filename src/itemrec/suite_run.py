@@ -23,7 +23,8 @@ from itemrec.checkpoint import Run
 from itemrec.data import Interactions
 from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
-from itemrec.experiment import make_data, run_config
+from itemrec.evaluate import evaluate
+from itemrec.experiment import make_data, make_split, run_config
 from itemrec.files import atomic
 from itemrec.workers import Answer, Job, serve
 
@@ -48,6 +49,7 @@ def perform(job: Job) -> Answer:
 def _perform(job: Job) -> Answer:
     started = time.perf_counter()
     run = _train(job)
+    _judge_further(run, job)
     total = time.perf_counter() - started
     keep_values(Path(job["per_user"]), run.per_user, job["columns"], job["id"])
     result = {
@@ -76,10 +78,8 @@ def _perform(job: Job) -> Answer:
 
 def _train(job: Job) -> Run:
     """Train, from where an interrupted run stopped if there was one."""
-    config = {name: dict(section) for name, section in job["config"].items()}
+    config = _with_root(job)
     config["train"]["device"] = job["device"]
-    if job["data_root"] is not None:
-        config["data"]["data_root"] = job["data_root"]
     data = load_data(config)
     folder = Path(job["unfinished"])
     if folder.exists():
@@ -88,6 +88,27 @@ def _train(job: Job) -> Run:
         except ItemrecError:  # of an older version, or damaged: from the start
             shutil.rmtree(folder)
     return run_config(config, folder, data=data, progress=job["progress"])
+
+
+def _judge_further(run: Run, job: Job) -> None:
+    """Add the columns that a run is not judged by anyway, such as those of the whole list."""
+    known = run.metrics["test"]
+    missing = [name for name in job["columns"] if name not in known]
+    if missing:
+        started = time.perf_counter()
+        split = make_split(job["config"], load_data(_with_root(job)))
+        split = split.refit() if run.metrics["refit"] else split
+        before = run.metrics["seconds"]["evaluate"]
+        found = evaluate(run, split, metrics=[*known, *missing])
+        run.judge(found, before + time.perf_counter() - started)
+
+
+def _with_root(job: Job) -> dict[str, dict[str, Any]]:
+    """The settings of a job, with where its data lies on this machine."""
+    config = {name: dict(section) for name, section in job["config"].items()}
+    if job["data_root"] is not None:
+        config["data"]["data_root"] = job["data_root"]
+    return config
 
 
 def load_data(config: dict[str, dict[str, Any]]) -> Interactions:
