@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from itemrec.errors import ItemrecError
 from itemrec.experiment import Experiment
 from itemrec.interrupt import Interrupt
 from itemrec.models import MODELS
-from itemrec.reproduce import Outcome, reproduce
+from itemrec.reproduce import Outcome, reproduce, reproduce_all
 from itemrec.settled import changes
 from itemrec.significance import read_values
 from itemrec.suite import FOLDER, Entry, Suite, load_suite
@@ -383,6 +384,46 @@ def test_tests_are_not_rewritten_where_values_are_missing(finished: Path) -> Non
     )
     assert [path.read_bytes() for path in paths] == before
     assert "tests.json is left as it was" in (finished / "log").read_text()
+
+
+def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    shutil.copytree(finished / "values", tmp_path / "values")
+    text = (finished / "own.toml").read_text().replace('name = "item"', 'name = "ours"')
+    twin = make(tmp_path, text, name="twin")
+    outcome = run(twin, tmp_path)
+    assert (outcome.done, outcome.ran) == (8, 0)
+    folder = Entry(TINY, "inductive").folder
+    copied = json.loads((tmp_path / "results/twin" / folder / "ours-1.json").read_text())
+    first = json.loads((tmp_path / "results/own" / folder / "item-1.json").read_text())
+    assert copied == {**first, "suite": "twin", "row": "ours", "made_by": "own/item"}
+    tests = [
+        json.loads((tmp_path / "results" / name / folder / "tests.json").read_text())
+        for name in ("own", "twin")
+    ]
+    assert tests[0]["rows"]["item"] == tests[1]["rows"]["ours"]
+    other = make(tmp_path, text.replace("sampled = 8", "sampled = 9"), name="other")
+    assert run(other, tmp_path, time_limit=-1.0).left == 8
+    more = make(tmp_path, text.replace('"ndcg@20"]', '"ap", "ndcg@20"]'), name="more")
+    assert run(more, tmp_path, time_limit=-1.0).left == 8  # those have no AP
+    timed = make(tmp_path, "cost = true\n" + text, name="timed")
+    assert run(timed, tmp_path, time_limit=-1.0).left == 8
+
+
+def test_all_is_everything_but_the_smoke_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    module = "itemrec.reproduce."
+    monkeypatch.setattr(
+        module + "reproduce", lambda suite, **_: called.append(suite.name) or Outcome()
+    )
+    for name in ("datasets", "qualitative"):
+        monkeypatch.setattr(
+            f"{module}reproduce_{name}", lambda *_, name=name, **__: called.append(name)
+        )
+    assert reproduce_all("all", console=Console(quiet=True), results=tmp_path)
+    assert sorted(called) == sorted({*SHIPPED, "datasets", "qualitative"} - {"smoke"})
 
 
 def test_after_the_time_limit_nothing_starts(tmp_path: Path) -> None:

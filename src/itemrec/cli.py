@@ -345,7 +345,9 @@ def report(
 
 @app.command()
 def reproduce(
-    suite: Annotated[str, typer.Argument(metavar="SUITE", help="A shipped name, a file, or all.")],
+    suite: Annotated[
+        str, typer.Argument(metavar="SUITE", help="A name, datasets, qualitative, a file, all.")
+    ],
     datasets_: Annotated[
         str | None, typer.Option("--datasets", help="Such as ml-1m,yelp2018/inductive.")
     ] = None,

@@ -14,10 +14,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from itemrec.dataset_table import reproduce_datasets
 from itemrec.datasets import cache_folder
 from itemrec.errors import ItemrecError
 from itemrec.layers import Entry
+from itemrec.qualitative import reproduce_qualitative
 from itemrec.settled import changes
+from itemrec.sharing import take_over
 from itemrec.significance import write_tests
 from itemrec.suite import FOLDER, Cell, Suite, load_suite
 from itemrec.suite_run import identity, load_data, perform
@@ -65,6 +68,8 @@ def reproduce(
     shared["data_root"] = None if data_root is None else str(Path(data_root).resolve())
     everything = [job for cell in cells for job in _jobs(suite, cell, home, values, seeds, shared)]
     todo = [job for job in everything if not is_done(job)]
+    if not suite.cost:  # where times matter, each suite takes its own
+        todo = take_over(todo, home, values)
     # Seed by seed, so that what is finished can be compared.
     places = {cell.entry.key: n for n, cell in enumerate(cells)}
     todo.sort(key=lambda job: (places[job["entry"]], job["seed"]))
@@ -97,23 +102,46 @@ def reproduce(
     return Outcome(done, ran, failed, absent, len(todo) - ran - len(failed))
 
 
+OTHERS = ("datasets", "qualitative")  # tables that are not made of rows
+
+
 def reproduce_all(name: str, *, console: Console, **options: Any) -> bool:
-    """Run a suite, or with "all" every shipped one but the smoke test; whether no run failed."""
-    names = [name]
+    """Run a suite or another table, or with "all" every one but the smoke test; whether all ran."""
+    shipped = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
     if name == "all":
-        names = [file.stem for file in sorted(FOLDER.glob("*.toml")) if file.stem != "smoke"]
-    suites, fine = [load_suite(each) for each in names], True
+        names = ["datasets", *(each for each in shipped if each != "smoke"), "qualitative"]
+    else:
+        names = [name]
+        if not (
+            name in (*OTHERS, *shipped) or Path(name).suffix == ".toml" or Path(name).is_file()
+        ):
+            choices = ", ".join(["all", *OTHERS, *shipped])
+            raise ItemrecError(f"'suite' must be a .toml file or one of {choices}, got {name!r}")
+    suites, fine = {each: load_suite(each) for each in names if each not in OTHERS}, True
     started, limit = time.monotonic(), options.pop("time_limit", None)
-    for suite in suites:
+    for each in names:
         rest = None if limit is None else limit - (time.monotonic() - started)
-        found = reproduce(suite, time_limit=rest, console=console, **options)
-        said = [f"{found.ran} runs made", f"{found.done} were done"]
-        said += [f"{len(found.failed)} failed"] * bool(found.failed)
-        said += [f"{found.left} not started: call again"] * bool(found.left)
-        said += [f"{key} skipped" for key in found.absent]
-        console.print(f"{suite.name}: {', '.join(said)}", highlight=False, markup=False)
-        fine = fine and not found.failed
+        if each in suites:
+            found = reproduce(suites[each], time_limit=rest, console=console, **options)
+            console.print(f"{each}: {_told(found)}", highlight=False, markup=False)
+            fine = fine and not found.failed
+        elif rest is None or rest > 0:
+            home = Path(options.get("results", "results"))
+            given = {key: options.get(key) for key in ("datasets", "data_root")}
+            if each == "datasets":
+                reproduce_datasets(home, **given, console=console)
+            else:
+                device = options.get("device", "auto")
+                reproduce_qualitative(home, **given, device=device, console=console)
     return fine
+
+
+def _told(found: Outcome) -> str:
+    said = [f"{found.ran} runs made", f"{found.done} were done"]
+    said += [f"{len(found.failed)} failed"] * bool(found.failed)
+    said += [f"{found.left} not started: call again"] * bool(found.left)
+    said += [f"{key} skipped" for key in found.absent]
+    return ", ".join(said)
 
 
 def place(results: Path, suite: str, entry: Entry, row: str, seed: int) -> Path:
