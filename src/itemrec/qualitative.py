@@ -35,8 +35,8 @@ K = 20
 ABOUT = """
 The 20 items recommended to three unseen users of one split, those which they took marked; LightGCN
 with ITEM above, with BPR below, trained as in the table of unseen users. The users are those at a
-tenth, in the middle and at nine tenths of all test users in the order of how much better ITEM is for
-them.
+tenth, in the middle and at nine tenths of all test users in the order of how much better ITEM is
+for them.
 """.strip()
 
 
