@@ -11,6 +11,7 @@ import torch
 from small import board_split, random_matrix
 from torch import Tensor, nn
 
+import itemrec as ir
 from itemrec.averaging import Average
 from itemrec.batches import Batch
 from itemrec.capture import _Snapshot
@@ -514,3 +515,12 @@ def test_users_and_items_without_interactions_are_no_obstacle() -> None:
     for model in (LightGCN(dim=4), MF(dim=4), Popularity()):
         run = train(small, model, **FEW)
         assert all(np.isfinite(value) for value in run.metrics["test"].values())
+
+
+def test_known_users_are_given_time_to_leave_the_plateau():
+    """With one step an epoch and nothing learnt, training still goes on for 400 steps."""
+    data = ir.load("synthetic:users=60,items=60,interactions=700")
+    split = ir.split_interactions(data)
+    still = {"lr": 1e-9, "by": "users", "epochs": 500, "every": 50, "refit": False}
+    assert ir.train(split, MF(dim=2), **still).metrics["epochs"] >= 400
+    assert ir.train(split, MF(dim=2), **still, patience=60).metrics["epochs"] < 200

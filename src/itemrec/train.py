@@ -49,7 +49,9 @@ class TrainConfig:
     average: float = _setting(0.99, "decay of the running mean of weights that is kept; 0: none")
     l2: float = _setting(0.0, "weight of the squared layer-0 vectors of a batch")
     every: int = _setting(5, "epochs between validations")
-    patience: int = _setting(150, "epochs without a better validation before stopping")
+    patience: int | None = _setting(
+        None, "epochs without a better validation before stopping; default 150"
+    )
     metric: str = _setting("ndcg@20", "what validation chooses by")
     refit: bool = _setting(True, "transductive: train again on training + validation")
     seed: int = _setting(0, "seed of initial weights, batches and negatives")
@@ -59,7 +61,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "positives", "sampled", "every", "patience"):
             value = getattr(self, name)
-            if value < 1:
+            if value is not None and value < 1:
                 raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
         if self.seed < 0:
             raise ItemrecError(f"'seed' must be at least 0, got {self.seed}")
@@ -155,7 +157,7 @@ def _descend(
     state.restore(model, optimizer, generator, average)
     judge = Judge(valid, device) if valid is not None else None
     last = config.epochs if state.phase == "select" else max(state.best_epoch, 1)
-    patience = config.patience if judge else last  # nothing to wait for without validation
+    patience = _patience(config, split, batches) if judge else last  # else nothing to wait for
 
     def step(keys: Tensor) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -200,6 +202,17 @@ def _descend(
         average.keep()
     model.freeze(graph)
     model.eval()
+
+
+def _patience(config: TrainConfig, split: Split, batches: Batches) -> int:
+    """Epochs to wait: as told, or 150, and for known users at least 400 steps.
+
+    Free user vectors sit on a plateau for some hundred steps before validation moves (LOG.md).
+    """
+    if config.patience is not None:
+        return config.patience
+    steps = len(batches.epoch(torch.Generator(batches.graph.col.device)))
+    return max(150, math.ceil(400 / steps)) if split.protocol == "transductive" else 150
 
 
 def _solve(
