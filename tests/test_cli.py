@@ -82,7 +82,7 @@ def test_evaluate_gives_the_stored_figures_again(runs):
 
 
 def test_compare_prints_paired_tests(runs):
-    text = call("compare", runs / "bpr", runs / "item-ndcg").stdout
+    text = " ".join(call("compare", runs / "bpr", runs / "item-ndcg").stdout.split())
     for part in ("ndcg@20", "item-ndcg", "p (t)", "Holm", "8 users in common"):
         assert part in text
 
