@@ -26,11 +26,11 @@ def captured(
     A step that cannot be recorded (it waits for the device, or changes shape) stays as it is.
     """
     before = _Snapshot(optimizer, generator, also)
+    static = keys.clone()
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
+    stream.wait_stream(torch.cuda.current_stream())  # after the last copy that a step reads
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(generator)
-    static = keys.clone()
     try:
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):

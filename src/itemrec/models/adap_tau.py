@@ -49,6 +49,7 @@ class AdapTau(LightGCN):
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
     year = 2023
     usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
+    spread = 0.01  # as small as the authors begin
     own_objective = True
 
     positive_keys: Tensor  # int64 [interactions + 1], to leave a user's positives out

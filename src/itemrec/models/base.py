@@ -198,6 +198,7 @@ class GNN(EmbeddingModel):
     validation, see LOG.md).
     """
 
+    spread: ClassVar[float] = 0.1  # standard deviation of h⁰ before training
     depth: int
 
     def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
@@ -217,12 +218,12 @@ class GNN(EmbeddingModel):
         if self.pooling == "auto":
             self.pool_by = self.automatic_pooling(inductive)
         self.item_embedding = nn.Parameter(
-            torch.randn(self.n_items, self.dim, generator=generator) * 0.1
+            torch.randn(self.n_items, self.dim, generator=generator) * self.spread
         )
         self.user_embedding = (
             None
             if inductive
-            else nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
+            else nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * self.spread)
         )
         self.make_layers(generator)
 

@@ -32,6 +32,7 @@ class XSimGCL(LightGCN):
     year = 2023
     usual_loss = "bpr"
     usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
+    spread = 0.01  # as small as the authors begin
 
     def __init__(
         self,
