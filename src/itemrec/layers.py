@@ -1,4 +1,7 @@
-"""The layers of a suite: defaults, overrides for a data set or protocol, a row, its overrides."""
+"""The layers of a suite: defaults, a row, then both once more for a protocol or a data set.
+
+What is said of a data set beats what is said of all of them, and a row beats the defaults.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +62,11 @@ def entries(row: Mapping[str, Any], suite: Mapping[str, Any]) -> list[Entry]:
 
 def merge(defaults: Mapping[str, Any], row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
     """The sections of a row on a data set, and "seeds" where a layer says how many."""
-    general, own = list(_layers(defaults, entry)), list(_layers(row, entry))
+    (general, *on_general), (own, *on_own) = _layers(defaults, entry), _layers(row, entry)
+    order = [(general, False), (own, True)]
+    order += [(layer, False) for layer in on_general] + [(layer, True) for layer in on_own]
     out: dict[str, Any] = {section: {} for section in SECTIONS}
-    for layer in [*general, *own]:  # names first: they say which settings there are
+    for layer, _ in order:  # names first: they say which settings there are
         for name in TABLES:
             if "name" in section(layer, name):
                 out[name]["name"] = section(layer, name)["name"]
@@ -72,10 +77,9 @@ def merge(defaults: Mapping[str, Any], row: Mapping[str, Any], entry: Entry) -> 
             out["seeds"] = layer["seeds"]
     out["split"].setdefault("verb", VERBS[entry.protocol])
     known = {name: keys({s: out[s] for s in SECTIONS}, name) for name in SECTIONS}
-    for layers, must in ((general, False), (own, True)):
-        for layer in layers:
-            for name in SECTIONS:
-                _fill(out[name], name, section(layer, name), known[name], must)
+    for layer, must in order:
+        for name in SECTIONS:
+            _fill(out[name], name, section(layer, name), known[name], must)
     out["data"]["data"] = entry.data
     return out
 

@@ -38,6 +38,8 @@ def settled(config: Config) -> Config:
     if made["model"].closed_form or made["model"].own_objective:
         out["loss"] = out["negatives"] = {"name": "none"}
     train = check_settings(TrainConfig, "train", config["train"])
+    if made["model"].closed_form:  # nothing is descended: the rest has no bearing
+        train = {key: train[key] for key in ("metric", "refit", "seed") if key in train}
     out["train"] = asdict(
         TrainConfig(**{**customary(made["loss"]), **made["model"].usual, **train})
     )

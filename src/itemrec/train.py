@@ -152,7 +152,7 @@ def _descend(
     sampler.prepare(split.train, device)
     batches = Batches(graph, config.by, config.batch, config.positives)
     on_gpu = device.type == "cuda"
-    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True, capturable=on_gpu)
+    optimizer = torch.optim.Adam(model.groups(config.lr), fused=True, capturable=on_gpu)
     average = Average(model, config.average)
     state.restore(model, optimizer, generator, average)
     judge = Judge(valid, device) if valid is not None else None

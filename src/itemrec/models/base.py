@@ -108,6 +108,10 @@ class Model(nn.Module):
                 f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
             )
 
+    def groups(self, lr: float) -> list[dict[str, Any]]:
+        """The optimizer's groups of parameters, each with its learning rate."""
+        return [{"params": list(self.parameters()), "lr": lr}]
+
     @property
     def device(self) -> torch.device:
         """Where the model's tensors live."""

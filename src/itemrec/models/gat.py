@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from itemrec.errors import ItemrecError
 from itemrec.graph import Adjacency
-from itemrec.models.base import GNN, Pooling
-from itemrec.models.weights import glorot
+from itemrec.models.base import Pooling
+from itemrec.models.weights import WeightedGNN, glorot
 from itemrec.propagate import weighted_sum
 
 
-class GAT(GNN):
+class GAT(WeightedGNN):
     """Graph attention network (ICLR 2018)."""
 
     paper = "Graph Attention Networks"

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from itemrec.graph import Adjacency
-from itemrec.models.base import GNN, Pooling
-from itemrec.models.weights import glorot
+from itemrec.models.base import Pooling
+from itemrec.models.weights import WeightedGNN, glorot
 from itemrec.propagate import neighbour_sum
 
 
-class GCN(GNN):
+class GCN(WeightedGNN):
     """Graph convolution (ICLR 2017)."""
 
     paper = "Semi-Supervised Classification with Graph Convolutional Networks"

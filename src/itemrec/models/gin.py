@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from itemrec.graph import Adjacency
-from itemrec.models.base import GNN, Pooling
-from itemrec.models.weights import glorot
+from itemrec.models.base import Pooling
+from itemrec.models.weights import WeightedGNN, glorot
 from itemrec.propagate import listen, neighbour_sum
 
 
-class GIN(GNN):
+class GIN(WeightedGNN):
     """Graph isomorphism network (ICLR 2019)."""
 
     paper = "How Powerful are Graph Neural Networks?"

@@ -1,11 +1,33 @@
-"""Seeded initial weights."""
+"""Weights that all nodes share: how they begin, and how fast they learn."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
+
+from itemrec.models.base import GNN
+
+
+class WeightedGNN(GNN):
+    """Message passing with weights beside the vectors of users and items.
+
+    Every node moves a shared weight, and mostly the same way: at the vectors' learning rate scores
+    grow to thousands within an epoch, where a smooth rank has no slope left, and the model never
+    gets past popularity. A step of a shared weight is therefore divided by its width, which keeps
+    the change of a product independent of it (LOG.md).
+    """
+
+    def groups(self, lr: float) -> list[dict[str, Any]]:
+        """Vectors at ``lr``, shared weights at ``lr`` over their width."""
+        tables = {id(self.item_embedding), id(self.user_embedding)}
+        out = [{"params": [p for p in self.parameters() if id(p) in tables], "lr": lr}]
+        for p in self.parameters():
+            if id(p) not in tables:
+                out.append({"params": [p], "lr": lr / p.shape[-1]})
+        return out
 
 
 def glorot(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
