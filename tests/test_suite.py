@@ -118,7 +118,8 @@ def test_every_table_has_ease_and_a_way_to_look_at_it_in_minutes(name: str) -> N
     if name != "unseen":
         cells = suite.cells(["synthetic"])
         assert {cell.seeds for cell in cells} == {1}
-        assert max(cell.config["train"]["epochs"] for cell in cells) <= 100
+        descended = [c for c in cells if not MODELS[c.config["model"]["name"]].closed_form]
+        assert max(cell.config["train"]["epochs"] for cell in descended) <= 100
 
 
 def test_every_model_is_in_the_table_of_systems() -> None:
