@@ -36,6 +36,7 @@ bench: $(STAMP)
 
 results: $(STAMP)
 	$(BIN)/python -m itemrec.results
+	$(BIN)/python -m itemrec.measured
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -206,3 +206,27 @@ def test_gat_stays_finite_at_extreme_attention() -> None:
     assert out.isfinite().all()
     out.sum().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("dim", [8, 64])
+@pytest.mark.parametrize("kind", [GCN, GIN, GAT])
+def test_a_step_of_shared_weights_moves_a_product_no_more_than_one_of_the_vectors(
+    kind: type[GNN], dim: int
+) -> None:
+    model = kind(dim, 2)
+    model.setup(random_matrix(20, 12, 0.3), inductive=False, generator=torch.Generator())
+    lr = 0.01
+    groups = model.groups(lr)
+    grouped = [id(p) for group in groups for p in group["params"]]
+    assert sorted(grouped) == sorted(id(p) for p in model.parameters())
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)  # all nodes agree: the largest change
+    torch.optim.Adam(groups).step()
+    for name, parameter in model.named_parameters():
+        moved = (parameter.detach() - before[name]).abs()
+        if name.endswith("_embedding"):
+            torch.testing.assert_close(moved, torch.full_like(moved, lr))
+        elif moved.ndim == 2:
+            product = torch.ones(len(moved)) @ moved  # of a vector of ones
+            assert product.max() <= lr * 1.001

@@ -79,6 +79,7 @@ def exact_metric(name: str, pos: list[float], neg: list[float]) -> float:
 
 def settings_of(name: str, tau: float = 0.7) -> dict[str, float]:
     own = {"bpr": {}, "ccl": {"margin": 0.3, "weight": 5.0}, "bsl": {"tau": tau, "t2": 1.1}}
+    own["item-recall"] = {"tau": tau, "tau_k": 1.0}
     return own.get(name, {"tau": tau})
 
 

@@ -241,9 +241,12 @@ def item_recall(
     *,
     tau: float = 1.0,
     ks: Sequence[int] = (1, 2, 4, 8, 16),
-    tau_k: float = 1.0,
+    tau_k: float = 50.0,
 ) -> Tensor:
     """1 − 1/|K| Σ_{k∈K} 1/min(|V⁺|, k) Σ_{p∈V⁺} σ((k + ½ − rank(p))/τ_k): capped recall at every k.
+
+    τ_k is in ranks. With τ_k = 1 a positive at rank 500 of 1,000 has no slope, and nothing is ever
+    learnt; a twentieth of the list does (LOG.md).
 
     The step H(k − rank) counts a positive *at* rank k. Without the ½ the sigmoid would count it
     half, and the loss would not tend to the metric: the step lies between the ranks k and k + 1.

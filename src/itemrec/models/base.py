@@ -227,7 +227,9 @@ class GNN(EmbeddingModel):
         self.user_embedding = (
             None
             if inductive
-            else nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * self.spread)
+            else nn.Parameter(
+                torch.randn(self.n_users, self.dim, generator=generator) * self.spread
+            )
         )
         self.make_layers(generator)
 

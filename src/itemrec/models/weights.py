@@ -23,11 +23,12 @@ class WeightedGNN(GNN):
     def groups(self, lr: float) -> list[dict[str, Any]]:
         """Vectors at ``lr``, shared weights at ``lr`` over their width."""
         tables = {id(self.item_embedding), id(self.user_embedding)}
-        out = [{"params": [p for p in self.parameters() if id(p) in tables], "lr": lr}]
-        for p in self.parameters():
-            if id(p) not in tables:
-                out.append({"params": [p], "lr": lr / p.shape[-1]})
-        return out
+        vectors = [p for p in self.parameters() if id(p) in tables]
+        shared = [p for p in self.parameters() if id(p) not in tables]
+        return [
+            {"params": vectors, "lr": lr},
+            *({"params": [p], "lr": lr / p.shape[-1]} for p in shared),
+        ]
 
 
 def glorot(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
