@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from itemrec.errors import ItemrecError
 from itemrec.results import generate, write
 from itemrec.suite import FOLDER, Entry, load_suite
 
@@ -47,6 +48,16 @@ def folder(tmp_path: Path) -> Path:
     runs = {f"{row}-{seed}": f"{row}{seed}" for row in VALUES for seed in (0, 1)}
     (place / "tests.json").write_text(json.dumps({"rows": {"tempered": tests}, "runs": runs}))
     return home
+
+
+def test_figures_of_the_preamble_are_looked_up(folder: Path) -> None:
+    words = "# Found\n\nUniform has {negatives yelp2018/transductive uniform ndcg@20}.\n"
+    (folder / "PREAMBLE.md").write_text(words)
+    mean = 100 * statistics.mean(VALUES["uniform"])
+    assert f"Uniform has {mean:.2f}.\n" in generate(folder)["RESULTS.md"]
+    (folder / "PREAMBLE.md").write_text(words.replace("uniform ndcg", "other ndcg"))
+    with pytest.raises(ItemrecError, match=r"names a figure that no result has: .*other"):
+        generate(folder)
 
 
 def test_figures_are_means_over_seeds(folder: Path) -> None:

@@ -32,10 +32,10 @@
     band.yelp2018 = { "ndcg@20" = [0.058, 0.060] }
     note = "Anything a reader of the table must know."
 
-Later layers win: defaults, ``defaults.on`` (protocol, then data set, then both), the row, its
-``on``. A default applies to the rows whose component has that setting; a setting of a row that its
-component does not have is an error. A row's ``data`` lists data sets; how files are read (the
-section ``data`` of a config.toml) stands in ``defaults.data`` or ``on.NAME.data``.
+Later layers win: defaults, the row, ``defaults.on`` (protocol, then data set, then both), the
+row's own ``on``. A default applies to the rows whose component has that setting; a setting of a row
+that its component does not have is an error. A row's ``data`` lists data sets; how files are read
+(the section ``data`` of a config.toml) stands in ``defaults.data`` or ``on.NAME.data``.
 """
 
 from __future__ import annotations
