@@ -63,7 +63,8 @@ def test_figures_of_the_preamble_are_looked_up(folder: Path) -> None:
 def test_figures_are_means_over_seeds(folder: Path) -> None:
     (folder / "PREAMBLE.md").write_text("# What was found\n\nWords.\n")
     text = generate(folder)["RESULTS.md"]
-    assert text.startswith("# What was found\n\nWords.\n\n## Negatives by personalised PageRank")
+    name, link = "Negatives by personalised PageRank", "negatives-by-personalised-pagerank"
+    assert text.startswith(f"# What was found\n\nWords.\n\n- [{name}](#{link})\n\n## {name}")
     for values, mark in zip(VALUES.values(), ("", " ▲"), strict=True):
         mean, spread = 100 * statistics.mean(values), 100 * statistics.stdev(values)
         assert f"{mean:.2f} ± {spread:.2f}{mark}" in text
