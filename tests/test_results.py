@@ -72,7 +72,7 @@ def test_figures_are_means_over_seeds(folder: Path) -> None:
     assert "`itemrec reproduce negatives --datasets yelp2018/transductive --rows tempered`" in text
     assert "fingerprint `f9b405a08c5d2c9f`" in text
     assert "GPU X (C, 4 cores), torch 2.13.0, 2 runs side by side" in text
-    assert "- *tempered*: 2 of 3 seeds so far" in text
+    assert "- *uniform*, *tempered*: 2 of 3 seeds so far." in text
 
 
 def test_tests_of_other_results_are_not_shown(folder: Path) -> None:

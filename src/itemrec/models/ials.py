@@ -41,7 +41,7 @@ class IALS(EmbeddingModel):
         self,
         dim: int = 64,
         alpha: float = 0.1,
-        l2: float = 0.01,
+        l2: float = 0.003,
         nu: float = 1.0,
         sweeps: int = 16,
     ) -> None:

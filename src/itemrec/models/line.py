@@ -35,7 +35,7 @@ class LINE(EmbeddingModel):
 
     paper = "LINE: Large-scale Information Network Embedding"
     year = 2015
-    usual = MappingProxyType({"by": "interactions"})
+    usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
     inductive = False
     why_not_inductive = "every node's vectors are trained parameters"
     own_objective = True

@@ -7,6 +7,8 @@ Rendle et al., "BPR: Bayesian Personalized Ranking from Implicit Feedback", UAI 
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,7 @@ class MF(EmbeddingModel):
     paper = "BPR: Bayesian Personalized Ranking from Implicit Feedback"
     year = 2009
     usual_loss = "bpr"
+    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
 
