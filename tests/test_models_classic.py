@@ -30,6 +30,7 @@ from itemrec.models import (
     Node2Vec,
     UltraGCN,
 )
+from itemrec.models.ease import invert
 from itemrec.models.own_batches import UserRows
 from itemrec.models.ultragcn import item_graph
 from itemrec.models.walks import NodeDraws, random_walks, skip_gram
@@ -483,6 +484,20 @@ def test_an_item_without_interactions_recommends_nothing_and_breaks_nothing(
     only = sp.csr_array(np.eye(25, dtype=np.float32)[[24]])
     scores = model.scores(only, UNKNOWN[:1])
     assert scores.abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("n", [1, 6, 7, 8, 30])
+def test_an_inverse_made_in_blocks_is_the_inverse(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("itemrec.models.ease.BLOCK", 7)
+    x = np.random.default_rng(n).normal(size=(n, n))
+    matrix = x @ x.T + 0.1 * np.eye(n)
+    found = invert(torch.from_numpy(matrix.copy()))
+    np.testing.assert_allclose(found, np.linalg.inv(matrix), rtol=1e-7, atol=1e-7)
+
+
+def test_a_matrix_without_inverse_is_refused() -> None:
+    with pytest.raises(ItemrecError, match="try a larger 'l2'"):
+        invert(torch.tensor([[1.0, 2.0], [2.0, 1.0]]))
 
 
 def test_ease_fit_holds_one_matrix_and_a_block() -> None:

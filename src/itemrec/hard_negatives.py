@@ -21,24 +21,32 @@ from itemrec.scoring import pair_scores, take_rows
 
 
 @dataclass
-class Dynamic:
-    """Dynamic negative sampling (Zhang et al., SIGIR 2013): the highest-scoring of M candidates."""
+class Candidates:
+    """Uniform draws of what is not a training positive, to choose from."""
 
-    candidates: int = 16
+    candidates: int
 
     def __post_init__(self) -> None:
-        _check(self.candidates)
+        if self.candidates < 1:
+            raise ItemrecError(f"'candidates' must be a positive integer, got {self.candidates}")
 
     def prepare(
         self, train: sp.csr_array, device: Any = "cpu", generator: torch.Generator | None = None
     ) -> None:
-        """Uniform draws of what is not a training positive."""
+        """Cut every user's positives out of the range of items."""
         self._draws = Draws(train, device)
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
         """Candidates ``[B, n]``: what is left of the sampler without a model."""
         draws: Draws = prepared(self, "_draws")
         return draws(users, n, generator)
+
+
+@dataclass
+class Dynamic(Candidates):
+    """Dynamic negative sampling (Zhang et al., SIGIR 2013): the highest-scoring of M candidates."""
+
+    candidates: int = 16
 
     def hardest(
         self, own: Tensor, items: Tensor, users: Tensor, n: int, generator: torch.Generator
@@ -49,7 +57,7 @@ class Dynamic:
 
 
 @dataclass
-class MixGCF:
+class MixGCF(Candidates):
     """Hop mixing (Huang et al., "MixGCF", KDD 2021): synthetic negatives near a positive.
 
     At each hop l, with e₊ a positive of the list and α⁽ˡ⁾ ~ U(0, 1)::
@@ -64,20 +72,6 @@ class MixGCF:
     """
 
     candidates: int = 64
-
-    def __post_init__(self) -> None:
-        _check(self.candidates)
-
-    def prepare(
-        self, train: sp.csr_array, device: Any = "cpu", generator: torch.Generator | None = None
-    ) -> None:
-        """Uniform draws of what is not a training positive."""
-        self._draws = Draws(train, device)
-
-    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
-        """Candidates ``[B, n]``; the negatives themselves are vectors, see `mix`."""
-        draws: Draws = prepared(self, "_draws")
-        return draws(users, n, generator)
 
     def mix(
         self, layers: list[Tensor], own: Tensor, batch: Batch, n: int, generator: torch.Generator
@@ -110,8 +104,3 @@ def best(own: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
     """The highest-scoring of each group of candidates: ``[B, d], [I, d], [B, n·M] → [B, n]``."""
     scores = pair_scores(own, items, candidates).view(len(own), n, -1)  # [B, n, M]
     return candidates.view(scores.shape).gather(2, scores.argmax(2, keepdim=True)).squeeze(2)
-
-
-def _check(candidates: int) -> None:
-    if candidates < 1:
-        raise ItemrecError(f"'candidates' must be a positive integer, got {candidates}")

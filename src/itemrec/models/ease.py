@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from scipy.linalg import lapack
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
@@ -52,7 +51,7 @@ class EASE(Model):
         gram = gram_matrix(train)
         gram[np.diag_indices_from(gram)] += np.float32(self.l2)
         if device.type == "cpu":
-            inverse = torch.from_numpy(invert(gram))
+            inverse = invert(torch.from_numpy(gram))
         else:
             factor = torch.linalg.cholesky(torch.from_numpy(gram).to(device))
             inverse = torch.cholesky_inverse(factor)
@@ -74,18 +73,32 @@ class EASE(Model):
         return self.weights[listed][:, items].T
 
 
-def invert(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The inverse of a positive definite matrix, in the same memory."""
-    turned = matrix.T  # symmetric, and in the order that LAPACK overwrites
-    factor, wrong = lapack.spotrf(turned, lower=1, clean=0, overwrite_a=1)
-    inverse, wrong_too = lapack.spotri(factor, lower=1, overwrite_c=1)
-    if wrong or wrong_too:
-        raise ItemrecError("the item–item matrix cannot be inverted: try a larger 'l2'")
-    for start in range(0, len(matrix), BLOCK):  # LAPACK fills one triangle: mirror it
-        end = start + BLOCK
-        inverse[:start, start:end] = inverse[start:end, :start].T
-        corner = inverse[start:end, start:end]
-        lower = np.tril(corner)
-        corner[:] = lower + np.tril(lower, -1).T
-    result: npt.NDArray[np.float32] = inverse.T
-    return result
+def invert(matrix: Tensor) -> Tensor:
+    """The inverse of a positive definite matrix, in the same memory, block by block.
+
+    A factorisation A = LLᵀ, then L⁻¹ in its place, then L⁻ᵀL⁻¹; almost all of it is products of
+    blocks, which are fast everywhere. (LAPACK's routines for the whole matrix are not: OpenBLAS's
+    ends the process beyond some 30,000 rows.)
+    """
+    n = len(matrix)
+    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+    for at, k in enumerate(blocks):
+        factor, wrong = torch.linalg.cholesky_ex(matrix[k, k])
+        if wrong:
+            raise ItemrecError("the item–item matrix cannot be inverted: try a larger 'l2'")
+        matrix[k, k] = factor  # zero above the diagonal
+        panel = torch.linalg.solve_triangular(factor.T, matrix[k.stop :, k], upper=True, left=False)
+        matrix[k.stop :, k] = panel
+        for j in blocks[at + 1 :]:
+            rows = panel[j.start - k.stop :]
+            matrix[j.start :, j].addmm_(rows, rows[: j.stop - j.start].T, alpha=-1)
+    for at, k in reversed(list(enumerate(blocks))):
+        unit = torch.eye(k.stop - k.start, dtype=matrix.dtype)
+        matrix[k, k] = torch.linalg.solve_triangular(matrix[k, k], unit, upper=False)
+        panel = matrix[k.stop :, k] @ matrix[k, k]
+        for i in blocks[at + 1 :]:
+            matrix[i, k] = matrix[i, k.stop : i.stop] @ panel[: i.stop - k.stop] * -1
+    for i in blocks:
+        matrix[i, : i.stop] = matrix[i.start :, i].T @ matrix[i.start :, : i.stop]
+        matrix[: i.start, i] = matrix[i, : i.start].T
+    return matrix
