@@ -16,8 +16,10 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph import fold_adjacency
 from itemrec.models.base import Model
-from itemrec.models.neighbours import BLOCK, gram_matrix
+from itemrec.models.neighbours import gram_matrix
 from itemrec.propagate import neighbour_sum
+
+BLOCK = 512  # rows and columns of the inverse at a time
 
 
 class EASE(Model):
@@ -42,20 +44,12 @@ class EASE(Model):
         self.store("weights", torch.zeros(self.n_items, self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
-        """One Cholesky factorisation of the item–item Gram matrix, inverted where it stands.
-
-        On the CPU the whole fit holds one matrix of items × items; on a GPU at most two.
-        """
+        """The item–item Gram matrix, inverted where it stands: one matrix of items × items."""
         device = self.device
         self.store("weights", torch.empty(0, device=device))
         gram = gram_matrix(train)
         gram[np.diag_indices_from(gram)] += np.float32(self.l2)
-        if device.type == "cpu":
-            inverse = invert(torch.from_numpy(gram))
-        else:
-            factor = torch.linalg.cholesky(torch.from_numpy(gram).to(device))
-            inverse = torch.cholesky_inverse(factor)
-            del factor
+        inverse = invert(torch.from_numpy(gram).to(device))
         weights = inverse.div_(inverse.diagonal().clone().neg_())
         weights.fill_diagonal_(0)
         self.store("weights", weights)
@@ -93,7 +87,7 @@ def invert(matrix: Tensor) -> Tensor:
             rows = panel[j.start - k.stop :]
             matrix[j.start :, j].addmm_(rows, rows[: j.stop - j.start].T, alpha=-1)
     for at, k in reversed(list(enumerate(blocks))):
-        unit = torch.eye(k.stop - k.start, dtype=matrix.dtype)
+        unit = torch.eye(k.stop - k.start, dtype=matrix.dtype, device=matrix.device)
         matrix[k, k] = torch.linalg.solve_triangular(matrix[k, k], unit, upper=False)
         panel = matrix[k.stop :, k] @ matrix[k, k]
         for i in blocks[at + 1 :]:
