@@ -276,8 +276,8 @@ def test_training_by_interactions_is_plain_bpr() -> None:
     """One batch of all interactions a step: the same as BPR written out in a few lines."""
     split = board_split().refit()
     by_hand = gradient_descent(split, 3, lr=0.05, seed=2)[-1]
-    settings = {"epochs": 3, "batch": 10**6, "lr": 0.05, "average": 0.0, "seed": 2, "device": "cpu"}
-    run = train(split, MF(dim=4), loss=bpr, **settings)
+    settings = {"epochs": 3, "batch": 10**6, "lr": 0.05, "l2": 0.0, "seed": 2, "device": "cpu"}
+    run = train(split, MF(dim=4), loss=bpr, average=0.0, **settings)
     for name, value in weights(run).items():
         torch.testing.assert_close(value, by_hand[name], rtol=1e-4, atol=1e-5)
 
@@ -287,7 +287,7 @@ def test_the_running_mean_of_weights_is_its_closed_form() -> None:
     split = board_split().refit()
     decay, steps = 0.7, 4
     each = gradient_descent(split, steps, lr=0.05, seed=2)
-    settings = {"epochs": steps, "batch": 10**6, "lr": 0.05, "seed": 2, "device": "cpu"}
+    settings = {"epochs": steps, "batch": 10**6, "lr": 0.05, "l2": 0.0, "seed": 2, "device": "cpu"}
     run = train(split, MF(dim=4), loss=bpr, average=decay, **settings)
     share = (1 - decay) * decay ** np.arange(steps)[::-1] / (1 - decay**steps)
     assert share.sum() == pytest.approx(1)
