@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
 
 from itemrec import experiment, show
 from itemrec.checkpoint import Run
@@ -20,34 +17,25 @@ from itemrec.datasets import load
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import evaluate as evaluate_run
 from itemrec.lists import check_table_path
+from itemrec.options import (
+    DATA_HELP,
+    AsJson,
+    Data,
+    ItemCol,
+    KCore,
+    Metrics,
+    MinRating,
+    RatingCol,
+    Root,
+    RunFolder,
+    TimeCol,
+    Titles,
+    UserCol,
+)
 from itemrec.recommend import Recommender
+from itemrec.refusals import Commands, errors, say
 
 console = Console()
-errors = Console(stderr=True)
-
-
-class Commands(TyperGroup):
-    """Bad input is one sentence on stderr and exit code 2; Ctrl-C is exit code 130."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except ItemrecError as error:
-            _say(" ".join(str(error).split()))
-        except BrokenPipeError:  # whoever read our output has enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
-        except OSError as error:
-            _say(f"{error.filename or 'a file'}: {error.strerror or error}")
-        except KeyboardInterrupt:
-            _say("interrupted")
-            raise typer.Exit(130) from None
-        raise typer.Exit(2)
-
-
-def _say(text: str) -> None:
-    errors.print(f"itemrec: {text}", soft_wrap=True, markup=False, highlight=False)
 
 
 app = typer.Typer(
@@ -60,22 +48,6 @@ app = typer.Typer(
     help="Top-k recommendation with message-passing GNNs trained on smooth ranking metrics, "
     "for known users and for users never seen before.",
 )
-
-DATA_HELP = "A built-in name, a folder with train.txt, or a .csv, .tsv, .parquet or .inter file."
-Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
-RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
-Root = Annotated[
-    Path | None, typer.Option("--data-root", help="Where named data sets lie (or ITEMREC_DATA).")
-]
-MinRating = Annotated[float | None, typer.Option(help="Keep ratings of at least this.")]
-KCore = Annotated[int | None, typer.Option(help="Keep users and items with at least this many.")]
-UserCol = Annotated[str | None, typer.Option(help="Name of the user column.")]
-ItemCol = Annotated[str | None, typer.Option(help="Name of the item column.")]
-RatingCol = Annotated[str | None, typer.Option(help="Name of the rating column.")]
-TimeCol = Annotated[str | None, typer.Option(help="Name of the time column.")]
-Titles = Annotated[str | None, typer.Option(help="A file with item and title columns.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Metrics = Annotated[str | None, typer.Option(help="Such as NDCG@10,ap; all at each k by default.")]
 
 
 @app.command()
@@ -217,14 +189,14 @@ def train(
     short |= {"batch": batch, "seed": seed, "device": device, "refit": refit}
     for key, value in _given(short).items():
         if note := experiment.shortcut(settings, key, value):
-            _say(note)
+            say(note)
     for text in set_ or ():
         experiment.assign(settings, text)
     folder = out or experiment.default_folder(settings)
     try:
         run = experiment.run_config(settings, folder, resume=resume, progress=True)
     except KeyboardInterrupt:
-        _say(f"interrupted; continue with: itemrec train --resume --out {folder}")
+        say(f"interrupted; continue with: itemrec train --resume --out {folder}")
         raise typer.Exit(130) from None
     console.print(show.finished(run))
     console.print(f"run folder: {folder}", markup=False, highlight=False, soft_wrap=True)
