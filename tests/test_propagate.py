@@ -10,7 +10,19 @@ from small import bipartite, dense_adjacency, random_matrix
 from torch import Tensor
 
 from itemrec.graph import Graph, fold_adjacency
-from itemrec.propagate import edge_dot, listen, neighbour_sum, propagate, weighted_sum
+from itemrec.propagate import (
+    both_ways,
+    edge_dot,
+    edge_sum,
+    largest_source,
+    listen,
+    neighbour_sum,
+    propagate,
+    row_total,
+    smooth,
+    smooth_items,
+    weighted_sum,
+)
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -89,6 +101,88 @@ def test_gradients_of_a_weighted_sum_reach_weights_and_vectors(
     own = torch.autograd.grad((weighted_sum(graph, weight, x) * toward).sum(), (weight, x))
     for mine, other in zip(own, naive, strict=True):
         torch.testing.assert_close(mine, other, **CLOSE)
+
+
+@settings(max_examples=60)
+@given(bipartite(), st.integers(1, 4), st.booleans(), st.floats(0.1, 2), st.integers(0, 5))
+def test_smoothing_is_the_sum_of_all_layers(
+    train: sp.csr_array, depth: int, skip: bool, share: float, seed: int
+) -> None:
+    """One operation for Σ Âˡ x, with its gradient; from items alone as from users of zero."""
+    graph = Graph.from_csr(train)
+    matrix = torch.from_numpy(normalised(train).toarray()).float()
+    x = vectors(graph.n_nodes, 3, seed).requires_grad_()
+    toward = vectors(graph.n_nodes, 3, seed + 1)
+
+    def layers(base: Tensor, first: int) -> Tensor:
+        powers = [torch.linalg.matrix_power(matrix, n) @ base for n in range(first, depth + 1)]
+        return share * torch.stack(powers).sum(0)
+
+    items = x[graph.n_users :]
+    from_items = torch.cat([torch.zeros(graph.n_users, 3), items])
+    pairs = [
+        (smooth(graph, x, depth, first=int(skip), share=share), layers(x, int(skip))),
+        (torch.cat(smooth_items(graph, items, depth, share=share)), layers(from_items, 0)),
+    ]
+    for own, naive in pairs:
+        torch.testing.assert_close(own, naive, rtol=1e-4, atol=1e-5)
+        mine, other = (torch.autograd.grad((out * toward).sum(), x)[0] for out in (own, naive))
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=40)
+@given(bipartite(least=1), st.integers(1, 3), st.integers(0, 5))
+def test_heads_are_sums_and_products_of_their_own_columns(
+    train: sp.csr_array, heads: int, seed: int
+) -> None:
+    graph = Graph.from_csr(train)
+    row, col = graph.row, graph.col.long()
+    weight = vectors(heads, len(col), seed).requires_grad_()
+    x = vectors(graph.n_nodes, 2 * heads, seed + 1).requires_grad_()
+    y = vectors(graph.n_nodes, 2 * heads, seed + 2).requires_grad_()
+    parts = x.view(-1, heads, 2), y.view(-1, heads, 2)
+    spread = weight.T.unsqueeze(2) * parts[0][col]  # [edges, heads, 2]
+    nothing = torch.zeros(graph.n_nodes, heads, 2)
+    pairs = [
+        (weighted_sum(graph, weight, x), nothing.index_add(0, row, spread).view(x.shape)),
+        (edge_dot(graph, y, x, heads), (parts[1][row] * parts[0][col]).sum(2).T),
+        (row_total(graph, weight), nothing[:, :, 0].index_add(0, row, weight.T)),
+        (edge_sum(graph, x[:, 0], y[:, 1]), x[row, 0] + y[col, 1]),
+    ]
+    for number, (own, naive) in enumerate(pairs):
+        torch.testing.assert_close(own, naive, **CLOSE)
+        toward = vectors(*own.shape, seed=seed) if own.dim() > 1 else vectors(len(own), 1)[:, 0]
+        leaves = [(weight, x), (y, x), (weight,), (x, y)][number]
+        ours, theirs = (torch.autograd.grad((o * toward).sum(), leaves) for o in (own, naive))
+        for mine, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(mine, other, **CLOSE)
+
+
+@settings(max_examples=40)
+@given(bipartite(least=1), st.integers(0, 5))
+def test_values_of_interactions_stand_on_both_directions(train: sp.csr_array, seed: int) -> None:
+    graph = Graph.from_csr(train)
+    half = len(graph.col) // 2
+    values = vectors(2, half, seed).requires_grad_()
+    edges = {(int(v), int(j)): e for e, (v, j) in enumerate(zip(graph.row, graph.col, strict=True))}
+    back = torch.tensor([edges[j, v] for v, j in list(edges)[half:]])
+    naive = torch.cat([values, values[:, back]], 1)
+    own = both_ways(graph, values)
+    assert torch.equal(own, naive)
+    toward = vectors(2, 2 * half, seed + 1)
+    mine, other = (torch.autograd.grad((out * toward).sum(), values)[0] for out in (own, naive))
+    torch.testing.assert_close(mine, other, **CLOSE)
+
+
+@settings(max_examples=40)
+@given(bipartite(least=1), st.integers(0, 5))
+def test_the_largest_source_is_that_of_a_loop(train: sp.csr_array, seed: int) -> None:
+    graph = Graph.from_csr(train)
+    values = vectors(graph.n_nodes, 1, seed).squeeze(1)
+    most = largest_source(graph, values)
+    for v in range(graph.n_nodes):
+        heard = values[graph.col[graph.row == v].long()]
+        assert most[v] == heard.max() if len(heard) else most[v] < -1e30
 
 
 def test_new_listeners_hear_sources_at_the_degrees_of_training() -> None:

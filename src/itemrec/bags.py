@@ -1,8 +1,10 @@
-"""Two primitives over ragged rows of gathered vectors, each by the fastest kernel of the device.
+"""Three primitives over ragged rows of gathered vectors, each by the fastest kernel of the device.
 
 Row v owns the entries ``starts[v] … starts[v+1]``; entry e gathers ``x[index[e]]``. On the CPU that
 is ``embedding_bag`` and ``sampled_addmm``: both walk rows with vector instructions and all threads.
 On the GPU it is a Triton kernel, or embedding_bag and its gradient without triton.
+
+Columns may fall into equal *heads*, each with weights or products of its own.
 """
 
 from __future__ import annotations
@@ -31,12 +33,16 @@ def row_sums(
 ) -> Tensor:
     """``out[v] = Σ_e w_e · x[index[e]]`` over the entries of each row, ``[rows, d]``.
 
-    ``order`` may list the rows longest first, which helps a GPU. Both index tensors have one type.
+    Weights are ``[entries]`` or ``[heads, entries]``. ``order`` may list the rows longest first,
+    which helps a GPU. Both index tensors have one type.
     """
     if fused(x):
         from itemrec.kernels import gather_sum
 
         return gather_sum(starts, index, _rows(starts, order), x, weight=weight)
+    if weight is not None and weight.dim() == 2:
+        parts = zip(x.chunk(len(weight), dim=1), weight, strict=True)
+        return torch.cat([row_sums(starts, index, part, weight=w) for part, w in parts], dim=1)
     return F.embedding_bag(
         index,
         x.contiguous(),
@@ -48,13 +54,26 @@ def row_sums(
 
 
 def row_dots(
-    starts: Tensor, index: Tensor, rows: Tensor, x: Tensor, *, order: Tensor | None = None
+    starts: Tensor,
+    index: Tensor,
+    rows: Tensor,
+    x: Tensor,
+    *,
+    heads: int | None = None,
+    order: Tensor | None = None,
 ) -> Tensor:
-    """``out[e] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries]``."""
+    """``out[e] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries]``.
+
+    With ``heads`` it is ``[heads, entries]``, a product for each part of the columns.
+    """
     if fused(x):
         from itemrec.kernels import edge_dots
 
-        return edge_dots(starts, index, _rows(starts, order), rows, x)
+        dots = edge_dots(starts, index, _rows(starts, order), rows, x, heads or 1)
+        return dots.squeeze(0) if heads is None else dots
+    if heads is not None:
+        parts = zip(rows.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
+        return torch.stack([row_dots(starts, index, own, part) for own, part in parts])
     if not x.is_cuda and len(index) <= len(rows) * len(x):  # a pattern holds no more than that
         return _sampled(starts, index, rows, x)
     owner = torch.repeat_interleave(
@@ -66,6 +85,19 @@ def row_dots(
         rows.contiguous(), x.contiguous(), index, starts[:-1], owner, 0
     )
     return out
+
+
+def row_max(
+    starts: Tensor, index: Tensor, values: Tensor, *, order: Tensor | None = None
+) -> Tensor:
+    """``out[v] = max_e values[index[e]]``, very low for a row without entries, ``[rows]``."""
+    if fused(values):
+        from itemrec.kernels import row_max as kernel
+
+        return kernel(starts, index, _rows(starts, order), values)
+    lowest = torch.finfo(values.dtype).min
+    gathered = values.index_select(0, index)
+    return torch.segment_reduce(gathered, "max", offsets=starts.long(), axis=0, initial=lowest)
 
 
 def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:
@@ -85,8 +117,13 @@ def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:
 
 
 def fused(x: Tensor) -> bool:
-    """Whether the Triton kernels apply: float32 on a GPU, and triton is there."""
-    return x.is_cuda and x.dtype == torch.float32 and _triton_present()
+    """Whether the Triton kernels apply: float32 or bfloat16 on a GPU, and triton is there."""
+    return x.dtype in (torch.float32, torch.bfloat16) and on_triton(x)
+
+
+def on_triton(x: Tensor) -> bool:
+    """Whether kernels of our own can work on it: on a GPU, and triton is there."""
+    return x.is_cuda and _triton_present()
 
 
 @functools.cache

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
+
+Side = Literal["users", "items"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Adjacency:
     col: Tensor  # int32 [edges], ascending within a row
     degree: Tensor  # float32 [listeners]
     source_degree: Tensor  # float32 [sources], degrees in the training graph
+
+    @property
+    def read(self) -> torch.dtype:
+        """The type in which a GPU gathers the sources' vectors; sums are float32."""
+        return torch.float32
 
     @property
     def symmetric(self) -> bool:
@@ -52,6 +60,12 @@ class Graph(Adjacency):
 
     n_users: int
     n_items: int
+    half: bool = False
+
+    @property
+    def read(self) -> torch.dtype:
+        """Half the bytes with `half`: eight bits of mantissa, which the sums even out."""
+        return torch.bfloat16 if self.half else torch.float32
 
     @classmethod
     def from_csr(cls, train: sp.csr_array, device: torch.device | str = "cpu") -> Graph:
@@ -95,6 +109,16 @@ class Graph(Adjacency):
     def item_degree(self) -> Tensor:
         """Training interactions of each item, float32 [items]."""
         return self.degree[self.n_users :]
+
+    @cached_property
+    def sides(self) -> dict[Side, Adjacency]:
+        """Users who listen to items, and items who listen to users, each numbered from 0."""
+        half, n = len(self.col) // 2, self.n_users
+        users, items = self.degree[:n], self.degree[n:]
+        return {
+            "users": Adjacency(self.crow[: n + 1], self.col[:half] - n, users, items),
+            "items": Adjacency(self.crow[n:] - half, self.col[half:], items, users),
+        }
 
     @cached_property
     def inverse_root(self) -> Tensor:
@@ -143,7 +167,7 @@ class Graph(Adjacency):
         ends = torch.cat([keep.new_zeros(1, dtype=torch.int32), keep.cumsum(0, dtype=torch.int32)])
         crow = ends[self.crow.long()]
         degree = crow.diff().float()
-        return Graph(crow, self.col[keep], degree, degree, self.n_users, self.n_items)
+        return replace(self, crow=crow, col=self.col[keep], degree=degree, source_degree=degree)
 
 
 def inverse_root(degree: Tensor) -> Tensor:

@@ -87,16 +87,18 @@ class MixGCF(Candidates):
         widths = [layer.shape[1] for layer in layers]
         concatenated = len(layers) > 1 and own.shape[1] == sum(widths)
         judges = torch.split(own, widths, dim=1) if concatenated else [own] * len(layers)
-        hops, winners = [], []
-        for layer, judge in zip(layers, judges, strict=True):
-            chosen = best(judge, layer, candidates, n)  # [B, n]
-            shape = (*chosen.shape, 1)
-            alpha = torch.rand(shape, generator=generator, device=own.device, dtype=own.dtype)
-            hops.append(
-                alpha * take_rows(layer, positives) + (1 - alpha) * take_rows(layer, chosen)
-            )
-            winners.append(chosen)
-        return hops, winners[0]
+        chosen = torch.stack(
+            [best(judge, layer, candidates, n) for layer, judge in zip(layers, judges, strict=True)]
+        )  # [L+1, B, n]
+        alpha = torch.rand(
+            (*chosen.shape, 1), generator=generator, device=own.device, dtype=own.dtype
+        )
+        # All hops as one table: its gradient sorts the rows that were taken once, not hop by hop.
+        table, hop = torch.cat(layers), torch.arange(len(layers), device=own.device)
+        first = len(layers[0]) * hop.view(-1, 1, 1)
+        near, far = take_rows(table, first + torch.stack([positives.expand_as(chosen), chosen]))
+        mixed = alpha * near + (1 - alpha) * far  # [L+1, B, n, d]
+        return list(mixed), chosen[0]
 
 
 @torch.no_grad()

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from itemrec.graph import Adjacency
+
 GATHERED, COLUMNS = 32, 64  # a program's tile: rows gathered at a time × columns (H200)
 
 
@@ -21,12 +23,13 @@ def _gather_sum(  # type: ignore[no-untyped-def]
     order,
     x,
     weight,
-    source_scale,
     scale,
     out,
     width,
+    entries,
     WEIGHTED: tl.constexpr,
     SCALED: tl.constexpr,
+    HEAD: tl.constexpr,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
@@ -42,10 +45,11 @@ def _gather_sum(  # type: ignore[no-untyped-def]
         mask = inside[:, None] & (d < width)[None, :]
         value = tl.load(x + source[:, None] * width + d[None, :], mask=mask, other=0.0)
         value = value.to(tl.float32)
-        if WEIGHTED:
+        if WEIGHTED and HEAD == 0:
             value *= tl.load(weight + at, mask=inside, other=0.0)[:, None]
-        if SCALED:
-            value *= tl.load(source_scale + source, mask=inside, other=0.0)[:, None]
+        if WEIGHTED and HEAD > 0:
+            head = (d // HEAD).to(tl.int64)
+            value *= tl.load(weight + head[None, :] * entries + at[:, None], mask=mask, other=0.0)
         total += tl.sum(value, axis=0)
     if SCALED:
         total *= tl.load(scale + row)
@@ -53,7 +57,20 @@ def _gather_sum(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _edge_dots(starts, index, order, rows, x, out, width, ROWS: tl.constexpr, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _edge_dots(  # type: ignore[no-untyped-def]
+    starts,
+    index,
+    order,
+    rows,
+    x,
+    out,
+    width,
+    entries,
+    heads,
+    head,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
     row = tl.load(order + tl.program_id(0)).to(tl.int64)
     begin = tl.load(starts + row)
     end = tl.load(starts + row + 1)
@@ -61,14 +78,16 @@ def _edge_dots(starts, index, order, rows, x, out, width, ROWS: tl.constexpr, CO
         at = k + tl.arange(0, ROWS)
         inside = at < end
         source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
-        total = tl.zeros((ROWS,), dtype=tl.float32)
-        for c in range(0, width, COLS):
-            d = c + tl.arange(0, COLS)
-            own = tl.load(rows + row * width + d, mask=d < width, other=0.0)
-            mask = inside[:, None] & (d < width)[None, :]
-            value = tl.load(x + source[:, None] * width + d[None, :], mask=mask, other=0.0)
-            total += tl.sum(value * own[None, :], axis=1)
-        tl.store(out + at, total, mask=inside)
+        for h in range(heads):
+            total = tl.zeros((ROWS,), dtype=tl.float32)
+            for c in range(0, head, COLS):
+                d = c + tl.arange(0, COLS)
+                column = h * head + d
+                own = tl.load(rows + row * width + column, mask=d < head, other=0.0)
+                mask = inside[:, None] & (d < head)[None, :]
+                value = tl.load(x + source[:, None] * width + column[None, :], mask=mask, other=0.0)
+                total += tl.sum(value.to(tl.float32) * own[None, :], axis=1)
+            tl.store(out + tl.cast(h, tl.int64) * entries + at, total, mask=inside)
 
 
 def gather_sum(
@@ -78,17 +97,20 @@ def gather_sum(
     x: Tensor,
     *,
     weight: Tensor | None = None,
-    source_scale: Tensor | None = None,
     scale: Tensor | None = None,
 ) -> Tensor:
-    """``out[v] = s_v · Σ_e w_e · t_j · x[j]`` over a row's entries ``e``, ``j = index[e]``.
+    """``out[v] = s_v · Σ_e w_e · x[index[e]]`` over a row's entries e, float32 of any float type.
 
+    Weights may be ``[entries]``, or ``[heads, entries]`` for as many equal parts of the columns.
     Row v has the entries ``starts[v]`` to ``starts[v+1]``; ``order`` lists the rows, longest first,
-    so that no long one is left for the end. Weights and scales are 1 unless given.
+    so that no long one is left for the end, and rows that it leaves out are 0. Weights and the
+    scale are 1 unless given.
     """
     x = x.contiguous()
     width = x.shape[1]
-    out = torch.empty(len(starts) - 1, width, dtype=torch.float32, device=x.device)
+    rows, heads = len(starts) - 1, 1 if weight is None or weight.dim() == 1 else len(weight)
+    make = torch.empty if len(order) == rows else torch.zeros
+    out = make(rows, width, dtype=torch.float32, device=x.device)
     columns = min(COLUMNS, triton.next_power_of_2(width))
     _gather_sum[(len(order), triton.cdiv(width, columns))](
         starts,
@@ -96,12 +118,13 @@ def gather_sum(
         order,
         x,
         x if weight is None else weight.contiguous(),
-        x if source_scale is None else source_scale,
         x if scale is None else scale,
         out,
         width,
+        len(index),
         WEIGHTED=weight is not None,
         SCALED=scale is not None,
+        HEAD=0 if heads == 1 else width // heads,
         ROWS=GATHERED,
         COLS=columns,
         num_warps=1,
@@ -109,14 +132,165 @@ def gather_sum(
     return out
 
 
-def edge_dots(starts: Tensor, index: Tensor, order: Tensor, rows: Tensor, x: Tensor) -> Tensor:
-    """``out[e] = rows[v] · x[index[e]]`` for every entry e of every row v, [entries]."""
+def edge_dots(
+    starts: Tensor, index: Tensor, order: Tensor, rows: Tensor, x: Tensor, heads: int = 1
+) -> Tensor:
+    """``out[h, e] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[heads, entries]``.
+
+    Head h is the product of the h-th part of the columns alone.
+    """
     x, rows = x.contiguous(), rows.contiguous()
     width = x.shape[1]
-    out = torch.empty(len(index), dtype=torch.float32, device=x.device)
-    columns = min(COLUMNS, triton.next_power_of_2(width))
+    out = torch.empty(heads, len(index), dtype=torch.float32, device=x.device)
+    columns = min(COLUMNS, triton.next_power_of_2(width // heads))
     _edge_dots[(len(order),)](
-        starts, index, order, rows, x, out, width, ROWS=GATHERED, COLS=columns, num_warps=1
+        starts,
+        index,
+        order,
+        rows,
+        x,
+        out,
+        width,
+        len(index),
+        heads,
+        width // heads,
+        ROWS=GATHERED,
+        COLS=columns,
+        num_warps=1,
+    )
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _smooth_step(  # type: ignore[no-untyped-def]
+    starts,
+    index,
+    order,
+    told,
+    scale,
+    base,
+    share,
+    telling,
+    out,
+    width,
+    ADDED: tl.constexpr,
+    TELLS: tl.constexpr,
+    WRITES: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    begin = tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    d = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    total = tl.zeros((COLS,), dtype=tl.float32)
+    for k in range(begin, end, ROWS):
+        at = k + tl.arange(0, ROWS)
+        inside = at < end
+        source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
+        mask = inside[:, None] & (d < width)[None, :]
+        value = tl.load(told + source[:, None] * width + d[None, :], mask=mask, other=0.0)
+        total += tl.sum(value.to(tl.float32), axis=0)
+    own = tl.load(scale + row)
+    total *= own
+    place = row * width + d
+    if ADDED:
+        total += share * tl.load(base + place, mask=d < width, other=0.0)
+    if TELLS:
+        tl.store(telling + place, (total * own).to(telling.dtype.element_ty), mask=d < width)
+    if WRITES:
+        tl.store(out + place, total, mask=d < width)
+
+
+def smooth_step(
+    adjacency: Adjacency,
+    told: Tensor,
+    scale: Tensor,
+    base: Tensor | None,
+    share: float,
+    *,
+    tells: bool,
+    writes: bool,
+) -> tuple[Tensor, Tensor]:
+    """``y_v = share·base_v + s_v Σ_j told_j`` in float32, and ``s_v·y_v`` in the type of ``told``.
+
+    The second is what v tells its own listeners. What is not asked for is not written.
+    """
+    width = told.shape[1]
+    shape = (len(adjacency.degree), width)
+    out = torch.empty(shape if writes else 1, dtype=torch.float32, device=told.device)
+    telling = torch.empty(shape if tells else 1, dtype=told.dtype, device=told.device)
+    columns = min(COLUMNS, triton.next_power_of_2(width))
+    _smooth_step[(shape[0], triton.cdiv(width, columns))](
+        adjacency.crow,
+        adjacency.col,
+        adjacency.order,
+        told,
+        scale,
+        out if base is None else base.contiguous(),
+        share,
+        telling,
+        out,
+        width,
+        ADDED=base is not None,
+        TELLS=tells,
+        WRITES=writes,
+        ROWS=GATHERED,
+        COLS=columns,
+        num_warps=1,
+    )
+    return out, telling
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _row_max(starts, index, order, x, out, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    end = tl.load(starts + row + 1)
+    most = tl.full((ROWS,), -float("inf"), dtype=tl.float32)
+    for k in range(tl.load(starts + row), end, ROWS):
+        at = k + tl.arange(0, ROWS)
+        source = tl.load(index + at, mask=at < end, other=0).to(tl.int64)
+        most = tl.maximum(most, tl.load(x + source, mask=at < end, other=-float("inf")))
+    tl.store(out + row, tl.max(most, axis=0))
+
+
+def row_max(starts: Tensor, index: Tensor, order: Tensor, x: Tensor) -> Tensor:
+    """``out[v] = max_e x[index[e]]`` over a row's entries, −∞ without any, ``[rows]``."""
+    out = torch.empty(len(starts) - 1, dtype=torch.float32, device=x.device)
+    _row_max[(len(order),)](starts, index, order, x.contiguous(), out, ROWS=64, num_warps=1)
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _contains(  # type: ignore[no-untyped-def]
+    starts, entries, rows, wanted, out, n, STEPS: tl.constexpr, COLS: tl.constexpr
+):
+    b = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    item = tl.load(wanted + at, mask=at < n, other=0)
+    row = tl.load(rows + b)
+    low = tl.zeros((COLS,), dtype=tl.int32) + tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    high = tl.zeros((COLS,), dtype=tl.int32) + end
+    for _ in range(STEPS):
+        middle = (low + high) // 2
+        going = low < high
+        less = tl.load(entries + middle, mask=going, other=0) < item
+        low = tl.where(going & less, middle + 1, low)
+        high = tl.where(going & ~less, middle, high)
+    found = tl.load(entries + low, mask=low < end, other=-1) == item
+    tl.store(out + b * n + at, found, mask=at < n)
+
+
+def contains(starts: Tensor, entries: Tensor, longest: int, rows: Tensor, wanted: Tensor) -> Tensor:
+    """Whether row ``rows[b]`` (its entries ascend, at most ``longest``) holds ``wanted[j]``.
+
+    A binary search within the row, ``[B], [N] → bool [B, N]``.
+    """
+    out = torch.empty(len(rows), len(wanted), dtype=torch.bool, device=rows.device)
+    steps, columns = max(longest, 1).bit_length(), 512
+    _contains[(len(rows), triton.cdiv(len(wanted), columns))](
+        starts, entries, rows, wanted, out, len(wanted), STEPS=steps, COLS=columns
     )
     return out
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.bags import on_triton
 from itemrec.binary import as_ones, row_of_entry
 from itemrec.catalogue import All
 from itemrec.draws import Draws, bits_for, prepared, refuse_full, uniform_integers
@@ -235,9 +236,16 @@ class Positives:
         keys = row_of_entry(train) * self.n_items + train.indices
         # a last key that nothing equals: a position found is always one that exists
         self.keys = torch.from_numpy(np.append(keys, np.iinfo(np.int64).max)).to(device)
+        self.starts = torch.from_numpy(train.indptr.astype(np.int32)).to(device)
+        self.items = torch.from_numpy(train.indices.astype(np.int32)).to(device)
+        self.longest = int(np.diff(train.indptr).max(initial=0))
 
     def is_positive(self, users: Tensor, items: Tensor) -> Tensor:
         """Users ``[B]`` against their items ``[B, N]`` or one shared list ``[N]``: bool [B, N]."""
+        if items.dim() == 1 and on_triton(items):
+            from itemrec.kernels import contains
+
+            return contains(self.starts, self.items, self.longest, users, items)
         wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 

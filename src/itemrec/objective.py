@@ -48,7 +48,7 @@ def objective(
         assert own is not None
         return own
     assert isinstance(model, EmbeddingModel)
-    users, items, layers = model.encode_step(graph, generator)
+    users, items, layers = model.encode_step(graph, generator, isinstance(sampler, MixGCF))
     encoded = (users, items)
     if config.similarity == "cosine":
         users, items = F.normalize(users, dim=1), F.normalize(items, dim=1)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from itemrec.bags import row_dots, row_sums
+from itemrec.bags import fused, row_dots, row_sums
 
 
 def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
@@ -24,7 +24,26 @@ def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
 
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
     """Rows of a table with a deterministic gradient, ``[n, d], [...] → [..., d]``."""
+    if fused(table):
+        out: Tensor = _TakeRows.apply(table, index)  # type: ignore[no-untyped-call]
+        return out
     return F.embedding(index, table)
+
+
+class _TakeRows(torch.autograd.Function):
+    """On a GPU: torch's own gradient sorts 64-bit keys, and needs a dozen kernels around that."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.rows = len(table)
+        return F.embedding(index, table)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        bounds, order = _sorted(index.reshape(-1).int(), ctx.rows)
+        return row_sums(bounds, order.int(), grad.reshape(-1, grad.shape[-1])), None
 
 
 class _PairScores(torch.autograd.Function):
@@ -64,8 +83,13 @@ def _by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Grou
 
 
 def _by_item_on_gpu(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Groups:
-    ordered, order = torch.sort(flat, stable=True)
-    every = torch.arange(n_items + 1, device=flat.device, dtype=flat.dtype)
-    bounds = torch.searchsorted(ordered, every, out_int32=True)
+    bounds, order = _sorted(flat, n_items)
     length = len(flat) // max(len(starts) - 1, 1)
     return bounds, (order // max(length, 1)).int(), weight[order]
+
+
+def _sorted(flat: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Where each of n numbers begins in a sorted list ``[n + 1]``, and the order that sorts it."""
+    ordered, order = torch.sort(flat, stable=True)
+    every = torch.arange(n + 1, device=flat.device, dtype=flat.dtype)
+    return torch.searchsorted(ordered, every, out_int32=True), order

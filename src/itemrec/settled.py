@@ -13,7 +13,12 @@ from itemrec.split import SPLITS
 from itemrec.train import TrainConfig
 
 # What has no bearing on the figures is left out.
-INDIFFERENT = (("train", "device"), ("train", "save_seconds"), ("negatives", "cache"))
+INDIFFERENT = (
+    ("train", "device"),
+    ("train", "precision"),
+    ("train", "save_seconds"),
+    ("negatives", "cache"),
+)
 
 
 def settled(config: Config) -> Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from itemrec.batches import Batches
 from itemrec.capture import captured
 from itemrec.checkpoint import Run, State
 from itemrec.components import check_settings
-from itemrec.devices import pick_device
+from itemrec.devices import pick_device, tensor_cores
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
@@ -56,6 +56,9 @@ class TrainConfig:
     refit: bool = _setting(True, "transductive: train again on training + validation")
     seed: int = _setting(0, "seed of initial weights, batches and negatives")
     device: str = _setting("auto", "cpu, cuda or auto")
+    precision: Literal["auto", "full"] = _setting(
+        "auto", "of GPU training: auto reads neighbours as bfloat16, multiplies as TF32"
+    )
     save_seconds: float = _setting(30.0, "least time between two resumable states")
 
     def __post_init__(self) -> None:
@@ -76,6 +79,7 @@ class TrainConfig:
         for name, choices in (
             ("by", ("users", "interactions")),
             ("similarity", ("dot", "cosine")),
+            ("precision", ("auto", "full")),
         ):
             if getattr(self, name) not in choices:
                 raise ItemrecError(
@@ -148,6 +152,8 @@ def _descend(
     model.setup(split.train, inductive=split.protocol == "inductive", generator=weights)
     model.to(device)
     graph = Graph.from_csr(split.train, device)
+    coarse = device.type == "cuda" and config.precision == "auto"
+    heard = replace(graph, half=True) if coarse else graph  # what a step passes messages over
     generator = torch.Generator(device).manual_seed(config.seed)
     sampler.prepare(split.train, device)
     batches = Batches(graph, config.by, config.batch, config.positives)
@@ -162,8 +168,9 @@ def _descend(
     def step(keys: Tensor) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
         batch = batches.draw(keys, generator)
-        value = objective(model, graph, batch, loss, sampler, config, generator)
-        value.backward()  # type: ignore[no-untyped-call]
+        with tensor_cores(coarse):
+            value = objective(model, heard, batch, loss, sampler, config, generator)
+            value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         average.update()
         return value.detach()
@@ -176,7 +183,7 @@ def _descend(
         while state.epoch < last and state.epoch - state.best_epoch < patience:
             started = time.perf_counter()
             model.train()
-            model.begin_epoch(graph, generator)
+            model.begin_epoch(heard, generator)
             losses = [step(keys) for keys in batches.epoch(generator)]
             state.epoch += 1
             mean = float(torch.stack(losses).mean())

@@ -35,7 +35,7 @@ from itemrec.graph import Graph
 from itemrec.lambert import lambert_w
 from itemrec.models.base import Pooling
 from itemrec.models.lightgcn import LightGCN
-from itemrec.negatives import Positives
+from itemrec.models.own_batches import OwnPositives
 from itemrec.propagate import neighbour_sum
 from itemrec.scoring import take_rows
 
@@ -52,7 +52,6 @@ class AdapTau(LightGCN):
     spread = 0.01  # as small as the authors begin
     own_objective = True
 
-    positive_keys: Tensor  # int64 [interactions + 1], to leave a user's positives out
     general: Tensor  # 1/τ₀, scalar
     personal: Tensor  # 1/τ_u [users]
 
@@ -70,18 +69,14 @@ class AdapTau(LightGCN):
         if l2 < 0:
             raise ItemrecError(f"'l2' must be at least 0, got {l2}")
         self.beta, self.l2 = beta, l2
+        self.known = OwnPositives()
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Vectors, the table of positives, and room for the temperatures."""
+        """Vectors, and room for the temperatures."""
         super().setup(train, inductive=inductive, generator=generator)
         start = 10.0  # τ = 0.1 until the first epoch begins
-        temperatures = {
-            "general": torch.tensor(start),
-            "personal": torch.full((self.n_users,), start),
-        }
-        keys = Positives(train).keys
-        for name, tensor in {**temperatures, "positive_keys": keys}.items():
-            self.register_buffer(name, tensor, persistent=False)
+        self.register_buffer("general", torch.tensor(start), persistent=False)
+        self.register_buffer("personal", torch.full((self.n_users,), start), persistent=False)
 
     @torch.no_grad()
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
@@ -105,9 +100,7 @@ class AdapTau(LightGCN):
         positives = batch.positives.reshape(-1)  # [M], M = B·P
         theirs = take_rows(pooled, n_users + positives)
         cosine = own @ theirs.T  # [B, M]
-        wanted = batch.users.unsqueeze(1) * self.n_items + positives
-        known = self.positive_keys[torch.searchsorted(self.positive_keys, wanted)] == wanted
-        hidden = known | ~batch.mask.reshape(1, -1)
+        hidden = self.known(graph, batch.users, positives) | ~batch.mask.reshape(1, -1)
         least = torch.finfo(cosine.dtype).min  # finite: a user may have no negative here
         tempered = (cosine * self.personal[batch.users].unsqueeze(1)).masked_fill(hidden, least)
         against = torch.where(hidden.all(1), 0.0, tempered.logsumexp(1))  # [B]

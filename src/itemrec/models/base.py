@@ -141,11 +141,12 @@ class EmbeddingModel(Model):
         raise ItemrecError(f"{type(self).__name__} has no encoder")
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator
+        self, graph: Graph, generator: torch.Generator, hops: bool = True
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """`encode` for a training step: with whatever noise or dropout the model trains with.
 
         The third part are the item vectors of each layer; `pool` makes the final ones of them.
+        Without ``hops`` nobody will look at it, and it may be empty.
         """
         users, items = self.encode(graph)
         return users, items, [items]
@@ -277,7 +278,7 @@ class GNN(EmbeddingModel):
         return self.layers(graph)
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator
+        self, graph: Graph, generator: torch.Generator, hops: bool = True
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """`training_layers`, then pooling."""
         layers = self.training_layers(graph, generator)

@@ -17,7 +17,6 @@ edges are split by the same iteration against stored item vectors and the stored
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any
 
 import scipy.sparse as sp
 import torch
@@ -28,7 +27,7 @@ from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
 from itemrec.graph import Adjacency, Graph, fold_adjacency
 from itemrec.models.base import GNN, Pooling
-from itemrec.propagate import edge_dot, weighted_sum
+from itemrec.propagate import both_ways, edge_dot, row_total, weighted_sum
 from itemrec.scoring import take_rows
 
 COMPARED = 1024  # users, and items, between whose chunks correlation is measured
@@ -42,7 +41,7 @@ class DGCF(GNN):
     usual_loss = "bpr"
     usual = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
 
-    intent_degree: Tensor  # [L·T, K, items]: D_k of the items at each iteration of each layer
+    intent_degree: Tensor  # [L·T, items, K]: D_k of the items at each iteration of each layer
 
     def __init__(
         self,
@@ -74,33 +73,28 @@ class DGCF(GNN):
         return self.route(graph)[0]
 
     def route(self, graph: Graph) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Layers, D of every iteration ``[K, nodes]``, and the last logits ``[K, edges]``."""
+        """Layers, D of every iteration ``[nodes, K]``, and the last logits ``[K, edges]``."""
         out, degrees = [self.base(graph)], []
         logits = out[0].new_zeros(self.intents, len(graph.col))
         half = len(graph.col) // 2
         for _ in range(self.depth):
-            chunks = out[-1].chunk(self.intents, 1)
-            heard: list[Tensor] = []
+            told, heard = out[-1], out[-1]
             for _ in range(self.iterations):
                 share = torch.softmax(logits, 0)
-                degree = torch.stack([row_sum(graph, s) for s in share])  # [K, nodes]
-                heard = [
-                    intent_sum(graph, share[k], degree[k], degree[k], chunks[k])
-                    for k in range(self.intents)
-                ]
-                gained = torch.stack(
-                    [agreement(graph, heard[k], chunks[k])[:half] for k in range(self.intents)]
-                )  # [K, interactions]: the user's side speaks for both directions
-                logits = logits + torch.cat([gained, gained[:, graph.reverse[half:]]], 1)
+                degree = row_total(graph, share)  # [nodes, K]
+                heard = intent_sum(graph, share, degree, degree, told)
+                gained = agreement(graph, heard, told, self.intents)  # [K, edges]
+                # the user's side speaks for both directions
+                logits = logits + both_ways(graph, gained[:, :half])
                 degrees.append(degree)
-            out.append(torch.cat(heard, 1))
+            out.append(heard)
         return out, degrees, logits
 
     @torch.no_grad()
     def freeze(self, graph: Graph) -> None:
         """Final vectors, item vectors of each layer, and the items' degrees an intent."""
         super().freeze(graph)
-        degrees = torch.stack(self.route(graph)[1])[:, :, graph.n_users :]
+        degrees = torch.stack(self.route(graph)[1])[:, graph.n_users :]
         self.store("intent_degree", degrees.contiguous())
 
     @torch.no_grad()
@@ -110,18 +104,13 @@ class DGCF(GNN):
         out = [self.item_vectors.new_zeros(history.shape[0], self.dim)]
         logits = out[0].new_zeros(self.intents, len(adjacency.col))
         for depth in range(self.depth):
-            chunks = self.fold_layers[depth].chunk(self.intents, 1)
-            heard: list[Tensor] = []
+            told, heard = self.fold_layers[depth], out[-1]
             for turn in range(self.iterations):
                 share = torch.softmax(logits, 0)
-                theirs = self.intent_degree[depth * self.iterations + turn]  # [K, items]
-                heard = [
-                    intent_sum(adjacency, s, row_sum(adjacency, s), theirs[k], chunks[k])
-                    for k, s in enumerate(share)
-                ]
-                gained = [agreement(adjacency, h, c) for h, c in zip(heard, chunks, strict=True)]
-                logits = logits + torch.stack(gained)
-            out.append(torch.cat(heard, 1))
+                theirs = self.intent_degree[depth * self.iterations + turn]  # [items, K]
+                heard = intent_sum(adjacency, share, row_total(adjacency, share), theirs, told)
+                logits = logits + agreement(adjacency, heard, told, self.intents)
+            out.append(heard)
         return self.pool(out)
 
     def extra_loss(
@@ -136,64 +125,53 @@ class DGCF(GNN):
         users, items = encoded
         total = users.new_zeros(())
         for table, index in ((users, batch.users), (items, batch.positives[:, 0])):
-            chunks = take_rows(table, index[:COMPARED]).chunk(self.intents, 1)
-            centred = [centred_distances(chunk) for chunk in chunks]
-            for k, one in enumerate(centred):
-                for two in centred[k + 1 :]:
-                    total = total + distance_correlation(one, two)
+            compared = take_rows(table, index[:COMPARED])  # [n, d]
+            chunks = compared.view(len(compared), self.intents, -1).transpose(0, 1)  # [K, n, d/K]
+            total = total + distance_correlation(centred_distances(chunks)).triu(1).sum()
         return self.penalty * total
 
 
 def intent_sum(
     adjacency: Adjacency, share: Tensor, degree: Tensor, source_degree: Tensor, x: Tensor
 ) -> Tensor:
-    """``Σ_j share(v,j)·x_j / √(D(v) D(j))``."""
-    scaled = x * source_degree.clamp(min=1e-12).rsqrt().unsqueeze(1)
-    return weighted_sum(adjacency, share, scaled) * degree.clamp(min=1e-12).rsqrt().unsqueeze(1)
+    """``Σ_j share_k(v,j)·x_jk / √(D_k(v) D_k(j))`` for every chunk k, ``[listeners, d]``."""
+    scaled = by_intent(x, source_degree.clamp(min=1e-12).rsqrt())
+    return by_intent(weighted_sum(adjacency, share, scaled), degree.clamp(min=1e-12).rsqrt())
 
 
-def row_sum(adjacency: Adjacency, weight: Tensor) -> Tensor:
-    """Sum of a listener's edge weights, [listeners]."""
-    ones = weight.new_ones(len(adjacency.source_degree), 1)
-    return weighted_sum(adjacency, weight, ones).squeeze(1)
+def by_intent(x: Tensor, scale: Tensor) -> Tensor:
+    """Each chunk times its own factor, ``[n, d], [n, K] → [n, d]``."""
+    return (x.view(len(x), scale.shape[1], -1) * scale.unsqueeze(2)).view(x.shape)
 
 
-def agreement(adjacency: Adjacency, heard: Tensor, source: Tensor) -> Tensor:
-    """``ĥ_vᵀ tanh(ŝ_j)`` for every edge (v, j), [edges]."""
-    heard, told = F.normalize(heard, dim=1), torch.tanh(F.normalize(source, dim=1))
-    if not isinstance(adjacency, Graph):
-        return edge_dot(adjacency, heard, told)
-    out: Tensor = _EdgeDot.apply(heard, told, adjacency)  # type: ignore[no-untyped-call]
-    return out
-
-
-class _EdgeDot(torch.autograd.Function):
-    """`edge_dot` with gradients, which are weighted sums over neighbours."""
-
-    @staticmethod
-    def forward(ctx: Any, listeners: Tensor, sources: Tensor, graph: Graph) -> Tensor:
-        ctx.graph = graph
-        ctx.save_for_backward(listeners, sources)
-        return edge_dot(graph, listeners, sources)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        listeners, sources = ctx.saved_tensors
-        to_listeners = weighted_sum(ctx.graph, grad, sources)
-        to_sources = weighted_sum(ctx.graph, grad[ctx.graph.reverse], listeners)
-        return to_listeners, to_sources, None
+def agreement(adjacency: Adjacency, heard: Tensor, source: Tensor, intents: int) -> Tensor:
+    """``ĥ_vkᵀ tanh(ŝ_jk)`` for every edge (v, j) and chunk k, ``[K, edges]``."""
+    own, told = (
+        F.normalize(x.view(len(x), intents, -1), dim=2).view(x.shape) for x in (heard, source)
+    )
+    return edge_dot(adjacency, own, torch.tanh(told), intents)
 
 
 def centred_distances(x: Tensor) -> Tensor:
-    """Distances between rows, less the means of row and column, plus the mean of all; [n, n]."""
-    squares = x.square().sum(1)
-    far = (squares.unsqueeze(1) + squares - 2 * x @ x.T).clamp(min=0)
+    """Distances between rows, less the means of row and column, plus the mean of all.
+
+    ``[K, n, d] → [K, n, n]``.
+    """
+    squares = x.square().sum(2)
+    products = x @ x.transpose(1, 2)
+    far = (squares.unsqueeze(2) + squares.unsqueeze(1) - 2 * products).clamp(min=0)
     distance = torch.sqrt(far + 1e-8)  # the root of 0 has no slope
-    return distance - distance.mean(0) - distance.mean(1, keepdim=True) + distance.mean()
+    column, row = distance.mean(1, keepdim=True), distance.mean(2, keepdim=True)
+    return distance - column - row + distance.mean((1, 2), keepdim=True)
 
 
-def distance_correlation(one: Tensor, two: Tensor) -> Tensor:
-    """dCov/√(dVar·dVar) of centred distances, between 0 (independent) and 1."""
-    covariance = (one * two).mean().clamp(min=0) + 1e-8
-    spread = torch.sqrt((one.square().mean() + 1e-8) * (two.square().mean() + 1e-8))
-    return torch.sqrt(covariance) / torch.sqrt(spread)
+def distance_correlation(centred: Tensor) -> Tensor:
+    """dCov/√(dVar·dVar) of all pairs of centred distances, ``[K, n, n] → [K, K]``.
+
+    Between 0 (independent) and 1.
+    """
+    flat = centred.flatten(1)
+    covariance = flat @ flat.T / flat.shape[1]  # [K, K]
+    variance = covariance.diagonal() + 1e-8
+    spread = torch.sqrt(variance.unsqueeze(1) * variance)
+    return torch.sqrt(covariance.clamp(min=0) + 1e-8) / torch.sqrt(spread)

@@ -6,7 +6,7 @@ Veličković et al., "Graph Attention Networks", ICLR 2018. For each head, over 
     h⁽ˡ⁺¹⁾_v = act(Σ_j α_vj W h_j + b)
 
 The logits depend on an edge only through two scalars, so a head costs one weighted neighbourhood
-sum; numerator and denominator come out of the same sum by giving each vector a last entry of 1.
+sum, and sums of scalars.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph import Adjacency
 from itemrec.models.base import Pooling
 from itemrec.models.weights import WeightedGNN, glorot
-from itemrec.propagate import weighted_sum
+from itemrec.propagate import edge_sum, largest_source, row_total, weighted_sum
 
 
 class GAT(WeightedGNN):
@@ -69,16 +69,12 @@ def attend(
     """One head: ``Σ_j softmax_j(LeakyReLU(to_own·own_v + to_source·source_j)) source_j``."""
     mine = own @ to_own  # [listeners]
     theirs = source @ to_source  # [sources]
-    col = adjacency.col.long()
-    logit = F.leaky_relu(mine[adjacency.row] + theirs[col], 0.2)  # [edges]
+    logit = F.leaky_relu(edge_sum(adjacency, mine, theirs), 0.2)  # [edges]
     self_logit = F.leaky_relu(mine + own @ to_source, 0.2)  # [listeners]
     with torch.no_grad():  # any shift gives the same softmax; the row's largest keeps exp finite
-        largest = torch.segment_reduce(
-            logit, "max", offsets=adjacency.crow.long(), axis=0, initial=-1e30
-        )
-        shift = torch.maximum(largest, self_logit)
+        most = F.leaky_relu(mine + largest_source(adjacency, theirs), 0.2)
+        shift = torch.maximum(most, self_logit)
     weight = torch.exp(logit - shift[adjacency.row])
     self_weight = torch.exp(self_logit - shift).unsqueeze(1)
-    one = source.new_ones(len(source), 1)
-    total = weighted_sum(adjacency, weight, torch.cat([source, one], dim=1))
-    return (total[:, :-1] + self_weight * own) / (total[:, -1:] + self_weight)
+    total = weighted_sum(adjacency, weight, source) + self_weight * own
+    return total / (row_total(adjacency, weight.unsqueeze(0)) + self_weight)

@@ -13,13 +13,15 @@ each history item's share in a score is exact::
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from itemrec.graph import Adjacency, Graph, fold_adjacency, inverse_root
-from itemrec.models.base import GNN, Pooling
-from itemrec.propagate import listen, neighbour_sum, propagate
+from itemrec.models.base import GNN, Pooling, halves
+from itemrec.propagate import listen, neighbour_sum, propagate, smooth, smooth_items
 
 
 class LightGCN(GNN):
@@ -28,6 +30,7 @@ class LightGCN(GNN):
     paper = "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation"
     year = 2020
     explains = True
+    first: ClassVar[int] = 0  # the first layer that is pooled
 
     fold_table: Tensor  # [items, d]
 
@@ -43,6 +46,28 @@ class LightGCN(GNN):
         if isinstance(adjacency, Graph):
             return propagate(adjacency, source)
         return listen(adjacency, source)
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """One vector a node out of its vectors at all depths that count."""
+        return super().pool(layers[self.first :])
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """Message passing and pooling in one, where pooling is a sum."""
+        from_items = self.user_embedding is None
+        if self.pool_by == "concat" or (from_items and self.first):
+            return super().encode(graph)
+        share = 1 / (self.depth + 1 - self.first) if self.pool_by == "mean" else 1.0
+        if from_items:
+            return smooth_items(graph, self.item_embedding, self.depth, share=share)
+        base = self.base(graph)
+        users, items = halves(graph, smooth(graph, base, self.depth, first=self.first, share=share))
+        return users, items
+
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator, hops: bool = True
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Layer by layer only where layers are asked for."""
+        return super().encode_step(graph, generator) if hops else (*self.encode(graph), [])
 
     def store_fold(self, item_layers: list[Tensor]) -> None:
         """All depths at once: the step is linear, so they can be pooled before it."""

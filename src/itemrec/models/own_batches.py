@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from itemrec.graph import Graph
-from itemrec.negatives import Uniform
+from itemrec.negatives import Positives, Uniform
 
 
 class OwnNegatives:
@@ -24,6 +24,18 @@ class OwnNegatives:
             self.graph, self.sampler = graph, Uniform()
             self.sampler.prepare(graph.interactions(), graph.col.device)
         return self.sampler(users, n, generator)
+
+
+class OwnPositives:
+    """Which items are training items of a user, for a model that leaves them out itself."""
+
+    graph: Graph | None = None
+
+    def __call__(self, graph: Graph, users: Tensor, items: Tensor) -> Tensor:
+        """Users ``[B]`` against one list of items ``[N]``: bool ``[B, N]``."""
+        if self.graph is not graph:
+            self.graph, self.known = graph, Positives(graph.interactions(), graph.col.device)
+        return self.known.is_positive(users, items)
 
 
 class UserRows:

@@ -36,6 +36,7 @@ class SimGCL(LightGCN):
     year = 2022
     usual_loss = "bpr"
     usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
+    first = 1  # layer 0 is left out of pooling
 
     def __init__(
         self,
@@ -52,10 +53,6 @@ class SimGCL(LightGCN):
         if temperature <= 0:
             raise ItemrecError(f"'temperature' must be positive, got {temperature}")
         self.epsilon, self.weight, self.temperature = epsilon, weight, temperature
-
-    def pool(self, layers: list[Tensor]) -> Tensor:
-        """Layers 1 … L; layer 0 is left out."""
-        return super().pool(layers[1:])
 
     def extra_loss(
         self,

@@ -33,6 +33,7 @@ class XSimGCL(LightGCN):
     usual_loss = "bpr"
     usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
     spread = 0.01  # as small as the authors begin
+    first = 1  # layer 0 is left out of pooling
 
     def __init__(
         self,
@@ -55,9 +56,11 @@ class XSimGCL(LightGCN):
         self.contrasted = contrasted
         self.contrast_layer: Tensor | None = None  # from `training_layers` to `extra_loss`
 
-    def pool(self, layers: list[Tensor]) -> Tensor:
-        """Layers 1 … L; layer 0 is left out."""
-        return super().pool(layers[1:])
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator, hops: bool = True
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Always layer by layer: each is disturbed."""
+        return super().encode_step(graph, generator)
 
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
         """The noisy pass."""

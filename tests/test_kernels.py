@@ -1,0 +1,204 @@
+"""The GPU's kernels against the CPU's, which have oracles of their own, where there is a GPU."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from small import board_split, random_matrix, seeded
+from torch import Tensor
+
+from itemrec.bags import on_triton, row_dots, row_max, row_sums
+from itemrec.graph import Graph
+from itemrec.losses import item_ndcg, softmax
+from itemrec.models import MODELS, LightGCN
+from itemrec.models.base import GNN
+from itemrec.models.ease import EASE
+from itemrec.negatives import InBatch, Positives
+from itemrec.propagate import (
+    both_ways,
+    edge_dot,
+    edge_sum,
+    largest_source,
+    neighbour_sum,
+    propagate,
+    row_total,
+    smooth,
+    smooth_items,
+    weighted_sum,
+)
+from itemrec.scoring import pair_scores, take_rows
+from itemrec.train import train
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
+WIDTHS = (1, 16, 64, 65, 200)
+
+
+def agree(function: Callable[..., Tensor], *inputs: Tensor) -> None:
+    """The same values and gradients on both devices."""
+    found = []
+    for device in ("cpu", "cuda"):
+        leaves = [x.to(device).requires_grad_(x.is_floating_point()) for x in inputs]
+        out = function(*leaves)
+        toward = torch.randn(out.shape, generator=seeded(9)).to(device)
+        wanted = [x for x in leaves if x.requires_grad]
+        grads = torch.autograd.grad((out * toward).sum(), wanted)
+        found.append([out.detach().cpu(), *(g.cpu() for g in grads)])
+    for here, there in zip(*found, strict=True):
+        torch.testing.assert_close(there, here, **CLOSE)
+
+
+def graphs() -> dict[str, Graph]:
+    matrix = random_matrix(400, 90, 0.3)
+    return {device: Graph.from_csr(matrix, device) for device in ("cpu", "cuda")}
+
+
+def vectors(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=seeded(seed))
+
+
+def test_triton_is_there() -> None:
+    assert on_triton(torch.zeros(1, device="cuda"))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sums_over_neighbours(width: int) -> None:
+    graph = graphs()
+    x = vectors(490, width)
+    agree(lambda x: neighbour_sum(graph[x.device.type], x), x)
+    agree(lambda x: propagate(graph[x.device.type], x), x)
+    for depth in (1, 2, 3):
+        agree(lambda x: smooth(graph[x.device.type], x, depth, share=0.3), x)  # noqa: B023
+        agree(lambda x: smooth(graph[x.device.type], x, depth, first=1), x)  # noqa: B023
+        agree(
+            lambda x: torch.cat(smooth_items(graph[x.device.type], x, depth, share=0.3)),  # noqa: B023
+            x[:90],
+        )
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, 64), (4, 64), (4, 4), (2, 200), (3, 15)])
+def test_weighted_sums_and_products_by_heads(heads: int, width: int) -> None:
+    graph = graphs()
+    weight = vectors(heads, len(graph["cpu"].col), seed=1)
+    x, y = vectors(490, width), vectors(490, width, seed=2)
+    agree(lambda w, x: weighted_sum(graph[x.device.type], w, x), weight, x)
+    agree(lambda w, x: weighted_sum(graph[x.device.type], w[0], x), weight, x)
+    agree(lambda y, x: edge_dot(graph[x.device.type], y, x, heads), y, x)
+    agree(lambda y, x: edge_dot(graph[x.device.type], y, x), y, x)
+    agree(lambda w: row_total(graph[w.device.type], w), weight)
+
+
+def test_half_of_the_bytes_is_close() -> None:
+    graph = replace(graphs()["cuda"], half=True)
+    full, x = graphs()["cuda"], vectors(490, 64).cuda()
+    weight = vectors(4, len(full.col)).cuda()
+    for function in (
+        lambda g: propagate(g, x),
+        lambda g: smooth(g, x, 3),
+        lambda g: torch.cat(smooth_items(g, x[:90], 2)),
+        lambda g: neighbour_sum(g, x),
+        lambda g: weighted_sum(g, weight, x),
+        lambda g: edge_dot(g, x, x, 4),
+    ):
+        coarse, fine = function(graph), function(full)
+        assert 0 < (coarse - fine).norm() / fine.norm() < 4e-3
+
+
+def test_scalars_of_edges() -> None:
+    graph = graphs()
+    mine, theirs = vectors(490), vectors(490, seed=1)
+    agree(lambda m, t: edge_sum(graph[m.device.type], m, t), mine, theirs)
+    agree(lambda v: both_ways(graph[v.device.type], v), vectors(3, len(graph["cpu"].col) // 2))
+    here, there = (largest_source(graph[d], theirs.to(d)).cpu() for d in ("cpu", "cuda"))
+    heard = graph["cpu"].degree > 0
+    assert torch.equal(here[heard], there[heard])
+    assert (there[~heard] < -1e30).all()
+
+
+def test_ragged_rows_with_repeated_entries() -> None:
+    starts = torch.tensor([0, 3, 3, 100, 101], dtype=torch.int32)
+    index = torch.randint(0, 7, (101,), generator=seeded()).int()
+    x, rows, weight = vectors(7, 70), vectors(4, 70, seed=1), vectors(101, seed=2)
+    for function in (
+        lambda d: row_sums(starts.to(d), index.to(d), x.to(d), weight=weight.to(d)),
+        lambda d: row_dots(starts.to(d), index.to(d), rows.to(d), x.to(d)),
+        lambda d: row_max(starts.to(d), index.to(d), weight[:7].to(d)).clamp(min=-1e30),
+    ):
+        torch.testing.assert_close(function("cuda").cpu(), function("cpu"), **CLOSE)
+
+
+def test_scores_of_pairs_and_taken_rows() -> None:
+    users, items = vectors(300, 64), vectors(50, 64, seed=1)
+    index = torch.randint(0, 50, (300, 33), generator=seeded())
+    agree(pair_scores, users, items, index)
+    agree(take_rows, items, index)
+    agree(take_rows, items, index[:, 0])
+
+
+def test_lookup_of_positives() -> None:
+    matrix = random_matrix(60, 700, 0.2)
+    users, items = torch.arange(60).flip(0), torch.randint(0, 700, (1300,), generator=seeded())
+    here, there = (
+        Positives(matrix, d).is_positive(users.to(d), items.to(d)).cpu() for d in ("cpu", "cuda")
+    )
+    assert here.any()
+    assert torch.equal(here, there)
+
+
+@pytest.mark.parametrize("name", [n for n, m in MODELS.items() if issubclass(m, GNN)])
+@pytest.mark.parametrize("inductive", [False, True])
+def test_encoders(name: str, inductive: bool) -> None:
+    matrix = random_matrix(80, 60, 0.2)
+    found = []
+    for device in ("cpu", "cuda"):
+        model = MODELS[name](dim=16)
+        if inductive and not model.inductive:
+            return
+        model.setup(matrix, inductive=inductive, generator=seeded())
+        model.to(device)
+        users, items = model.encode(Graph.from_csr(matrix, device))
+        grads = torch.autograd.grad(users.square().sum() + items.pow(3).sum(), model.item_embedding)
+        found.append([t.detach().cpu() for t in (users, items, *grads)])
+    for here, there in zip(*found, strict=True):
+        torch.testing.assert_close(there, here, rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("protocol", ["transductive", "inductive"])
+def test_two_runs_are_the_same_and_learn(protocol: str) -> None:
+    split = board_split(protocol)
+    runs = [
+        train(split, LightGCN(dim=8), loss=item_ndcg, epochs=30, batch=16, device="cuda")
+        for _ in range(2)
+    ]
+    first, second = (run.model.state_dict() for run in runs)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert runs[0].metrics["test"]["ndcg@20"] > 0.5
+
+
+def test_in_batch_negatives_learn() -> None:
+    run = train(
+        board_split(),
+        LightGCN(dim=8),
+        loss=softmax(tau=0.2),
+        negatives=InBatch(),
+        similarity="cosine",
+        epochs=40,
+        batch=16,
+        device="cuda",
+    )
+    assert run.metrics["test"]["ndcg@20"] > 0.5
+
+
+def test_ease_is_the_same_closed_form() -> None:
+    matrix = random_matrix(300, 120, 0.1)
+    found = []
+    for device in ("cpu", "cuda"):
+        model = EASE(l2=10.0)
+        model.setup(matrix, inductive=False, generator=seeded())
+        model.to(device)
+        model.fit(matrix)
+        found.append(model.scores(matrix, torch.arange(300).numpy()).cpu())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)
