@@ -1,7 +1,8 @@
 """Triton kernels for the GPU; importing this module needs triton, so only CUDA paths do.
 
 All are sums over rows of gathered vectors: one program a row and a tile of columns, float32 sums in
-a fixed order, so that results repeat bit for bit.
+a fixed order, so that results repeat bit for bit. Widths are constants: only then does the compiler
+know how rows are aligned, and loads them 16 bytes at a time.
 """
 
 from __future__ import annotations
@@ -23,12 +24,10 @@ def _gather_sum(  # type: ignore[no-untyped-def]
     order,
     x,
     weight,
-    scale,
     out,
-    width,
     entries,
+    WIDTH: tl.constexpr,
     WEIGHTED: tl.constexpr,
-    SCALED: tl.constexpr,
     HEAD: tl.constexpr,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
@@ -42,8 +41,8 @@ def _gather_sum(  # type: ignore[no-untyped-def]
         at = k + tl.arange(0, ROWS)
         inside = at < end
         source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
-        mask = inside[:, None] & (d < width)[None, :]
-        value = tl.load(x + source[:, None] * width + d[None, :], mask=mask, other=0.0)
+        mask = inside[:, None] & (d < WIDTH)[None, :]
+        value = tl.load(x + source[:, None] * WIDTH + d[None, :], mask=mask, other=0.0)
         value = value.to(tl.float32)
         if WEIGHTED and HEAD == 0:
             value *= tl.load(weight + at, mask=inside, other=0.0)[:, None]
@@ -51,9 +50,7 @@ def _gather_sum(  # type: ignore[no-untyped-def]
             head = (d // HEAD).to(tl.int64)
             value *= tl.load(weight + head[None, :] * entries + at[:, None], mask=mask, other=0.0)
         total += tl.sum(value, axis=0)
-    if SCALED:
-        total *= tl.load(scale + row)
-    tl.store(out + row * width + d, total, mask=d < width)
+    tl.store(out + row * WIDTH + d, total, mask=d < WIDTH)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -64,10 +61,10 @@ def _edge_dots(  # type: ignore[no-untyped-def]
     rows,
     x,
     out,
-    width,
     entries,
     heads,
-    head,
+    WIDTH: tl.constexpr,
+    HEAD: tl.constexpr,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
@@ -80,37 +77,29 @@ def _edge_dots(  # type: ignore[no-untyped-def]
         source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
         for h in range(heads):
             total = tl.zeros((ROWS,), dtype=tl.float32)
-            for c in range(0, head, COLS):
+            for c in range(0, HEAD, COLS):
                 d = c + tl.arange(0, COLS)
-                column = h * head + d
-                own = tl.load(rows + row * width + column, mask=d < head, other=0.0)
-                mask = inside[:, None] & (d < head)[None, :]
-                value = tl.load(x + source[:, None] * width + column[None, :], mask=mask, other=0.0)
+                column = h * HEAD + d
+                own = tl.load(rows + row * WIDTH + column, mask=d < HEAD, other=0.0)
+                mask = inside[:, None] & (d < HEAD)[None, :]
+                value = tl.load(x + source[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
                 total += tl.sum(value.to(tl.float32) * own[None, :], axis=1)
             tl.store(out + tl.cast(h, tl.int64) * entries + at, total, mask=inside)
 
 
 def gather_sum(
-    starts: Tensor,
-    index: Tensor,
-    order: Tensor,
-    x: Tensor,
-    *,
-    weight: Tensor | None = None,
-    scale: Tensor | None = None,
+    starts: Tensor, index: Tensor, order: Tensor, x: Tensor, *, weight: Tensor | None = None
 ) -> Tensor:
-    """``out[v] = s_v · Σ_e w_e · x[index[e]]`` over a row's entries e, float32 of any float type.
+    """``out[v] = Σ_e w_e · x[index[e]]`` over a row's entries e, float32 of any float type.
 
-    Weights may be ``[entries]``, or ``[heads, entries]`` for as many equal parts of the columns.
-    Row v has the entries ``starts[v]`` to ``starts[v+1]``; ``order`` lists the rows, longest first,
-    so that no long one is left for the end, and rows that it leaves out are 0. Weights and the
-    scale are 1 unless given.
+    Weights may be ``[entries]``, or ``[heads, entries]`` for as many equal parts of the columns; 1
+    unless given. Row v has the entries ``starts[v]`` to ``starts[v+1]``; ``order`` lists the rows,
+    longest first, so that no long one is left for the end.
     """
     x = x.contiguous()
     width = x.shape[1]
-    rows, heads = len(starts) - 1, 1 if weight is None or weight.dim() == 1 else len(weight)
-    make = torch.empty if len(order) == rows else torch.zeros
-    out = make(rows, width, dtype=torch.float32, device=x.device)
+    heads = 1 if weight is None or weight.dim() == 1 else len(weight)
+    out = torch.empty(len(starts) - 1, width, dtype=torch.float32, device=x.device)
     columns = min(COLUMNS, triton.next_power_of_2(width))
     _gather_sum[(len(order), triton.cdiv(width, columns))](
         starts,
@@ -118,12 +107,10 @@ def gather_sum(
         order,
         x,
         x if weight is None else weight.contiguous(),
-        x if scale is None else scale,
         out,
-        width,
         len(index),
+        WIDTH=width,
         WEIGHTED=weight is not None,
-        SCALED=scale is not None,
         HEAD=0 if heads == 1 else width // heads,
         ROWS=GATHERED,
         COLS=columns,
@@ -150,10 +137,10 @@ def edge_dots(
         rows,
         x,
         out,
-        width,
         len(index),
         heads,
-        width // heads,
+        WIDTH=width,
+        HEAD=width // heads,
         ROWS=GATHERED,
         COLS=columns,
         num_warps=1,
@@ -172,7 +159,7 @@ def _smooth_step(  # type: ignore[no-untyped-def]
     share,
     telling,
     out,
-    width,
+    WIDTH: tl.constexpr,
     ADDED: tl.constexpr,
     TELLS: tl.constexpr,
     WRITES: tl.constexpr,
@@ -188,18 +175,18 @@ def _smooth_step(  # type: ignore[no-untyped-def]
         at = k + tl.arange(0, ROWS)
         inside = at < end
         source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
-        mask = inside[:, None] & (d < width)[None, :]
-        value = tl.load(told + source[:, None] * width + d[None, :], mask=mask, other=0.0)
+        mask = inside[:, None] & (d < WIDTH)[None, :]
+        value = tl.load(told + source[:, None] * WIDTH + d[None, :], mask=mask, other=0.0)
         total += tl.sum(value.to(tl.float32), axis=0)
     own = tl.load(scale + row)
     total *= own
-    place = row * width + d
+    place = row * WIDTH + d
     if ADDED:
-        total += share * tl.load(base + place, mask=d < width, other=0.0)
+        total += share * tl.load(base + place, mask=d < WIDTH, other=0.0)
     if TELLS:
-        tl.store(telling + place, (total * own).to(telling.dtype.element_ty), mask=d < width)
+        tl.store(telling + place, (total * own).to(telling.dtype.element_ty), mask=d < WIDTH)
     if WRITES:
-        tl.store(out + place, total, mask=d < width)
+        tl.store(out + place, total, mask=d < WIDTH)
 
 
 def smooth_step(
@@ -231,7 +218,7 @@ def smooth_step(
         share,
         telling,
         out,
-        width,
+        WIDTH=width,
         ADDED=base is not None,
         TELLS=tells,
         WRITES=writes,
@@ -262,35 +249,36 @@ def row_max(starts: Tensor, index: Tensor, order: Tensor, x: Tensor) -> Tensor:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _contains(  # type: ignore[no-untyped-def]
-    starts, entries, rows, wanted, out, n, STEPS: tl.constexpr, COLS: tl.constexpr
-):
+def _contains(starts, entries, rows, wanted, out, n, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
     b = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * COLS + tl.arange(0, COLS)
     item = tl.load(wanted + at, mask=at < n, other=0)
     row = tl.load(rows + b)
-    low = tl.zeros((COLS,), dtype=tl.int32) + tl.load(starts + row)
+    begin = tl.load(starts + row)
     end = tl.load(starts + row + 1)
+    low = tl.zeros((COLS,), dtype=tl.int32) + begin
     high = tl.zeros((COLS,), dtype=tl.int32) + end
-    for _ in range(STEPS):
+    left = end - begin
+    while left > 0:
         middle = (low + high) // 2
         going = low < high
         less = tl.load(entries + middle, mask=going, other=0) < item
         low = tl.where(going & less, middle + 1, low)
-        high = tl.where(going & ~less, middle, high)
+        high = tl.where(going & (less == 0), middle, high)
+        left = left // 2
     found = tl.load(entries + low, mask=low < end, other=-1) == item
     tl.store(out + b * n + at, found, mask=at < n)
 
 
-def contains(starts: Tensor, entries: Tensor, longest: int, rows: Tensor, wanted: Tensor) -> Tensor:
-    """Whether row ``rows[b]`` (its entries ascend, at most ``longest``) holds ``wanted[j]``.
+def contains(starts: Tensor, entries: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
+    """Whether row ``rows[b]``, whose entries ascend, holds ``wanted[j]``; ``[B], [N] → [B, N]``.
 
-    A binary search within the row, ``[B], [N] → bool [B, N]``.
+    A binary search within the row, which stays in the cache.
     """
     out = torch.empty(len(rows), len(wanted), dtype=torch.bool, device=rows.device)
-    steps, columns = max(longest, 1).bit_length(), 512
+    columns = 512
     _contains[(len(rows), triton.cdiv(len(wanted), columns))](
-        starts, entries, rows, wanted, out, len(wanted), STEPS=steps, COLS=columns
+        starts, entries, rows, wanted, out, len(wanted), COLS=columns
     )
     return out
 

@@ -305,10 +305,9 @@ def bpr(
 
 def _log_sum(neg: Tensor, neg_mask: Tensor | None, tau: float) -> tuple[Tensor, Tensor]:
     """log Σ_j exp(s_j/τ) over the negatives, hugely negative where there are none; any; [B, 1]."""
-    neg, mask = _real(neg, neg_mask, "neg", 0.0)
-    least = torch.finfo(neg.dtype).min  # finite: the gradient of a log-sum over −∞ alone is NaN
-    scaled = torch.where(mask, neg / tau, least)
-    return scaled.logsumexp(-1, keepdim=True), mask.any(-1, keepdim=True)
+    # finite, even after the division: the gradient of a log-sum over −∞ alone is NaN
+    neg, mask = _real(neg, neg_mask, "neg", -1e38 * min(tau, 1))
+    return (neg / tau).logsumexp(-1, keepdim=True), mask.any(-1, keepdim=True)
 
 
 @_bindable

@@ -238,14 +238,13 @@ class Positives:
         self.keys = torch.from_numpy(np.append(keys, np.iinfo(np.int64).max)).to(device)
         self.starts = torch.from_numpy(train.indptr.astype(np.int32)).to(device)
         self.items = torch.from_numpy(train.indices.astype(np.int32)).to(device)
-        self.longest = int(np.diff(train.indptr).max(initial=0))
 
     def is_positive(self, users: Tensor, items: Tensor) -> Tensor:
         """Users ``[B]`` against their items ``[B, N]`` or one shared list ``[N]``: bool [B, N]."""
         if items.dim() == 1 and on_triton(items):
             from itemrec.kernels import contains
 
-            return contains(self.starts, self.items, self.longest, users, items)
+            return contains(self.starts, self.items, users, items)
         wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 

@@ -186,7 +186,8 @@ class _Walk:
                 return crow, col, col
             ones = torch.ones(len(col), device=device)
             size = matrix.shape
-            return crow, col, torch.sparse_csr_tensor(crow, col, ones, size=size)
+            csr = torch.sparse_csr_tensor(crow, col, ones, size=size, check_invariants=False)
+            return crow, col, csr
 
         self.damping = (1 - restart) ** 2  # a²
         self.by_user, self.by_item = put(train), put(sp.csr_array(train.T))
