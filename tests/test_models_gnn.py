@@ -127,10 +127,10 @@ def test_dgcf_intents_sum_to_one_on_every_edge() -> None:
     model = DGCF(dim=8, layers=2, intents=4, iterations=3)
     graph = ready(model, matrix)
     _, degrees, logits = model.route(graph)
-    share = torch.softmax(logits, 0)
-    torch.testing.assert_close(share.sum(0), torch.ones(len(graph.col)))
-    assert share.std(0).min() > 0  # and no edge is split evenly any more
-    torch.testing.assert_close(logits[:, graph.reverse], logits)  # the same both ways
+    share = torch.softmax(logits, 1)
+    torch.testing.assert_close(share.sum(1), torch.ones(len(graph.col)))
+    assert share.std(1).min() > 0  # and no edge is split evenly any more
+    torch.testing.assert_close(logits[graph.reverse], logits)  # the same both ways
     for degree in degrees:  # so each node's intents share out its neighbours
         torch.testing.assert_close(degree.sum(1), graph.degree)
 

@@ -137,16 +137,16 @@ def test_heads_are_sums_and_products_of_their_own_columns(
 ) -> None:
     graph = Graph.from_csr(train)
     row, col = graph.row, graph.col.long()
-    weight = vectors(heads, len(col), seed).requires_grad_()
+    weight = vectors(len(col), heads, seed).requires_grad_()
     x = vectors(graph.n_nodes, 2 * heads, seed + 1).requires_grad_()
     y = vectors(graph.n_nodes, 2 * heads, seed + 2).requires_grad_()
     parts = x.view(-1, heads, 2), y.view(-1, heads, 2)
-    spread = weight.T.unsqueeze(2) * parts[0][col]  # [edges, heads, 2]
+    spread = weight.unsqueeze(2) * parts[0][col]  # [edges, heads, 2]
     nothing = torch.zeros(graph.n_nodes, heads, 2)
     pairs = [
         (weighted_sum(graph, weight, x), nothing.index_add(0, row, spread).view(x.shape)),
-        (edge_dot(graph, y, x, heads), (parts[1][row] * parts[0][col]).sum(2).T),
-        (row_total(graph, weight), nothing[:, :, 0].index_add(0, row, weight.T)),
+        (edge_dot(graph, y, x, heads), (parts[1][row] * parts[0][col]).sum(2)),
+        (row_total(graph, weight), nothing[:, :, 0].index_add(0, row, weight)),
         (edge_sum(graph, x[:, 0], y[:, 1]), x[row, 0] + y[col, 1]),
     ]
     for number, (own, naive) in enumerate(pairs):
@@ -163,13 +163,13 @@ def test_heads_are_sums_and_products_of_their_own_columns(
 def test_values_of_interactions_stand_on_both_directions(train: sp.csr_array, seed: int) -> None:
     graph = Graph.from_csr(train)
     half = len(graph.col) // 2
-    values = vectors(2, half, seed).requires_grad_()
+    values = vectors(half, 2, seed).requires_grad_()
     edges = {(int(v), int(j)): e for e, (v, j) in enumerate(zip(graph.row, graph.col, strict=True))}
     back = torch.tensor([edges[j, v] for v, j in list(edges)[half:]])
-    naive = torch.cat([values, values[:, back]], 1)
+    naive = torch.cat([values, values[back]])
     own = both_ways(graph, values)
     assert torch.equal(own, naive)
-    toward = vectors(2, 2 * half, seed + 1)
+    toward = vectors(2 * half, 2, seed + 1)
     mine, other = (torch.autograd.grad((out * toward).sum(), values)[0] for out in (own, naive))
     torch.testing.assert_close(mine, other, **CLOSE)
 

@@ -33,7 +33,7 @@ def row_sums(
 ) -> Tensor:
     """``out[v] = Σ_e w_e · x[index[e]]`` over the entries of each row, ``[rows, d]``.
 
-    Weights are ``[entries]`` or ``[heads, entries]``. ``order`` may list the rows longest first,
+    Weights are ``[entries]`` or ``[entries, heads]``. ``order`` may list the rows longest first,
     which helps a GPU. Both index tensors have one type.
     """
     if fused(x):
@@ -41,7 +41,7 @@ def row_sums(
 
         return gather_sum(starts, index, _rows(starts, order), x, weight=weight)
     if weight is not None and weight.dim() == 2:
-        parts = zip(x.chunk(len(weight), dim=1), weight, strict=True)
+        parts = zip(x.chunk(weight.shape[1], dim=1), weight.unbind(1), strict=True)
         return torch.cat([row_sums(starts, index, part, weight=w) for part, w in parts], dim=1)
     return F.embedding_bag(
         index,
@@ -64,16 +64,16 @@ def row_dots(
 ) -> Tensor:
     """``out[e] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries]``.
 
-    With ``heads`` it is ``[heads, entries]``, a product for each part of the columns.
+    With ``heads`` it is ``[entries, heads]``, a product for each part of the columns.
     """
     if fused(x):
         from itemrec.kernels import edge_dots
 
         dots = edge_dots(starts, index, _rows(starts, order), rows, x, heads or 1)
-        return dots.squeeze(0) if heads is None else dots
+        return dots.squeeze(1) if heads is None else dots
     if heads is not None:
         parts = zip(rows.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
-        return torch.stack([row_dots(starts, index, own, part) for own, part in parts])
+        return torch.stack([row_dots(starts, index, own, part) for own, part in parts], dim=1)
     if not x.is_cuda and len(index) <= len(rows) * len(x):  # a pattern holds no more than that
         return _sampled(starts, index, rows, x)
     owner = torch.repeat_interleave(

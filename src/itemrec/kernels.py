@@ -25,32 +25,32 @@ def _gather_sum(  # type: ignore[no-untyped-def]
     x,
     weight,
     out,
-    entries,
     WIDTH: tl.constexpr,
     WEIGHTED: tl.constexpr,
-    HEAD: tl.constexpr,
+    HEADS: tl.constexpr,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
     row = tl.load(order + tl.program_id(0)).to(tl.int64)
     begin = tl.load(starts + row)
     end = tl.load(starts + row + 1)
-    d = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    tiles: tl.constexpr = (WIDTH // HEADS + COLS - 1) // COLS  # of a head
+    head = tl.program_id(1) // tiles
+    d = tl.program_id(1) % tiles * COLS + tl.arange(0, COLS)
+    column = head * (WIDTH // HEADS) + d
     total = tl.zeros((COLS,), dtype=tl.float32)
     for k in range(begin, end, ROWS):
         at = k + tl.arange(0, ROWS)
         inside = at < end
         source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
-        mask = inside[:, None] & (d < WIDTH)[None, :]
-        value = tl.load(x + source[:, None] * WIDTH + d[None, :], mask=mask, other=0.0)
+        mask = inside[:, None] & (d < WIDTH // HEADS)[None, :]
+        value = tl.load(x + source[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         value = value.to(tl.float32)
-        if WEIGHTED and HEAD == 0:
-            value *= tl.load(weight + at, mask=inside, other=0.0)[:, None]
-        if WEIGHTED and HEAD > 0:
-            head = (d // HEAD).to(tl.int64)
-            value *= tl.load(weight + head[None, :] * entries + at[:, None], mask=mask, other=0.0)
+        if WEIGHTED:
+            own = tl.load(weight + at.to(tl.int64) * HEADS + head, mask=inside, other=0.0)
+            value *= own[:, None]
         total += tl.sum(value, axis=0)
-    tl.store(out + row * WIDTH + d, total, mask=d < WIDTH)
+    tl.store(out + row * WIDTH + column, total, mask=d < WIDTH // HEADS)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -61,10 +61,8 @@ def _edge_dots(  # type: ignore[no-untyped-def]
     rows,
     x,
     out,
-    entries,
-    heads,
     WIDTH: tl.constexpr,
-    HEAD: tl.constexpr,
+    HEADS: tl.constexpr,
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
@@ -75,16 +73,17 @@ def _edge_dots(  # type: ignore[no-untyped-def]
         at = k + tl.arange(0, ROWS)
         inside = at < end
         source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
-        for h in range(heads):
+        for h in range(HEADS):
             total = tl.zeros((ROWS,), dtype=tl.float32)
-            for c in range(0, HEAD, COLS):
+            for c in range(0, WIDTH // HEADS, COLS):
                 d = c + tl.arange(0, COLS)
-                column = h * HEAD + d
-                own = tl.load(rows + row * WIDTH + column, mask=d < HEAD, other=0.0)
-                mask = inside[:, None] & (d < HEAD)[None, :]
+                column = h * (WIDTH // HEADS) + d
+                within = d < WIDTH // HEADS
+                own = tl.load(rows + row * WIDTH + column, mask=within, other=0.0)
+                mask = inside[:, None] & within[None, :]
                 value = tl.load(x + source[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
                 total += tl.sum(value.to(tl.float32) * own[None, :], axis=1)
-            tl.store(out + tl.cast(h, tl.int64) * entries + at, total, mask=inside)
+            tl.store(out + at.to(tl.int64) * HEADS + h, total, mask=inside)
 
 
 def gather_sum(
@@ -92,26 +91,25 @@ def gather_sum(
 ) -> Tensor:
     """``out[v] = Σ_e w_e · x[index[e]]`` over a row's entries e, float32 of any float type.
 
-    Weights may be ``[entries]``, or ``[heads, entries]`` for as many equal parts of the columns; 1
+    Weights may be ``[entries]``, or ``[entries, heads]`` for as many equal parts of the columns; 1
     unless given. Row v has the entries ``starts[v]`` to ``starts[v+1]``; ``order`` lists the rows,
     longest first, so that no long one is left for the end.
     """
     x = x.contiguous()
     width = x.shape[1]
-    heads = 1 if weight is None or weight.dim() == 1 else len(weight)
+    heads = 1 if weight is None or weight.dim() == 1 else weight.shape[1]
     out = torch.empty(len(starts) - 1, width, dtype=torch.float32, device=x.device)
-    columns = min(COLUMNS, triton.next_power_of_2(width))
-    _gather_sum[(len(order), triton.cdiv(width, columns))](
+    columns = min(COLUMNS, triton.next_power_of_2(width // heads))
+    _gather_sum[(len(order), heads * triton.cdiv(width // heads, columns))](
         starts,
         index,
         order,
         x,
         x if weight is None else weight.contiguous(),
         out,
-        len(index),
         WIDTH=width,
         WEIGHTED=weight is not None,
-        HEAD=0 if heads == 1 else width // heads,
+        HEADS=heads,
         ROWS=GATHERED,
         COLS=columns,
         num_warps=1,
@@ -122,13 +120,13 @@ def gather_sum(
 def edge_dots(
     starts: Tensor, index: Tensor, order: Tensor, rows: Tensor, x: Tensor, heads: int = 1
 ) -> Tensor:
-    """``out[h, e] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[heads, entries]``.
+    """``out[e, h] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries, heads]``.
 
     Head h is the product of the h-th part of the columns alone.
     """
     x, rows = x.contiguous(), rows.contiguous()
     width = x.shape[1]
-    out = torch.empty(heads, len(index), dtype=torch.float32, device=x.device)
+    out = torch.empty(len(index), heads, dtype=torch.float32, device=x.device)
     columns = min(COLUMNS, triton.next_power_of_2(width // heads))
     _edge_dots[(len(order),)](
         starts,
@@ -137,10 +135,8 @@ def edge_dots(
         rows,
         x,
         out,
-        len(index),
-        heads,
         WIDTH=width,
-        HEAD=width // heads,
+        HEADS=heads,
         ROWS=GATHERED,
         COLS=columns,
         num_warps=1,

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from itemrec.bags import fused
+
 
 def neural_sort(scores: Tensor, mask: Tensor, tau: float) -> Tensor:
     """Relaxed permutation of the n real of L entries: row i is a softmax over who has rank i.
@@ -33,8 +35,13 @@ def sinkhorn(
 
     Two vectors a step instead of a new [B, L, L] matrix: what autograd keeps stays small. A user
     is frozen when all columns are within `tolerance`, so that others in the batch change nothing.
-    Empty rows and columns (padding) get 0.
+    Empty rows and columns (padding) get 0. Lists that fit are one kernel on a GPU.
     """
+    if fused(matrix) and matrix.dtype == torch.float32:
+        from itemrec.sinkhorn_kernel import LONGEST, balance
+
+        if matrix.shape[-1] <= LONGEST:
+            return balance(matrix, iterations, tolerance)
     r = (matrix.amax(-1) > 0).to(matrix.dtype)  # [B, L]
     c = (matrix.amax(-2) > 0).to(matrix.dtype)
     rows, columns = r > 0, c > 0

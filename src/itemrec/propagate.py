@@ -66,7 +66,7 @@ def listen(adjacency: Adjacency, x: Tensor) -> Tensor:
 def weighted_sum(adjacency: Adjacency, weight: Tensor, x: Tensor) -> Tensor:
     """``out[v] = Σ w[v,j]·x[j]`` with a weight an edge ``[edges]``; gradients to both.
 
-    ``[heads, edges]`` weighs as many equal parts of the columns, each with its own.
+    ``[edges, heads]`` weighs as many equal parts of the columns, each with its own.
     """
     if isinstance(adjacency, Graph):
         out: Tensor = _WeightedSum.apply(weight, x, adjacency)  # type: ignore[no-untyped-call]
@@ -75,14 +75,14 @@ def weighted_sum(adjacency: Adjacency, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def row_total(adjacency: Adjacency, weight: Tensor) -> Tensor:
-    """``out[v] = Σ w[v,j]``: a listener's edge weights ``[heads, edges]``, ``[listeners, heads]``.
+    """``out[v] = Σ w[v,j]``: a listener's edge weights ``[edges, heads] → [listeners, heads]``.
 
     >>> import numpy as np, scipy.sparse as sp
     >>> graph = Graph.from_csr(sp.csr_array(np.array([[1., 1.]])))
-    >>> row_total(graph, torch.tensor([[1.0, 2.0, 1.0, 2.0]])).squeeze(1).tolist()
+    >>> row_total(graph, torch.tensor([[1.0], [2.0], [1.0], [2.0]])).squeeze(1).tolist()
     [3.0, 1.0, 2.0]
     """
-    ones = weight.new_ones(len(adjacency.source_degree), len(weight))
+    ones = weight.new_ones(len(adjacency.source_degree), weight.shape[1])
     if isinstance(adjacency, Graph):
         out: Tensor = _RowTotal.apply(weight, ones, adjacency)  # type: ignore[no-untyped-call]
         return out
@@ -94,7 +94,7 @@ def edge_dot(
 ) -> Tensor:
     """``listeners[v]·sources[j]`` for every edge (v, j), gathered rows never written; [edges].
 
-    With ``heads`` a product for each part of the columns, ``[heads, edges]``.
+    With ``heads`` a product for each part of the columns, ``[edges, heads]``.
     """
     if isinstance(adjacency, Graph):
         out: Tensor = _EdgeDot.apply(listeners, sources, adjacency, heads)  # type: ignore[no-untyped-call]
@@ -111,7 +111,7 @@ def edge_sum(adjacency: Adjacency, listeners: Tensor, sources: Tensor) -> Tensor
 
 
 def both_ways(graph: Graph, values: Tensor) -> Tensor:
-    """Values of the interactions, by user, for both directions: ``[n, edges/2] → [n, edges]``."""
+    """Values of the interactions, by user, for both directions: ``[edges/2, n] → [edges, n]``."""
     out: Tensor = _BothWays.apply(values, graph)  # type: ignore[no-untyped-call]
     return out
 
@@ -252,9 +252,9 @@ class _WeightedSum(torch.autograd.Function):
         graph: Graph = ctx.graph
         grad_weight = grad_x = None
         if ctx.needs_input_grad[0]:
-            grad_weight = _dot(graph, grad, x, None if weight.dim() == 1 else len(weight))
+            grad_weight = _dot(graph, grad, x, None if weight.dim() == 1 else weight.shape[1])
         if ctx.needs_input_grad[1]:  # the transpose has the same structure, its weights reordered
-            grad_x = _sum(graph, grad, weight[..., graph.reverse])
+            grad_x = _sum(graph, grad, weight[graph.reverse])
         return grad_weight, grad_x, None
 
 
@@ -266,7 +266,7 @@ class _RowTotal(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return grad.T[:, ctx.graph.row], None, None
+        return grad[ctx.graph.row], None, None
 
 
 class _EdgeDot(torch.autograd.Function):
@@ -285,7 +285,7 @@ class _EdgeDot(torch.autograd.Function):
         listeners, sources = ctx.saved_tensors
         graph: Graph = ctx.graph
         to_listeners = _sum(graph, sources, grad.contiguous())
-        return to_listeners, _sum(graph, listeners, grad[..., graph.reverse]), None, None
+        return to_listeners, _sum(graph, listeners, grad[graph.reverse]), None, None
 
 
 class _EdgeSum(torch.autograd.Function):
@@ -297,7 +297,7 @@ class _EdgeSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         graph: Graph = ctx.graph
-        weights = torch.stack([grad, grad[graph.reverse]])
+        weights = torch.stack([grad, grad[graph.reverse]], dim=1)
         ones = grad.new_ones(graph.n_nodes, 2)
         to_listeners, to_sources = _sum(graph, ones, weights).T
         return to_listeners, to_sources, None
@@ -307,9 +307,9 @@ class _BothWays(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, graph: Graph) -> Tensor:
         ctx.graph = graph
-        return torch.cat([values, values[:, graph.reverse[values.shape[1] :]]], dim=1)
+        return torch.cat([values, values[graph.reverse[len(values) :]]])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        half = grad.shape[1] // 2
-        return grad[:, :half] + grad[:, ctx.graph.reverse[:half]], None
+        half = len(grad) // 2
+        return grad[:half] + grad[ctx.graph.reverse[:half]], None

@@ -73,19 +73,19 @@ class DGCF(GNN):
         return self.route(graph)[0]
 
     def route(self, graph: Graph) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Layers, D of every iteration ``[nodes, K]``, and the last logits ``[K, edges]``."""
+        """Layers, D of every iteration ``[nodes, K]``, and the last logits ``[edges, K]``."""
         out, degrees = [self.base(graph)], []
-        logits = out[0].new_zeros(self.intents, len(graph.col))
+        logits = out[0].new_zeros(len(graph.col), self.intents)
         half = len(graph.col) // 2
         for _ in range(self.depth):
             told, heard = out[-1], out[-1]
             for _ in range(self.iterations):
-                share = torch.softmax(logits, 0)
+                share = torch.softmax(logits, 1)
                 degree = row_total(graph, share)  # [nodes, K]
                 heard = intent_sum(graph, share, degree, degree, told)
-                gained = agreement(graph, heard, told, self.intents)  # [K, edges]
+                gained = agreement(graph, heard, told, self.intents)  # [edges, K]
                 # the user's side speaks for both directions
-                logits = logits + both_ways(graph, gained[:, :half])
+                logits = logits + both_ways(graph, gained[:half])
                 degrees.append(degree)
             out.append(heard)
         return out, degrees, logits
@@ -102,11 +102,11 @@ class DGCF(GNN):
         """The same iteration for these users alone."""
         adjacency = fold_adjacency(history, self.item_degree)
         out = [self.item_vectors.new_zeros(history.shape[0], self.dim)]
-        logits = out[0].new_zeros(self.intents, len(adjacency.col))
+        logits = out[0].new_zeros(len(adjacency.col), self.intents)
         for depth in range(self.depth):
             told, heard = self.fold_layers[depth], out[-1]
             for turn in range(self.iterations):
-                share = torch.softmax(logits, 0)
+                share = torch.softmax(logits, 1)
                 theirs = self.intent_degree[depth * self.iterations + turn]  # [items, K]
                 heard = intent_sum(adjacency, share, row_total(adjacency, share), theirs, told)
                 logits = logits + agreement(adjacency, heard, told, self.intents)
@@ -145,7 +145,7 @@ def by_intent(x: Tensor, scale: Tensor) -> Tensor:
 
 
 def agreement(adjacency: Adjacency, heard: Tensor, source: Tensor, intents: int) -> Tensor:
-    """``ĥ_vkᵀ tanh(ŝ_jk)`` for every edge (v, j) and chunk k, ``[K, edges]``."""
+    """``ĥ_vkᵀ tanh(ŝ_jk)`` for every edge (v, j) and chunk k, ``[edges, K]``."""
     own, told = (
         F.normalize(x.view(len(x), intents, -1), dim=2).view(x.shape) for x in (heard, source)
     )

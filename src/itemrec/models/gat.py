@@ -77,4 +77,4 @@ def attend(
     weight = torch.exp(logit - shift[adjacency.row])
     self_weight = torch.exp(self_logit - shift).unsqueeze(1)
     total = weighted_sum(adjacency, weight, source) + self_weight * own
-    return total / (row_total(adjacency, weight.unsqueeze(0)) + self_weight)
+    return total / (row_total(adjacency, weight.unsqueeze(1)) + self_weight)
