@@ -145,6 +145,26 @@ def edge_dots(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _scaled_rows(x, scale, share, out, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    own = tl.load(scale + at // WIDTH, mask=inside, other=0.0) * share
+    value = tl.load(x + at, mask=inside, other=0.0) * own
+    tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
+
+
+def scaled_rows(x: Tensor, scale: Tensor, share: float, dtype: torch.dtype) -> Tensor:
+    """``share · s_v · x_v`` in another type, in one pass."""
+    x = x.contiguous()
+    out = torch.empty_like(x, dtype=dtype)
+    block = 1024
+    _scaled_rows[(triton.cdiv(x.numel(), block),)](
+        x, scale, share, out, x.numel(), WIDTH=x.shape[1], BLOCK=block
+    )
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _smooth_step(  # type: ignore[no-untyped-def]
     starts,
     index,

@@ -166,8 +166,9 @@ def _tell(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Ten
     """
     if not fused(x):
         return x if share == 1 else x * share
-    told = torch.empty_like(x, dtype=graph.read, memory_format=torch.contiguous_format)
-    return torch.mul(x, _scale(graph, side) * share, out=told)
+    from itemrec.kernels import scaled_rows
+
+    return scaled_rows(x, _scale(graph, side), share, graph.read)
 
 
 def _step(
