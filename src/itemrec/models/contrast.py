@@ -40,6 +40,8 @@ def info_nce(one: Tensor, two: Tensor, tau: float, mask: Tensor) -> Tensor:
 
     The sum is over the rows in the mask as well; ``[n, d], [n, d], bool [n]``.
     """
+    if not mask.is_cuda:  # a GPU keeps the shape; elsewhere fewer rows are less work
+        one, two, mask = one[mask], two[mask], mask[mask]
     one, two = F.normalize(one, dim=1), F.normalize(two, dim=1)
     logits = (one @ two.T / tau).masked_fill(~mask, -torch.inf)  # [n, n], columns masked
     same = (one * two).sum(1) / tau
