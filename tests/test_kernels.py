@@ -16,6 +16,7 @@ from small import board_split, random_matrix, seeded
 from torch import Tensor
 
 from itemrec.bags import row_dots, row_max, row_sums
+from itemrec.counting import count_above
 from itemrec.graph import Graph
 from itemrec.losses import item_ndcg, softmax
 from itemrec.models import MODELS, LightGCN
@@ -167,6 +168,14 @@ def test_scores_of_pairs_and_taken_rows() -> None:
     agree(pair_scores, users, items, index)
     agree(take_rows, items, index)
     agree(take_rows, items, index[:, 0])
+
+
+def test_smooth_counts() -> None:
+    """Over lists longer than one stretch, with padding (−∞) and ties."""
+    pos, others = vectors(6, 5), vectors(6, 300, seed=1)
+    others[2, 7:] = -torch.inf
+    others[3, :5] = pos[3]
+    agree(lambda pos, others: count_above(pos, others, 0.7), pos, others)
 
 
 def test_sinkhorn() -> None:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.bags import fused
+from itemrec.counting import add_counts, slopes
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 
@@ -104,7 +104,7 @@ class _CountAll(torch.autograd.Function):
         ctx.tau, ctx.catalogue = tau, catalogue
         counts = torch.zeros_like(pos)
         for _, scores, _ in catalogue.blocks(users, items):
-            _count(scores, pos, counts, tau)
+            add_counts(scores, pos, counts, tau)
         return counts
 
     @staticmethod
@@ -114,33 +114,7 @@ class _CountAll(torch.autograd.Function):
         grad_users, grad_items = torch.zeros_like(users), torch.empty_like(items)
         grad_pos = torch.zeros_like(pos)
         for start, scores, part in ctx.catalogue.blocks(users, items):
-            weight = _weigh(scores, pos, grad, grad_pos, ctx.tau)  # d loss / d score, [B, n]
+            weight = slopes(scores, pos, grad, grad_pos, ctx.tau)  # d loss / d score, [B, n]
             grad_users += weight @ part
             torch.mm(weight.T, users, out=grad_items[start : start + len(part)])
         return grad_users, grad_items, grad_pos, None, None
-
-
-def _count(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
-    """``counts[b, p] += Σ_j σ((scores[b, j] − pos[b, p])/τ)``."""
-    if fused(scores):
-        from itemrec.kernels import count_above
-
-        count_above(scores, pos, counts, tau)
-        return
-    for p in range(pos.shape[1]):
-        counts[:, p] += (scores - pos[:, p : p + 1]).div_(tau).sigmoid_().sum(1)
-
-
-def _weigh(scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float) -> Tensor:
-    """``Σ_p grad[b, p]·σ'`` at every score, ``[B, n]``; row sums are taken from ``grad_pos``."""
-    if fused(scores):
-        from itemrec.kernels import slopes
-
-        return slopes(scores, pos, grad, grad_pos, tau)
-    weight = torch.zeros_like(scores)
-    for p in range(pos.shape[1]):
-        sigma = (scores - pos[:, p : p + 1]).div_(tau).sigmoid_()
-        slope = torch.addcmul(sigma, sigma, sigma, value=-1)  # σ' = σ − σ²
-        grad_pos[:, p] -= grad[:, p] * slope.sum(1)
-        weight.addcmul_(slope, grad[:, p : p + 1])
-    return weight

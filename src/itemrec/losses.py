@@ -18,9 +18,9 @@ from typing import Any, Protocol, TypeAlias, overload
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
+from itemrec.counting import count_above
 from itemrec.errors import ItemrecError
 from itemrec.neural_sort import neural_sort, sinkhorn
 
@@ -136,32 +136,11 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
 # --- the smooth rank and its metrics (the paper's equations 1 and 2, and appendix A) --------------
 
 
-class _CountAbove(torch.autograd.Function):
-    """Σ_j σ((s_j − s_p)/τ) for s_p [B, P] over s_j [B, N] → [B, P], keeping one [B, P, N] tensor.
-
-    The difference is taken before the division: exact for close scores, no ∞ − ∞ at ±1e30.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, pos: Tensor, others: Tensor, tau: float) -> Tensor:
-        sigma = (others[:, None, :] - pos[:, :, None]).div_(tau).sigmoid_()  # [B, P, N]
-        ctx.save_for_backward(torch.addcmul(sigma, sigma, sigma, value=-1))  # σ' = σ − σ²
-        ctx.tau = tau
-        return sigma.sum(-1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        (slope,) = ctx.saved_tensors
-        grad = grad / ctx.tau
-        return -grad * slope.sum(-1), torch.bmm(grad[:, None, :], slope)[:, 0], None
-
-
 def negative_count(pos: Tensor, neg: Scores, neg_mask: Tensor | None, tau: float) -> Tensor:
     """Smooth number of negatives above each positive, Σ_{j∈V⁻} σ((s_j − s_p)/τ), [B, P]."""
     if isinstance(neg, Tensor):
         neg, mask = _real(neg, neg_mask, "neg", -torch.inf)  # σ(−∞) = 0, and so is its slope
-        return _CountAbove.apply(pos, neg.expand(len(pos), mask.shape[-1]), tau)  # type: ignore[no-any-return, no-untyped-call]
+        return count_above(pos, neg.expand(len(pos), mask.shape[-1]), tau)
     if neg_mask is not None:
         raise ItemrecError(f"'neg_mask' must be None with {type(neg).__name__}, got a tensor")
     return neg.count_above(pos, tau)
@@ -185,7 +164,7 @@ def smooth_rank(
     pos, mask = _real(pos, pos_mask, "pos", 0.0)
     others = pos.masked_fill(~mask, -torch.inf)
     # p itself is part of this sum with σ(0) = ½ exactly and no net gradient: 1 − ½ takes it out.
-    rank_pos = 0.5 + _CountAbove.apply(pos, others, tau)  # type: ignore[no-untyped-call]  # [B, P]
+    rank_pos = 0.5 + count_above(pos, others, tau)  # [B, P]
     return rank_pos + negative_count(pos, neg, neg_mask, tau), rank_pos, mask
 
 

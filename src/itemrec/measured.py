@@ -30,7 +30,7 @@ def collect(results: Path) -> Figures:
         found[result["row"], result["data"]].append(result["test"])
     out: Figures = {}
     for (row, data), tests in sorted(found.items()):
-        means = {m: round(statistics.fmean(t[m] for t in tests), 5) for m in METRICS}
+        means = {m: round(statistics.fmean(t[m] for t in tests), 8) for m in METRICS}
         out.setdefault(row, {})[data] = {**means, "seeds": len(tests)}
     return out
 
