@@ -5,18 +5,21 @@ On a GPU as they are; elsewhere in Triton's interpreter, where it is installed.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from small import board_split, random_matrix, seeded
 from torch import Tensor
 
 from itemrec.bags import row_dots, row_max, row_sums
+from itemrec.batches import draw_positives
 from itemrec.counting import count_above
+from itemrec.draws import Draws
 from itemrec.graph import Graph
 from itemrec.losses import item_ndcg, softmax
 from itemrec.models import MODELS, LightGCN
@@ -58,10 +61,9 @@ def kernels() -> Iterator[None]:
     if GPU:
         yield
         return
-    with (
-        mock.patch("itemrec.bags.on_triton", return_value=True),
-        mock.patch("itemrec.negatives.on_triton", return_value=True),
-    ):
+    with ExitStack() as stack:
+        for module in ("bags", "batches", "draws", "negatives"):
+            stack.enter_context(mock.patch(f"itemrec.{module}.on_triton", return_value=True))
         yield
 
 
@@ -168,6 +170,52 @@ def test_scores_of_pairs_and_taken_rows() -> None:
     agree(pair_scores, users, items, index)
     agree(take_rows, items, index)
     agree(take_rows, items, index[:, 0])
+
+
+def drawn(function: Callable[[torch.Generator], Any], device: str) -> Any:
+    """What the operations without kernels draw with a generator, and what the kernels draw."""
+    generator = torch.Generator(device).manual_seed(3)
+    state = generator.get_state()
+    with (  # the plain form, by the same numbers
+        mock.patch("itemrec.draws.on_triton", return_value=False),
+        mock.patch("itemrec.batches.on_triton", return_value=False),
+    ):
+        plain = function(generator)
+    generator.set_state(state)
+    with kernels():
+        return plain, function(generator)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_positives_of_a_batch(count: int) -> None:
+    """Users with no item, fewer than wanted, as many, and more."""
+    graph = graphs()[DEVICE]
+    users = torch.arange(USERS, device=DEVICE).flip(0)
+    (items, real), (ours, there) = drawn(
+        lambda generator: draw_positives(graph, users, count, generator), DEVICE
+    )
+    assert torch.equal(real, there)
+    assert torch.equal(items[real], ours[there])
+    assert not real.all()
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_negatives_of_a_batch(mixed: bool) -> None:
+    matrix = random_matrix(USERS, 90, 0.3)
+    rng = np.random.default_rng(0)
+    sparse = share = None
+    if mixed:  # three near items for every user, of which some have none
+        near = np.stack(
+            [rng.choice(np.flatnonzero(row == 0), 3, False) for row in matrix.toarray()]
+        )
+        ends = 3 * np.arange(USERS + 1)
+        sparse = (ends, np.sort(near, 1).ravel(), rng.random(3 * USERS))
+        share = rng.random(USERS) * (rng.random(USERS) < 0.8)
+    draws = Draws(matrix, DEVICE, sparse=sparse, share=share, search=True)
+    users = torch.arange(USERS, device=DEVICE).flip(0)
+    plain, ours = drawn(lambda generator: draws(users, 40, generator), DEVICE)
+    assert torch.equal(plain, ours)
+    assert not matrix.toarray()[users.cpu().numpy()[:, None], ours.cpu().numpy()].any()
 
 
 def test_smooth_counts() -> None:

@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from itemrec.bags import on_triton
+from itemrec.draws import uniform_numbers
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 
@@ -68,12 +70,14 @@ def draw_positives(
     (m = degree − count + j), and a position drawn before is replaced by m itself. A user with no
     more than ``count`` items takes them all.
     """
+    uniform = uniform_numbers((len(users), count), generator)
+    if on_triton(users):
+        from itemrec.draw_kernels import floyd
+
+        return floyd(graph.crow, graph.col, users, uniform, graph.n_users)
     start = graph.crow[users].long()  # [B]
     degree = graph.crow[users + 1].long() - start
     few = degree <= count
-    uniform = torch.rand(
-        len(users), count, generator=generator, device=users.device, dtype=torch.float64
-    )
     picked: list[Tensor] = []
     for j in range(count):
         last = (degree - count + j).clamp(min=j)  # [B]

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.bags import on_triton
 from itemrec.binary import as_ones, row_of_entry
 from itemrec.errors import ItemrecError
 from itemrec.redraws import Redraws
@@ -85,7 +86,7 @@ class Draws:
         def put(array: npt.NDArray[Any]) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-        self.keys, self.start = put(keys), put(start[:-1].astype(np.int64))
+        self.keys, self.start = put(keys), put(start.astype(np.int64))
         self.plain, self.total = put(plain), put(total)
         self.unit = None if unit is None else put(np.maximum(unit, 1))
         self.items = None if items is None else put(items)
@@ -94,6 +95,12 @@ class Draws:
         """Draw ``[B, n]`` items for ``[B]`` users."""
         if self.redraws is not None:
             return self._redrawn(self.redraws, users, n, generator)
+        if on_triton(users):
+            from itemrec.draw_kernels import negatives
+
+            uniform = uniform_numbers((len(users), n), generator)
+            tables = self.keys, self.start, self.plain, self.total, self.unit, self.items
+            return negatives(users, uniform, *tables, self.stride)
         row = users.unsqueeze(1)  # [B, 1]
         return self._found(row, uniform_integers(self.total[row], n, generator))
 
@@ -128,9 +135,12 @@ class Draws:
 
 def uniform_integers(high: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """Uniform int64 ``[B, n]`` in [0, high) for high ``[B, 1]``, far below 2^53."""
-    shape = (high.shape[0], n)
-    uniform = torch.rand(shape, generator=generator, device=high.device, dtype=torch.float64)
-    return uniform.mul_(high).long()
+    return uniform_numbers((high.shape[0], n), generator).mul_(high).long()
+
+
+def uniform_numbers(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+    """Uniform float64 in [0, 1) where the generator lives."""
+    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
 
 
 def _stretches(
