@@ -1,9 +1,8 @@
 """The Triton kernels against the CPU's operations, which have oracles of their own.
 
-On a GPU as they are; elsewhere in Triton's interpreter, where it is installed.
+On a GPU as they are; elsewhere in Triton's interpreter (`conftest.py`), where it is installed.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -44,8 +43,6 @@ from itemrec.train import train
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-if not GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported
 pytest.importorskip("triton", reason="needs triton, and a GPU or patience")
 
 on_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
