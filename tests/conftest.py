@@ -9,10 +9,8 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("contract", "small")
 
-if (
-    not torch.cuda.is_available()
-):  # the GPU's kernels are interpreted; read at triton's first import
-    os.environ["TRITON_INTERPRET"] = "1"
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # the GPU's kernels, on a CPU; triton reads it once
 torch.set_num_threads(1)  # two test workers share two cores
 # the same examples every time, and no stop-watch: a shared machine is slow now and then
 settings.register_profile("itemrec", deadline=None, derandomize=True)
