@@ -19,6 +19,7 @@ from itemrec.bags import row_dots, row_max, row_sums
 from itemrec.batches import draw_positives
 from itemrec.counting import count_above
 from itemrec.draws import Draws
+from itemrec.edges import both_ways, edge_dot, edge_sum, largest_source, row_total, weighted_sum
 from itemrec.graph import Graph
 from itemrec.losses import item_ndcg, softmax
 from itemrec.models import MODELS, LightGCN
@@ -26,18 +27,7 @@ from itemrec.models.base import GNN
 from itemrec.models.ease import EASE
 from itemrec.negatives import InBatch, Positives
 from itemrec.neural_sort import neural_sort, sinkhorn
-from itemrec.propagate import (
-    both_ways,
-    edge_dot,
-    edge_sum,
-    largest_source,
-    neighbour_sum,
-    propagate,
-    row_total,
-    smooth,
-    smooth_items,
-    weighted_sum,
-)
+from itemrec.propagate import neighbour_sum, propagate, smooth, smooth_items
 from itemrec.scoring import pair_scores, take_rows
 from itemrec.train import train
 

@@ -9,20 +9,9 @@ from hypothesis import strategies as st
 from small import bipartite, dense_adjacency, random_matrix
 from torch import Tensor
 
+from itemrec.edges import both_ways, edge_dot, edge_sum, largest_source, row_total, weighted_sum
 from itemrec.graph import Graph, fold_adjacency
-from itemrec.propagate import (
-    both_ways,
-    edge_dot,
-    edge_sum,
-    largest_source,
-    listen,
-    neighbour_sum,
-    propagate,
-    row_total,
-    smooth,
-    smooth_items,
-    weighted_sum,
-)
+from itemrec.propagate import listen, neighbour_sum, propagate, smooth, smooth_items
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -1,4 +1,4 @@
-"""The one fast neighbourhood sum with its backward, on CPU and GPU.
+"""The one fast neighbourhood sum with its backward, on CPU and GPU; edges with weights: `edges`.
 
 A symmetric graph is its own transpose, so the gradient of a sum over neighbours is the same sum.
 """
@@ -11,16 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from itemrec.bags import fused, row_dots, row_max, row_sums
+from itemrec.bags import fused, row_sums
 from itemrec.graph import Adjacency, Graph, Side, inverse_root
 
 
 def neighbour_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
     """``out[v] = Σ x[j]`` over what ``v`` hears; ``[sources, d] → [listeners, d]``."""
     if adjacency.symmetric and x.requires_grad:
-        out: Tensor = _SymmetricSum.apply(x, adjacency, _sum)  # type: ignore[no-untyped-call]
+        out: Tensor = _SymmetricSum.apply(x, adjacency, plain_sum)  # type: ignore[no-untyped-call]
         return out
-    return _sum(adjacency, x)
+    return plain_sum(adjacency, x)
 
 
 def propagate(graph: Graph, x: Tensor) -> Tensor:
@@ -63,82 +63,15 @@ def listen(adjacency: Adjacency, x: Tensor) -> Tensor:
     return neighbour_sum(adjacency, source) * inverse_root(adjacency.degree)
 
 
-def weighted_sum(adjacency: Adjacency, weight: Tensor, x: Tensor) -> Tensor:
-    """``out[v] = Σ w[v,j]·x[j]`` with a weight an edge ``[edges]``; gradients to both.
-
-    ``[edges, heads]`` weighs as many equal parts of the columns, each with its own.
-    """
-    if isinstance(adjacency, Graph):
-        out: Tensor = _WeightedSum.apply(weight, x, adjacency)  # type: ignore[no-untyped-call]
-        return out
-    return _sum(adjacency, x, weight)
+def plain_sum(adjacency: Adjacency, x: Tensor, weight: Tensor | None = None) -> Tensor:
+    """`neighbour_sum`, weighed by edge or not, without gradients of its own."""
+    told, order = as_gathered(adjacency, x)
+    return row_sums(adjacency.crow, adjacency.col, told, weight=weight, order=order)
 
 
-def row_total(adjacency: Adjacency, weight: Tensor) -> Tensor:
-    """``out[v] = Σ w[v,j]``: a listener's edge weights ``[edges, heads] → [listeners, heads]``.
-
-    >>> import numpy as np, scipy.sparse as sp
-    >>> graph = Graph.from_csr(sp.csr_array(np.array([[1., 1.]])))
-    >>> row_total(graph, torch.tensor([[1.0], [2.0], [1.0], [2.0]])).squeeze(1).tolist()
-    [3.0, 1.0, 2.0]
-    """
-    ones = weight.new_ones(len(adjacency.source_degree), weight.shape[1])
-    if isinstance(adjacency, Graph):
-        out: Tensor = _RowTotal.apply(weight, ones, adjacency)  # type: ignore[no-untyped-call]
-        return out
-    return _sum(adjacency, ones, weight)
-
-
-def edge_dot(
-    adjacency: Adjacency, listeners: Tensor, sources: Tensor, heads: int | None = None
-) -> Tensor:
-    """``listeners[v]·sources[j]`` for every edge (v, j), gathered rows never written; [edges].
-
-    With ``heads`` a product for each part of the columns, ``[edges, heads]``.
-    """
-    if isinstance(adjacency, Graph):
-        out: Tensor = _EdgeDot.apply(listeners, sources, adjacency, heads)  # type: ignore[no-untyped-call]
-        return out
-    return _dot(adjacency, listeners, sources, heads)
-
-
-def edge_sum(adjacency: Adjacency, listeners: Tensor, sources: Tensor) -> Tensor:
-    """``listeners[v] + sources[j]`` for every edge (v, j); ``[listeners], [sources] → [edges]``."""
-    if isinstance(adjacency, Graph):
-        out: Tensor = _EdgeSum.apply(listeners, sources, adjacency)  # type: ignore[no-untyped-call]
-        return out
-    return listeners[adjacency.row] + sources[adjacency.col]
-
-
-def both_ways(graph: Graph, values: Tensor) -> Tensor:
-    """Values of the interactions, by user, for both directions: ``[edges/2, n] → [edges, n]``."""
-    out: Tensor = _BothWays.apply(values, graph)  # type: ignore[no-untyped-call]
-    return out
-
-
-def largest_source(adjacency: Adjacency, values: Tensor) -> Tensor:
-    """``max_j values[j]`` over what v hears, very low where v hears nothing; ``[listeners]``."""
-    return row_max(adjacency.crow, adjacency.col, values, order=_order(adjacency, values))
-
-
-def _order(adjacency: Adjacency, x: Tensor) -> Tensor | None:
-    return adjacency.order if x.is_cuda else None
-
-
-def _read(adjacency: Adjacency, x: Tensor) -> Tensor:
-    """The sources as they are gathered."""
-    return x.to(adjacency.read) if fused(x) else x
-
-
-def _sum(adjacency: Adjacency, x: Tensor, weight: Tensor | None = None) -> Tensor:
-    order = _order(adjacency, x)
-    return row_sums(adjacency.crow, adjacency.col, _read(adjacency, x), weight=weight, order=order)
-
-
-def _dot(adjacency: Adjacency, listeners: Tensor, sources: Tensor, heads: int | None) -> Tensor:
-    order = _order(adjacency, sources)
-    told = _read(adjacency, sources)
-    return row_dots(adjacency.crow, adjacency.col, listeners, told, heads=heads, order=order)
+def as_gathered(adjacency: Adjacency, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Sources in the type they are read in, and the order of the rows, which only a GPU needs."""
+    return x.to(adjacency.read) if fused(x) else x, adjacency.order if x.is_cuda else None
 
 
 def _normalised_sum(graph: Graph, x: Tensor) -> Tensor:
@@ -238,79 +171,3 @@ class _SmoothItems(torch.autograd.Function):
 def _side(depth: int) -> Side:
     """Who is not zero at a depth when only items start with vectors."""
     return "users" if depth % 2 else "items"
-
-
-class _WeightedSum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, x: Tensor, graph: Graph) -> Tensor:
-        ctx.graph = graph
-        ctx.save_for_backward(weight, x)
-        return _sum(graph, x, weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        weight, x = ctx.saved_tensors
-        graph: Graph = ctx.graph
-        grad_weight = grad_x = None
-        if ctx.needs_input_grad[0]:
-            grad_weight = _dot(graph, grad, x, None if weight.dim() == 1 else weight.shape[1])
-        if ctx.needs_input_grad[1]:  # the transpose has the same structure, its weights reordered
-            grad_x = _sum(graph, grad, weight[graph.reverse])
-        return grad_weight, grad_x, None
-
-
-class _RowTotal(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, ones: Tensor, graph: Graph) -> Tensor:
-        ctx.graph = graph
-        return _sum(graph, ones, weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return grad[ctx.graph.row], None, None
-
-
-class _EdgeDot(torch.autograd.Function):
-    """Its gradients are weighted sums over neighbours."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, listeners: Tensor, sources: Tensor, graph: Graph, heads: int | None
-    ) -> Tensor:
-        ctx.graph = graph
-        ctx.save_for_backward(listeners, sources)
-        return _dot(graph, listeners, sources, heads)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        listeners, sources = ctx.saved_tensors
-        graph: Graph = ctx.graph
-        to_listeners = _sum(graph, sources, grad.contiguous())
-        return to_listeners, _sum(graph, listeners, grad[graph.reverse]), None, None
-
-
-class _EdgeSum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, listeners: Tensor, sources: Tensor, graph: Graph) -> Tensor:
-        ctx.graph = graph
-        return listeners[graph.row] + sources[graph.col]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        graph: Graph = ctx.graph
-        weights = torch.stack([grad, grad[graph.reverse]], dim=1)
-        ones = grad.new_ones(graph.n_nodes, 2)
-        to_listeners, to_sources = _sum(graph, ones, weights).T
-        return to_listeners, to_sources, None
-
-
-class _BothWays(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, graph: Graph) -> Tensor:
-        ctx.graph = graph
-        return torch.cat([values, values[graph.reverse[len(values) :]]])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        half = len(grad) // 2
-        return grad[:half] + grad[ctx.graph.reverse[:half]], None

@@ -24,10 +24,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from itemrec.batches import Batch
+from itemrec.edges import both_ways, edge_dot, row_total, weighted_sum
 from itemrec.errors import ItemrecError
 from itemrec.graph import Adjacency, Graph, fold_adjacency
 from itemrec.models.base import GNN, Pooling
-from itemrec.propagate import both_ways, edge_dot, row_total, weighted_sum
 from itemrec.scoring import take_rows
 
 COMPARED = 1024  # users, and items, between whose chunks correlation is measured

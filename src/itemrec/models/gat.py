@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from itemrec.edges import edge_sum, largest_source, row_total, weighted_sum
 from itemrec.errors import ItemrecError
 from itemrec.graph import Adjacency
 from itemrec.models.base import Pooling
 from itemrec.models.weights import WeightedGNN, glorot
-from itemrec.propagate import edge_sum, largest_source, row_total, weighted_sum
 
 
 class GAT(WeightedGNN):

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.edges import weighted_sum
 from itemrec.graph import Adjacency, fold_adjacency
 from itemrec.models.base import Model
-from itemrec.propagate import weighted_sum
 
 Floats = npt.NDArray[np.float32]
 BLOCK = 1024  # items at a time

@@ -1,0 +1,156 @@
+"""Edges with values of their own: weighted sums over neighbours, products and sums of both ends.
+
+The edges of a graph are the entries (v, j) of its adjacency, row by row; `graph.reverse` finds
+(j, v), so every gradient is again a sum over a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from itemrec.bags import row_dots, row_max
+from itemrec.graph import Adjacency, Graph
+from itemrec.propagate import as_gathered, plain_sum
+
+
+def weighted_sum(adjacency: Adjacency, weight: Tensor, x: Tensor) -> Tensor:
+    """``out[v] = Σ w[v,j]·x[j]`` with a weight an edge ``[edges]``; gradients to both.
+
+    ``[edges, heads]`` weighs as many equal parts of the columns, each with its own.
+    """
+    if isinstance(adjacency, Graph):
+        out: Tensor = _WeightedSum.apply(weight, x, adjacency)  # type: ignore[no-untyped-call]
+        return out
+    return plain_sum(adjacency, x, weight)
+
+
+def row_total(adjacency: Adjacency, weight: Tensor) -> Tensor:
+    """``out[v] = Σ w[v,j]``: a listener's edge weights ``[edges, heads] → [listeners, heads]``.
+
+    >>> import numpy as np, scipy.sparse as sp
+    >>> graph = Graph.from_csr(sp.csr_array(np.array([[1., 1.]])))
+    >>> row_total(graph, torch.tensor([[1.0], [2.0], [1.0], [2.0]])).squeeze(1).tolist()
+    [3.0, 1.0, 2.0]
+    """
+    ones = weight.new_ones(len(adjacency.source_degree), weight.shape[1])
+    if isinstance(adjacency, Graph):
+        out: Tensor = _RowTotal.apply(weight, ones, adjacency)  # type: ignore[no-untyped-call]
+        return out
+    return plain_sum(adjacency, ones, weight)
+
+
+def edge_dot(
+    adjacency: Adjacency, listeners: Tensor, sources: Tensor, heads: int | None = None
+) -> Tensor:
+    """``listeners[v]·sources[j]`` for every edge (v, j), gathered rows never written; [edges].
+
+    With ``heads`` a product for each part of the columns, ``[edges, heads]``.
+    """
+    if isinstance(adjacency, Graph):
+        out: Tensor = _EdgeDot.apply(listeners, sources, adjacency, heads)  # type: ignore[no-untyped-call]
+        return out
+    return _dot(adjacency, listeners, sources, heads)
+
+
+def edge_sum(adjacency: Adjacency, listeners: Tensor, sources: Tensor) -> Tensor:
+    """``listeners[v] + sources[j]`` for every edge (v, j); ``[listeners], [sources] → [edges]``."""
+    if isinstance(adjacency, Graph):
+        out: Tensor = _EdgeSum.apply(listeners, sources, adjacency)  # type: ignore[no-untyped-call]
+        return out
+    return listeners[adjacency.row] + sources[adjacency.col]
+
+
+def both_ways(graph: Graph, values: Tensor) -> Tensor:
+    """Values of the interactions, by user, for both directions: ``[edges/2, n] → [edges, n]``."""
+    out: Tensor = _BothWays.apply(values, graph)  # type: ignore[no-untyped-call]
+    return out
+
+
+def largest_source(adjacency: Adjacency, values: Tensor) -> Tensor:
+    """``max_j values[j]`` over what v hears, very low where v hears nothing; ``[listeners]``."""
+    order = adjacency.order if values.is_cuda else None
+    return row_max(adjacency.crow, adjacency.col, values, order=order)
+
+
+def _dot(adjacency: Adjacency, listeners: Tensor, sources: Tensor, heads: int | None) -> Tensor:
+    told, order = as_gathered(adjacency, sources)
+    return row_dots(adjacency.crow, adjacency.col, listeners, told, heads=heads, order=order)
+
+
+class _WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, x: Tensor, graph: Graph) -> Tensor:
+        ctx.graph = graph
+        ctx.save_for_backward(weight, x)
+        return plain_sum(graph, x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        weight, x = ctx.saved_tensors
+        graph: Graph = ctx.graph
+        grad_weight = grad_x = None
+        if ctx.needs_input_grad[0]:
+            grad_weight = _dot(graph, grad, x, None if weight.dim() == 1 else weight.shape[1])
+        if ctx.needs_input_grad[1]:  # the transpose has the same structure, its weights reordered
+            grad_x = plain_sum(graph, grad, weight[graph.reverse])
+        return grad_weight, grad_x, None
+
+
+class _RowTotal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, ones: Tensor, graph: Graph) -> Tensor:
+        ctx.graph = graph
+        return plain_sum(graph, ones, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return grad[ctx.graph.row], None, None
+
+
+class _EdgeDot(torch.autograd.Function):
+    """Its gradients are weighted sums over neighbours."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, listeners: Tensor, sources: Tensor, graph: Graph, heads: int | None
+    ) -> Tensor:
+        ctx.graph = graph
+        ctx.save_for_backward(listeners, sources)
+        return _dot(graph, listeners, sources, heads)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        listeners, sources = ctx.saved_tensors
+        graph: Graph = ctx.graph
+        to_listeners = plain_sum(graph, sources, grad.contiguous())
+        return to_listeners, plain_sum(graph, listeners, grad[graph.reverse]), None, None
+
+
+class _EdgeSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, listeners: Tensor, sources: Tensor, graph: Graph) -> Tensor:
+        ctx.graph = graph
+        return listeners[graph.row] + sources[graph.col]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        graph: Graph = ctx.graph
+        weights = torch.stack([grad, grad[graph.reverse]], dim=1)
+        ones = grad.new_ones(graph.n_nodes, 2)
+        to_listeners, to_sources = plain_sum(graph, ones, weights).T
+        return to_listeners, to_sources, None
+
+
+class _BothWays(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, graph: Graph) -> Tensor:
+        ctx.graph = graph
+        return torch.cat([values, values[graph.reverse[len(values) :]]])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        half = len(grad) // 2
+        return grad[:half] + grad[ctx.graph.reverse[:half]], None
