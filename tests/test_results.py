@@ -75,6 +75,15 @@ def test_figures_are_means_over_seeds(folder: Path) -> None:
     assert "- *uniform*, *tempered*: 2 of 3 seeds so far." in text
 
 
+def test_a_row_that_its_limit_ended_is_named(folder: Path) -> None:
+    remark = "ended by the limit of epochs"
+    assert remark not in generate(folder)["RESULTS.md"]
+    limit = result("tempered", 1, 0.060)["config"]["train"]["epochs"]
+    path = next(folder.rglob("tempered-1.json"))
+    path.write_text(json.dumps(result("tempered", 1, 0.060, epochs=limit)))
+    assert f"- *tempered*: {remark}" in generate(folder)["RESULTS.md"]
+
+
 def test_tests_of_other_results_are_not_shown(folder: Path) -> None:
     path = next(folder.rglob("tempered-1.json"))
     path.write_text(json.dumps(result("tempered", 1, 0.061, id="newer")))

@@ -193,8 +193,15 @@ def _remarks(cell: Cell, results: list[dict[str, Any]]) -> Iterable[str]:
         if not low <= value <= high:
             span = f"{100 * low:.2f} to {100 * high:.2f}"
             yield f"{title(metric)} is outside the expected {span}"
+    if any(_ended_early(result) for result in results):
+        yield "ended by the limit of epochs and not by patience, so longer training may give more"
     if len(results) < cell.seeds:
         yield f"{len(results)} of {cell.seeds} seeds so far"
+
+
+def _ended_early(result: dict[str, Any]) -> bool:
+    limit: int = result["config"]["train"]["epochs"]
+    return limit <= result["epochs"]
 
 
 # --- Markdown ------------------------------------------------------------------------------------
