@@ -133,7 +133,8 @@ def preamble(results: Path, known: dict[tuple[str, str, str], Line]) -> str:
     text = path.read_text(encoding="utf-8").strip() if path.exists() else "# Results"
     filled = re.sub(r"\{([^{}]+)\}", look_up, text)
     return "\n\n".join(
-        textwrap.fill(p, WIDTH, break_on_hyphens=False) for p in filled.split("\n\n")
+        p if p.startswith("|") else textwrap.fill(p, WIDTH, break_on_hyphens=False)
+        for p in filled.split("\n\n")  # a table stays as it is
     )
 
 
@@ -200,8 +201,7 @@ def _remarks(cell: Cell, results: list[dict[str, Any]]) -> Iterable[str]:
 
 
 def _ended_early(result: dict[str, Any]) -> bool:
-    limit: int = result["config"]["train"]["epochs"]
-    return limit <= result["epochs"]
+    return bool(result["config"]["train"]["epochs"] <= result["epochs"])
 
 
 # --- Markdown ------------------------------------------------------------------------------------
