@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itemrec.catalogue import All
-from itemrec.losses import item_ap, item_ndcg, item_recall
+from itemrec.losses import item_ap, item_log, item_ndcg, item_recall
 
 
 def case(seed: int, n_users: int = 12, n_items: int = 23, d: int = 4):
@@ -22,7 +22,7 @@ def case(seed: int, n_users: int = 12, n_items: int = 23, d: int = 4):
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000), block=st.integers(1, 30), tau=st.sampled_from([0.2, 1.0, 3.0]))
-@pytest.mark.parametrize("loss", [item_ndcg, item_ap, item_recall])
+@pytest.mark.parametrize("loss", [item_ndcg, item_ap, item_recall, item_log])
 def test_streaming_equals_writing_every_score_out(loss, seed, block, tau):
     train, users, items = case(seed)
     index = torch.from_numpy(np.random.default_rng(seed).integers(0, 12, size=7))

@@ -16,7 +16,7 @@ from itemrec.losses import LOSSES
 from itemrec.neural_sort import neural_sort, sinkhorn
 
 SMOOTH = ("item-ndcg", "item-ap", "item-recall", "neural-ndcg")
-RANKED = SMOOTH[:3]  # those made of the sigmoid rank
+RANKED = (*SMOOTH[:3], "item-log")  # those made of the sigmoid rank
 KS = (1, 2, 4, 8, 16)
 
 
@@ -49,6 +49,9 @@ def naive_user(name: str, pos: list[float], neg: list[float], tau: float) -> flo
             return 1 - sum(1 / math.log2(1 + r) for r in ranks) / ideal
         if name == "item-ap":
             return 1 - sum(a / r for a, r in zip(ranks_pos, ranks, strict=True)) / len(pos)
+        if name == "item-log":
+            counts = [r - a for r, a in zip(ranks, ranks_pos, strict=True)]
+            return sum(math.log2(1 + n) for n in counts) / len(pos)
         at = [sum(sigmoid(k + 0.5 - r) for r in ranks) / min(len(pos), k) for k in KS]
         return 1 - sum(at) / len(KS)
     if name == "bpr":
@@ -112,6 +115,7 @@ def test_one_pair_has_the_closed_forms() -> None:
         1 - 1 / math.log2(2 + sigma), rel=1e-5
     )
     assert float(losses.item_ap(pos, neg)) == pytest.approx(1 - 1 / (1 + sigma), rel=1e-5)
+    assert float(losses.item_log(pos, neg)) == pytest.approx(math.log2(1 + sigma), rel=1e-5)
     # NeuralSort of two items is a softmax of ±(s₁ − s₂): already doubly stochastic
     assert float(losses.neural_ndcg(pos, neg)) == pytest.approx(
         sigma * (1 - 1 / math.log2(3)), rel=1e-5
@@ -302,6 +306,18 @@ def test_order_within_the_list_changes_nothing(lists, name, random) -> None:  # 
     random.shuffle(pos)
     random.shuffle(neg)
     assert loss_of(name, pos, neg) == pytest.approx(before, abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.permutations(range(12)), st.integers(1, 8), st.floats(0.2, 3))
+def test_the_log_of_the_rank_bounds_ndcg_from_above_and_softmax_the_log(order, p, tau) -> None:  # type: ignore[no-untyped-def]
+    pos, neg = [float(s) for s in order[:p]], [float(s) for s in order[p:]]
+    bound = loss_of("item-log", pos, neg, tau=1e-3)
+    assert -math.log2(exact_metric("item-ndcg", pos, neg)) <= bound + 1e-9
+    assert (
+        loss_of("item-log", pos, neg, tau=tau) * math.log(2)
+        <= loss_of("softmax", pos, neg, tau=tau) + 1e-9
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -240,6 +240,30 @@ def item_recall(
 
 
 @_bindable
+def item_log(
+    pos: Tensor,
+    neg: Scores,
+    pos_mask: Tensor | None = None,
+    neg_mask: Tensor | None = None,
+    *,
+    tau: float = 1.0,
+) -> Tensor:
+    """1/|V⁺| Σ_{p∈V⁺} log₂(1 + n_p), n_p = Σ_{j∈V⁻} σ((s_j − s_p)/τ): a bound of −log₂ NDCG.
+
+    Not in the paper. The slope of 1/log₂(1 + rank) vanishes as 1/(rank·log² rank), so positives
+    far down are given up; that of a logarithm is 1/rank. With e^x in place of σ(x) ≤ e^x it is the
+    softmax loss, a looser bound.
+
+    Why a bound, for exact counts: rank(p) = i + n_p for the i-th positive, log₂(1 + i + n) ≤
+    (1 + n)·log₂(1 + i), hence NDCG ≥ Σᵢ wᵢ/(1 + n_p) with wᵢ ∝ 1/log₂(1 + i). Jensen's inequality
+    gives −log₂ NDCG ≤ Σᵢ wᵢ log₂(1 + n_p), and Chebyshev's equal weights, since w falls as n grows.
+    """
+    pos, mask = _real(pos, pos_mask, "pos", 0.0)
+    above = negative_count(pos, neg, neg_mask, tau)  # [B, P]
+    return _mean(_mean(torch.log2(1 + above), mask), mask.any(-1))
+
+
+@_bindable
 def neural_ndcg(
     pos: Tensor,
     neg: Tensor,
@@ -347,6 +371,7 @@ LOSSES: dict[str, Loss] = {
     "item-ndcg": item_ndcg,
     "item-ap": item_ap,
     "item-recall": item_recall,
+    "item-log": item_log,
     "neural-ndcg": neural_ndcg,
     "softmax": softmax,
     "bsl": bsl,
