@@ -8,7 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itemrec.catalogue import All
-from itemrec.losses import item_ap, item_log, item_ndcg, item_recall
+from itemrec.errors import ItemrecError
+from itemrec.losses import (
+    bpr,
+    bsl,
+    ccl,
+    item_ap,
+    item_log,
+    item_ndcg,
+    item_recall,
+    neural_ndcg,
+    softmax,
+)
 
 
 def case(seed: int, n_users: int = 12, n_items: int = 23, d: int = 4):
@@ -45,3 +56,13 @@ def test_streaming_equals_writing_every_score_out(loss, seed, block, tau):
     plain = torch.autograd.grad(value(False), (users, items))
     for a, b in zip(ours, plain, strict=True):
         assert torch.allclose(a, b, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", [bpr, softmax, bsl, ccl, neural_ndcg])
+def test_a_loss_that_needs_every_score_says_what_to_choose(loss):
+    train, users, items = case(0)
+    sampler = All()
+    sampler.prepare(train)
+    neg = sampler.catalogue(users, torch.arange(12), items, distinct=False)
+    with pytest.raises(ItemrecError, match=r"'negatives' must be sampled .* item-log"):
+        loss(torch.zeros(12, 2), neg)

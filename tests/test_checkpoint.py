@@ -336,3 +336,25 @@ def test_states_are_not_written_more_often_than_asked(tmp_path: Path) -> None:
     assert not (tmp_path / "state.pt").exists()
     state.save(*parts, least_seconds=0)
     assert (tmp_path / "state.pt").exists()
+
+
+def test_equal_runs_have_equal_files_that_others_may_read(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        train(board_split(), LightGCN(dim=4), out=tmp_path / name, **FEW)
+    first, second = (tmp_path / name / "model.safetensors" for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stat().st_mode == (tmp_path / "a" / "config.toml").stat().st_mode
+
+
+def test_a_run_is_not_saved_over_a_file(tmp_path: Path, finished: Path) -> None:
+    (tmp_path / "plays.csv").write_text("user,item")
+    with pytest.raises(ItemrecError, match="is a file"):
+        Run.load(finished).save(tmp_path / "plays.csv")
+
+
+def test_another_format_is_refused_by_name(folder: Path) -> None:
+    ids = json.loads((folder / "ids.json").read_text())
+    for other in (99, "9"):
+        (folder / "ids.json").write_text(json.dumps({**ids, "format": other}))
+        with pytest.raises(ItemrecError, match="newer itemrec"):
+            Run.load(folder)

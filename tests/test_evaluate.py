@@ -342,3 +342,33 @@ def test_a_refitted_run_is_not_judged_on_what_it_was_trained_on():
     assert run.metrics["refit"]
     with pytest.raises(ItemrecError, match="'part' must be test for a refitted run"):
         ir.evaluate(run, split, part="valid")
+
+
+# --- what a run may be judged on -----------------------------------------------------------------
+
+
+def test_a_run_is_not_judged_by_what_it_was_trained_on() -> None:
+    data = ir.load("synthetic:users=60,items=40,interactions=700")
+    own, other = ir.split_interactions(data, seed=0), ir.split_interactions(data, seed=1)
+    for refit in (True, False):
+        run = train(own, EASE(), refit=refit)
+        assert evaluate(run, own).metrics == run.metrics["test"]  # whichever split it is given
+        with pytest.raises(ir.LeakError, match="is also in training"):
+            evaluate(run, other)
+        with pytest.raises(ir.LeakError, match="is also a training user"):
+            evaluate(run, ir.split_users(data))
+    with pytest.raises(ItemrecError, match="users and items of the run"):
+        evaluate(run, board_split())
+
+
+@pytest.mark.parametrize("k", [np.int64(5), 5, [5], (5,)])
+def test_a_cut_is_any_whole_number(k: Any) -> None:
+    split = board_split()
+    assert "ndcg@5" in evaluate(train(split, Popularity()), split, k=k).metrics
+
+
+@pytest.mark.parametrize("k", [5.5, "20", None])
+def test_other_cuts_are_refused(k: Any) -> None:
+    split = board_split()
+    with pytest.raises(ItemrecError, match="'k' must be a positive integer"):
+        evaluate(train(split, Popularity()), split, k=k)

@@ -187,9 +187,12 @@ def test_a_written_configuration_reads_back(tmp_path):
 
 
 def test_folder_names():
-    assert str(experiment.default_folder(config())) == "runs/synthetic-lightgcn-item-ndcg-0"
+    assert (
+        str(experiment.default_folder(config()))
+        == "runs/synthetic-transductive-lightgcn-item-ndcg-0"
+    )
     settings = config(model={"name": "ease"}, train={"seed": 3}, data={"data": "ml-1m"})
-    assert str(experiment.default_folder(settings)) == "runs/ml-1m-ease-3"
+    assert str(experiment.default_folder(settings)) == "runs/ml-1m-transductive-ease-3"
 
 
 def test_a_model_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
@@ -203,3 +206,38 @@ def test_a_model_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
     told = settled({"model": {"name": "sgl"}, "loss": {"name": "item-ndcg"}, "train": {"lr": 0.1}})
     assert told["loss"]["name"] == "item-ndcg"
     assert (told["train"]["by"], told["train"]["lr"]) == ("users", 0.1)
+
+
+def test_a_split_that_is_not_made_again_alike_is_refused(tmp_path):
+    for verb in ("users", "interactions"):
+        experiment.run_config(config(split={"verb": verb, "seed": 5}), tmp_path / verb)
+        loaded = ir.Run.load(tmp_path / verb)
+        experiment.split_of(loaded)
+        loaded.config["split"]["seed"] = 6
+        with pytest.raises(ir.ItemrecError, match="not the one this run was trained on"):
+            experiment.split_of(loaded)
+
+
+@pytest.mark.parametrize("name", ["ease", "mult-vae", "adap-tau", "popularity"])
+def test_a_model_with_its_own_objective_says_that_a_loss_is_not_used(name):
+    settings = config(model={"name": name})
+    for section, other in (("loss", "softmax"), ("negatives", "ppr")):
+        note = experiment.choose(settings, section, other)
+        assert note == f"{name} has an objective of its own: --{section} is not used"
+        assert section not in settings
+    assert (
+        experiment.shortcut(settings, "tau", 3.0)
+        == f"{name} has no setting 'tau': --tau is not used"
+    )
+    with pytest.raises(ir.ItemrecError, match=r"no key 'loss\.tau'"):
+        experiment.assign(settings, "loss.tau=0.3")
+    assert experiment.choose(config(), "loss", "softmax") == ""
+
+
+def test_a_folder_where_another_run_has_begun_is_refused(tmp_path):
+    (tmp_path / "run").mkdir()
+    run = experiment.run_config(config())
+    (tmp_path / "run" / "config.toml").write_text(dump_config(run.config))
+    with pytest.raises(ir.ItemrecError, match="already holds a run"):
+        experiment.run_config(config(split={"verb": "users"}), tmp_path / "run")
+    experiment.run_config(config(), tmp_path / "run")  # the same one begins again

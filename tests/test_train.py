@@ -78,7 +78,7 @@ def test_training_leaves_the_global_random_state_alone() -> None:
         ({"l2": -0.1}, "'l2' must be at least 0, got -0.1"),
         ({"l2": float("nan")}, "'l2' must be at least 0, got nan"),
         ({"average": 1.0}, "'average' must be at least 0 and below 1, got 1.0"),
-        ({"seed": -1}, "'seed' must be at least 0, got -1"),
+        ({"seed": -1}, "'seed' must be at least 0 and below 2.63, got -1"),
         ({"by": "items"}, "'by' must be users or interactions, got 'items'"),
         ({"similarity": "l2"}, "'similarity' must be dot or cosine, got 'l2'"),
         ({"metric": "auc"}, "'metric' must be one of"),
@@ -524,3 +524,58 @@ def test_known_users_are_given_time_to_leave_the_plateau():
     still = {"lr": 1e-9, "by": "users", "epochs": 500, "every": 50, "refit": False}
     assert ir.train(split, MF(dim=2), **still).metrics["epochs"] >= 400
     assert ir.train(split, MF(dim=2), **still, patience=60).metrics["epochs"] < 200
+
+
+# --- what a caller may hand over -----------------------------------------------------------------
+
+
+def test_runs_of_one_model_keep_their_own_weights(tmp_path: Path) -> None:
+    split, model = board_split(), LightGCN(dim=4)
+    runs = [train(split, model, **FEW, seed=seed) for seed in range(3)]
+    apart = [train(split, LightGCN(dim=4), **FEW, seed=seed) for seed in range(3)]
+    assert all(equal(run, alone) for run, alone in zip(runs, apart, strict=True))
+    assert [ir.evaluate(run, split).metrics for run in runs] == [r.metrics["test"] for r in runs]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("split", "synthetic"),
+        ("model", "lightgcn"),
+        ("model", LightGCN),
+        ("loss", "bpr"),
+        ("negatives", "ppr"),
+        ("negatives", Uniform),
+    ],
+)
+def test_names_are_not_the_things_they_name(name: str, value: Any) -> None:
+    given: dict[str, Any] = {"split": board_split(), "model": LightGCN(dim=4), name: value}
+    with pytest.raises(ItemrecError, match=f"'{name}' must be a"):
+        train(given.pop("split"), given.pop("model"), **given, **FEW)
+
+
+def test_a_seed_that_no_generator_takes_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ItemrecError, match="'seed' must be at least 0 and below"):
+        train(board_split(), LightGCN(dim=4), out=tmp_path / "run", **FEW, seed=10**20)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_fails_leaves_no_folder(tmp_path: Path) -> None:
+    def broken(*scores: Tensor) -> Tensor:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train(board_split(), LightGCN(dim=4), loss=broken, out=tmp_path / "run", **FEW)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("protocol", ["inductive", "transductive"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_only_a_second_training_is_called_a_refit(protocol: str, wanted: bool) -> None:
+    settings = {**FEW, "refit": wanted}
+    none = train(board_split(protocol, valid=0), LightGCN(dim=4), **settings)
+    some = train(board_split(protocol), LightGCN(dim=4), **settings)
+    assert none.metrics["refit"] is False
+    assert some.metrics["refit"] is (wanted and protocol == "transductive")

@@ -7,7 +7,7 @@ from itemrec import losses, models, negatives
 from itemrec.checkpoint import Run
 from itemrec.data import Interactions, read
 from itemrec.datasets import load
-from itemrec.errors import ItemrecError
+from itemrec.errors import ItemrecError, LeakError
 from itemrec.evaluate import Evaluation, evaluate
 from itemrec.recommend import Recommender
 from itemrec.split import (
@@ -26,6 +26,7 @@ __all__ = [
     "Evaluation",
     "Interactions",
     "ItemrecError",
+    "LeakError",
     "Recommender",
     "Run",
     "Split",

@@ -222,11 +222,16 @@ class Run:
                 if found.data != fresh.data:
                     raise ItemrecError(f"{folder} holds a run on other data; it cannot be resumed")
                 return found
-        elif done.exists() or state.exists():
+        elif done.exists() or state.exists() or self._claimed(folder):
             raise ItemrecError(f"{folder} already holds a run: resume it or choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "config.toml", dump_config(self.config))
         return fresh
+
+    def _claimed(self, folder: Path) -> bool:
+        """Another run has begun here, though it has saved nothing yet."""
+        config = folder / "config.toml"
+        return config.exists() and load_config(config) != normalise(self.config)
 
     def abandon(self, folder: Path | None) -> None:
         """Take back a folder that holds settings and nothing else: training never began."""
@@ -234,7 +239,7 @@ class Run:
             (folder / "config.toml").unlink()
             folder.rmdir()
 
-    def finish(self, split: Split, state: State) -> None:
+    def finish(self, split: Split, state: State, refit: bool) -> None:
         """Take over what training has found."""
         self.train, self.history = split.train, state.history
         self.metrics = {
@@ -246,7 +251,7 @@ class Run:
             "seed": self.config["train"]["seed"],
             "best_epoch": state.best_epoch,
             "epochs": state.selected_epochs,
-            "refit": split.valid is None,
+            "refit": refit,
             "notes": list(self.notes),
             "seconds": {"train": round(state.seconds, 3), "evaluate": 0.0},
             "valid": state.best_metrics,
@@ -265,14 +270,16 @@ class Run:
         from safetensors.torch import save_file
 
         folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise ItemrecError(f"{folder} is a file: a run needs a folder")
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "config.toml", dump_config(self.config))
         tensors = {k: v.detach().cpu().contiguous() for k, v in self.model.state_dict().items()}
         tensors["train.crow"] = torch.from_numpy(self.train.indptr.astype(np.int64))
         tensors["train.col"] = torch.from_numpy(self.train.indices.astype(np.int32))
-        shape = {"users": str(self.train.shape[0]), "items": str(self.train.shape[1])}
         with atomic(folder / "model.safetensors") as path:
-            save_file(tensors, path, metadata=shape)
+            save_file(tensors, path)  # no metadata: its order would differ from run to run
+            path.chmod((folder / "config.toml").stat().st_mode)  # it is written as private
         ids: dict[str, Any] = {
             "format": FORMAT,
             "protocol": self.protocol,
@@ -301,7 +308,7 @@ class Run:
             raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
         config = load_config(folder / "config.toml")
         ids = read_file(folder / "ids.json", json_object)
-        if ids.get("format", 0) > FORMAT:
+        if ids.get("format") not in range(FORMAT + 1):
             raise ItemrecError(f"{folder} was written by a newer itemrec")
         metrics = read_file(folder / "metrics.json", json_object)
         history = read_file(folder / "history.jsonl", json_lines)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -80,7 +81,7 @@ def evaluate(
     ``metrics`` such as "NDCG@10" or, for the whole list, "ap"; by default all at each ``k``.
     Items a user is known to have are never recommended. Users without targets do not count.
     ``fold_in="joint"`` lets unseen users' histories join the graph (for comparison only: it needs a
-    model that encodes a graph).
+    model that encodes a graph). A run is only judged by what it was not trained on, or LeakError.
     """
     model = run if isinstance(run, Model) else run.model
     held = split.valid if part == "valid" else split.test
@@ -93,15 +94,28 @@ def evaluate(
     if fold_in not in ("frozen", "joint"):
         raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
     wanted = [parse_metric(m) for m in metrics] if metrics else _defaults(k)
+    if not isinstance(run, Model):
+        _check_unseen(run, split, held)
     judge = Judge(held, model.device, budget=budget)
     held = judge.held
     if fold_in == "joint":
         model, judge.users = joined(model, split, held), np.arange(len(held))
-    popularity = np.bincount(split.train.indices, minlength=split.n_items)
+    trained = split.train if isinstance(run, Model) else run.train
+    popularity = np.bincount(trained.indices, minlength=split.n_items)
     values, catalogue = judge.values(model, wanted, popularity)
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
     known = np.diff(held.history.indptr).astype(np.int64)
     return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
+
+
+def _check_unseen(run: Run, split: Split, held: Held) -> None:
+    """Nothing that is to be found was in the run's own training, whatever split it came from."""
+    same = np.array_equal(run.item_ids.ids, split.item_ids.ids)
+    if split.protocol == "transductive":  # users are known by their row
+        same = same and np.array_equal(run.user_ids.ids, split.user_ids.ids)
+    if not same:
+        raise ItemrecError("'split' must have the users and items of the run, got those of others")
+    replace(split, train=run.train, user_ids=run.user_ids, valid=None, test=held).check()
 
 
 def joined(model: Model, split: Split, held: Held) -> EmbeddingModel:
@@ -132,7 +146,9 @@ def with_targets(held: Held) -> Held:
 
 
 def _defaults(k: int | Sequence[int]) -> list[Metric]:
-    cuts = [k] if isinstance(k, int) else list(k)
+    if isinstance(k, str) or not isinstance(k, Integral | Sequence):
+        raise ItemrecError(f"'k' must be a positive integer or several, got {k!r}")
+    cuts = [k] if isinstance(k, Integral) else list(k)
     return [parse_metric(f"{name}@{cut}") for cut in cuts for name in DEFAULT]
 
 

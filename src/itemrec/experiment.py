@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from itemrec.checkpoint import Run
@@ -94,10 +95,12 @@ def complete(config: Config) -> Config:
         if name not in SECTIONS:
             raise ItemrecError(f"unknown section [{name}]; the sections are {', '.join(SECTIONS)}")
     out = {name: dict(config.get(name, {})) for name in SECTIONS}
-    for name, default in DEFAULTS.items():
-        out[name].setdefault("name", default)
+    out["model"].setdefault("name", DEFAULTS["model"])
     model: type[Model] = lookup(MODELS, "model", out["model"]["name"])
-    out["loss"] = {"name": model.usual_loss, **config.get("loss", {})}
+    lossless = model.closed_form or model.own_objective
+    usual = {"loss": model.usual_loss, "negatives": DEFAULTS["negatives"]}
+    for name, default in usual.items():
+        out[name] = {"name": "none" if lossless else default, **config.get(name, {})}
     out["split"].setdefault("verb", "interactions")
     lookup(SPLITS, "split", out["split"]["verb"])
     return out
@@ -158,7 +161,18 @@ def split_of(run: Run, data_root: str | Path | None = None) -> Split:
             f"expected {run.dataset['fingerprint']}"
         )
     split = make_split(config, data)
-    return split.refit() if run.metrics.get("refit") else split
+    if run.metrics.get("refit"):
+        split = split.refit()
+    same = split.train.shape == run.train.shape
+    if not same or not all(
+        np.array_equal(getattr(split.train, part), getattr(run.train, part))
+        for part in ("indptr", "indices")
+    ):
+        raise ItemrecError(
+            f"the split made again is not the one this run was trained on: {data.name!r} or the "
+            "run's config.toml has changed since"
+        )
+    return split
 
 
 # --- settings by name ----------------------------------------------------------------------------
@@ -217,12 +231,19 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def choose(config: Config, section: str, name: str) -> None:
-    """Name a component; the settings of another one that stood there go with it."""
+def choose(config: Config, section: str, name: str) -> str:
+    """Name a component; the settings of another one that stood there go with it.
+
+    A note where the model has no use for it, as `shortcut` gives one.
+    """
     lookup(TABLES[section], section, name)
+    if section != "model" and _lossless(config):
+        model = complete(config)["model"]["name"]
+        return f"{model} has an objective of its own: --{section} is not used"
     if config.get(section, {}).get("name", DEFAULTS[section]) != name:
         config[section] = {}
     config.setdefault(section, {})["name"] = name
+    return ""
 
 
 def choose_split(config: Config, protocol: str | None, verb: str | None) -> None:
@@ -259,21 +280,25 @@ def shortcut(config: Config, key: str, value: Any) -> str:
     if key == "l2" and key in keys(config, "model"):
         section = "model"
     if key not in keys(config, section):
-        name = complete(config)[section]["name"]
+        name = complete(config)["model" if _lossless(config) else section]["name"]
         return f"{name} has no setting '{key}': --{key} is not used"
     config.setdefault(section, {})[key] = value
     return ""
 
 
 def default_folder(config: Config) -> Path:
-    """runs/<data>-<model>-<loss>-<seed>; models with an objective of their own have no loss."""
+    """runs/<data>-<protocol>-<model>-<loss>-<seed>; a model's own objective has no name."""
     config = complete(config)
-    model = lookup(MODELS, "model", config["model"]["name"])
-    lossless = model.closed_form or model.own_objective
     data = str(config["data"].get("data", "data"))
     name = Path(data).stem if Path(data).exists() else data.partition(":")[0]
-    parts = [name, config["model"]["name"], *([] if lossless else [config["loss"]["name"]])]
+    parts = [name, protocol_of(config), config["model"]["name"]]
+    parts += [] if _lossless(config) else [config["loss"]["name"]]
     return Path("runs") / "-".join([*parts, str(config["train"].get("seed", 0))])
+
+
+def _lossless(config: Config) -> bool:
+    model: type[Model] = lookup(MODELS, "model", complete(config)["model"]["name"])
+    return model.closed_form or model.own_objective
 
 
 def stored_config(folder: str | Path) -> Config:

@@ -117,7 +117,10 @@ def _real(scores: Tensor, mask: Tensor | None, name: str, fill: float) -> tuple[
     a zero gradient survives its product with a NaN found there.
     """
     if not isinstance(scores, Tensor):
-        raise ItemrecError(f"'{name}' must be a tensor of scores here, got {type(scores).__name__}")
+        raise ItemrecError(
+            "'negatives' must be sampled for this loss: only item-ndcg, item-ap, item-recall and "
+            "item-log sum over the whole catalogue"
+        )
     if scores.dtype in (torch.float16, torch.bfloat16):
         scores = scores.float()
     if mask is None:

@@ -66,8 +66,8 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
-        if self.seed < 0:
-            raise ItemrecError(f"'seed' must be at least 0, got {self.seed}")
+        if not 0 <= self.seed < 2**63:
+            raise ItemrecError(f"'seed' must be at least 0 and below 2^63, got {self.seed}")
         if parse_metric(self.metric).name in CATALOGUE_METRICS:
             raise ItemrecError(f"'metric' must be one of single users, got {self.metric!r}")
         if not self.lr > 0:
@@ -102,14 +102,19 @@ def train(
 
     ``settings`` are the fields of `TrainConfig`. With ``out`` the run is saved there, and its state
     as training goes, so that ``resume=True`` continues an interrupted run to the same weights.
+    A model that is trained already stays as it is: its settings are trained anew.
     """
+    sampler = negatives if negatives is not None else Uniform()
+    _check_kinds(split, model, loss, sampler)
+    if model.state_dict():
+        model = type(model)(**model.settings)
     given = check_settings(TrainConfig, "train", settings)
     config = TrainConfig(**{**customary(loss), **model.usual, **given})
     pick_device(config.device)  # whatever can be refused is refused before anything is written
     split.check()
     if split.protocol == "inductive":
         model.check_inductive()
-    sampler = negatives if negatives is not None else Uniform()
+    refit = config.refit and split.protocol == "transductive" and split.valid is not None
     run = Run.begin(split, model, loss, sampler, asdict(config))
     folder = None if out is None else Path(out)
     state = run.open(folder, resume)
@@ -120,18 +125,35 @@ def train(
         if state.phase == "select":
             fit(run, split, loss, sampler, config, state, split.valid, folder, progress)
             state.chosen()
-        if config.refit and split.protocol == "transductive" and split.valid is not None:
+        if refit:
             split = split.refit()
             fit(run, split, loss, sampler, config, state, None, folder, progress)
-    except ItemrecError:
+    except Exception:
         run.abandon(folder)
         raise
-    run.finish(split, state)
+    run.finish(split, state, refit)
     started = time.perf_counter()
     run.judge(evaluate(run, split), time.perf_counter() - started)
     if folder:
         run.save(folder)
     return run
+
+
+def _check_kinds(split: Any, model: Any, loss: Any, sampler: Any) -> None:
+    """Names and classes are what a configuration holds; here stand the things themselves."""
+    for name, value, right, kind in (
+        ("split", split, isinstance(split, Split), "a Split, such as ir.split_users(data)"),
+        ("model", model, isinstance(model, Model), "a model, such as ir.models.LightGCN()"),
+        ("loss", loss, callable(loss), "a function, such as ir.losses.bpr"),
+        (
+            "negatives",
+            sampler,
+            hasattr(sampler, "prepare") and not isinstance(sampler, type),
+            "a sampler, such as ir.negatives.PPR()",
+        ),
+    ):
+        if not right:
+            raise ItemrecError(f"'{name}' must be {kind}, got {value!r}")
 
 
 def _descend(
