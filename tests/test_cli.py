@@ -1,6 +1,9 @@
 """The command line: what it prints and writes, and that bad input is one line, code 2, no file."""
 
+import csv
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +65,7 @@ def test_options_files_and_sets_agree(here):
     assert {"name": "gcn", "dim": 4, "pooling": "mean"}.items() <= config["model"].items()
     assert (config["train"]["seed"], config["split"]["seed"]) == (5, 5)
     call("train", TINY, "--config", "c.toml", "--model", "lightgcn", "--epochs", "1")
-    run = ir.Run.load("runs/synthetic-lightgcn-item-ndcg-0")
+    run = ir.Run.load("runs/synthetic-transductive-lightgcn-item-ndcg-0")
     assert run.config["model"]["dim"] == 64  # the file's 4 was for another model
     assert run.metrics["epochs"] == 1
 
@@ -102,6 +105,54 @@ def test_recommend_prints_titles_and_reasons(runs, here):
     assert len(Path("recs.csv").read_text().splitlines()) == 1 + 2 * 80
     only = call("recommend", runs / "ease", "--user", "7", "--only", "3,4", "--seen", "--json")
     assert sorted(p["item"] for p in json.loads(only.stdout)["items"]) == [3, 4]
+
+
+ODD = ["[/b]1", "[red]=1+24", 'it,em"1', ":cat:", "[i", "j]", "ж"]  # to rich, csv and latin-1
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory) -> Path:
+    """A run whose item ids are anything but numbers."""
+    root = tmp_path_factory.mktemp("odd")
+    with (root / "odd.csv").open("w", newline="", encoding="utf-8") as file:
+        pairs = [(f"[/u]{u}", ODD[(u + i) % 7]) for u in range(21) for i in range(5)]
+        csv.writer(file).writerows([("user_id", "item_id"), *pairs])
+    call("train", root / "odd.csv", "--model", "ease", "--out", root / "[red]run")
+    return root / "[red]run"
+
+
+def test_ids_are_printed_as_they_are(odd, here):
+    text = call("recommend", odd, "--history", "[i,j]", "--seen").stdout
+    shown = [line.split()[1] for line in text.splitlines() if line.strip()[:1].isdigit()]
+    assert sorted(shown) == sorted(ODD)
+    assert all("[i " in line and "j] " in line for line in text.splitlines() if ":cat:" in line)
+    text = call("recommend", odd, "--all", "--out", "[red].csv").stdout
+    assert "[red].csv" in text
+    call("train", odd.parent / "odd.csv", "--model", "popularity", "--out", "[b]other")
+    text = call("compare", odd, "[b]other").stdout
+    assert "[red]run" in text
+    assert "[b]other" in text
+
+
+def test_ids_with_commas_are_quoted_as_in_a_csv_file(odd):
+    quoted = '"it,em""1", :cat:'
+    both = {'it,em"1', ":cat:"}
+    for option, expected in (("--only", both), ("--without", set(ODD) - both)):
+        text = call("recommend", odd, "--history", "ж", "--seen", option, quoted, "--json").stdout
+        assert {pick["item"] for pick in json.loads(text)["items"]} == expected
+    found = json.loads(call("recommend", odd, "--history", quoted, "--json").stdout)
+    assert found["unknown"] == []
+    assert {reason["item"] for reason in found["items"][0]["reasons"]} == both
+
+
+def test_a_terminal_without_these_letters_gets_question_marks(odd):
+    done = subprocess.run(
+        [sys.executable, "-m", "itemrec", "recommend", odd, "--history", "j]", "--only", "ж"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"?" in done.stdout
 
 
 def test_an_empty_history_is_told(runs):
@@ -177,6 +228,7 @@ BAD = {
     "evaluate nosuch": "is not a finished run",
     "evaluate RUN --k 0": "'k' must be positive integers",
     "evaluate RUN --k ten": "'k' must be positive integers",
+    "evaluate RUN --k ²": "'k' must be positive integers",
     "evaluate RUN --metrics nosuch": "'metric' must be one of",
     "evaluate RUN --fold-in nosuch": "'fold_in' must be frozen or joint",
     "compare RUN": "at least two",
@@ -190,8 +242,23 @@ BAD = {
     "recommend RUN --history 3 --out recs.csv": "'--out' is for --all",
     "recommend RUN --history 3 -k 0": "'k' must be a positive integer",
     "recommend RUN --history 3 --genre Opera": "'genre' must be one of",
+    "recommend RUN --history 3 --genre ''": "'genre' must be one of",
+    "recommend OTHER --history '\"3,4'": "'history' must be a list such as 1,\"a,b\"",
+    "recommend RUN --all --out recs.csv --explain": "'--explain' is for a single list",
+    "recommend RUN --all --out recs.csv --json": "'--json' is for a single list",
     "report nosuch": "is not a finished run",
     "report RUN --out no/such/folder.html": "'out' must lie in an existing folder",
+    "report RUN --out .": "'out' must be a file, got the folder '.'",
+    "reproduce smoke --data-root nosuch": "'data_root' must be an existing folder, got 'nosuch'",
+    "reproduce smoke --device gpu": "'device' must be cpu, cuda or auto, got 'gpu'",
+    "reproduce smoke --rows ''": "'rows' must name at least one, got none",
+    "reproduce smoke --datasets ''": "'datasets' must name at least one, got none",
+    "reproduce smoke --time-limit -1": "'time_limit' must be at least 0, got -1",
+    "reproduce datasets --rows bpr": "'rows' cannot be chosen: the table datasets has none",
+    "reproduce datasets --device gpu": "'device' must be",
+    "reproduce all --rows bpr,nosuch": "'rows' must be one of",
+    "reproduce all --datasets nosuch": "unknown data 'nosuch'",
+    "reproduce all --jobs 0": "'jobs' must be a positive integer, got 0",
     "describe nosuch": "unknown data",
     "describe DATA --user-col x": "'user' is for files",
 }
@@ -207,7 +274,7 @@ def test_bad_input_is_one_line_with_code_2_and_writes_nothing(line, runs, here):
     (here / "twice" / "train.txt").write_text("0 1 2\n0 3\n")
     before = sorted(here.rglob("*"))
     names = {"DATA": TINY, "RUN": str(runs / "bpr"), "OTHER": str(runs / "ease")}
-    result = call(*(names.get(word, word) for word in line.split()), code=2)
+    result = call(*(names.get(word, word) for word in shlex.split(line)), code=2)
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1, result.stderr
     assert result.stderr.startswith("itemrec: ")

@@ -75,3 +75,11 @@ def test_names_are_the_shortest_that_tell_runs_apart(runs, tmp_path):
     ]
     with pytest.raises(ir.ItemrecError, match="given twice"):
         load_runs([str(tmp_path / "x/ease")] * 2)
+
+
+@pytest.mark.parametrize("key", ["best_epoch", "seconds", "test"])
+def test_a_run_without_its_figures_is_refused_by_file_and_key(runs, tmp_path, key):
+    metrics = {name: value for name, value in runs["ease"].metrics.items() if name != key}
+    replace(runs["ease"], metrics=metrics).save(tmp_path / "r")
+    with pytest.raises(ir.ItemrecError, match=rf"r/metrics.json is damaged: it has no '{key}'"):
+        load_runs([str(tmp_path / "r")])

@@ -168,6 +168,8 @@ def test_column_names_can_be_given_and_dates_are_seconds(tmp_path: Path) -> None
     rows = [("x", "p", "2024-01-31"), ("y", "q", "1970-01-02 00:00:01")]
     path = write(tmp_path / "x.csv", rows, ("who", "what", "day"))
     data = read(path, user="who", item="what", time="day")
+    numbered = pd.DataFrame([("x", "p"), ("y", "q")])
+    assert external(read(numbered, user=0, item=1)) == external(data)
     assert data.times.tolist() == [1706659200, 86401]
     frame = pd.DataFrame({"who": ["x"], "what": ["p"], "day": pd.to_datetime(["1970-01-02"])})
     assert read(frame, user="who", item="what", time="day").times.tolist() == [86400]
@@ -190,6 +192,56 @@ def test_ids_are_found_by_text_and_unknown_is_minus_one() -> None:
     assert words.index([5, "b", ""]).tolist() == [1, 0, -1]
     assert numbers.take(np.array([2, 0])).ids.tolist() == [9, 5]
     assert numbers.index([]).shape == (0,)
+
+
+def test_the_ids_of_a_frame_find_themselves_whatever_their_type() -> None:
+    columns = {
+        "whole floats": np.array([2.0, 3.0]),
+        "broken floats": np.array([2.0, 2.5]),
+        "float32": np.array([2, 3], dtype=np.float32),
+        "large floats": np.array([1e16, 1e30]),
+        "integers": np.array([2, 3], dtype=np.int16),
+        "beyond int64": np.array([2**63 + 5, 2**64 - 1], dtype=np.uint64),
+        "bytes": np.array([b"caf\xc3\xa9", b"b"], dtype=object),
+        "text": np.array(["2", "3"]),
+    }
+    for kind, column in columns.items():
+        found = read(pd.DataFrame({"user": [1, 1], "item": column})).item_ids
+        rows = found.index(column).tolist()
+        assert sorted(rows) == [0, 1], kind
+        assert found.index(list(column)).tolist() == rows, kind
+        assert found.index(column.tolist()).tolist() == rows, kind
+        assert found.index([np.array(column[0]), column[1:]]).tolist() == rows, kind
+        assert found.index(found.ids).tolist() == [0, 1], kind
+    numbers = IdMap(np.array([2, 3]))
+    assert numbers.index([3.0, np.float64(2), 2.5, np.inf, np.nan]).tolist() == [1, 0, -1, -1, -1]
+    huge = read(pd.DataFrame({"user": [1, 1], "item": columns["beyond int64"]})).item_ids
+    assert huge.ids.tolist() == [str(2**64 - 1), str(2**63 + 5)]  # to the last digit
+
+
+def test_binary_ids_are_utf8_text(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": ["é".encode(), b"b"], "item": [1, 2]})
+    frame.write_parquet(tmp_path / "x.parquet")
+    for source in (frame, frame.to_pandas(), tmp_path / "x.parquet"):
+        assert external(read(source)) == {("é", 1), ("b", 2)}
+    latin = pl.DataFrame({"user": [b"b", "é".encode("latin-1")], "item": [1, 2]})
+    assert "row 2: the user id must be UTF-8 text, got b'\\xe9'" in complaint(latin)
+    assert "row 2: the user id is missing" in complaint(
+        latin.with_columns(user=pl.Series([b"b", b""]))
+    )
+
+
+def test_titles_given_by_a_relative_path_are_found_from_another_folder(
+    tmp_path: Path, monkeypatch
+) -> None:
+    write(tmp_path / "x.csv", ROWS)
+    write(tmp_path / "names.csv", [("a", "Heat")], ("item", "title"))
+    monkeypatch.chdir(tmp_path)
+    data = read("x.csv", titles="names.csv")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = dict(data.source)
+    assert read(again.pop("data"), **again).titles.tolist() == ["Heat", "", ""]
 
 
 def test_duplicates_keep_best_rating_and_latest_time() -> None:
@@ -257,6 +309,10 @@ def test_threshold_keeps_what_is_rated_well_enough() -> None:
     assert "at most 5" in complaint(pd.DataFrame(ROWS, columns=HEADER), min_rating=6)
     assert "has none" in complaint(sp.eye_array(3), min_rating=1)
     assert "positive integer, got 0" in complaint(sp.eye_array(3), k_core=0)
+    assert "'k_core' must be a positive integer, got 2.5" in complaint(sp.eye_array(3), k_core=2.5)
+    rated = 2 * sp.eye_array(3)
+    assert "'min_rating' must be a number, got '4'" in complaint(rated, min_rating="4")
+    assert len(read(rated, min_rating=np.float32(2), k_core=np.int64(1))) == 3
 
 
 # ---------------------------------------------------------------- bad input
@@ -265,16 +321,14 @@ def test_threshold_keeps_what_is_rated_well_enough() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("x.csv", "a,b\n1,2\n", ["no user column", "columns found: a, b"]),
+        ("x.csv", "a,b\n1,2\n", ["no user column", "columns found: a, b", "user=… or --user-col"]),
+        ("x.csv", "user,item,user\n1,2,3\n", ["user column", "several columns are called 'user'"]),
+        ("x.csv", "user,item,rating\n1,2,3\n1,3\n", ["line 3", "3 fields", "found 2"]),
         ("x.csv", "user_id,b\n1,2\n", ["no item column", "user_id, b"]),
         ("x.csv", "", ["empty"]),
         ("x.csv", "\n\n", ["empty"]),
         ("x.csv", "user,item,rating\n", ["no rows"]),
         ("x.csv", "user\n1\n", ["line 1", "one column"]),
-        ("x.csv", "user,item,rating\n1,2,3\n1,3,good\n", ["line 3", "a number", "'good'"]),
-        ("x.csv", "user,item,rating\n1,2,3\n\n1,3,inf\n", ["line 4", "rating", "not finite"]),
-        ("x.csv", "user,item,rating\n1,2,3\n1,3,\n", ["line 3", "rating", "missing"]),
-        ("x.csv", "user,item,time\n1,2,3\n1,3,soon\n", ["line 3", "time", "2024-01-31", "'soon'"]),
         ("x.csv", "user,item\n1,2\n,3\n", ["line 3", "user id is missing"]),
         ("x.csv", "user,item,rating\n1,2,3\n1;3;4\n", ["line 3", "3 fields", "','", "found 1"]),
         ("x.csv", "user,item\n1,2\n1,3,4\n", ["line 3", "expected 2 fields", "found 3"]),
@@ -297,6 +351,35 @@ def test_bad_file_gets_one_sentence(tmp_path: Path, name: str, content, expected
     assert str(path) in message
     for part in expected:
         assert part in message
+
+
+@pytest.mark.parametrize(
+    ("content", "role", "expected"),
+    [
+        ("user,item,rating\n1,2,3\n1,3,good\n", "rating", ["line 3", "a number", "'good'"]),
+        ("user,item,rating\n1,2,3\n\n1,3,inf\n", "rating", ["line 4", "rating", "not finite"]),
+        ("user,item,rating\n1,2,3\n1,3,\n", "rating", ["line 3", "rating", "missing"]),
+        ("user,item,time\n1,2,3\n1,3,soon\n", "time", ["line 3", "2024-01-31", "'soon'"]),
+    ],
+)  # fmt: skip
+def test_an_unreadable_column_matters_only_to_who_needs_it(
+    tmp_path: Path, content: str, role: str, expected: list
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(content)
+    data = read(path)
+    assert external(data) == {(1, 2), (1, 3)}
+    assert (data.ratings, data.times) == (None, None)
+    refusal = complaint(path, **{role: role})
+    assert data.notes == (f"The {role} column was left out: {refusal}.",)
+    if role == "rating":
+        assert complaint(path, min_rating=1) == refusal
+        with pytest.raises(ItemrecError, match=r"line \d"):
+            data.at_least(1)
+    for part in (str(path), *expected):
+        assert part in refusal
+    path.write_text("user,item,rating,time\n1,2,3,4\n")
+    assert read(path).notes == ()
 
 
 def test_truncated_parquet(tmp_path: Path) -> None:
@@ -334,7 +417,7 @@ def test_odd_but_valid_values() -> None:
     stamps = pd.DataFrame({"user": [1], "item": [2], "date": pd.to_datetime(zoned["date"])})
     assert read(stamps).times.tolist() == [1577865600]
     whole = pl.DataFrame({"user": [1.0, 2.0], "item": ["x", "y"], "time": [10**30, 1]})
-    assert "row 1: the time is missing or not finite" in complaint(whole)
+    assert "row 1: the time is missing or not finite" in complaint(whole, time="time")
 
 
 def test_other_bad_sources(tmp_path: Path) -> None:
@@ -344,14 +427,25 @@ def test_other_bad_sources(tmp_path: Path) -> None:
     assert "no rows" in complaint(pd.DataFrame(columns=["user", "item"]))
     assert "two dimensions" in complaint(sp.coo_array(np.ones(3)))
     assert "no entries" in complaint(sp.csr_array((3, 3)))
-    lists = pd.DataFrame({"user": [[1, 2]], "item": [1]})
-    assert "must be numbers or strings" in complaint(lists)
+    assert "real numbers, got complex" in complaint(sp.csr_array([[1j, 0], [0, 1]]))
+    assert "got Series" in complaint(pd.Series([1, 2]))
+    for odd in ([1, 2], (1, 2), frozenset([1])):
+        frame = pd.DataFrame({"user": [odd], "item": [1]})
+        assert "row 1: user ids must be numbers or strings" in complaint(frame)
+    masked = pd.DataFrame({"user": pd.array(["a", pd.NA], dtype="string"), "item": [1, 2]})
+    assert "row 2: the user id is missing" in complaint(masked)
     missing = pd.DataFrame({"user": ["a", None], "item": [1, 2]})
     assert "row 2: the user id is missing" in complaint(missing)
     frame = pd.DataFrame(ROWS, columns=HEADER)
     assert "no column 'stars'; columns found: user_id" in complaint(frame, rating="stars")
     assert "two different columns" in complaint(frame, user="item_id")
+    assert "several columns are called 'rating'" in complaint(
+        frame.assign(r=1).rename(columns={"r": "rating"})
+    )
     assert "existing file" in complaint(frame, titles=tmp_path / "none.csv")
+    for titles in (["Heat"], pd.Series({"a": "Heat"}), 5):
+        rule = "'titles' must be a file, or a mapping from item id to title"
+        assert complaint(frame, titles=titles) == f"{rule}, got {type(titles).__name__}"
 
 
 @pytest.mark.data

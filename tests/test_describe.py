@@ -78,3 +78,10 @@ def test_rendering_shows_the_figures() -> None:
     text = capture.get()
     for part in ("1,500", data.fingerprint, "Interactions per item", "█", "quantiles"):
         assert part in text
+
+
+def test_a_column_that_was_left_out_is_told(tmp_path):
+    file = tmp_path / "plays.csv"
+    file.write_text("user,item,rating\n" + "".join(f"{u},{i},\n" for u in "abc" for i in "xyz"))
+    told = describe(read(file)).warnings
+    assert any("The rating column was left out" in warning for warning in told)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from small import batch_of, dense_adjacency, random_matrix, ready, seeded
+from small import batch_of, board_split, dense_adjacency, random_matrix, ready, seeded
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
@@ -23,6 +23,7 @@ from itemrec.models.sgl import SGL
 from itemrec.models.simgcl import SimGCL, noisy_layers
 from itemrec.models.simplex import SimpleX
 from itemrec.models.xsimgcl import XSimGCL
+from itemrec.train import train
 
 GNNS = ["ngcf", "lr-gccf", "nia-gcn", "dgcf", "sgl", "simgcl", "xsimgcl", "adap-tau"]
 
@@ -241,6 +242,15 @@ def test_simgcl_moves_each_node_by_exactly_epsilon_a_layer() -> None:
             torch.testing.assert_close(lengths, torch.full_like(lengths, 0.25))
             assert (moved * clean >= 0).all()  # the noise has the sign of the vector
     assert not torch.allclose(views[0][1], views[1][1])
+
+
+def test_xsimgcl_contrasts_a_layer_it_has() -> None:
+    for protocol, depth in (("transductive", 3), ("inductive", 2)):
+        train(board_split(protocol), XSimGCL(dim=4, contrasted=depth), epochs=1, every=1)
+        with pytest.raises(
+            ItemrecError, match=f"'contrasted' must be a layer, 1 to {depth}, got 9"
+        ):
+            train(board_split(protocol), XSimGCL(dim=4, contrasted=9), epochs=1, every=1)
 
 
 @pytest.mark.parametrize("kind", [SimGCL, XSimGCL])

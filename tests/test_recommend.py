@@ -111,6 +111,26 @@ def test_unknown_items_are_reported_and_change_nothing(lightgcn):
     assert "nothing" in str(mixed)
 
 
+def test_ids_may_come_in_any_container_and_any_type_of_number(lightgcn):
+    recommender = ir.Recommender.from_run(lightgcn)
+    plain = recommender.recommend(history=[3, 8], k=2)
+    for history in (
+        (i for i in (3, 8)),
+        {3, 8},
+        np.array([3.0, 8.0]),
+        [np.float64(3), 8.0],
+        np.array(["3", "8"]),
+    ):
+        found = recommender.recommend(history=history, k=np.int64(2))
+        assert found.items == plain.items
+        assert not found.unknown
+    known = recommender.recommend(user=7, k=3).items
+    for user in (7.0, np.int32(7), np.array(7), np.array([7])):
+        assert recommender.recommend(user=user, k=3).items == known
+    some = recommender.recommend_all(3, users=(u for u in (7, 4)))
+    assert (some.rows == recommender.recommend_all(3, users=[7, 4]).rows).all()
+
+
 @pytest.mark.parametrize("history", [[], ["nothing"]])
 def test_nothing_known_gives_the_most_popular_items_and_says_so(lightgcn, history):
     found = ir.Recommender.from_run(lightgcn).recommend(history=history, k=5, explain=True)
@@ -185,6 +205,28 @@ def test_similar_items(lightgcn, ease):
     assert found[0].item == ease.item_ids.ids[int(weights.argmax())]
 
 
+@pytest.mark.parametrize("model", [ir.models.SLIM(l2=20.0), ir.models.ItemKNN(), ir.models.GFCF()])
+def test_similar_items_of_linear_models_are_what_one_item_alone_recommends(model):
+    recommender = ir.Recommender.from_run(trained(model))
+    for item in (3, 8):
+        alone = recommender.recommend(history=[item], k=6)
+        found = recommender.similar_items(item, k=6)
+        assert [(p.item, p.score) for p in found] == [(p.item, p.score) for p in alone if p.score]
+
+
+@pytest.mark.parametrize("model", [ir.models.SLIM(neighbours=5), ir.models.ItemKNN(neighbours=2)])
+def test_similar_items_are_those_with_a_stored_weight_the_largest_first(model):
+    run = trained(model)
+    parts = (model.weight_values, model.weight_items, model.weight_starts)
+    weights = sp.csr_array(tuple(part.numpy() for part in parts), shape=(90, 90)).toarray()
+    recommender = ir.Recommender.from_run(run)
+    for line, item in zip(weights, run.item_ids.ids.tolist(), strict=True):
+        expected = [row for row in np.argsort(-line, kind="stable") if line[row] != 0]
+        found = recommender.similar_items(item, k=90)
+        assert [p.item for p in found] == run.item_ids.ids[expected].tolist()
+        assert [p.score for p in found] == line[expected].tolist()
+
+
 def test_a_folder_recommends_as_the_run_did(lightgcn, tmp_path):
     lightgcn.save(tmp_path / "r")
     loaded = ir.Recommender.load(tmp_path / "r")
@@ -210,9 +252,15 @@ def test_refusals_name_the_model_and_the_rule(lightgcn):
         "either 'user' or 'history'": {},
         "'user' must be a user of the training data, got 'x'": {"user": "x"},
         "'k' must be a positive integer, got 0": {"user": 1, "k": 0},
-        "'history' must be a list": {"history": "1,2"},
+        "'k' must be a positive integer, got 2.0": {"user": 1, "k": 2.0},
+        "'history' must be a list, got '1,2'": {"history": "1,2"},
+        "'history' must be a list, got 1": {"history": 1},
+        "'only' must be a list, got 5": {"user": 1, "only": 5},
+        "'genre' must be a list, got 5": {"user": 1, "genre": 5},
     }.items():
         with pytest.raises(ir.ItemrecError, match=message):
             recommender.recommend(**call)
+    with pytest.raises(ir.ItemrecError, match="'users' must be a list, got '34'"):
+        recommender.recommend_all(users="34")
     with pytest.raises(ir.ItemrecError, match="'item' must be an item"):
         recommender.similar_items("x")

@@ -98,5 +98,7 @@ def test_one_run_and_bad_paths(runs, tmp_path):
     assert "Is the difference real?" not in path.read_text()
     with pytest.raises(ir.ItemrecError, match="existing folder"):
         report(runs, tmp_path / "no" / "report.html")
+    with pytest.raises(ir.ItemrecError, match="'out' must be a file, got the folder"):
+        report(runs, tmp_path)
     with pytest.raises(ir.ItemrecError, match="at least one run"):
         report({}, tmp_path / "report.html")

@@ -288,6 +288,16 @@ def test_users_without_targets_are_left_out_and_noted() -> None:
     assert "9 users have no test item" in " ".join(split.notes)
 
 
+def test_a_column_left_out_is_noted_and_stops_only_a_split_that_needs_it() -> None:
+    why = "x.csv, line 3: the time is missing or not finite"
+    data = replace(interactions(), times=None, left_out={"time": why})
+    assert f"The time column was left out: {why}." in split_interactions(data).notes
+    assert f"The time column was left out: {why}." in split_users(data).notes
+    for verb in (split_by_time, leave_last_out):
+        with pytest.raises(ItemrecError, match=f"^{why}$"):
+            verb(data)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -299,6 +309,18 @@ def test_users_without_targets_are_left_out_and_noted() -> None:
         (lambda d: split_by_time(replace(d, times=None)), "needs timestamps"),
         (lambda d: leave_last_out(replace(d, times=None)), "needs timestamps"),
         (lambda d: cold_start(split_users(d), keep=0), "'keep' must be a share in (0, 1], got 0"),
+        (lambda d: cold_start(split_users(d), keep="1"), "must be a share in (0, 1], got '1'"),
+        (lambda d: cold_start(split_users(d), seed=-1), "'seed' must be an integer of at least 0"),
+        (lambda d: split_users(d, seed=-1), "'seed' must be an integer of at least 0, got -1"),
+        (lambda d: leave_last_out(d, seed=0.5), "'seed' must be an integer of at least 0, got 0.5"),
+        (
+            lambda d: split_interactions(d, valid="0.1"),
+            "'valid' must be a share in [0, 1), got '0.1'",
+        ),
+        (
+            lambda d: split_users("synthetic"),
+            "'data' must be what 'load' or 'read' returns, got str",
+        ),
     ],
 )
 def test_bad_settings_get_one_sentence(call: Any, message: str) -> None:

@@ -368,7 +368,7 @@ def test_what_is_done_is_skipped_until_its_settings_change(finished: Path) -> No
     other = make(
         finished, (finished / "own.toml").read_text().replace("sampled = 8", "sampled = 9")
     )
-    stale = run(other, finished, rows=["item"], time_limit=-1.0)
+    stale = run(other, finished, rows=["item"], time_limit=0)
     assert (stale.done, stale.left) == (0, 4)
     make(finished, (finished / "own.toml").read_text().replace("sampled = 9", "sampled = 8"))
 
@@ -405,31 +405,45 @@ def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path
     ]
     assert tests[0]["rows"]["item"] == tests[1]["rows"]["ours"]
     other = make(tmp_path, text.replace("sampled = 8", "sampled = 9"), name="other")
-    assert run(other, tmp_path, time_limit=-1.0).left == 8
+    assert run(other, tmp_path, time_limit=0).left == 8
     more = make(tmp_path, text.replace('"ndcg@20"]', '"ap", "ndcg@20"]'), name="more")
-    assert run(more, tmp_path, time_limit=-1.0).left == 8  # those have no AP
+    assert run(more, tmp_path, time_limit=0).left == 8  # those have no AP
     timed = make(tmp_path, "cost = true\n" + text, name="timed")
-    assert run(timed, tmp_path, time_limit=-1.0).left == 8
+    assert run(timed, tmp_path, time_limit=0).left == 8
 
 
 def test_all_is_everything_but_the_smoke_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[str] = []
+    asked: dict[str, list[str] | None] = {}
     module = "itemrec.reproduce."
-    monkeypatch.setattr(
-        module + "reproduce", lambda suite, **_: called.append(suite.name) or Outcome()
-    )
+
+    def run_none(suite: Suite, *, rows: list[str] | None, **_: Any) -> Outcome:
+        called.append(suite.name)
+        asked[suite.name] = rows
+        return Outcome()
+
+    monkeypatch.setattr(module + "reproduce", run_none)
     for name in ("datasets", "qualitative"):
         monkeypatch.setattr(
             f"{module}reproduce_{name}", lambda *_, name=name, **__: called.append(name)
         )
     assert reproduce_all("all", console=Console(quiet=True), results=tmp_path)
     assert sorted(called) == sorted({*SHIPPED, "datasets", "qualitative"} - {"smoke"})
+    assert set(asked.values()) == {None}
+    # with rows: the suites that have one of them, each with those it has, and no other table
+    called.clear(), asked.clear()
+    assert reproduce_all("all", console=Console(quiet=True), results=tmp_path, rows=["gat", "band"])
+    suites = [load_suite(name) for name in SHIPPED if name != "smoke"]
+    own = {suite.name: [row for row in ("gat", "band") if row in suite.rows] for suite in suites}
+    assert asked == {name: rows for name, rows in own.items() if rows}
+    assert sorted(called) == sorted(asked)
+    assert len(called) > 1
 
 
 def test_after_the_time_limit_nothing_starts(tmp_path: Path) -> None:
-    outcome = run(tiny(tmp_path), tmp_path, time_limit=-1.0)
+    outcome = run(tiny(tmp_path), tmp_path, time_limit=0)
     assert (outcome.ran, outcome.left) == (0, 8)
     assert not list(tmp_path.rglob("*.json"))
 

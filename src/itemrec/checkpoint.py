@@ -311,6 +311,9 @@ class Run:
         if ids.get("format") not in range(FORMAT + 1):
             raise ItemrecError(f"{folder} was written by a newer itemrec")
         metrics = read_file(folder / "metrics.json", json_object)
+        for key in ("best_epoch", "seconds", "test"):  # what tables and plots show
+            if key not in metrics:
+                raise ItemrecError(f"{folder / 'metrics.json'} is damaged: it has no '{key}'")
         history = read_file(folder / "history.jsonl", json_lines)
         per_user = read_file(folder / "per_user.npz", arrays_of)
         tensors = read_file(

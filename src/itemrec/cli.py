@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +38,7 @@ from itemrec.options import (
 from itemrec.recommend import Recommender
 from itemrec.refusals import Commands, errors, say
 
-console = Console()
+console = Console(emoji=False)  # ":cat:" in a name stays what it is
 
 
 app = typer.Typer(
@@ -133,7 +136,7 @@ def train(
     split: Annotated[str | None, typer.Option(help="interactions, users, time or last.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Run folder; runs/<data>-<model>-<loss>-<seed> if not given."),
+        typer.Option(help="Run folder; runs/<data>-<protocol>-<model>-<loss>-<seed> otherwise."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
     set_: Annotated[
@@ -175,8 +178,8 @@ def train(
     given = {"data_root": data_root and str(data_root), "min_rating": min_rating, "k_core": k_core}
     settings.setdefault("data", {}).update(_given({"data": data, **given, **columns}))
     for section, name in (("model", model), ("loss", loss), ("negatives", negatives)):
-        if name is not None:
-            experiment.choose(settings, section, name)
+        if name is not None and (note := experiment.choose(settings, section, name)):
+            say(note)
     experiment.choose_split(settings, protocol, split)
     short: dict[str, Any] = {
         "epochs": epochs,
@@ -220,7 +223,7 @@ def evaluate(
     """
     if fold_in not in ("frozen", "joint"):
         raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
-    cuts, names = _cuts(k), None if metrics is None else _list(metrics)
+    cuts, names = _cuts(k), None if metrics is None else _list("metrics", metrics)
     loaded = Run.load(run, device)
     split = experiment.split_of(loaded, data_root)
     result = evaluate_run(loaded, split, cuts, metrics=names, fold_in=fold_in)  # type: ignore[arg-type]
@@ -241,7 +244,7 @@ def compare(
 
     Example: itemrec compare runs/bpr runs/item
     """
-    names = None if metrics is None else _list(metrics)
+    names = None if metrics is None else _list("metrics", metrics)
     console.print(show.comparison(*compare_runs(load_runs(runs), names)))
 
 
@@ -249,13 +252,20 @@ def compare(
 def recommend(
     run: RunFolder,
     user: Annotated[str | None, typer.Option(help="A user of the training data.")] = None,
-    history: Annotated[str | None, typer.Option(help="Items of anybody, such as 1,260.")] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(help='Items of anybody, such as 1,260; an id with a comma as "a,b".'),
+    ] = None,
     everybody: Annotated[bool, typer.Option("--all", help="All users, into --out.")] = False,
     k: Annotated[int, typer.Option("-k", "--k", help="How many.")] = 20,
     out: Annotated[Path | None, typer.Option(help="A .parquet, .csv or .tsv file.")] = None,
     seen: Annotated[bool, typer.Option("--seen", help="Seen items may come back.")] = False,
-    only: Annotated[str | None, typer.Option(help="Choose from these items alone.")] = None,
-    without: Annotated[str | None, typer.Option(help="Leave these items out.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help='Choose from these items alone, such as 1,"a,b".')
+    ] = None,
+    without: Annotated[
+        str | None, typer.Option(help='Leave these items out, such as 1,"a,b".')
+    ] = None,
     genre: Annotated[str | None, typer.Option(help="Of one of these genres, such as War.")] = None,
     explain: Annotated[
         bool | None, typer.Option("--explain/--no-explain", help="Reasons; on where exact.")
@@ -271,23 +281,29 @@ def recommend(
         raise ItemrecError("give one of --user, --history and --all")
     if everybody and out is None:
         raise ItemrecError("'--all' needs a file to write to: give --out recs.parquet")
+    for name, asked in (("--explain", explain), ("--json", as_json)):
+        if everybody and asked:
+            raise ItemrecError(f"'{name}' is for a single list; --all writes a table to --out")
     if out is not None:
         if not everybody:
             raise ItemrecError("'--out' is for --all; a single list is printed, also with --json")
         check_table_path(out)
     recommender = Recommender.load(run, device)
-    filters: dict[str, Any] = {"only": only, "without": without, "genre": genre}
-    filters = {name: _list(text) for name, text in filters.items() if text is not None}
+    given = _given({"only": only, "without": without, "genre": genre})
+    filters: dict[str, Any] = {name: _list(name, text) for name, text in given.items()}
+    if genre is not None and not filters["genre"]:
+        filters["genre"] = [genre]  # refused by the recommender, which knows the choices
     filters["exclude_seen"] = not seen
     if everybody:
         assert out is not None
         lists = recommender.recommend_all(k, progress=errors.is_terminal, **filters)
         lists.save(out)
-        console.print(f"{len(lists.users):,} users, up to {k} items each: {out}", highlight=False)
+        told = f"{len(lists.users):,} users, up to {k} items each: {out}"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
         return
     found = recommender.recommend(
         user,
-        history=None if history is None else _list(history),
+        history=None if history is None else _list("history", history),
         k=k,
         explain=recommender.model.explains if explain is None else explain,
         **filters,
@@ -346,7 +362,7 @@ def reproduce(
     done = reproduce_all(
         suite,
         datasets=None if datasets_ is None else split_names(datasets_),
-        rows=None if rows is None else _list(rows),
+        rows=None if rows is None else _list("rows", rows),
         seeds=seeds,
         device=device,
         jobs=jobs,
@@ -384,17 +400,30 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _list(name: str, text: str) -> list[str]:
+    """What stands between commas; as in a CSV file, quotes hold together what has commas itself.
+
+    >>> _list("history", '1, "it,em""1",b')
+    ['1', 'it,em"1', 'b']
+    """
+    try:
+        rows = list(csv.reader(io.StringIO(text), skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise ItemrecError(
+            f"'{name}' must be a list such as 1,\"a,b\" with its quotes closed, got {text!r}"
+        ) from error
+    return [part.strip() for row in rows for part in row if part.strip()]
 
 
 def _cuts(text: str) -> list[int]:
-    parts = _list(text)
-    if not parts or not all(part.isdigit() and int(part) > 0 for part in parts):
+    parts = _list("k", text)
+    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
     return [int(part) for part in parts]
 
 
 def main() -> None:
     """The entry point of ``itemrec``."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a title may not exist in a terminal's encoding
+        sys.stdout.reconfigure(errors="replace")
     app()

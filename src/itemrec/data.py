@@ -1,9 +1,10 @@
 """Interactions between users and items with external ids mapped once, and `read` for any source."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,20 @@ class IdMap:
     def _row_of(self) -> dict[str, int]:
         return {str(value): row for row, value in enumerate(self.ids.tolist())}
 
-    def index(self, external: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def index(self, external: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Rows of external ids, -1 where unknown; ids compare by their text, so "1" finds 1."""
         values = external.tolist() if isinstance(external, np.ndarray) else list(external)
-        get = self._row_of.get
-        return np.fromiter((get(str(v).strip(), -1) for v in values), np.int64, len(values))
+        return np.fromiter(map(self._find, values), np.int64, len(values))
+
+    def _find(self, value: Any) -> int:
+        if isinstance(value, np.generic | np.ndarray) and value.size == 1:
+            value = value.item()
+        if isinstance(value, bytes):  # what is no UTF-8 finds nothing
+            value = value.decode(errors="surrogateescape")
+        row = self._row_of.get(str(value).strip(), -1)
+        if row < 0 and isinstance(value, float) and value.is_integer():
+            return self._row_of.get(str(int(value)), -1)  # whole floats were read as integers
+        return row
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> "IdMap":
         """The map of a selection of rows, renumbered from 0."""
@@ -60,7 +70,8 @@ class Interactions:
 
     `held_out` marks pairs that came from a given test file. `duplicates` counts the rows that
     were merged away. `source` holds the arguments of the `load` call that gives this data again
-    (empty for frames and matrices in memory).
+    (empty for frames and matrices in memory). `left_out` has, for a column that nobody asked for
+    and that could not be read, the reason: whatever needs the column refuses with it.
     """
 
     users: npt.NDArray[np.int32]  # [n]
@@ -75,6 +86,7 @@ class Interactions:
     name: str = "data"
     duplicates: int = 0
     source: dict[str, Any] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)  # "rating" or "time" → why
 
     def __len__(self) -> int:
         return len(self.users)
@@ -88,6 +100,13 @@ class Interactions:
     def n_items(self) -> int:
         """Number of items."""
         return len(self.item_ids)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Plain sentences: which columns were left out."""
+        return tuple(
+            f"The {role} column was left out: {why}." for role, why in self.left_out.items()
+        )
 
     def csr(self) -> sp.csr_array:
         """Ones at the pairs, [n_users, n_items], float32, sorted indices."""
@@ -131,8 +150,11 @@ class Interactions:
 
     def at_least(self, rating: float) -> "Interactions":
         """The pairs rated `rating` or better."""
+        if isinstance(rating, bool) or not isinstance(rating, Real):
+            raise ItemrecError(f"'min_rating' must be a number, got {rating!r}")
         if self.ratings is None:
-            raise ItemrecError(f"'min_rating' needs ratings, and '{self.name}' has none")
+            none = f"'min_rating' needs ratings, and '{self.name}' has none"
+            raise ItemrecError(self.left_out.get("rating", none))
         keep = self.ratings >= rating
         if not keep.any():
             low, high = self.ratings.min(), self.ratings.max()
@@ -144,8 +166,8 @@ class Interactions:
 
     def k_core(self, k: int) -> "Interactions":
         """The largest part in which every user and every item has at least `k` pairs."""
-        if k < 1:
-            raise ItemrecError(f"'k_core' must be a positive integer, got {k}")
+        if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+            raise ItemrecError(f"'k_core' must be a positive integer, got {k!r}")
         keep = np.ones(len(self), dtype=np.bool_)
         while True:  # removing users may starve items and the other way round
             user_degree = np.bincount(self.users[keep], minlength=self.n_users)
@@ -184,10 +206,10 @@ def _hash_ids(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 def read(
     source: Any,
     *,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    time: str | None = None,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    rating: str | int | None = None,
+    time: str | int | None = None,
     min_rating: float | None = None,
     k_core: int | None = None,
     titles: str | Path | Mapping[Any, str] | None = None,
@@ -197,7 +219,8 @@ def read(
 
     Files are .csv, .tsv, .parquet and RecBole .inter; folders hold train.txt (and test.txt) as
     LightGCN's do, or ratings.csv (and movies.csv) as MovieLens's do. Columns are found by their
-    usual names unless given. Rows of the same user and item become one pair, counted in
+    usual names unless given; a rating or time column that was not asked for and cannot be read is
+    left out, and `notes` says so. Rows of the same user and item become one pair, counted in
     `duplicates`: it keeps the highest rating and the latest time, and is a training pair if any
     of its rows is. Then `min_rating` is applied, then `k_core`. `titles` is a file with an item
     and a title column, or a mapping from item id to title.
@@ -210,7 +233,14 @@ def read(
     module = type(source).__module__.split(".")[0]
     repeat: dict[str, Any] = {}
     shape: tuple[int, ...] | None = None
-    titles_file = titles if isinstance(titles, str | Path) else None
+    titles_file = None
+    if isinstance(titles, str | Path):
+        titles_file = Path(titles).expanduser().resolve()
+    elif titles is not None and not isinstance(titles, Mapping):
+        raise ItemrecError(
+            "'titles' must be a file, or a mapping from item id to title, "
+            f"got {type(titles).__name__}"
+        )
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         table, found_titles = _read_path(path, names)
@@ -223,7 +253,7 @@ def read(
         name = name or (path.stem if path.is_file() else path.resolve().name)
     elif sp.issparse(source):
         table, shape = _from_sparse(source)
-    elif module in ("pandas", "polars"):
+    elif module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
         table = readers.read_frame(source, names)
     else:
         raise ItemrecError(
@@ -232,7 +262,7 @@ def read(
         )
     data = _build(table, shape, name or "data", repeat)
     if titles_file is not None:
-        data = _with_titles(data, *readers.read_titles(Path(titles_file)))
+        data = _with_titles(data, *readers.read_titles(titles_file))
     elif isinstance(titles, Mapping):
         data = _with_titles(data, list(titles), [str(v) for v in titles.values()], None)
     if min_rating is not None:
@@ -240,7 +270,7 @@ def read(
     return data if k_core is None else data.k_core(k_core)
 
 
-def _read_path(path: Path, names: dict[str, str | None]) -> tuple[readers.Table, Path | None]:
+def _read_path(path: Path, names: readers.Names) -> tuple[readers.Table, Path | None]:
     try:
         if path.is_dir():
             if (path / "train.txt").is_file():
@@ -270,6 +300,8 @@ def _from_sparse(matrix: Any) -> tuple[readers.Table, tuple[int, ...]]:
     coo = sp.coo_array(matrix)
     if coo.ndim != 2:
         raise ItemrecError(f"the matrix: must have two dimensions, got {coo.ndim}")
+    if np.iscomplexobj(coo.data):
+        raise ItemrecError("the matrix: entries must be real numbers, got complex ones")
     there = coo.data != 0
     values = np.asarray(coo.data[there], dtype=np.float64)
     if not np.isfinite(values).all():
@@ -339,6 +371,7 @@ def _build(
         name=name,
         duplicates=len(key) - len(pick),
         source=source,
+        left_out=table.left_out,
     )
 
 

@@ -169,6 +169,9 @@ def load(
     >>> load("synthetic:users=50,items=80,interactions=600").n_users
     50
     """
+    if not isinstance(data, str | Path):
+        kind = type(data).__name__
+        raise ItemrecError(f"'data' must be a name or a path, got {kind}; frames are for 'read'")
     name = str(data)
     dataset = DATASETS.get(name)
     if dataset is None and not name.startswith("synthetic:"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
+from rich.markup import escape
 
 from itemrec import show
 from itemrec.checkpoint import Run
@@ -66,8 +67,9 @@ def demo(
 def _demo(out: Path, seed: int, data: str, console: Console, settings: dict[str, Any]) -> Path:
     interactions = load(data)
     console.print(
-        f"[bold]{interactions.name}[/]: {interactions.n_users:,} users, {interactions.n_items:,} "
-        f"items, {len(interactions):,} interactions, fingerprint {interactions.fingerprint}"
+        f"[bold]{escape(interactions.name)}[/]: {interactions.n_users:,} users, "
+        f"{interactions.n_items:,} items, {len(interactions):,} interactions, "
+        f"fingerprint {interactions.fingerprint}"
     )
     for protocol, (verb, told) in PROTOCOLS.items():
         runs: dict[str, Run] = {}
@@ -85,11 +87,14 @@ def _demo(out: Path, seed: int, data: str, console: Console, settings: dict[str,
     recommend_to_newcomer(runs["item-ndcg"], console)
     names = [f"{protocol}-{name}" for protocol in PROTOCOLS for name in SYSTEMS]
     page = report(load_runs([str(out / name) for name in names]), out / "report.html")
-    console.print(f"\nruns and report: {out}/, {page}", highlight=False, soft_wrap=True)
     again = f"itemrec recommend {out}/inductive-item-ndcg --history ID,ID,ID"
     own = "itemrec train FILE.csv --loss item-ndcg --protocol inductive --out runs/mine"
-    console.print(f"more recommendations: {again}", highlight=False, soft_wrap=True)
-    console.print(f"your own file: {own}", highlight=False, soft_wrap=True)
+    for line in (
+        f"\nruns and report: {out}/, {page}",
+        f"more recommendations: {again}",
+        f"your own file: {own}",
+    ):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     return page
 
 
@@ -114,7 +119,7 @@ def recommend_to_newcomer(run: Run, console: Console) -> None:
     genre = max(sorted(set(main)), key=lambda name: int(popularity[main == name].sum()))
     rows = np.argsort(np.where(main == genre, -popularity, 0), kind="stable")[:HISTORY]
     history = run.item_ids.external(rows).tolist()
-    console.print(f"\n[bold]A new user nobody has seen, who liked some {genre}[/]")
+    console.print(f"\n[bold]A new user nobody has seen, who liked some {escape(genre)}[/]")
     for row in rows:
         console.print(f"  {run.titles[row]}", highlight=False, markup=False)
     recommender = Recommender.from_run(run)

@@ -139,6 +139,7 @@ def _warnings(
     if data.ratings is not None and data.ratings.min() == data.ratings.max():
         found.append(f"all ratings are {data.ratings[0]:g}, so they carry no information")
     found += _time_warnings(data.times)
+    found += [note.rstrip(".") for note in data.notes]
     return found
 
 
@@ -170,7 +171,7 @@ def render(description: Description) -> "RenderableType":
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column()
-    facts.add_row("data", d.name)
+    facts.add_row("data", Text(d.name))  # a file's name is no markup
     facts.add_row("fingerprint", d.fingerprint)
     facts.add_row("users", f"{d.users:,}")
     facts.add_row("items", f"{d.items:,}" + (f" ({d.titles:,} with a title)" if d.titles else ""))

@@ -6,8 +6,8 @@ Nothing here maps ids or merges duplicates; that happens once, in `itemrec.data`
 import csv
 import datetime as dt
 import io
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -28,11 +28,15 @@ USUAL_NAMES = {
 """Column names recognised without being told, lower case and without `_`, `-`, space."""
 
 Where = Callable[[int], str]
+Names = Mapping[str, str | int | None]  # role → the column that was asked for
 
 
 @dataclass(frozen=True)
 class Table:
-    """Raw columns of equal length, before ids are mapped; `ids_are_text` if read from text."""
+    """Raw columns of equal length, before ids are mapped; `ids_are_text` if read from text.
+
+    `left_out` says of a column that nobody asked for why it could not be read.
+    """
 
     user: npt.NDArray[Any]  # int64 or object (str)
     item: npt.NDArray[Any]
@@ -40,6 +44,7 @@ class Table:
     time: npt.NDArray[np.int64] | None = None
     held_out: npt.NDArray[np.bool_] | None = None
     ids_are_text: bool = False
+    left_out: dict[str, str] = field(default_factory=dict)  # role → the refusal
 
 
 # ------------------------------------------------------------------ columns
@@ -49,7 +54,7 @@ def _plain(name: str) -> str:
     return name.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
-def _choose(columns: Sequence[str], names: dict[str, str | None], place: str) -> dict[str, int]:
+def _choose(columns: Sequence[str], names: Names, place: str) -> dict[str, int]:
     """Position of each role's column: the name that was asked for, else a usual one."""
     untyped = [c.split(":")[0].strip() for c in columns]  # RecBole writes user_id:token
     plain = [_plain(c) for c in untyped]
@@ -57,16 +62,21 @@ def _choose(columns: Sequence[str], names: dict[str, str | None], place: str) ->
     for role, usual in USUAL_NAMES.items():
         asked = names.get(role)
         if asked is not None:
-            hits = [j for j, c in enumerate(columns) if asked in (c.strip(), untyped[j])]
+            hits = [j for j, c in enumerate(columns) if str(asked) in (c.strip(), untyped[j])]
         else:
             hits = [plain.index(u) for u in usual if u in plain]
         if hits:
             found[role] = hits[0]
+            if untyped.count(untyped[hits[0]]) > 1:
+                raise ItemrecError(
+                    f"{place}: the {role} column must have a name of its own, "
+                    f"and several columns are called '{untyped[hits[0]]}'"
+                )
         elif asked is not None or role in ("user", "item"):
             what = f"column '{asked}'" if asked is not None else f"{role} column"
             raise ItemrecError(
                 f"{place}: no {what}; columns found: {', '.join(untyped) or 'none'}"
-                + ("" if asked is not None else f" (name it with {role}=…)")
+                + ("" if asked is not None else f" (name it with {role}=… or --{role}-col)")
             )
     if found["user"] == found["item"]:
         raise ItemrecError(f"{place}: 'user' and 'item' must be two different columns")
@@ -116,18 +126,40 @@ def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
             return values.astype(np.int64)
     listed = values.tolist()
     try:
-        distinct = set(listed)
+        distinct = dict.fromkeys(listed)  # in order: the first bad row is named
     except TypeError:
         raise ItemrecError(f"{where(0)}: {role} ids must be numbers or strings") from None
+    if bytes in map(type, distinct):
+        listed = _decoded(listed, role, where)
+        distinct = dict.fromkeys(listed)
     for value in distinct:
+        problem = ""
         if _is_missing(value):
-            raise ItemrecError(f"{where(listed.index(value))}: the {role} id is missing")
-        if isinstance(value, str) and "\0" in value:
-            raise ItemrecError(f"{where(listed.index(value))}: the {role} id has a NUL character")
+            problem = f"the {role} id is missing"
+        elif isinstance(value, Collection) and not isinstance(value, str):
+            problem = f"{role} ids must be numbers or strings"
+        elif isinstance(value, str) and "\0" in value:
+            problem = f"the {role} id has a NUL character"
+        if problem:  # found by identity: pandas' NA cannot be compared
+            row = next(row for row, other in enumerate(listed) if other is value)
+            raise ItemrecError(f"{where(row)}: {problem}")
     if all(type(v) is int and -(2**63) <= v < 2**63 for v in distinct):
         return np.array(listed, dtype=np.int64)
     out = np.empty(len(listed), dtype=object)
     out[:] = [v if type(v) is str else str(v) for v in listed]
+    return out
+
+
+def _decoded(listed: list[Any], role: str, where: Where) -> list[Any]:
+    """Bytes, as the binary columns of parquet files hold them, are UTF-8 text."""
+    out = []
+    for row, value in enumerate(listed):
+        try:
+            out.append(value.decode() if isinstance(value, bytes) else value)
+        except UnicodeDecodeError:
+            raise ItemrecError(
+                f"{where(row)}: the {role} id must be UTF-8 text, got {value[:60]!r}"
+            ) from None
     return out
 
 
@@ -145,7 +177,7 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
         for row, value in enumerate(values.tolist()):
             try:
                 numbers[row] = np.nan if _is_missing(value) else _number(value, role)
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, AttributeError, OverflowError):
                 expected = "a number" if role == "rating" else "seconds or a date like 2024-01-31"
                 raise ItemrecError(
                     f"{where(row)}: the {role} must be {expected}, got {str(value)[:60]!r}"
@@ -168,19 +200,33 @@ def _number(value: Any, role: str) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
 
 
-def _table(get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool) -> Table:
-    time = _numbers(get(at["time"]), "time", where) if "time" in at else None
+def _table(
+    get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool, names: Names
+) -> Table:
+    left_out: dict[str, str] = {}
+
+    def numbers(role: str) -> npt.NDArray[np.float64] | None:
+        try:
+            return _numbers(get(at[role]), role, where) if role in at else None
+        except ItemrecError as error:
+            if names.get(role) is not None:
+                raise
+            left_out[role] = str(error)  # whoever needs the column will be told
+            return None
+
+    time = numbers("time")
     short_cut = _whole_numbers if text else lambda column: column
     return Table(
         user=_ids(short_cut(get(at["user"])), "user", where),
         item=_ids(short_cut(get(at["item"])), "item", where),
-        rating=_numbers(get(at["rating"]), "rating", where) if "rating" in at else None,
+        rating=numbers("rating"),
         time=None if time is None else time.astype(np.int64),
         ids_are_text=text,
+        left_out=left_out,
     )
 
 
-def read_frame(frame: Any, names: dict[str, str | None], place: str = "the frame") -> Table:
+def read_frame(frame: Any, names: Names, place: str = "the frame") -> Table:
     """Columns of a pandas or polars frame."""
     if type(frame).__name__ == "LazyFrame":
         frame = frame.collect()
@@ -189,7 +235,11 @@ def read_frame(frame: Any, names: dict[str, str | None], place: str = "the frame
     columns = [str(c) for c in frame.columns]
     at = _choose(columns, names, place)
     real = list(frame.columns)
-    return _table(lambda j: frame[real[j]], at, lambda row: f"{place}, row {row + 1}", text=False)
+
+    def where(row: int) -> str:
+        return f"{place}, row {row + 1}"
+
+    return _table(lambda j: frame[real[j]], at, where, text=False, names=names)
 
 
 # ------------------------------------------------------------------ delimited text and parquet
@@ -220,7 +270,7 @@ def _load(path: Path, **csv_options: Any) -> Any:
     return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
 
 
-def read_parquet(path: Path, names: dict[str, str | None]) -> Table:
+def read_parquet(path: Path, names: Names) -> Table:
     """Columns of a parquet file."""
     with path.open("rb") as file:
         head = file.read(4)
@@ -257,7 +307,7 @@ def _records(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str
         raise ItemrecError(f"{path}: expected delimited text ({_first(error)})") from error
 
 
-def read_delimited(path: Path, names: dict[str, str | None]) -> Table:
+def read_delimited(path: Path, names: Names) -> Table:
     """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
     sep, quotes = (
         ("\t", path.suffix != ".inter") if path.suffix in (".tsv", ".inter") else ("", True)
@@ -278,7 +328,7 @@ def read_delimited(path: Path, names: dict[str, str | None]) -> Table:
         )
     at = _choose(columns, names, str(path))
 
-    def complain(problem: str) -> NoReturn:
+    def check_fields() -> None:
         """A line that does not have the header's number of fields explains most problems."""
         for line, fields in _records(path, sep, quotes):
             if len(fields) != len(columns):
@@ -286,7 +336,6 @@ def read_delimited(path: Path, names: dict[str, str | None]) -> Table:
                     f"{path}, line {line}: expected {len(columns)} fields separated by {shown}, "
                     f"as in the header, found {len(fields)}: {sep.join(fields)[:60]!r}"
                 )
-        raise ItemrecError(problem)
 
     def where(row: int) -> str:
         for n, (line, _) in enumerate(_records(path, sep, quotes)):
@@ -297,14 +346,20 @@ def read_delimited(path: Path, names: dict[str, str | None]) -> Table:
     try:
         frame = _load(path, sep=sep, quotes=quotes, text=[columns[at["user"]], columns[at["item"]]])
     except Exception as error:  # the engines raise types of their own
-        complain(f"{path}: not readable as text separated by {shown} ({_first(error)})")
+        check_fields()
+        problem = f"{path}: not readable as text separated by {shown} ({_first(error)})"
+        raise ItemrecError(problem) from error
     if len(frame) == 0:
         raise ItemrecError(f"{path}: the file has a header but no rows")
     real = list(frame.columns)
     try:
-        return _table(lambda j: frame[real[j]], at, where, text=True)
-    except ItemrecError as error:
-        complain(str(error))
+        table = _table(lambda j: frame[real[j]], at, where, text=True, names=names)
+    except ItemrecError:
+        check_fields()
+        raise
+    if table.left_out:
+        check_fields()
+    return table
 
 
 # ------------------------------------------------------------------ LightGCN folders

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,6 @@ from itemrec.evaluate import BUDGET, mask_history, top_items
 from itemrec.lists import Lists
 from itemrec.models.base import EmbeddingModel
 from itemrec.progress import track
-
-if TYPE_CHECKING:
-    Ids = Sequence[Any] | npt.NDArray[Any]
 
 POPULAR = "nothing is known of this user, so these are the most popular items"
 
@@ -109,12 +107,12 @@ class Recommender:
         self,
         user: Any = None,
         *,
-        history: Ids | None = None,
+        history: Iterable[Any] | None = None,
         k: int = 20,
         exclude_seen: bool = True,
-        only: Ids | None = None,
-        without: Ids | None = None,
-        genre: str | Sequence[str] | None = None,
+        only: Iterable[Any] | None = None,
+        without: Iterable[Any] | None = None,
+        genre: str | Iterable[str] | None = None,
         explain: bool = False,
     ) -> Recommendations:
         """The k best items for a known ``user``, or for anybody with this ``history``.
@@ -122,7 +120,7 @@ class Recommender:
         ``only`` and ``without`` are item ids (those the model does not know are passed over);
         ``genre`` keeps items that have at least one of the genres.
         """
-        _check_k(k)
+        k = _checked(k)
         if explain and not self.model.explains:
             raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
         row, items, unknown = self._who(user, history)
@@ -150,16 +148,16 @@ class Recommender:
         self,
         k: int = 20,
         *,
-        users: Ids | None = None,
+        users: Iterable[Any] | None = None,
         exclude_seen: bool = True,
-        only: Ids | None = None,
-        without: Ids | None = None,
-        genre: str | Sequence[str] | None = None,
+        only: Iterable[Any] | None = None,
+        without: Iterable[Any] | None = None,
+        genre: str | Iterable[str] | None = None,
         progress: bool = False,
         budget: float = BUDGET,
     ) -> Lists:
         """The k best items of all known users (or of these), a block of users at a time."""
-        _check_k(k)
+        k = _checked(k)
         allowed = self._allowed(only, without, genre)
         who = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
         depth = min(k, self.n_items)
@@ -187,17 +185,19 @@ class Recommender:
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
         """The k items most like this one, without it.
 
-        By the cosine of item vectors, or by the item–item weights of a model that has those.
+        By the cosine of item vectors, or by the item–item weights of a model that has those; items
+        to which it has no weight are left out.
         """
-        _check_k(k)
+        k = _checked(k)
         row = int(self.run.item_ids.index([item])[0])
         if row < 0:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
-        weights = getattr(self.model, "weights", None)
         if isinstance(self.model, EmbeddingModel):
             scores = self._directions @ self._directions[row]
-        elif isinstance(weights, Tensor) and weights.shape == (self.n_items, self.n_items):
-            scores = weights[row].clone()
+        elif self.model.explains:  # scores are sums over the history: here, of one row of weights
+            alone = self._line(np.array([row], dtype=np.int64))
+            scores = self.model.scores(alone, np.array([-1], dtype=np.int64))[0]
+            scores[scores == 0] = -torch.inf
         else:
             raise ItemrecError(
                 f"{type(self.model).__name__} has neither item vectors nor item–item weights "
@@ -232,7 +232,7 @@ class Recommender:
         return out
 
     def _who(
-        self, user: Any, history: Ids | None
+        self, user: Any, history: Iterable[Any] | None
     ) -> tuple[int, npt.NDArray[np.int64], tuple[Any, ...]]:
         """Training row (−1 for a new user), the known items of the history, the unknown ones."""
         if (user is None) == (history is None):
@@ -241,16 +241,16 @@ class Recommender:
             row = int(self._rows_of([user])[0])
             start, end = self.train.indptr[row : row + 2]
             return row, self.train.indices[start:end].astype(np.int64), ()
-        if isinstance(history, str):
-            raise ItemrecError(f"'history' must be a list of item ids, got the text {history!r}")
-        found = self.run.item_ids.index(history)
-        unknown = tuple(item for item, row in zip(history, found, strict=True) if row < 0)
+        listed = _listed("history", history)
+        found = self.run.item_ids.index(listed)
+        unknown = tuple(item for item, row in zip(listed, found, strict=True) if row < 0)
         return -1, np.unique(found[found >= 0]), unknown
 
-    def _rows_of(self, users: Ids) -> npt.NDArray[np.int64]:
+    def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Training rows of known users."""
-        rows = self.run.user_ids.index(users)
-        for user in (user for user, row in zip(users, rows, strict=True) if row < 0):
+        listed = _listed("users", users)
+        rows = self.run.user_ids.index(listed)
+        for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
             raise ItemrecError(
                 f"'user' must be a user of the training data, got {user!r}; "
                 "for anybody else give a history of items"
@@ -264,7 +264,10 @@ class Recommender:
         return sp.csr_array(parts, shape=(1, self.n_items))
 
     def _allowed(
-        self, only: Ids | None, without: Ids | None, genre: str | Sequence[str] | None
+        self,
+        only: Iterable[Any] | None,
+        without: Iterable[Any] | None,
+        genre: str | Iterable[str] | None,
     ) -> Tensor | None:
         """Which items may be recommended, bool [items]; None where all may."""
         if only is None and without is None and genre is None:
@@ -278,20 +281,18 @@ class Recommender:
         if without is not None:
             allowed[self._known("without", without)] = False
         if genre is not None:
-            wanted = [genre] if isinstance(genre, str) else list(genre)
+            wanted = [genre] if isinstance(genre, str) else _listed("genre", genre)
             any_of = np.zeros(self.n_items, dtype=np.bool_)
             for name in wanted:
-                if name.strip().lower() not in self._by_genre:
+                if str(name).strip().lower() not in self._by_genre:
                     choices = ", ".join(sorted(self._by_genre))
                     raise ItemrecError(f"'genre' must be one of {choices}, got {name!r}")
-                any_of |= self._by_genre[name.strip().lower()]
+                any_of |= self._by_genre[str(name).strip().lower()]
             allowed &= any_of
         return torch.from_numpy(allowed).to(self.model.device)
 
-    def _known(self, name: str, ids: Ids) -> npt.NDArray[np.int64]:
-        if isinstance(ids, str):
-            raise ItemrecError(f"'{name}' must be a list of item ids, got the text {ids!r}")
-        rows = self.run.item_ids.index(ids)
+    def _known(self, name: str, ids: Iterable[Any]) -> npt.NDArray[np.int64]:
+        rows = self.run.item_ids.index(_listed(name, ids))
         return rows[rows >= 0]
 
     def _picks(
@@ -327,6 +328,17 @@ class Recommender:
         return "" if texts is None else str(texts[row])
 
 
-def _check_k(k: int) -> None:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+def _checked(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise ItemrecError(f"'k' must be a positive integer, got {k!r}")
+    return int(k)
+
+
+def _listed(name: str, values: Iterable[Any]) -> list[Any]:
+    """Any iterable but a text: "34" would be read as 3 and 4."""
+    if not isinstance(values, str | bytes):
+        try:
+            return list(values)
+        except TypeError:  # a number, or an array without dimensions
+            pass
+    raise ItemrecError(f"'{name}' must be a list, got {values!r}")

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from itemrec.errors import ItemrecError
 
-errors = Console(stderr=True)
+errors = Console(stderr=True, emoji=False)
 
 
 class Commands(TyperGroup):

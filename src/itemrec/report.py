@@ -33,6 +33,8 @@ def report(runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path) -> 
         raise ItemrecError("'runs' must be at least one run")
     if not path.parent.is_dir():
         raise ItemrecError(f"'out' must lie in an existing folder, got '{path}'")
+    if path.is_dir():
+        raise ItemrecError(f"'out' must be a file, got the folder '{path}'")
     groups = _groups(runs)
     parts = [_head(runs)]
     for title, group in groups.items():

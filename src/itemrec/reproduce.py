@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from itemrec.components import lookup
 from itemrec.dataset_table import reproduce_datasets
 from itemrec.datasets import cache_folder
+from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.layers import Entry
 from itemrec.qualitative import reproduce_qualitative
@@ -57,15 +59,21 @@ def reproduce(
     A run is done when its file is there with the same settings. ``per_user`` holds the values of
     single users and unfinished runs. After ``time_limit`` seconds no further run is started.
     """
-    for name, value in (("jobs", jobs), ("seeds", seeds)):
-        if value is not None and value < 1:
-            raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
+    _check(
+        datasets=datasets,
+        rows=rows,
+        seeds=seeds,
+        device=device,
+        jobs=jobs,
+        data_root=data_root,
+        time_limit=time_limit,
+    )
     started = time.monotonic()
     console = console or Console(stderr=True)
     home, values = Path(results), Path(per_user or cache_folder() / "suites")
     cells = suite.cells(datasets, rows)
     shared = {"device": device, "jobs": jobs, "columns": list(suite.columns), "progress": jobs == 1}
-    shared["data_root"] = None if data_root is None else str(Path(data_root).resolve())
+    shared["data_root"] = None if data_root is None else str(Path(data_root).expanduser().resolve())
     everything = [job for cell in cells for job in _jobs(suite, cell, home, values, seeds, shared)]
     todo = [job for job in everything if not is_done(job)]
     if not suite.cost:  # where times matter, each suite takes its own
@@ -82,7 +90,7 @@ def reproduce(
         _keep_suite(suite, home)
 
     def late() -> bool:
-        return time_limit is not None and time.monotonic() - started > time_limit
+        return time_limit is not None and time.monotonic() - started >= time_limit
 
     failed, ran = {}, 0
     with Overview(len(todo), jobs, suite.columns[-1], console) as overview:
@@ -102,6 +110,31 @@ def reproduce(
     return Outcome(done, ran, failed, absent, len(todo) - ran - len(failed))
 
 
+def _check(
+    *,
+    datasets: Sequence[str] | None = None,
+    rows: Sequence[str] | None = None,
+    seeds: int | None = None,
+    device: str = "auto",
+    jobs: int = 1,
+    data_root: str | Path | None = None,
+    time_limit: float | None = None,
+    **_: Any,
+) -> None:
+    """Refuse what no run could be made with: each would fail or be skipped by itself."""
+    for name, value in (("jobs", jobs), ("seeds", seeds)):
+        if value is not None and value < 1:
+            raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
+    for name, chosen in (("datasets", datasets), ("rows", rows)):
+        if chosen is not None and not chosen:
+            raise ItemrecError(f"'{name}' must name at least one, got none")
+    if time_limit is not None and not time_limit >= 0:
+        raise ItemrecError(f"'time_limit' must be at least 0, got {time_limit}")
+    if data_root is not None and not Path(data_root).expanduser().is_dir():
+        raise ItemrecError(f"'data_root' must be an existing folder, got '{data_root}'")
+    pick_device(device)
+
+
 OTHERS = ("datasets", "qualitative")  # tables that are not made of rows
 
 
@@ -117,12 +150,19 @@ def reproduce_all(name: str, *, console: Console, **options: Any) -> bool:
         ):
             choices = ", ".join(["all", *OTHERS, *shipped])
             raise ItemrecError(f"'suite' must be a .toml file or one of {choices}, got {name!r}")
+    _check(**options)
     suites, fine = {each: load_suite(each) for each in names if each not in OTHERS}, True
+    rows = options.pop("rows", None)
+    own = _rows(name, suites, rows)
+    for each, chosen in own.items():
+        suites[each].cells(options.get("datasets"), chosen)  # refuses before the first table
     started, limit = time.monotonic(), options.pop("time_limit", None)
-    for each in names:
-        rest = None if limit is None else limit - (time.monotonic() - started)
+    for each in names if rows is None else own:
+        rest = None if limit is None else max(limit - (time.monotonic() - started), 0.0)
         if each in suites:
-            found = reproduce(suites[each], time_limit=rest, console=console, **options)
+            found = reproduce(
+                suites[each], rows=own[each], time_limit=rest, console=console, **options
+            )
             console.print(f"{each}: {_told(found)}", highlight=False, markup=False)
             fine = fine and not found.failed
         elif rest is None or rest > 0:
@@ -134,6 +174,21 @@ def reproduce_all(name: str, *, console: Console, **options: Any) -> bool:
                 device = options.get("device", "auto")
                 reproduce_qualitative(home, **given, device=device, console=console)
     return fine
+
+
+def _rows(
+    name: str, suites: Mapping[str, Suite], rows: Sequence[str] | None
+) -> dict[str, list[str] | None]:
+    """Which of the rows (None: all) each suite has; a suite that has none of them is left out."""
+    if rows is None:
+        return dict.fromkeys(suites)
+    if not suites:
+        raise ItemrecError(f"'rows' cannot be chosen: the table {name} has none")
+    known = dict.fromkeys(row for suite in suites.values() for row in suite.rows)
+    for row in rows:
+        lookup(known, "rows", row)
+    found = {each: [row for row in rows if row in suite.rows] for each, suite in suites.items()}
+    return {each: chosen for each, chosen in found.items() if chosen}
 
 
 def _told(found: Outcome) -> str:
@@ -244,7 +299,7 @@ class Overview:
             TextColumn("{task.completed}/{task.total} runs"),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),  # it holds names of files
             console=console,
             disable=jobs == 1 or not console.is_terminal or not total,
             transient=True,

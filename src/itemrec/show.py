@@ -33,6 +33,11 @@ def _table(*columns: str, numbers: Sequence[str] = ()) -> Table:
     return table
 
 
+def _add(table: Table, *cells: str) -> None:
+    """A row shown as it is: rich would take parts of an id or a name for markup and emoji."""
+    table.add_row(*map(Text, cells))
+
+
 def finished(run: Run) -> RenderableType:
     """What a training run has found."""
     m = run.metrics
@@ -43,7 +48,7 @@ def finished(run: Run) -> RenderableType:
             found = bootstrap_interval(run.per_user[name])
             interval = span(found.low, found.high)
         valid = m["valid"].get(name)
-        table.add_row(name, "" if valid is None else f"{valid:.4f}", f"{value:.4f}", interval)
+        _add(table, name, "" if valid is None else f"{valid:.4f}", f"{value:.4f}", interval)
     judged = m.get("users", {}).get("judged", 0)
     refit = f", refitted for {m['best_epoch']}" if m.get("refit") and m["best_epoch"] else ""
     told = f"best epoch {m['best_epoch']} of {m['epochs']}{refit}" if m["epochs"] else "closed form"
@@ -60,7 +65,7 @@ def evaluation(result: Evaluation) -> RenderableType:
         if name in result.per_user:
             low, high = result.interval(name)
             interval = span(low, high)
-        table.add_row(name, f"{value:.4f}", interval)
+        _add(table, name, f"{value:.4f}", interval)
     return Group(table, Text(f"{len(result.ids):,} users"))
 
 
@@ -72,11 +77,11 @@ def comparison(
     table = _table("metric", "run", *numbers, numbers=numbers)
     base = values[found.baseline]
     for metric in base:
-        table.add_row(metric, escape(found.baseline), *_interval(bootstrap_interval(base[metric])))
+        _add(table, metric, found.baseline, *_interval(bootstrap_interval(base[metric])))
         for row in (r for r in found.rows if r.metric == metric):
             change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
             tests = (f"{change:+.1%}", p_value(row.p_t), p_value(row.p_wilcoxon))
-            table.add_row("", escape(row.system), *_interval(row.interval), *tests)
+            _add(table, "", row.system, *_interval(row.interval), *tests)
         table.add_section()
     told = f"paired over users against {found.baseline}: t-test and Wilcoxon's, Holm's correction"
     return Group(table, Text("; ".join([told, *notes]), style="dim"))
@@ -105,8 +110,8 @@ def recommendations(found: Recommendations) -> RenderableType:
     explained = any(pick.reasons for pick in found)
     table = _table("", "item", "title", "score", *(["because of"] if explained else []))
     for place, pick in enumerate(found, start=1):
-        cells = [str(place), str(pick.item), escape(pick.title), f"{pick.score:.4f}"]
-        table.add_row(*cells, *([because(pick)] if explained else []))
+        cells = [str(place), str(pick.item), pick.title, f"{pick.score:.4f}"]
+        _add(table, *cells, *([because(pick)] if explained else []))
     parts: list[RenderableType] = [table]
     if found.fallback:
         parts.insert(0, Text(f"{found.fallback}.", style="yellow"))
@@ -123,9 +128,7 @@ def recommendations(found: Recommendations) -> RenderableType:
 
 def because(pick: Recommendation) -> str:
     """The largest shares of a score, what the others add, and the user's own part."""
-    parts = [
-        f"{escape(r.title or str(r.item))} {r.share:+.3f}" for r in pick.reasons[:SHOWN_REASONS]
-    ]
+    parts = [f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:SHOWN_REASONS]]
     others = pick.reasons[SHOWN_REASONS:]
     if others:
         many = "others" if len(others) > 1 else "other"
@@ -159,8 +162,8 @@ def health(checks: Sequence[Check]) -> RenderableType:
     colours = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
     table = Table.grid(padding=(0, 2))
     for check in checks:
-        state = f"[{colours[check.state]}]{check.state}[/]"
-        table.add_row(check.name, state, escape(check.told))
+        state = Text(check.state, style=colours[check.state])
+        table.add_row(check.name, state, Text(check.told))
     return table
 
 

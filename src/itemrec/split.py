@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -131,7 +132,7 @@ def split_interactions(
     each user's items, rounded, one item always staying in training. The validation part is the
     share `valid` of each user's remaining *training* interactions, never of the test part.
     """
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     matrix, order = _sorted(data)
     part = np.zeros(matrix.nnz, np.int8)
     given = data.held_out is not None
@@ -181,7 +182,7 @@ def leave_last_out(
     """
     matrix, order = _sorted(data)
     times, rows = _times(data, "leave_last_out")[order], row_of_entry(matrix)
-    late = np.lexsort((np.random.default_rng(seed).random(matrix.nnz), times, rows))
+    late = np.lexsort((_generator(seed).random(matrix.nnz), times, rows))
     from_end = np.empty(matrix.nnz, np.int64)
     from_end[late] = matrix.indptr[rows + 1] - 1 - np.arange(matrix.nnz)
     size = np.diff(matrix.indptr)[rows]
@@ -211,7 +212,7 @@ def split_users(
     _share("fold_in", fold_in, low=0)
     if valid + test >= 1:
         raise ItemrecError(f"'valid' and 'test' must leave training users, got {valid} and {test}")
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     matrix, _ = _sorted(data)
     order = rng.permutation(data.n_users)
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
@@ -247,9 +248,9 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
     In the transductive protocol validation targets are thinned by the same share, so that a
     refit too sees no more than that share. Removed items are as if they had never been seen.
     """
-    if not 0 < keep <= 1:
-        raise ItemrecError(f"'keep' must be a share in (0, 1], got {keep}")
-    rng = np.random.default_rng(seed)
+    if not isinstance(keep, Real) or not 0 < keep <= 1:
+        raise ItemrecError(f"'keep' must be a share in (0, 1], got {keep!r}")
+    rng = _generator(seed)
     train = take_entries(split.train, pick_share(split.train, keep, rng, least=1))
     valid, test, notes = split.valid, split.test, list(split.notes)
     if split.protocol == "transductive":
@@ -326,7 +327,7 @@ def _finish(
         dataset=facts | {"items": data.n_items, "interactions": len(data)},
         settings=settings,
         source=data.source,
-        notes=tuple(notes),
+        notes=(*data.notes, *notes),
     )
     split.check()
     return split
@@ -368,15 +369,22 @@ def _columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int
 
 
 def _share(name: str, value: float, low: float = -1) -> float:
-    if not max(low, 0) <= value < 1 or value == low:
+    if not isinstance(value, Real) or not max(low, 0) <= value < 1 or value == low:
         rule = "(0, 1)" if low == 0 else "[0, 1)"
-        raise ItemrecError(f"{name!r} must be a share in {rule}, got {value}")
+        raise ItemrecError(f"{name!r} must be a share in {rule}, got {value!r}")
     return value
+
+
+def _generator(seed: int) -> np.random.Generator:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise ItemrecError(f"'seed' must be an integer of at least 0, got {seed!r}")
+    return np.random.default_rng(int(seed))
 
 
 def _times(data: Interactions, verb: str) -> npt.NDArray[np.int64]:
     if data.times is None:
-        raise ItemrecError(f"{verb} needs timestamps, and {data.name!r} has none")
+        none = f"{verb} needs timestamps, and {data.name!r} has none"
+        raise ItemrecError(data.left_out.get("time", none))
     return data.times
 
 
@@ -390,6 +398,10 @@ def _sorted(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
 
     Sorting first makes a split depend on the seed and the pairs, not on the order of the file.
     """
+    if not isinstance(data, Interactions):
+        raise ItemrecError(
+            f"'data' must be what 'load' or 'read' returns, got {type(data).__name__}"
+        )
     if not len(data):
         raise ItemrecError(f"{data.name!r} has no interactions to split")
     order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -56,6 +57,14 @@ class XSimGCL(LightGCN):
         self.contrasted = contrasted
         self.contrast_layer: Tensor | None = None  # from `training_layers` to `extra_loss`
 
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Free vectors; the number of layers is known only now."""
+        super().setup(train, inductive=inductive, generator=generator)
+        if self.contrasted > self.depth:
+            raise ItemrecError(
+                f"'contrasted' must be a layer, 1 to {self.depth}, got {self.contrasted}"
+            )
+
     def encode_step(
         self, graph: Graph, generator: torch.Generator, hops: bool = True
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -65,7 +74,7 @@ class XSimGCL(LightGCN):
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
         """The noisy pass."""
         layers = noisy_layers(self, graph, self.epsilon, generator)
-        self.contrast_layer = layers[min(self.contrasted, self.depth)]
+        self.contrast_layer = layers[self.contrasted]
         return layers
 
     def extra_loss(
