@@ -1,6 +1,7 @@
 """Readers, id mapping, duplicates, thresholds, k-core and fingerprint, against naive loops."""
 
 import csv
+import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -453,3 +454,25 @@ def test_yelp2018_is_the_published_one(data_root: Path) -> None:
     data = read(data_root / "yelp2018")
     assert (data.n_users, data.n_items) == (31_668, 38_048)
     assert (int((~data.held_out).sum()), int(data.held_out.sum())) == (1_237_259, 324_147)
+
+
+@pytest.mark.parametrize("name", ["Plays.CSV", "Plays.csv.gz", "Plays.TSV.GZ", "Plays.inter.gz"])
+def test_capitals_and_compression_change_nothing(name, tmp_path):
+    sep = "," if ".csv" in name.lower() else "\t"
+    rows = [("user", "item", "rating"), ("ü", "b", "4"), ("ü", "c", "2"), ("d", "b", "5")]
+    text = "".join(sep.join(row) + "\n" for row in rows)
+    (tmp_path / "plain.csv").write_text(text.replace(sep, ","))
+    write = gzip.open if name.lower().endswith(".gz") else open
+    with write(tmp_path / name, "wt", encoding="utf-8") as file:
+        file.write(text)
+    data, plain = read(tmp_path / name), read(tmp_path / "plain.csv")
+    assert data.fingerprint == plain.fingerprint
+    assert data.ratings.tolist() == plain.ratings.tolist()
+    assert data.name == "Plays"
+
+
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"user,item\n" * 5000)[:40]])
+def test_a_damaged_archive_gets_one_sentence(content, tmp_path):
+    (tmp_path / "plays.csv.gz").write_bytes(content)
+    with pytest.raises(ItemrecError, match=r"plays\.csv\.gz: "):
+        read(tmp_path / "plays.csv.gz")

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from itemrec import readers
 from itemrec.errors import ItemrecError
 
-FILE_KINDS = ".csv, .tsv, .parquet, .inter"
+FILE_KINDS = ".csv, .tsv, .inter (each also with .gz) or .parquet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,11 +217,11 @@ def read(
 ) -> Interactions:
     """Interactions from a file, a folder, a pandas or polars frame, or a scipy sparse matrix.
 
-    Files are .csv, .tsv, .parquet and RecBole .inter; folders hold train.txt (and test.txt) as
-    LightGCN's do, or ratings.csv (and movies.csv) as MovieLens's do. Columns are found by their
-    usual names unless given; a rating or time column that was not asked for and cannot be read is
-    left out, and `notes` says so. Rows of the same user and item become one pair, counted in
-    `duplicates`: it keeps the highest rating and the latest time, and is a training pair if any
+    Files are .csv, .tsv, RecBole .inter (each also .gz) and .parquet; folders hold train.txt (and
+    test.txt) as LightGCN's do, or ratings.csv (and movies.csv) as MovieLens's do. Columns are found
+    by their usual names unless given; a rating or time column that was not asked for and cannot be
+    read is left out, and `notes` says so. Rows of the same user and item become one pair, counted
+    in `duplicates`: it keeps the highest rating and the latest time, and is a training pair if any
     of its rows is. Then `min_rating` is applied, then `k_core`. `titles` is a file with an item
     and a title column, or a mapping from item id to title.
 
@@ -250,7 +250,8 @@ def read(
             k: str(v) if isinstance(v, Path) else v for k, v in asked.items() if v is not None
         }
         titles_file = titles_file or found_titles
-        name = name or (path.stem if path.is_file() else path.resolve().name)
+        inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+        name = name or (inner.stem if path.is_file() else path.resolve().name)
     elif sp.issparse(source):
         table, shape = _from_sparse(source)
     elif module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
@@ -284,9 +285,10 @@ def _read_path(path: Path, names: readers.Names) -> tuple[readers.Table, Path | 
             raise ItemrecError(f"{path}: no such file or folder")
         if path.name in ("train.txt", "test.txt"):
             raise ItemrecError(f"{path}: give the folder that holds train.txt and test.txt")
-        if path.suffix == ".parquet":
+        kind = readers.kind_of(path)
+        if kind == ".parquet":
             return readers.read_parquet(path, names), None
-        if path.suffix in (".csv", ".tsv", ".inter"):
+        if kind in (".csv", ".tsv", ".inter"):
             return readers.read_delimited(path, names), None
     except OSError as error:
         raise ItemrecError(f"{path}: cannot be read ({error.strerror or error})") from error

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-DATA_HELP = "A built-in name, a folder with train.txt, or a .csv, .tsv, .parquet or .inter file."
+DATA_HELP = (
+    "A built-in name, a folder with train.txt, or a .csv, .tsv, .inter (.gz) or .parquet file."
+)
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Root = Annotated[

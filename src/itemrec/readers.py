@@ -5,11 +5,12 @@ Nothing here maps ids or merges duplicates; that happens once, in `itemrec.data`
 
 import csv
 import datetime as dt
+import gzip
 import io
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -245,6 +246,20 @@ def read_frame(frame: Any, names: Names, place: str = "the frame") -> Table:
 # ------------------------------------------------------------------ delimited text and parquet
 
 
+def kind_of(path: Path) -> str:
+    """The ending that says what a file holds: capitals and compression are no part of it.
+
+    >>> kind_of(Path("Plays.CSV")), kind_of(Path("plays.csv.gz"))
+    ('.csv', '.csv')
+    """
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def _open(path: Path, **options: Any) -> TextIO:
+    unpack: Callable[..., TextIO] = gzip.open if path.name.lower().endswith(".gz") else open
+    return unpack(path, "rt", encoding="utf-8-sig", **options)
+
+
 def _load(path: Path, **csv_options: Any) -> Any:
     """A polars frame, or a pandas one where polars is not installed."""
     text = csv_options.pop("text", [])
@@ -253,7 +268,7 @@ def _load(path: Path, **csv_options: Any) -> Any:
     except ImportError:
         import pandas as pd
 
-        if path.suffix == ".parquet":
+        if kind_of(path) == ".parquet":
             return pd.read_parquet(path)
         quoting = csv.QUOTE_MINIMAL if csv_options["quotes"] else csv.QUOTE_NONE
         return pd.read_csv(
@@ -261,7 +276,7 @@ def _load(path: Path, **csv_options: Any) -> Any:
             keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
             index_col=False,
         ).dropna(how="all")  # fmt: skip
-    if path.suffix == ".parquet":
+    if kind_of(path) == ".parquet":
         return pl.read_parquet(path, glob=False)
     frame = pl.read_csv(
         path, separator=csv_options["sep"], quote_char='"' if csv_options["quotes"] else None,
@@ -296,24 +311,23 @@ def _records(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     csv.field_size_limit(1 << 30)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with _open(path, newline="") as file:
             reader = csv.reader(file, delimiter=sep, quoting=quoting)
             for fields in reader:
                 if any(fields):
                     yield reader.line_num, fields
     except UnicodeDecodeError as error:
         raise ItemrecError(f"{path}: expected UTF-8 text ({_first(error)})") from error
-    except csv.Error as error:
+    except (csv.Error, EOFError) as error:  # the latter of a .gz that ends too soon
         raise ItemrecError(f"{path}: expected delimited text ({_first(error)})") from error
 
 
 def read_delimited(path: Path, names: Names) -> Table:
     """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
-    sep, quotes = (
-        ("\t", path.suffix != ".inter") if path.suffix in (".tsv", ".inter") else ("", True)
-    )
-    if not sep:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+    kind = kind_of(path)
+    sep, quotes = "\t", kind != ".inter"
+    if kind == ".csv":
+        with _open(path, errors="replace") as file:
             first = file.readline()
         sep = max(",;\t|", key=first.count)  # a tie, also of zeros, goes to the comma
     shown = {"\t": "a tab"}.get(sep, f"'{sep}'")
@@ -428,7 +442,7 @@ def read_titles(path: Path) -> tuple[list[str], list[str], list[str]]:
     """(item ids, titles, genres) of a CSV or TSV file with a header, such as movies.csv."""
     if not path.is_file():
         raise ItemrecError(f"'titles' must be an existing file, got '{path}'")
-    sep = "\t" if path.suffix in (".tsv", ".item") else ","
+    sep = "\t" if kind_of(path) in (".tsv", ".item") else ","
     records = _records(path, sep, quotes=True)
     columns = [c.split(":")[0] for c in next(records, (0, [""]))[1]]
     plain = [_plain(c) for c in columns]
