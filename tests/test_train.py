@@ -579,3 +579,10 @@ def test_only_a_second_training_is_called_a_refit(protocol: str, wanted: bool) -
     some = train(board_split(protocol), LightGCN(dim=4), **settings)
     assert none.metrics["refit"] is False
     assert some.metrics["refit"] is (wanted and protocol == "transductive")
+
+
+def test_a_list_has_no_more_positives_than_the_longest_history() -> None:
+    split = board_split()
+    longest = int(np.diff(split.train.indptr).max())
+    runs = [train(split, MF(dim=4), loss=item_ndcg, **FEW, positives=n) for n in (longest, 10**6)]
+    assert equal(*runs)

@@ -178,7 +178,8 @@ def _descend(
     heard = replace(graph, half=True) if coarse else graph  # what a step passes messages over
     generator = torch.Generator(device).manual_seed(config.seed)
     sampler.prepare(split.train, device)
-    batches = Batches(graph, config.by, config.batch, config.positives)
+    longest = max(int(graph.degree[: graph.n_users].max()), 1)  # no list has more positives
+    batches = Batches(graph, config.by, config.batch, min(config.positives, longest))
     on_gpu = device.type == "cuda"
     optimizer = torch.optim.Adam(model.groups(config.lr), fused=True, capturable=on_gpu)
     average = Average(model, config.average)
