@@ -372,3 +372,25 @@ def test_other_cuts_are_refused(k: Any) -> None:
     split = board_split()
     with pytest.raises(ItemrecError, match="'k' must be a positive integer"):
         evaluate(train(split, Popularity()), split, k=k)
+
+
+def test_a_part_is_called_by_its_name() -> None:
+    split = board_split("inductive")
+    run = train(split, Popularity())
+    for part in ("validation", "train", ""):
+        with pytest.raises(ItemrecError, match=f"'part' must be valid or test, got '{part}'"):
+            evaluate(run, split, part=part)  # type: ignore[arg-type]
+
+
+def test_one_metric_may_be_given_by_itself() -> None:
+    split = board_split()
+    assert list(evaluate(train(split, Popularity()), split, metrics="NDCG@7").metrics) == ["ndcg@7"]
+
+
+def test_unseen_users_join_the_graph_that_a_run_was_trained_on() -> None:
+    split = board_split("inductive")
+    thin = ir.cold_start(split, keep=0.3)
+    run = train(thin, LightGCN(dim=4), epochs=2, every=1)
+    own = evaluate(run, thin, fold_in="joint", metrics=["ap"])
+    given = evaluate(run, replace(thin, train=split.train), fold_in="joint", metrics=["ap"])
+    assert own.metrics == given.metrics

@@ -241,3 +241,15 @@ def test_a_folder_where_another_run_has_begun_is_refused(tmp_path):
     with pytest.raises(ir.ItemrecError, match="already holds a run"):
         experiment.run_config(config(split={"verb": "users"}), tmp_path / "run")
     experiment.run_config(config(), tmp_path / "run")  # the same one begins again
+
+
+def test_settings_of_a_model_without_a_loss_do_not_stick_to_another():
+    stored = experiment.run_config(config(model={"name": "ease"})).config
+    assert stored["loss"] == stored["negatives"] == {"name": "none"}
+    for name, loss in (("ngcf", "bpr"), ("lightgcn", "item-ndcg")):
+        settings = {section: dict(values) for section, values in stored.items()}
+        experiment.choose(settings, "model", name)
+        assert experiment.complete(settings)["loss"]["name"] == loss
+        assert experiment.complete(settings)["negatives"]["name"] == "uniform"
+    experiment.assign(settings, "loss.tau=0.5")
+    assert experiment.Experiment.from_config(settings).loss.keywords["tau"] == 0.5

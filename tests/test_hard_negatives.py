@@ -124,3 +124,9 @@ def test_these_combinations_learn_a_checkerboard(name: str, settings: dict[str, 
 def test_there_must_be_a_candidate(kind: Any) -> None:
     with pytest.raises(ItemrecError, match="'candidates' must be a positive integer, got 0"):
         kind(candidates=0)
+
+
+def test_a_model_that_mixgcf_cannot_serve_is_refused() -> None:
+    model = MODELS["nia-gcn"](dim=4)
+    with pytest.raises(ItemrecError, match="cannot be mixgcf for this model"):
+        train(board_split(), model, negatives=MixGCF(candidates=2), epochs=1, every=1)

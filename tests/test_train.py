@@ -586,3 +586,51 @@ def test_a_list_has_no_more_positives_than_the_longest_history() -> None:
     longest = int(np.diff(split.train.indptr).max())
     runs = [train(split, MF(dim=4), loss=item_ndcg, **FEW, positives=n) for n in (longest, 10**6)]
     assert equal(*runs)
+
+
+class Headed(EmbeddingModel):
+    """A layer made by the constructor, dropout in `encode`, and settings of any name."""
+
+    def __init__(self, dim: int = 4, **more: float) -> None:
+        super().__init__()
+        self.dim, self.more, self.head = dim, more, nn.Linear(dim, dim)
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        super().setup(train, inductive=inductive, generator=generator)
+        self.own = nn.Parameter(torch.ones(self.n_users, self.dim))
+        self.items = nn.Parameter(torch.ones(self.n_items, self.dim))
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        return nn.functional.dropout(self.head(self.own), 0.5, self.training), self.items
+
+
+def test_a_model_that_brings_weights_along_keeps_them() -> None:
+    model = Headed()
+    nn.init.eye_(model.head.weight)
+    few = {**FEW, "lr": 1e-9, "average": 0}
+    run = train(board_split(), model, loss=bpr, **few)
+    assert run.model is model
+    assert torch.allclose(model.head.weight, torch.eye(4), atol=1e-4)
+    assert (model.user_vectors != 0).all()  # frozen without dropout
+
+
+def test_settings_of_any_name_are_trained_again() -> None:
+    split, model = board_split(), Headed(scale=3.0)
+    runs = [train(split, model, loss=bpr, **FEW) for _ in range(2)]
+    assert [run.model.settings for run in runs] == [{"dim": 4, "scale": 3.0}] * 2
+
+    class Nameless(EmbeddingModel):
+        def __init__(self, *sizes: int) -> None:
+            super().__init__()
+
+    with pytest.raises(ItemrecError, match=r"Nameless: .*'\*sizes'"):
+        Nameless(8, 4)
+
+
+def test_a_finished_run_on_other_data_is_not_resumed(tmp_path: Path) -> None:
+    train(board_split(seed=0), LightGCN(dim=4), out=tmp_path, **FEW)
+    again = train(board_split(seed=0), LightGCN(dim=4), out=tmp_path, resume=True, **FEW)
+    assert again.metrics["test"]
+    other = replace(board_split(seed=0), dataset=board_split(seed=1).dataset)
+    with pytest.raises(ItemrecError, match="holds a run on other data"):
+        train(other, LightGCN(dim=4), out=tmp_path, resume=True, **FEW)

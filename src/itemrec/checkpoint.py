@@ -215,6 +215,10 @@ class Run:
                 raise ItemrecError(
                     f"{folder} holds a run with other settings; it cannot be resumed"
                 )
+            if done.exists():
+                facts = read_file(done, json_object).get("dataset")
+                if facts != self.dataset:
+                    raise ItemrecError(f"{folder} holds a run on other data; it cannot be resumed")
             for draft in folder.glob(".*.tmp"):  # what a killed process was writing
                 draft.unlink()
             if state.exists() and not done.exists():

@@ -84,6 +84,9 @@ def evaluate(
     model that encodes a graph). A run is only judged by what it was not trained on, or LeakError.
     """
     model = run if isinstance(run, Model) else run.model
+    trained = split.train if isinstance(run, Model) else run.train
+    if part not in ("valid", "test"):
+        raise ItemrecError(f"'part' must be valid or test, got {part!r}")
     held = split.valid if part == "valid" else split.test
     if part == "valid" and not isinstance(run, Model) and run.metrics.get("refit"):
         raise ItemrecError(
@@ -93,14 +96,15 @@ def evaluate(
         raise ItemrecError(f"this split has no {part} part")
     if fold_in not in ("frozen", "joint"):
         raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
+    metrics = [metrics] if isinstance(metrics, str) else metrics
     wanted = [parse_metric(m) for m in metrics] if metrics else _defaults(k)
     if not isinstance(run, Model):
         _check_unseen(run, split, held)
     judge = Judge(held, model.device, budget=budget)
     held = judge.held
     if fold_in == "joint":
-        model, judge.users = joined(model, split, held), np.arange(len(held))
-    trained = split.train if isinstance(run, Model) else run.train
+        own = replace(split, train=trained)
+        model, judge.users = joined(model, own, held), np.arange(len(held))
     popularity = np.bincount(trained.indices, minlength=split.n_items)
     values, catalogue = judge.values(model, wanted, popularity)
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}

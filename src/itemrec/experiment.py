@@ -100,7 +100,10 @@ def complete(config: Config) -> Config:
     lossless = model.closed_form or model.own_objective
     usual = {"loss": model.usual_loss, "negatives": DEFAULTS["negatives"]}
     for name, default in usual.items():
-        out[name] = {"name": "none" if lossless else default, **config.get(name, {})}
+        given = dict(config.get(name, {}))
+        if not lossless and given.get("name") == "none":  # written by a model that had none
+            given.pop("name")
+        out[name] = {"name": "none" if lossless else default, **given}
     out["split"].setdefault("verb", "interactions")
     lookup(SPLITS, "split", out["split"]["verb"])
     return out

@@ -86,6 +86,11 @@ class MixGCF(Candidates):
         positives = batch.positives.gather(1, turn)  # [B, n]; real ones stand first
         widths = [layer.shape[1] for layer in layers]
         concatenated = len(layers) > 1 and own.shape[1] == sum(widths)
+        if not concatenated and own.shape[1] != widths[0]:
+            raise ItemrecError(
+                "'negatives' cannot be mixgcf for this model: its pooled vectors are neither a sum "
+                "of the layers nor all of them side by side"
+            )
         judges = torch.split(own, widths, dim=1) if concatenated else [own] * len(layers)
         chosen = torch.stack(
             [best(judge, layer, candidates, n) for layer, judge in zip(layers, judges, strict=True)]

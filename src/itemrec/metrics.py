@@ -79,7 +79,7 @@ def ap(hits: Bools, n_target: Ints, k: int) -> Floats:
 
 
 def precision(hits: Bools, n_target: Ints, k: int) -> Floats:
-    """Hits in the top k ÷ k."""
+    """Hits in the top k ÷ k; a cut beyond the catalogue is the whole of it."""
     return _with_targets(_cut(hits, k).sum(1) / k, n_target)
 
 

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from itemrec.bags import on_triton
 from itemrec.binary import as_ones, row_of_entry
-from itemrec.catalogue import All
+from itemrec.catalogue import All as All
 from itemrec.draws import Draws, bits_for, prepared, refuse_full, uniform_integers
 from itemrec.errors import ItemrecError
-from itemrec.hard_negatives import Dynamic, MixGCF
+from itemrec.hard_negatives import Dynamic as Dynamic
+from itemrec.hard_negatives import MixGCF as MixGCF
 from itemrec.ppr import PPRScores, ppr
 from itemrec.ppr_cache import cache_home
 from itemrec.tempering import excess, rest_mean, row_sums, scale_free_temperature

@@ -58,7 +58,8 @@ def learning_curves(runs: Mapping[str, Run]) -> str:
             best = max(points, key=lambda point: point[1])
             axes.plot(*best, "o", color=colour, markersize=6)
         axes.set_xlabel("epoch")
-        axes.set_ylabel("validation NDCG@20")
+        asked = {run.config["train"].get("metric", "ndcg@20") for run in runs.values()}
+        axes.set_ylabel(f"validation {asked.pop() if len(asked) == 1 else 'metric of each run'}")
         axes.set_ylim(bottom=0)
 
     return _svg(draw, "learning curves")

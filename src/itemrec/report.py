@@ -64,15 +64,14 @@ def _groups(runs: Mapping[str, Run]) -> dict[str, dict[str, Run]]:
 
 
 def _head(runs: Mapping[str, Run]) -> str:
-    first = next(iter(runs.values())).dataset
-    facts = (
-        f"{first['users']:,} users, {first['items']:,} items, {first['interactions']:,} "
-        f"interactions, fingerprint <code>{escape(first['fingerprint'])}</code>"
+    sets = {run.dataset["fingerprint"]: run.dataset for run in runs.values()}
+    facts = " ".join(
+        f"Data set <b>{escape(str(d['name']))}</b>: {d['users']:,} users, {d['items']:,} items, "
+        f"{d['interactions']:,} interactions, fingerprint <code>{escape(d['fingerprint'])}</code>."
+        for d in sets.values()
     )
-    return (
-        f"<header><h1>itemrec report</h1><p>Data set <b>{escape(str(first['name']))}</b>: {facts}."
-        f" {len(runs)} run{'s' if len(runs) > 1 else ''}.</p></header>"
-    )
+    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}."
+    return f"<header><h1>itemrec report</h1><p>{facts} {count}</p></header>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) -> str:
@@ -134,7 +133,7 @@ def _tests(group: Mapping[str, Run]) -> str:
     for row in found.rows:
         change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
         cells = [escape(row.metric), escape(row.system), f"{row.test.difference:+.4f}"]
-        cells += [f"{change:+.1%}", p_value(row.p_t), p_value(row.p_wilcoxon)]
+        cells += [f"{change:+.1%}", *(escape(p_value(p)) for p in (row.p_t, row.p_wilcoxon))]
         rows.append(cells)
     head = ["metric", "run", "difference", "change", "p, t-test", "p, Wilcoxon"]
     told = f"Paired over users against {found.baseline}, Holm's correction; {'; '.join(notes)}."
@@ -149,7 +148,7 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
     """Title, SVG and note of each plot that this group has something to show for."""
     out = []
     if any(len(run.history) > 1 for run in group.values()):
-        told = "Validation NDCG@20 as training goes; a dot marks the epoch that was "
+        told = "What validation chose by, as training went; a dot marks the epoch that was "
         told += "chosen, a dashed line a closed form."
         out.append(("Learning curves", plots.learning_curves(group), told))
     if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):

@@ -49,6 +49,8 @@ def finished(run: Run) -> RenderableType:
             interval = span(found.low, found.high)
         valid = m["valid"].get(name)
         _add(table, name, "" if valid is None else f"{valid:.4f}", f"{value:.4f}", interval)
+    for name in m["valid"].keys() - m["test"].keys():  # what the epoch was chosen by
+        _add(table, name, f"{m['valid'][name]:.4f}", "", "")
     judged = m.get("users", {}).get("judged", 0)
     refit = f", refitted for {m['best_epoch']}" if m.get("refit") and m["best_epoch"] else ""
     told = f"best epoch {m['best_epoch']} of {m['epochs']}{refit}" if m["epochs"] else "closed form"

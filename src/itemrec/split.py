@@ -111,7 +111,8 @@ class Split:
     ) -> None:
         common = target.multiply(other).tocoo()
         if common.nnz:
-            user, item = held.ids[common.row[0]], self.item_ids.external(common.col[:1])[0]
+            user = held.ids[common.row[:1]].tolist()[0]
+            item = self.item_ids.external(common.col[:1]).tolist()[0]
             raise LeakError(
                 f"{name} target {item!r} of user {user!r} is also {where} "
                 f"({common.nnz} such interactions)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,7 +106,7 @@ def train(
     """
     sampler = negatives if negatives is not None else Uniform()
     _check_kinds(split, model, loss, sampler)
-    if model.state_dict():
+    if "n_items" in vars(model):  # it has been set up before
         model = type(model)(**model.settings)
     given = check_settings(TrainConfig, "train", settings)
     config = TrainConfig(**{**customary(loss), **model.usual, **given})
@@ -148,7 +148,7 @@ def _check_kinds(split: Any, model: Any, loss: Any, sampler: Any) -> None:
         (
             "negatives",
             sampler,
-            hasattr(sampler, "prepare") and not isinstance(sampler, type),
+            is_dataclass(sampler) and not isinstance(sampler, type),
             "a sampler, such as ir.negatives.PPR()",
         ),
     ):
@@ -218,8 +218,8 @@ def _descend(
                 )
             if judge and (state.epoch % config.every == 0 or state.epoch == last):
                 with average.applied():
-                    model.freeze(graph)
                     model.eval()
+                    model.freeze(graph)
                     state.record(mean, judge.metrics(model, config.metric), config.metric, model)
             bar.update(state, mean)
             pause = 0.0 if interrupt.asked else config.save_seconds
@@ -230,8 +230,8 @@ def _descend(
     else:
         state.best_epoch = state.epoch
         average.keep()
-    model.freeze(graph)
     model.eval()
+    model.freeze(graph)
 
 
 def _patience(config: TrainConfig, split: Split, batches: Batches) -> int:

@@ -56,6 +56,13 @@ class Model(nn.Module):
                 bound = signature.bind(self, *args, **given)
                 bound.apply_defaults()
                 self.settings = dict(list(bound.arguments.items())[1:])
+                for name, parameter in signature.parameters.items():
+                    if parameter.kind is parameter.VAR_POSITIONAL:
+                        raise ItemrecError(
+                            f"{cls.__name__}: settings need names, '*{name}' has none"
+                        )
+                    if parameter.kind is parameter.VAR_KEYWORD:
+                        self.settings |= self.settings.pop(name)
             original(self, *args, **given)
 
         remembering.__signature__ = signature  # type: ignore[attr-defined]

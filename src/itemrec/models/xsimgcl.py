@@ -51,6 +51,10 @@ class XSimGCL(LightGCN):
             raise ItemrecError(f"'epsilon' must be positive, got {epsilon}")
         if temperature <= 0:
             raise ItemrecError(f"'temperature' must be positive, got {temperature}")
+        if pooling == "concat":
+            raise ItemrecError(
+                "'pooling' must be sum, mean or auto: one layer is contrasted with it"
+            )
         if contrasted < 1 or (layers is not None and contrasted > layers):
             raise ItemrecError(f"'contrasted' must be a layer, 1 or more, got {contrasted}")
         self.epsilon, self.weight, self.temperature = epsilon, weight, temperature
