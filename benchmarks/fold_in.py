@@ -62,7 +62,7 @@ def untrained(split: Split) -> Run:
     model.setup(split.train, inductive=False, generator=torch.Generator().manual_seed(0))
     model.freeze(Graph.from_csr(split.train))
     run = Run.begin(split, model, item_ndcg(tau=1.0), Uniform(), asdict(TrainConfig()))
-    run.finish(split, State())
+    run.finish(split, State(), refit=False)
     return run
 
 

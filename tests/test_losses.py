@@ -459,9 +459,3 @@ def test_negatives_that_are_streamed_give_the_same(name: str) -> None:
         results.append([value, *torch.autograd.grad(value, [p, n])])
     for plain, streamed in zip(*results, strict=True):
         assert torch.allclose(plain, streamed, atol=1e-12)
-
-
-def test_losses_without_a_lazy_form_say_so() -> None:
-    pos, neg, *_ = lists()
-    with pytest.raises(ItemrecError, match="'neg' must be a tensor of scores here, got Streamed"):
-        losses.softmax(pos, Streamed(neg))
