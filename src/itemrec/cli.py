@@ -291,8 +291,6 @@ def recommend(
     recommender = Recommender.load(run, device)
     given = _given({"only": only, "without": without, "genre": genre})
     filters: dict[str, Any] = {name: _list(name, text) for name, text in given.items()}
-    if genre is not None and not filters["genre"]:
-        filters["genre"] = [genre]  # refused by the recommender, which knows the choices
     filters["exclude_seen"] = not seen
     if everybody:
         assert out is not None

@@ -283,7 +283,7 @@ class Recommender:
         if genre is not None:
             wanted = [genre] if isinstance(genre, str) else _listed("genre", genre)
             any_of = np.zeros(self.n_items, dtype=np.bool_)
-            for name in wanted:
+            for name in wanted or [""]:  # none at all is refused like one that there is not
                 if str(name).strip().lower() not in self._by_genre:
                     choices = ", ".join(sorted(self._by_genre))
                     raise ItemrecError(f"'genre' must be one of {choices}, got {name!r}")
