@@ -216,8 +216,8 @@ class Run:
                     f"{folder} holds a run with other settings; it cannot be resumed"
                 )
             if done.exists():
-                facts = read_file(done, json_object).get("dataset")
-                if facts != self.dataset:
+                facts = read_file(done, json_object).get("dataset", {})
+                if facts.get("fingerprint") != fresh.data:
                     raise ItemrecError(f"{folder} holds a run on other data; it cannot be resumed")
             for draft in folder.glob(".*.tmp"):  # what a killed process was writing
                 draft.unlink()
@@ -312,7 +312,7 @@ class Run:
             raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
         config = load_config(folder / "config.toml")
         ids = read_file(folder / "ids.json", json_object)
-        if ids.get("format") not in range(FORMAT + 1):
+        if ids.get("format", 0) not in range(FORMAT + 1):
             raise ItemrecError(f"{folder} was written by a newer itemrec")
         metrics = read_file(folder / "metrics.json", json_object)
         for key in ("best_epoch", "seconds", "test"):  # what tables and plots show
