@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import sys
@@ -34,6 +33,9 @@ from itemrec.options import (
     TimeCol,
     Titles,
     UserCol,
+    cuts_of,
+    given_of,
+    listed,
 )
 from itemrec.recommend import Recommender
 from itemrec.refusals import Commands, errors, say
@@ -111,7 +113,7 @@ def describe(
 
     columns = _columns(user_col, item_col, rating_col, time_col, titles)
     given = {"data_root": data_root, "min_rating": min_rating, "k_core": k_core, **columns}
-    interactions = load(data, **_given(given))
+    interactions = load(data, **given_of(given))
     found = look_at(interactions)
     near = ppr_diagnostics.report(interactions) if pagerank else None
     if as_json:
@@ -176,7 +178,7 @@ def train(
         settings = experiment.stored_config(out)
     columns = _columns(user_col, item_col, rating_col, time_col, titles)
     given = {"data_root": data_root and str(data_root), "min_rating": min_rating, "k_core": k_core}
-    settings.setdefault("data", {}).update(_given({"data": data, **given, **columns}))
+    settings.setdefault("data", {}).update(given_of({"data": data, **given, **columns}))
     for section, name in (("model", model), ("loss", loss), ("negatives", negatives)):
         if name is not None and (note := experiment.choose(settings, section, name)):
             say(note)
@@ -190,7 +192,7 @@ def train(
         "l2": l2,
     }
     short |= {"batch": batch, "seed": seed, "device": device, "refit": refit}
-    for key, value in _given(short).items():
+    for key, value in given_of(short).items():
         if note := experiment.shortcut(settings, key, value):
             say(note)
     for text in set_ or ():
@@ -223,7 +225,7 @@ def evaluate(
     """
     if fold_in not in ("frozen", "joint"):
         raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
-    cuts, names = _cuts(k), None if metrics is None else _list("metrics", metrics)
+    cuts, names = cuts_of(k), None if metrics is None else listed("metrics", metrics)
     loaded = Run.load(run, device)
     split = experiment.split_of(loaded, data_root)
     result = evaluate_run(loaded, split, cuts, metrics=names, fold_in=fold_in)  # type: ignore[arg-type]
@@ -244,7 +246,7 @@ def compare(
 
     Example: itemrec compare runs/bpr runs/item
     """
-    names = None if metrics is None else _list("metrics", metrics)
+    names = None if metrics is None else listed("metrics", metrics)
     console.print(show.comparison(*compare_runs(load_runs(runs), names)))
 
 
@@ -289,8 +291,8 @@ def recommend(
             raise ItemrecError("'--out' is for --all; a single list is printed, also with --json")
         check_table_path(out)
     recommender = Recommender.load(run, device)
-    given = _given({"only": only, "without": without, "genre": genre})
-    filters: dict[str, Any] = {name: _list(name, text) for name, text in given.items()}
+    given = given_of({"only": only, "without": without, "genre": genre})
+    filters: dict[str, Any] = {name: listed(name, text) for name, text in given.items()}
     filters["exclude_seen"] = not seen
     if everybody:
         assert out is not None
@@ -301,7 +303,7 @@ def recommend(
         return
     found = recommender.recommend(
         user,
-        history=None if history is None else _list("history", history),
+        history=None if history is None else listed("history", history),
         k=k,
         explain=recommender.model.explains if explain is None else explain,
         **filters,
@@ -360,7 +362,7 @@ def reproduce(
     done = reproduce_all(
         suite,
         datasets=None if datasets_ is None else split_names(datasets_),
-        rows=None if rows is None else _list("rows", rows),
+        rows=None if rows is None else listed("rows", rows),
         seeds=seeds,
         device=device,
         jobs=jobs,
@@ -392,32 +394,6 @@ def _columns(
     user: str | None, item: str | None, rating: str | None, time: str | None, titles: str | None
 ) -> dict[str, str | None]:
     return {"user": user, "item": item, "rating": rating, "time": time, "titles": titles}
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _list(name: str, text: str) -> list[str]:
-    """What stands between commas; as in a CSV file, quotes hold together what has commas itself.
-
-    >>> _list("history", '1, "it,em""1",b')
-    ['1', 'it,em"1', 'b']
-    """
-    try:
-        rows = list(csv.reader(io.StringIO(text), skipinitialspace=True, strict=True))
-    except csv.Error as error:
-        raise ItemrecError(
-            f"'{name}' must be a list such as 1,\"a,b\" with its quotes closed, got {text!r}"
-        ) from error
-    return [part.strip() for row in rows for part in row if part.strip()]
-
-
-def _cuts(text: str) -> list[int]:
-    parts = _list("k", text)
-    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
-    return [int(part) for part in parts]
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemrec import readers
+from itemrec.columns import Names, Table
 from itemrec.errors import ItemrecError
 
 FILE_KINDS = ".csv, .tsv, .inter (each also with .gz) or .parquet"
@@ -271,7 +272,7 @@ def read(
     return data if k_core is None else data.k_core(k_core)
 
 
-def _read_path(path: Path, names: readers.Names) -> tuple[readers.Table, Path | None]:
+def _read_path(path: Path, names: Names) -> tuple[Table, Path | None]:
     try:
         if path.is_dir():
             if (path / "train.txt").is_file():
@@ -298,7 +299,7 @@ def _read_path(path: Path, names: readers.Names) -> tuple[readers.Table, Path | 
     )
 
 
-def _from_sparse(matrix: Any) -> tuple[readers.Table, tuple[int, ...]]:
+def _from_sparse(matrix: Any) -> tuple[Table, tuple[int, ...]]:
     coo = sp.coo_array(matrix)
     if coo.ndim != 2:
         raise ItemrecError(f"the matrix: must have two dimensions, got {coo.ndim}")
@@ -312,7 +313,7 @@ def _from_sparse(matrix: Any) -> tuple[readers.Table, tuple[int, ...]]:
         raise ItemrecError("the matrix: has no entries")
     users, items = coo.coords[0][there].astype(np.int64), coo.coords[1][there].astype(np.int64)
     rating = None if (values == 1).all() else values
-    return readers.Table(users, items, rating=rating), coo.shape
+    return Table(users, items, rating=rating), coo.shape
 
 
 def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, npt.NDArray[np.int64]]:
@@ -340,7 +341,7 @@ def _is_plain_int(text: str) -> bool:
 
 
 def _build(
-    table: readers.Table, shape: tuple[int, ...] | None, name: str, source: dict[str, Any]
+    table: Table, shape: tuple[int, ...] | None, name: str, source: dict[str, Any]
 ) -> Interactions:
     """Map the ids and merge duplicates."""
     if shape is None:

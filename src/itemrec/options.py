@@ -1,11 +1,15 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have, and how their lists are read."""
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from itemrec.errors import ItemrecError
 
 DATA_HELP = (
     "A built-in name, a folder with train.txt, or a .csv, .tsv, .inter (.gz) or .parquet file."
@@ -24,3 +28,31 @@ TimeCol = Annotated[str | None, typer.Option(help="Name of the time column.")]
 Titles = Annotated[str | None, typer.Option(help="A file with item and title columns.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Metrics = Annotated[str | None, typer.Option(help="Such as NDCG@10,ap; all at each k by default.")]
+
+
+def listed(name: str, text: str) -> list[str]:
+    """What stands between commas; as in a CSV file, quotes hold together what has commas itself.
+
+    >>> listed("history", '1, "it,em""1",b')
+    ['1', 'it,em"1', 'b']
+    """
+    try:
+        rows = list(csv.reader(io.StringIO(text), skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise ItemrecError(
+            f"'{name}' must be a list such as 1,\"a,b\" with its quotes closed, got {text!r}"
+        ) from error
+    return [part.strip() for row in rows for part in row if part.strip()]
+
+
+def cuts_of(text: str) -> list[int]:
+    """The cuts of ``--k``, such as 10,20."""
+    parts = listed("k", text)
+    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
+    return [int(part) for part in parts]
+
+
+def given_of(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, without those left alone."""
+    return {name: value for name, value in options.items() if value is not None}
