@@ -33,6 +33,7 @@ from itemrec.options import (
     TimeCol,
     Titles,
     UserCol,
+    columns_of,
     cuts_of,
     given_of,
     listed,
@@ -111,7 +112,7 @@ def describe(
     from itemrec.describe import describe as look_at
     from itemrec.describe import render
 
-    columns = _columns(user_col, item_col, rating_col, time_col, titles)
+    columns = columns_of(user_col, item_col, rating_col, time_col, titles)
     given = {"data_root": data_root, "min_rating": min_rating, "k_core": k_core, **columns}
     interactions = load(data, **given_of(given))
     found = look_at(interactions)
@@ -176,7 +177,7 @@ def train(
         if out is None:
             raise ItemrecError("'--resume' needs the run folder: give --out")
         settings = experiment.stored_config(out)
-    columns = _columns(user_col, item_col, rating_col, time_col, titles)
+    columns = columns_of(user_col, item_col, rating_col, time_col, titles)
     given = {"data_root": data_root and str(data_root), "min_rating": min_rating, "k_core": k_core}
     settings.setdefault("data", {}).update(given_of({"data": data, **given, **columns}))
     for section, name in (("model", model), ("loss", loss), ("negatives", negatives)):
@@ -388,12 +389,6 @@ def doctor() -> None:
     console.print(show.health(found))
     if any(check.bad for check in found):
         raise typer.Exit(1)
-
-
-def _columns(
-    user: str | None, item: str | None, rating: str | None, time: str | None, titles: str | None
-) -> dict[str, str | None]:
-    return {"user": user, "item": item, "rating": rating, "time": time, "titles": titles}
 
 
 def main() -> None:

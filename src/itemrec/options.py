@@ -56,3 +56,10 @@ def cuts_of(text: str) -> list[int]:
 def given_of(options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, without those left alone."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def columns_of(
+    user: str | None, item: str | None, rating: str | None, time: str | None, titles: str | None
+) -> dict[str, str | None]:
+    """The column options as `read` calls them."""
+    return {"user": user, "item": item, "rating": rating, "time": time, "titles": titles}
