@@ -70,6 +70,26 @@ def test_options_files_and_sets_agree(here):
     assert run.metrics["epochs"] == 1
 
 
+def test_like_takes_the_settings_of_a_row_of_a_table(here):
+    (here / "s.toml").write_text(
+        'data = "synthetic"\n[defaults.train]\nepochs = 1\nevery = 1\n'
+        '[[row]]\nname = "mine"\nmodel = { name = "gcn", dim = 4 }\nloss = "bpr"\n'
+        "train = { lr = 0.5 }\non.inductive.train = { lr = 0.25 }\n"
+    )
+    for protocol, lr in (("transductive", 0.5), ("inductive", 0.25)):
+        call("train", TINY, "--like", "s.toml/mine", "--protocol", protocol, "--out", protocol)
+        run = ir.Run.load(protocol)
+        assert run.metrics["protocol"] == protocol
+        assert {"name": "gcn", "dim": 4}.items() <= run.config["model"].items()
+        assert (run.config["loss"]["name"], run.config["train"]["lr"]) == ("bpr", lr)
+    shipped = ("--like", "inductive/item-log", "--epochs", "1", "--dim", "4", "--out", "log")
+    call("train", TINY, *shipped)
+    run = ir.Run.load("log")
+    assert run.metrics["protocol"] == "inductive"  # as the table
+    assert run.config["negatives"]["name"] == "in-batch"
+    assert (run.config["model"]["dim"], run.metrics["epochs"]) == (4, 1)  # options come later
+
+
 def test_evaluate_gives_the_stored_figures_again(runs):
     stored = json.loads((runs / "item-ndcg" / "metrics.json").read_text())["test"]
     found = json.loads(call("evaluate", runs / "item-ndcg", "--json").stdout)
@@ -222,6 +242,11 @@ BAD = {
     "train DATA --set metric=nosuch": "'metric' must be one of",
     "train DATA --config nosuch.toml": "cannot read nosuch.toml",
     "train DATA --config empty.csv --k-core 99": "'k_core' must be smaller",
+    "train DATA --like ease": "'--like' must be SUITE/ROW",
+    "train DATA --like nosuch/ease": "'suite' must be a .toml file or one of",
+    "train DATA --like systems/nosuch": "'--like systems/…' must be one of lightgcn",
+    "train DATA --like systems/ease --protocol x": "'protocol' must be one of transductive",
+    "train DATA --like systems/ease --config c.toml": "choose one",
     "train --resume": "'--resume' needs the run folder",
     "train --resume --out nosuch": "holds no run to resume",
     "train DATA --data-root nosuch --out /dev/null/r": "",
@@ -267,6 +292,7 @@ BAD = {
 @pytest.mark.parametrize("line", BAD)
 def test_bad_input_is_one_line_with_code_2_and_writes_nothing(line, runs, here):
     (here / "empty.csv").write_text("")
+    (here / "c.toml").write_text("")
     (here / "noitem.csv").write_text("user_id,thing\n1,2\n")
     (here / "words.csv").write_text("user_id,item_id,rating\n1,2,3\n1,3,good\n")
     (here / "broken.parquet").write_bytes(b"PAR1 and then nothing")

@@ -40,6 +40,7 @@ from itemrec.options import (
 )
 from itemrec.recommend import Recommender
 from itemrec.refusals import Commands, errors, say
+from itemrec.suite import row_settings
 
 console = Console(emoji=False)  # ":cat:" in a name stays what it is
 
@@ -142,6 +143,9 @@ def train(
         typer.Option(help="Run folder; runs/<data>-<protocol>-<model>-<loss>-<seed> otherwise."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
+    like: Annotated[
+        str | None, typer.Option(help="Settings of a table's row, such as inductive/item-log.")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, such as model.pooling=sum.")
     ] = None,
@@ -173,6 +177,11 @@ def train(
     Example: itemrec train synthetic --model lightgcn --loss item-ndcg --protocol inductive --out r
     """
     settings: Config = load_config(config) if config else {}
+    if like is not None:
+        if config:
+            raise ItemrecError("'--like' and '--config' both give all settings: choose one")
+        kind = experiment.PROTOCOLS.get(split, "transductive") if split else None
+        settings = row_settings(like, data or "", protocol or kind)
     if resume and data is None and config is None:
         if out is None:
             raise ItemrecError("'--resume' needs the run folder: give --out")

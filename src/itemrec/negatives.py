@@ -246,8 +246,22 @@ class Positives:
             from itemrec.kernels import contains
 
             return contains(self.starts, self.items, users, items)
+        if items.dim() == 1:
+            return self._among(users, items)
         wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
+
+    def _among(self, users: Tensor, items: Tensor) -> Tensor:
+        """Histories are marked among the distinct items, [B, D], instead of searched N times."""
+        distinct, place = torch.unique(items, return_inverse=True)  # [D], [N]
+        column = items.new_full((self.n_items,), len(distinct))  # of an item; D where there is none
+        column[distinct] = torch.arange(len(distinct), device=items.device)
+        start, length = self.starts[users], self.starts[users + 1] - self.starts[users]
+        row = torch.repeat_interleave(length)  # [E], entries of all histories
+        entry = torch.arange(len(row), device=row.device) - (length.cumsum(0) - length)[row]
+        taken = torch.zeros(len(users), len(distinct) + 1, dtype=torch.bool, device=items.device)
+        taken[row, column[self.items[start[row] + entry].long()]] = True
+        return taken[:, place]
 
 
 NEGATIVES: dict[str, type[Any]] = {

@@ -215,6 +215,24 @@ def load_suite(name: str | Path) -> Suite:
     return suite
 
 
+def row_settings(text: str, data: str, protocol: str | None) -> Config:
+    """What ``SUITE/ROW`` says of split, model, loss, negatives and training, for any data.
+
+    Without a protocol, that of the row's first data set.
+    """
+    name, slash, row = text.rpartition("/")
+    if not slash or not name:
+        raise ItemrecError(f"'--like' must be SUITE/ROW, such as systems/ease, got {text!r}")
+    suite = load_suite(name)
+    table = {found["name"]: found for found in suite.table["row"]}
+    own = lookup(table, f"--like {name}/…", row)
+    if protocol is None:
+        protocol = entries(own, suite.table)[0].protocol
+    lookup(VERBS, "protocol", protocol)
+    merged = merge(suite.table.get("defaults", {}), own, Entry(data, protocol))
+    return {section: merged[section] for section in SETTINGS if merged[section]}
+
+
 def _figures(row: Mapping[str, Any], what: str, own: list[Entry], entry: Entry) -> dict[str, Any]:
     """Published figures or bands; a bare name stands for the row's first entry of that data."""
     table = row.get(what, {})
