@@ -2,7 +2,6 @@
 
 import io
 
-import torch
 from rich.console import Console
 
 import itemrec as ir
@@ -18,9 +17,7 @@ def run_demo(out) -> str:
 
 
 def test_demo_on_a_small_data_set(tmp_path):
-    threads = torch.get_num_threads()
     text = run_demo(tmp_path / "demo")
-    assert torch.get_num_threads() == threads
     for protocol in PROTOCOLS:
         for system in SYSTEMS:
             run = ir.Run.load(tmp_path / "demo" / f"{protocol}-{system}")
@@ -41,7 +38,7 @@ def test_the_losses_share_encoder_and_split_and_bpr_is_the_published_one(tmp_pat
         for section in ("split", "model"):
             assert bpr.config[section] == item.config[section]
         assert (bpr.config["train"]["by"], bpr.config["train"]["sampled"]) == ("interactions", 1)
-    assert text.count("BPR in NDCG@20 here (p = ") == len(PROTOCOLS)
+    assert text.count("BPR in NDCG@20 here (p ") == len(PROTOCOLS)
 
 
 def test_a_second_call_trains_nothing(tmp_path):

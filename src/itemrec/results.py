@@ -48,8 +48,10 @@ class Line:
     notes: tuple[str, ...] = ()
 
     def values(self, metric: str) -> list[float]:
-        """The metric × 100, seed by seed."""
-        return [100 * r["test"][metric] for r in self.results if metric in r["test"]]
+        """The metric × 100, seed by seed; ``ndcg@20#0`` is that of seed 0 alone."""
+        name, _, seed = metric.partition("#")
+        chosen = [r for r in self.results if seed in ("", str(r["seed"])) and name in r["test"]]
+        return [100 * r["test"][name] for r in chosen]
 
     def mean(self, metric: str) -> float | None:
         """Mean over seeds, × 100."""

@@ -71,7 +71,7 @@ class _Crowd:
 
 
 def synthetic(
-    users: int = 2000, items: int = 1500, interactions: int = 80_000, seed: int = 0
+    users: int = 3000, items: int = 4000, interactions: int = 120_000, seed: int = 0
 ) -> Interactions:
     """Generate a data set; the same arguments give the same data.
 
@@ -105,7 +105,7 @@ def synthetic(
     seen, compact = np.unique(column, return_inverse=True)
     titles = _titles(catalogue, rng)
     genres = _genre_names(catalogue)
-    default = (users, items, interactions, seed) == (2000, 1500, 80_000, 0)
+    default = (users, items, interactions, seed) == (3000, 4000, 120_000, 0)
     sized = f"synthetic:users={users},items={items},interactions={interactions},seed={seed}"
     return Interactions(
         users=row.astype(np.int32),
