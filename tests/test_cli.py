@@ -114,9 +114,9 @@ def test_recommend_prints_titles_and_reasons(runs, here):
     recommender = ir.Recommender.load(runs / "item-ndcg")
     expected = recommender.recommend(history=["3", "8"], k=3, explain=True)
     text = call("recommend", runs / "item-ndcg", "--history", "3, 8,zz", "-k", "3").stdout
-    for pick in expected:
-        assert pick.title in text
-        assert pick.reasons[0].title in text
+    for pick in expected:  # a narrow table breaks lines between words
+        words = f"{pick.title} {pick.reasons[0].title}".split()
+        assert all(word in text for word in words)
     assert "zz" in text
     found = json.loads(call("recommend", runs / "ease", "--user", "7", "-k", "2", "--json").stdout)
     assert len(found["items"]) == 2

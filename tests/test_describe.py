@@ -62,7 +62,7 @@ def test_warnings_name_what_is_odd(tmp_path: Path) -> None:
 
 
 def test_clean_data_has_no_warnings() -> None:
-    assert describe(synthetic(users=500, items=100, interactions=9000)).warnings == ()
+    assert describe(synthetic(users=1000, items=500, interactions=20_000)).warnings == ()
 
 
 def test_times_beyond_the_calendar_are_shown_not_fatal() -> None:
