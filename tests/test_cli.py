@@ -88,6 +88,9 @@ def test_like_takes_the_settings_of_a_row_of_a_table(here):
     assert run.metrics["protocol"] == "inductive"  # as the table
     assert run.config["negatives"]["name"] == "in-batch"
     assert (run.config["model"]["dim"], run.metrics["epochs"]) == (4, 1)  # options come later
+    dense = ("--like", "transductive/item-log@ml-1m", "--epochs", "1", "--dim", "4", "--out", "d")
+    call("train", TINY, *dense)
+    assert ir.Run.load("d").config["train"]["similarity"] == "dot"  # as on that data set
 
 
 def test_evaluate_gives_the_stored_figures_again(runs):
@@ -245,6 +248,7 @@ BAD = {
     "train DATA --like ease": "'--like' must be SUITE/ROW",
     "train DATA --like nosuch/ease": "'suite' must be a .toml file or one of",
     "train DATA --like systems/nosuch": "'--like systems/…' must be one of lightgcn",
+    "train DATA --like transductive/ease@x": "'--like transductive/ease@…' must be one of ml-1m",
     "train DATA --like systems/ease --protocol x": "'protocol' must be one of transductive",
     "train DATA --like systems/ease --config c.toml": "choose one",
     "train --resume": "'--resume' needs the run folder",

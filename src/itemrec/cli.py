@@ -144,7 +144,8 @@ def train(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
     like: Annotated[
-        str | None, typer.Option(help="Settings of a table's row, such as inductive/item-log.")
+        str | None,
+        typer.Option(help="Settings of a table's row: inductive/item-log, systems/ease@ml-1m."),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, such as model.pooling=sum.")

@@ -218,18 +218,25 @@ def load_suite(name: str | Path) -> Suite:
 def row_settings(text: str, data: str, protocol: str | None) -> Config:
     """What ``SUITE/ROW`` says of split, model, loss, negatives and training, for any data.
 
-    Without a protocol, that of the row's first data set.
+    ``SUITE/ROW@DATA``: what it says for a data set of its own. Without a protocol, that of the
+    row's first data set.
     """
-    name, slash, row = text.rpartition("/")
+    place, at, like = text.partition("@")
+    name, slash, row = place.rpartition("/")
     if not slash or not name:
         raise ItemrecError(f"'--like' must be SUITE/ROW, such as systems/ease, got {text!r}")
     suite = load_suite(name)
     table = {found["name"]: found for found in suite.table["row"]}
     own = lookup(table, f"--like {name}/…", row)
+    known = entries(own, suite.table)
+    if at:
+        lookup({entry.data: entry for entry in known}, f"--like {place}@…", like)
+        known = [entry for entry in known if entry.data == like]
     if protocol is None:
-        protocol = entries(own, suite.table)[0].protocol
+        protocol = known[0].protocol
     lookup(VERBS, "protocol", protocol)
-    merged = merge(suite.table.get("defaults", {}), own, Entry(data, protocol))
+    entry = Entry(like if at else data, protocol)
+    merged = merge(suite.table.get("defaults", {}), own, entry)
     return {section: merged[section] for section in SETTINGS if merged[section]}
 
 
