@@ -26,7 +26,7 @@ SYSTEMS: dict[str, Config] = {
     "bpr": {
         "model": {"name": "lightgcn"},
         "loss": {"name": "bpr"},
-        "train": {"lr": 0.003, "epochs": 80, "every": 4, "patience": 12},
+        "train": {"lr": 0.003, "epochs": 100, "every": 4, "patience": 12},
     },
     "item-ndcg": {
         "model": {"name": "lightgcn"},
