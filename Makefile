@@ -2,39 +2,45 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+USE := $(VENV)/.installed
+WORK := $(VENV)/.installed-dev
 
 .PHONY: demo test test-slow lint format bench results clean
 
-$(STAMP): pyproject.toml constraints.txt
+# what using it takes, so that the demo is there soon, and what working on it takes
+$(USE): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
-	@touch $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $(USE)
 
-demo: $(STAMP)
+$(WORK): $(USE)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	@touch $(WORK)
+
+demo: $(USE)
 	$(BIN)/itemrec demo
 
-test: $(STAMP)
+test: $(WORK)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-slow: $(STAMP)
+test-slow: $(WORK)
 	$(BIN)/python -m pytest -m slow
 
-lint: $(STAMP)
+lint: $(WORK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(STAMP)
+format: $(WORK)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)
+bench: $(WORK)
 	$(BIN)/python benchmarks/run_all.py
 
-results: $(STAMP)
+results: $(USE)
 	$(BIN)/python -m itemrec.results
 	$(BIN)/python -m itemrec.measured
 
