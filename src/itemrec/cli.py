@@ -43,8 +43,6 @@ from itemrec.refusals import Commands, errors, say
 from itemrec.suite import row_settings
 
 console = Console(emoji=False)  # ":cat:" in a name stays what it is
-
-
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
@@ -194,15 +192,8 @@ def train(
         if name is not None and (note := experiment.choose(settings, section, name)):
             say(note)
     experiment.choose_split(settings, protocol, split)
-    short: dict[str, Any] = {
-        "epochs": epochs,
-        "dim": dim,
-        "layers": layers,
-        "lr": lr,
-        "tau": tau,
-        "l2": l2,
-    }
-    short |= {"batch": batch, "seed": seed, "device": device, "refit": refit}
+    short: dict[str, Any] = {"epochs": epochs, "dim": dim, "layers": layers, "lr": lr, "l2": l2}
+    short |= {"tau": tau, "batch": batch, "seed": seed, "device": device, "refit": refit}
     for key, value in given_of(short).items():
         if note := experiment.shortcut(settings, key, value):
             say(note)

@@ -221,21 +221,21 @@ def row_settings(text: str, data: str, protocol: str | None) -> Config:
     ``SUITE/ROW@DATA``: what it says for a data set of its own. Without a protocol, that of the
     row's first data set.
     """
-    place, at, like = text.partition("@")
-    name, slash, row = place.rpartition("/")
-    if not slash or not name:
+    found = re.fullmatch(r"(.+?)/(\w[\w.-]*)(?:@(.+))?", text)
+    if not found:
         raise ItemrecError(f"'--like' must be SUITE/ROW, such as systems/ease, got {text!r}")
+    name, row, like = found.groups()
     suite = load_suite(name)
-    table = {found["name"]: found for found in suite.table["row"]}
+    table = {each["name"]: each for each in suite.table["row"]}
     own = lookup(table, f"--like {name}/…", row)
     known = entries(own, suite.table)
-    if at:
-        lookup({entry.data: entry for entry in known}, f"--like {place}@…", like)
+    if like is not None:
+        lookup({entry.data: entry for entry in known}, f"--like {name}/{row}@…", like)
         known = [entry for entry in known if entry.data == like]
     if protocol is None:
         protocol = known[0].protocol
     lookup(VERBS, "protocol", protocol)
-    entry = Entry(like if at else data, protocol)
+    entry = Entry(like or data, protocol)
     merged = merge(suite.table.get("defaults", {}), own, entry)
     return {section: merged[section] for section in SETTINGS if merged[section]}
 
