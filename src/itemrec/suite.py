@@ -221,7 +221,7 @@ def row_settings(text: str, data: str, protocol: str | None) -> Config:
     ``SUITE/ROW@DATA``: what it says for a data set of its own. Without a protocol, that of the
     row's first data set.
     """
-    found = re.fullmatch(r"(.+?)/(\w[\w.-]*)(?:@(.+))?", text)
+    found = re.fullmatch(r"(.+\.toml|[\w-]+)/(\w[\w.-]*)(?:@(.+))?", text)
     if not found:
         raise ItemrecError(f"'--like' must be SUITE/ROW, such as systems/ease, got {text!r}")
     name, row, like = found.groups()
