@@ -19,10 +19,11 @@ from itemrec.batches import Batches
 from itemrec.capture import captured
 from itemrec.datasets import load
 from itemrec.graph import Graph
+from itemrec.held_out import Split
 from itemrec.models.lightgcn import LightGCN
 from itemrec.negatives import Sampler, Uniform
 from itemrec.objective import objective
-from itemrec.split import Split, split_interactions
+from itemrec.split import split_interactions
 from itemrec.train import TrainConfig
 
 

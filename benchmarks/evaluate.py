@@ -10,8 +10,8 @@ from common import Verdicts, begin, forget_peak, parser, resident
 
 from itemrec.evaluate import evaluate
 from itemrec.graph import Graph
+from itemrec.held_out import Split
 from itemrec.models.lightgcn import LightGCN
-from itemrec.split import Split
 
 METRICS = ("recall@20", "ndcg@20")
 SAMPLE = 512  # users on which the baseline is timed

@@ -14,11 +14,11 @@ from common import Verdicts, begin, parser
 
 from itemrec.checkpoint import Run, State
 from itemrec.graph import Graph
+from itemrec.held_out import Split
 from itemrec.losses import item_ndcg
 from itemrec.models.lightgcn import LightGCN
 from itemrec.negatives import Uniform
 from itemrec.recommend import Recommender
-from itemrec.split import Split
 from itemrec.train import TrainConfig
 
 HISTORY, TOP = 50, 20

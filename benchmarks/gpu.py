@@ -15,8 +15,8 @@ from common import Training, Verdicts, begin, hardware, parser
 
 from itemrec.catalogue import All
 from itemrec.evaluate import Judge
+from itemrec.held_out import Split
 from itemrec.losses import item_ndcg
-from itemrec.split import Split
 from itemrec.train import TrainConfig
 
 GOAL = 0.054  # test NDCG@20

@@ -25,8 +25,8 @@ from common import Training, Verdicts, begin, parser
 
 from itemrec.datasets import cache_folder
 from itemrec.evaluate import evaluate
+from itemrec.held_out import Split
 from itemrec.losses import bpr
-from itemrec.split import Split
 from itemrec.train import TrainConfig
 
 RECBOLE = ("recbole==1.2.1", "setuptools<80", "numpy==1.26.4", "pandas<3", "scipy<1.13")

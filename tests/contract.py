@@ -22,9 +22,9 @@ from itemrec.components import check_settings, schema
 from itemrec.config import dump_config
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import mask_history, top_items
+from itemrec.held_out import Held, Split
 from itemrec.losses import softmax
 from itemrec.models import MODELS, Model
-from itemrec.split import Held, Split
 from itemrec.train import train
 
 SETTINGS: dict[str, dict[str, Any]] = {

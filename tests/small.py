@@ -11,7 +11,8 @@ from hypothesis.extra import numpy as hnp
 from itemrec.batches import Batch
 from itemrec.data import IdMap, Interactions
 from itemrec.graph import Graph
-from itemrec.split import Split, split_interactions, split_users
+from itemrec.held_out import Split
+from itemrec.split import split_interactions, split_users
 
 
 @st.composite

@@ -15,9 +15,9 @@ import itemrec as ir
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import ROWS, Judge, evaluate, joined, top_items
 from itemrec.graph import Graph
+from itemrec.held_out import Held, Split
 from itemrec.metrics import Metric, parse_metric
 from itemrec.models import EASE, GAT, GCN, GNN, MF, LightGCN, Model, Popularity
-from itemrec.split import Held, Split
 from itemrec.train import train
 
 CUT = ("recall", "capped_recall", "ndcg", "ap", "precision", "hit", "mrr")

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from itemrec.data import IdMap, Interactions
 from itemrec.errors import ItemrecError, LeakError
+from itemrec.held_out import Held, Split
 from itemrec.split import (
     SPLITS,
-    Held,
-    Split,
     cold_start,
     leave_last_out,
     split_by_time,

@@ -20,13 +20,13 @@ from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError, LeakError
 from itemrec.evaluate import Judge
 from itemrec.graph import Graph
+from itemrec.held_out import Split
 from itemrec.losses import bpr, item_ndcg, softmax
 from itemrec.models import EASE, MF, LightGCN, Popularity
 from itemrec.models.base import EmbeddingModel
 from itemrec.negatives import InBatch, Uniform
 from itemrec.negatives import Popularity as ByPopularity
 from itemrec.objective import objective, penalty
-from itemrec.split import Split
 from itemrec.train import TrainConfig, train
 
 FEW: dict[str, Any] = {

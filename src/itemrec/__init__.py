@@ -9,15 +9,9 @@ from itemrec.data import Interactions, read
 from itemrec.datasets import load
 from itemrec.errors import ItemrecError, LeakError
 from itemrec.evaluate import Evaluation, evaluate
+from itemrec.held_out import Split
 from itemrec.recommend import Recommender
-from itemrec.split import (
-    Split,
-    cold_start,
-    leave_last_out,
-    split_by_time,
-    split_interactions,
-    split_users,
-)
+from itemrec.split import cold_start, leave_last_out, split_by_time, split_interactions, split_users
 from itemrec.train import TrainConfig, train
 
 __version__ = "0.1.0"

@@ -36,11 +36,11 @@ from itemrec.files import (
     tensors_of,
     write_text,
 )
+from itemrec.held_out import Split
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.models.base import Model
 from itemrec.negatives import NEGATIVES, Sampler
-from itemrec.split import Split
 
 if TYPE_CHECKING:
     from itemrec.evaluate import Evaluation

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
+from itemrec.held_out import Held, Split
 from itemrec.metrics import (
     CATALOGUE_METRICS,
     FULL_METRICS,
@@ -25,7 +26,6 @@ from itemrec.metrics import (
     parse_metric,
 )
 from itemrec.models.base import GNN, EmbeddingModel, Model
-from itemrec.split import Held, Split
 from itemrec.stats import bootstrap_interval
 
 if TYPE_CHECKING:

@@ -21,11 +21,12 @@ from itemrec.config import Config, load_config
 from itemrec.data import Interactions, read
 from itemrec.datasets import load
 from itemrec.errors import ItemrecError
+from itemrec.held_out import Split
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.models.base import Model
 from itemrec.negatives import NEGATIVES, Sampler
-from itemrec.split import SPLITS, Split, cold_start
+from itemrec.split import SPLITS, cold_start
 from itemrec.train import TrainConfig, train
 
 SECTIONS = ("data", "split", "model", "loss", "negatives", "train")

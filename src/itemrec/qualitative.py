@@ -20,9 +20,9 @@ from itemrec.checkpoint import Run
 from itemrec.config import Config
 from itemrec.evaluate import block_scores, mask_history, top_items
 from itemrec.experiment import make_split, run_config
+from itemrec.held_out import Split
 from itemrec.layers import Entry
 from itemrec.settled import changes
-from itemrec.split import Split
 from itemrec.suite import load_suite
 from itemrec.suite_run import hardware, identity, load_data, write_json
 

@@ -21,6 +21,7 @@ from itemrec.devices import pick_device, tensor_cores
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
+from itemrec.held_out import Held, Split
 from itemrec.interrupt import Interrupt
 from itemrec.losses import customary, item_ndcg
 from itemrec.metrics import CATALOGUE_METRICS, parse_metric
@@ -28,7 +29,6 @@ from itemrec.models.base import Model
 from itemrec.negatives import Sampler, Uniform
 from itemrec.objective import objective
 from itemrec.progress import EpochBar
-from itemrec.split import Held, Split
 
 
 def _setting(default: Any, text: str) -> Any:
