@@ -3,8 +3,9 @@
 On a GPU as they are; elsewhere in Triton's interpreter (`conftest.py`), where it is installed.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -16,19 +17,21 @@ from small import board_split, random_matrix, seeded
 from torch import Tensor
 
 from itemrec.bags import row_dots, row_max, row_sums
-from itemrec.batches import draw_positives
+from itemrec.batches import Batch, draw_positives
 from itemrec.counting import count_above
 from itemrec.draws import Draws
 from itemrec.edges import both_ways, edge_dot, edge_sum, largest_source, row_total, weighted_sum
 from itemrec.graph import Graph
-from itemrec.losses import item_ndcg, softmax
+from itemrec.losses import bpr, item_ndcg, softmax
 from itemrec.models import MODELS, LightGCN
 from itemrec.models.base import GNN
 from itemrec.models.ease import EASE
+from itemrec.models.enmf import ENMF
 from itemrec.negatives import InBatch, Positives
 from itemrec.neural_sort import neural_sort, sinkhorn
+from itemrec.noise_kernel import add_noise
 from itemrec.propagate import neighbour_sum, propagate, smooth, smooth_items
-from itemrec.scoring import pair_scores, take_rows
+from itemrec.scoring import pair_scores, row_scores, take_rows
 from itemrec.train import train
 
 GPU = torch.cuda.is_available()
@@ -49,7 +52,7 @@ def kernels() -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        for module in ("bags", "batches", "draws", "negatives"):
+        for module in ("bags", "batches", "draws", "negatives", "models.own_batches"):
             stack.enter_context(mock.patch(f"itemrec.{module}.on_triton", return_value=True))
         yield
 
@@ -157,6 +160,60 @@ def test_scores_of_pairs_and_taken_rows() -> None:
     agree(pair_scores, users, items, index)
     agree(take_rows, items, index)
     agree(take_rows, items, index[:, 0])
+
+
+def test_scores_of_lists_with_entries_of_nobody() -> None:
+    starts = torch.tensor([0, 3, 3, 40], dtype=torch.int32)
+    index = torch.randint(0, 20, (50,), generator=seeded()).int()
+    index[40:] = 20
+    owner = torch.searchsorted(starts[1:], torch.arange(50), right=True).clamp(max=2)
+    users, items = vectors(3, 64), vectors(20, 64, seed=1)
+
+    def scores(users: Tensor, items: Tensor) -> Tensor:
+        where = users.device
+        out = row_scores(users, items, starts.to(where), index.to(where), owner.to(where))
+        return out[:40]
+
+    def plain(users: Tensor, items: Tensor) -> Tensor:
+        return (users[owner[:40]] * items[index[:40].long()]).sum(1)
+
+    leaves = [x.clone().requires_grad_() for x in (users, items)]
+    expected = torch.autograd.grad(plain(*leaves).square().sum(), leaves)
+    with kernels():
+        leaves = [x.to(DEVICE).requires_grad_() for x in (users, items)]
+        found = torch.autograd.grad(scores(*leaves).square().sum(), leaves)
+    for here, there in zip(expected, found, strict=True):
+        torch.testing.assert_close(there.cpu(), here, **CLOSE)
+
+
+def test_all_rows_of_a_batch() -> None:
+    """ENMF's loss and gradients, whose lists are padded to one size on a GPU."""
+    matrix = random_matrix(USERS, ITEMS, 0.3)
+    found = []
+    for device, context in (("cpu", nullcontext), (DEVICE, kernels)):
+        model = ENMF(dim=8, dropout=0)
+        model.setup(matrix, inductive=False, generator=seeded())
+        model.to(device)
+        graph = Graph.from_csr(matrix, device)
+        users = torch.arange(0, USERS, 3, device=device)
+        real = torch.ones(len(users), 1, dtype=torch.bool, device=device)
+        real[-1] = False
+        batch = Batch(users, torch.zeros_like(real, dtype=torch.int64), real)
+        with context():
+            value = model.extra_loss(graph, batch, None, torch.Generator(device))
+            grads = torch.autograd.grad(value, list(model.parameters()))
+        found.append([value.detach().cpu(), *(g.cpu() for g in grads)])
+    for here, there in zip(*found, strict=True):
+        torch.testing.assert_close(there, here, **CLOSE)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_noise_of_a_layer(width: int) -> None:
+    x, noise = vectors(NODES, width), torch.rand(NODES, width, generator=seeded(1))
+    x[3] = 0.0  # has no direction and stays
+    moved = add_noise(x.clone().to(DEVICE), noise.to(DEVICE), 0.25).cpu()
+    expected = x + 0.25 * torch.sign(x) * noise / noise.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(moved, expected, **CLOSE)
 
 
 def drawn(function: Callable[[torch.Generator], Any], device: str) -> Any:
@@ -267,6 +324,22 @@ def test_two_runs_are_the_same_and_learn(protocol: str) -> None:
     first, second = (run.model.state_dict() for run in runs)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert runs[0].metrics["test"]["ndcg@20"] > 0.5
+
+
+@on_gpu
+@pytest.mark.parametrize("name", ["sgl", "simgcl", "xsimgcl", "dgcf", "enmf", "mult-vae", "ngcf"])
+def test_recorded_steps_do_what_single_ones_do(name: str) -> None:
+    """Two epochs, so that what changes between epochs is followed."""
+    kind, found = MODELS[name], []
+    for recorded in (False, True):
+        with mock.patch.object(kind, "capturable", recorded), warnings.catch_warnings():
+            warnings.simplefilter("error")  # such as that a step could not be recorded
+            run = train(
+                board_split(), kind(), loss=bpr, epochs=2, every=1, refit=False, device="cuda"
+            )
+        found.append({k: v.cpu() for k, v in run.model.state_dict().items()})
+    for key, value in found[0].items():
+        torch.testing.assert_close(found[1][key], value, rtol=1e-3, atol=1e-4)
 
 
 @on_gpu

@@ -169,7 +169,7 @@ def test_enmf_dropout_keeps_scores_in_the_mean() -> None:
 def test_rows_of_a_batch_are_all_its_training_items() -> None:
     train = random_matrix(30, 20, 0.3)
     graph, batch = Graph.from_csr(train), batch_of(train)
-    owner, item, valid = UserRows()(graph, batch.users, batch.mask.any(1))
+    starts, owner, item, valid = UserRows()(graph, batch.users, batch.mask.any(1))
     found = {(int(o), int(i)) for o, i, v in zip(owner, item, valid, strict=True) if v}
     assert found == {
         (row, int(i))
@@ -177,6 +177,7 @@ def test_rows_of_a_batch_are_all_its_training_items() -> None:
         if batch.mask[row].any()
         for i in train[[user]].indices
     }
+    assert starts.tolist() == np.searchsorted(owner.numpy(), np.arange(len(starts))).tolist()
 
 
 # --- walks ---------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from itemrec.scoring import pair_scores, take_rows
+from itemrec.scoring import pair_scores, row_scores, take_rows
 
 
 def gathered(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
@@ -67,6 +67,22 @@ def test_only_the_gradient_that_is_asked_for() -> None:
         (own,) = torch.autograd.grad(pair_scores(*pair, index).sum(), leaf)
         (naive,) = torch.autograd.grad(gathered(*pair, index).sum(), leaf)
         torch.testing.assert_close(own, naive)
+
+
+def test_lists_of_any_length() -> None:
+    """An empty list, repeated items, and entries behind the last list, which count for nothing."""
+    starts = torch.tensor([0, 3, 3, 7], dtype=torch.int32)
+    index = torch.tensor([4, 0, 4, 1, 1, 2, 0, 5, 5], dtype=torch.int32)  # 5: of nobody
+    owner = torch.tensor([0, 0, 0, 2, 2, 2, 2, 2, 2])
+    users = torch.randn(3, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    items = torch.randn(5, 6, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    toward = torch.randn(7, generator=torch.Generator().manual_seed(2))
+    ours = row_scores(users, items, starts, index[:7], owner[:7])
+    plain = (users[owner[:7]] * items[index[:7].long()]).sum(1)
+    torch.testing.assert_close(ours, plain)
+    wanted = torch.autograd.grad((plain * toward).sum(), (users, items))
+    found = torch.autograd.grad((ours * toward).sum(), (users, items))
+    torch.testing.assert_close(found, wanted)
 
 
 def test_taken_rows_gather_their_gradient() -> None:

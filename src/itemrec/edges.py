@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from itemrec.bags import row_dots, row_max
+from itemrec.bags import fused, row_dots, row_max
 from itemrec.graph import Adjacency, Graph
 from itemrec.propagate import as_gathered, plain_sum
 
@@ -80,6 +80,15 @@ def _dot(adjacency: Adjacency, listeners: Tensor, sources: Tensor, heads: int | 
     return row_dots(adjacency.crow, adjacency.col, listeners, told, heads=heads, order=order)
 
 
+def _at(values: Tensor, index: Tensor) -> Tensor:
+    """Values of other edges or nodes, ``[n] or [n, heads]``."""
+    if values.dim() == 2 and fused(values):
+        from itemrec.kernels import rows_at
+
+        return rows_at(values, index)
+    return values[index]
+
+
 class _WeightedSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, x: Tensor, graph: Graph) -> Tensor:
@@ -95,7 +104,7 @@ class _WeightedSum(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_weight = _dot(graph, grad, x, None if weight.dim() == 1 else weight.shape[1])
         if ctx.needs_input_grad[1]:  # the transpose has the same structure, its weights reordered
-            grad_x = plain_sum(graph, grad, weight[graph.reverse])
+            grad_x = plain_sum(graph, grad, _at(weight, graph.reverse))
         return grad_weight, grad_x, None
 
 
@@ -107,7 +116,7 @@ class _RowTotal(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return grad[ctx.graph.row], None, None
+        return _at(grad, ctx.graph.row), None, None
 
 
 class _EdgeDot(torch.autograd.Function):
@@ -126,7 +135,7 @@ class _EdgeDot(torch.autograd.Function):
         listeners, sources = ctx.saved_tensors
         graph: Graph = ctx.graph
         to_listeners = plain_sum(graph, sources, grad.contiguous())
-        return to_listeners, plain_sum(graph, listeners, grad[graph.reverse]), None, None
+        return to_listeners, plain_sum(graph, listeners, _at(grad, graph.reverse)), None, None
 
 
 class _EdgeSum(torch.autograd.Function):
@@ -148,9 +157,9 @@ class _BothWays(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, graph: Graph) -> Tensor:
         ctx.graph = graph
-        return torch.cat([values, values[graph.reverse[len(values) :]]])
+        return torch.cat([values, _at(values, graph.reverse[len(values) :])])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         half = len(grad) // 2
-        return grad[:half] + grad[ctx.graph.reverse[:half]], None
+        return grad[:half] + _at(grad, ctx.graph.reverse[:half]), None

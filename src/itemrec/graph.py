@@ -40,6 +40,19 @@ class Adjacency:
         """Whether the transpose is the same matrix, so that a backward is the same product."""
         return False
 
+    def become(self, other: Adjacency) -> None:
+        """Hold the edges of another of the same size, in the same memory.
+
+        A step that was recorded as a CUDA graph reads memory, and so follows.
+        """
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if isinstance(mine, Tensor):
+                mine.copy_(theirs)
+            elif isinstance(mine, dict):  # the sides
+                for side, adjacency in mine.items():
+                    adjacency.become(theirs[side])
+
     @cached_property
     def row(self) -> Tensor:
         """The listener of every edge, int64 [edges]."""
@@ -159,10 +172,11 @@ class Graph(Adjacency):
         return Graph.from_csr(joined, self.crow.device)
 
     def drop_edges(self, share: float, generator: torch.Generator) -> Graph:
-        """A copy in which each interaction is missing with probability ``share``."""
+        """A copy without a share of the interactions, drawn; their number is always the same."""
         half = len(self.col) // 2
-        draw = torch.rand(half, generator=generator, device=generator.device).to(self.col.device)
-        keep = draw >= share
+        drawn = torch.randperm(half, generator=generator, device=generator.device)
+        keep = torch.ones(half, dtype=torch.bool, device=self.col.device)
+        keep[drawn[: round(share * half)].to(self.col.device)] = False
         keep = torch.cat([keep, keep[self.reverse[half:]]])
         ends = torch.cat([keep.new_zeros(1, dtype=torch.int32), keep.cumsum(0, dtype=torch.int32)])
         crow = ends[self.crow.long()]

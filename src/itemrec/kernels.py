@@ -145,6 +145,26 @@ def edge_dots(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _rows_at(x, index, out, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    source = tl.load(index + at // WIDTH, mask=inside, other=0).to(tl.int64)
+    value = tl.load(x + source * WIDTH + at % WIDTH, mask=inside, other=0.0)
+    tl.store(out + at, value, mask=inside)
+
+
+def rows_at(x: Tensor, index: Tensor) -> Tensor:
+    """``x[index]`` for short rows: torch hands out a block of threads to each, however short."""
+    x = x.contiguous()
+    out = torch.empty(len(index), x.shape[1], dtype=x.dtype, device=x.device)
+    block = 1024
+    _rows_at[(triton.cdiv(out.numel(), block),)](
+        x, index, out, out.numel(), WIDTH=x.shape[1], BLOCK=block
+    )
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _scaled_rows(x, scale, share, out, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size

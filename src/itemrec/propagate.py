@@ -30,7 +30,7 @@ def propagate(graph: Graph, x: Tensor) -> Tensor:
     nodes on a GPU, weights of the edges elsewhere, which cost next to nothing beside the gathered
     rows.
     """
-    out: Tensor = _SymmetricSum.apply(x, graph, _normalised_sum)  # type: ignore[no-untyped-call]
+    out: Tensor = _SymmetricSum.apply(x, graph, normalised_sum)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -59,6 +59,8 @@ def smooth_items(
 
 def listen(adjacency: Adjacency, x: Tensor) -> Tensor:
     """`propagate` for any adjacency: each source is divided by √degree, each listener too."""
+    if isinstance(adjacency, Graph):
+        return propagate(adjacency, x)
     source = x * inverse_root(adjacency.source_degree)
     return neighbour_sum(adjacency, source) * inverse_root(adjacency.degree)
 
@@ -74,15 +76,16 @@ def as_gathered(adjacency: Adjacency, x: Tensor) -> tuple[Tensor, Tensor | None]
     return x.to(adjacency.read) if fused(x) else x, adjacency.order if x.is_cuda else None
 
 
-def _normalised_sum(graph: Graph, x: Tensor) -> Tensor:
-    return _step(graph, None, _tell(graph, None, x), tells=False)[0]
+def normalised_sum(graph: Graph, x: Tensor) -> Tensor:
+    """`propagate` without a gradient of its own."""
+    return step(graph, None, tell(graph, None, x), tells=False)[0]
 
 
 def _horner(graph: Graph, x: Tensor, *, depth: int, first: int, share: float) -> Tensor:
-    out, told = x, _tell(graph, None, x, share)
+    out, told = x, tell(graph, None, x, share)
     for left in reversed(range(depth)):
         base = x if left or not first else None
-        out, told = _step(graph, None, told, base, share, tells=left > 0, writes=left == 0)
+        out, told = step(graph, None, told, base, share, tells=left > 0, writes=left == 0)
     return out
 
 
@@ -92,7 +95,7 @@ def _scale(graph: Graph, side: Side | None) -> Tensor:
     return graph.inverse_root[part]
 
 
-def _tell(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Tensor:
+def tell(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Tensor:
     """What all nodes, or those of one side, tell their listeners at first, ``share·x``.
 
     On a GPU it is scaled here, once a node and not once an edge, and in the type of the graph.
@@ -104,7 +107,7 @@ def _tell(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Ten
     return scaled_rows(x, _scale(graph, side), share, graph.read)
 
 
-def _step(
+def step(
     graph: Graph,
     to: Side | None,
     told: Tensor,
@@ -148,23 +151,23 @@ class _SmoothItems(torch.autograd.Function):
         ctx: Any, items: Tensor, graph: Graph, depth: int, share: float
     ) -> tuple[Tensor, Tensor]:
         ctx.graph, ctx.depth, ctx.share = graph, depth, share
-        told, found = _tell(graph, "items", items, share), dict[Side, Tensor]()
+        told, found = tell(graph, "items", items, share), dict[Side, Tensor]()
         if depth == 1:
             found["items"] = items * share
         for at in range(1, depth + 1):
             to, base = _side(at), None if at % 2 else items
             last = {"tells": at < depth, "writes": at >= depth - 1}  # the last two are the result
-            found[to], told = _step(graph, to, told, base, share, **last)
+            found[to], told = step(graph, to, told, base, share, **last)
         return found["users"], found["items"]
 
     @staticmethod
     def backward(ctx: Any, users: Tensor, items: Tensor) -> tuple[Tensor, None, None, None]:
         graph, share, grads = ctx.graph, ctx.share, {"users": users, "items": items}
         side = _side(ctx.depth)
-        out, told = users, _tell(graph, side, grads[side], share)
+        out, told = users, tell(graph, side, grads[side], share)
         for at in reversed(range(ctx.depth)):
             to = _side(at)
-            out, told = _step(graph, to, told, grads[to], share, tells=at > 0, writes=at == 0)
+            out, told = step(graph, to, told, grads[to], share, tells=at > 0, writes=at == 0)
         return out, None, None, None
 
 

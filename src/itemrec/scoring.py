@@ -18,7 +18,22 @@ def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
     The gradient of the item table sums one row a pair. Grouping the pairs by item turns that into a
     neighbourhood sum: deterministic on every device, and far faster on a CPU than index_add.
     """
-    out: Tensor = _PairScores.apply(users, items, index)  # type: ignore[no-untyped-call]
+    n_lists, length = index.shape
+    starts = torch.arange(n_lists + 1, device=index.device, dtype=torch.int32) * length
+    flat = index.reshape(-1).int()  # half the bytes to sort and to read
+    out: Tensor = _RowScores.apply(users, items, starts, flat, None)  # type: ignore[no-untyped-call]
+    return out.view(index.shape)
+
+
+def row_scores(
+    users: Tensor, items: Tensor, starts: Tensor, index: Tensor, owner: Tensor
+) -> Tensor:
+    """`pair_scores` of lists of any length: ``out[e] = users[owner[e]] · items[index[e]]``.
+
+    List v has the entries ``starts[v]`` to ``starts[v+1]``. Entries behind the last list belong to
+    nobody: there ``index`` is ``len(items)``, and what is found means nothing and has no gradient.
+    """
+    out: Tensor = _RowScores.apply(users, items, starts, index, owner)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -46,26 +61,27 @@ class _TakeRows(torch.autograd.Function):
         return row_sums(bounds, order.int(), grad.reshape(-1, grad.shape[-1])), None
 
 
-class _PairScores(torch.autograd.Function):
+class _RowScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, users: Tensor, items: Tensor, index: Tensor) -> Tensor:
-        n_lists, length = index.shape
-        flat = index.reshape(-1).int()  # half the bytes to sort and to read
-        starts = torch.arange(n_lists + 1, device=index.device, dtype=torch.int32) * length
-        ctx.save_for_backward(users, items, flat, starts)
-        return row_dots(starts, flat, users, items).view(index.shape)
+    def forward(
+        ctx: Any, users: Tensor, items: Tensor, starts: Tensor, flat: Tensor, owner: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(users, items, starts, flat, owner)
+        return row_dots(starts, flat, users, items)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        users, items, flat, starts = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        users, items, starts, flat, owner = ctx.saved_tensors
         grad_users = grad_items = None
-        if ctx.needs_input_grad[0]:  # Σ_n g[b, n] · items[index[b, n]]
-            grad_users = row_sums(starts, flat, items, weight=grad.reshape(-1))
+        if ctx.needs_input_grad[0]:  # Σ_e g[e] · items[index[e]]
+            grad_users = row_sums(starts, flat, items, weight=grad)
         if ctx.needs_input_grad[1]:  # the same pairs grouped by item
-            regroup = _by_item_on_gpu if flat.is_cuda else _by_item
-            bounds, owner, weight = regroup(starts, flat, grad.reshape(-1), len(items))
+            if flat.is_cuda:
+                bounds, owner, weight = _by_item_on_gpu(starts, flat, grad, len(items), owner)
+            else:
+                bounds, owner, weight = _by_item(starts, flat, grad, len(items))
             grad_items = row_sums(bounds, owner, users, weight=weight)
-        return grad_users, grad_items, None
+        return grad_users, grad_items, None, None, None
 
 
 Groups = tuple[Tensor, Tensor, Tensor]  # where each item's pairs begin, whose they are, weights
@@ -73,7 +89,8 @@ Groups = tuple[Tensor, Tensor, Tensor]  # where each item's pairs begin, whose t
 
 def _by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Groups:
     """The transpose of a CSR matrix is a counting sort: one pass, and an item's pairs in order."""
-    parts = (weight.numpy(), flat.numpy(), starts.numpy())
+    end = int(starts[-1])  # what follows belongs to nobody
+    parts = (weight[:end].numpy(), flat[:end].numpy(), starts.numpy())
     pairs = sp.csr_array(parts, shape=(len(starts) - 1, n_items)).tocsc()
     return (
         torch.from_numpy(pairs.indptr),
@@ -82,10 +99,14 @@ def _by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Grou
     )
 
 
-def _by_item_on_gpu(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Groups:
+def _by_item_on_gpu(
+    starts: Tensor, flat: Tensor, weight: Tensor, n_items: int, owner: Tensor | None
+) -> Groups:
+    """Without owners all lists have one length."""
     bounds, order = _sorted(flat, n_items)
     length = len(flat) // max(len(starts) - 1, 1)
-    return bounds, (order // max(length, 1)).int(), weight[order]
+    whose = order // max(length, 1) if owner is None else owner[order]
+    return bounds, whose.int(), weight[order]
 
 
 def _sorted(flat: Tensor, n: int) -> tuple[Tensor, Tensor]:

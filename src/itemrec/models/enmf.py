@@ -24,7 +24,7 @@ from itemrec.graph import Graph
 from itemrec.models.base import EmbeddingModel
 from itemrec.models.checks import positive, positive_integers, share_below_one
 from itemrec.models.own_batches import UserRows
-from itemrec.scoring import take_rows
+from itemrec.scoring import row_scores, take_rows
 
 
 class ENMF(EmbeddingModel):
@@ -69,10 +69,11 @@ class ENMF(EmbeddingModel):
         if self.dropout > 0:
             draw = torch.rand(own.shape, generator=generator, device=own.device)
             own = own * (draw >= self.dropout) / (1 - self.dropout)
-        owner, item, valid = self.rows(graph, batch.users, real)  # [entries]
-        pairs = take_rows(own * self.weight, owner) * take_rows(self.items, item)
-        score = pairs.sum(1)
-        observed = ((1 - self.negative_weight) * score.square() - 2 * score) * valid
+        starts, owner, item, valid = self.rows(graph, batch.users, real)
+        item = item.masked_fill(~valid, self.n_items).int()
+        score = row_scores(own * self.weight, self.items, starts, item, owner)  # [entries]
+        score = torch.where(valid, score, 0.0)
+        observed = (1 - self.negative_weight) * score.square() - 2 * score
         everything = (own.T @ own) * (self.items.T @ self.items) * torch.outer(*[self.weight] * 2)
         total = observed.sum() + self.negative_weight * everything.sum()
         return total / real.sum().clamp(min=1)

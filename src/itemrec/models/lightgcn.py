@@ -21,7 +21,7 @@ from torch import Tensor
 
 from itemrec.graph import Adjacency, Graph, fold_adjacency, inverse_root
 from itemrec.models.base import GNN, Pooling, halves
-from itemrec.propagate import listen, neighbour_sum, propagate, smooth, smooth_items
+from itemrec.propagate import listen, neighbour_sum, smooth, smooth_items
 
 
 class LightGCN(GNN):
@@ -43,8 +43,6 @@ class LightGCN(GNN):
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
         """``Â h`` in the graph; the same rule for listeners outside it."""
-        if isinstance(adjacency, Graph):
-            return propagate(adjacency, source)
         return listen(adjacency, source)
 
     def pool(self, layers: list[Tensor]) -> Tensor:

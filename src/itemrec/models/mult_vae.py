@@ -70,7 +70,7 @@ class MultVAE(Model):
     ) -> Tensor:
         """The negative bound, a mean over the batch's users."""
         real = batch.mask.any(1)  # [B]
-        owner, item, valid = self.rows(graph, batch.users, real)  # [entries]
+        _, owner, item, valid = self.rows(graph, batch.users, real)  # [entries]
         draw = torch.rand(len(owner), generator=generator, device=owner.device)
         kept = valid * (draw >= self.dropout) / (1 - self.dropout)
         place = owner * self.n_items + item

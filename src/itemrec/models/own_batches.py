@@ -6,9 +6,12 @@ graph; afterwards every call has one shape and never waits for the device.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from itemrec.bags import on_triton
 from itemrec.graph import Graph
 from itemrec.negatives import Positives, Uniform
 
@@ -38,16 +41,25 @@ class OwnPositives:
         return self.known.is_positive(users, items)
 
 
+class Rows(NamedTuple):
+    """Lists of items one after another; entries behind the last list belong to nobody."""
+
+    starts: Tensor  # int32 [B + 1], where each list begins
+    owner: Tensor  # int64 [entries], row in the batch
+    item: Tensor  # int64 [entries]
+    valid: Tensor  # bool [entries], whether it is an entry of its owner
+
+
 class UserRows:
     """All training items of a batch of users, as one flat list of entries."""
 
     graph: Graph | None = None
 
-    def __call__(self, graph: Graph, users: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``owner, item, valid``, each [entries]: row in the batch, item, whether it is an entry.
+    def __call__(self, graph: Graph, users: Tensor, real: Tensor) -> Rows:
+        """The items of users ``[B]``; ``real`` bool [B] leaves out padding rows.
 
-        ``real`` bool [B] leaves out padding rows. On a GPU the number of entries is what the B
-        users with most items would need, the same for every batch; elsewhere it is exact.
+        On a GPU the number of entries is what the B users with most items would need, the same for
+        every batch; elsewhere it is exact.
         """
         begin = graph.crow[users].long()  # [B]
         size = (graph.crow[users + 1].long() - begin) * real
@@ -56,10 +68,11 @@ class UserRows:
         owner = torch.searchsorted(ends, entry, right=True).clamp(max=len(users) - 1)
         place = begin[owner] + entry - (ends - size)[owner]
         item = graph.col[place.clamp(max=len(graph.col) // 2 - 1)].long() - graph.n_users
-        return owner, item, entry < ends[-1]
+        starts = torch.cat([ends.new_zeros(1), ends]).int()
+        return Rows(starts, owner, item, entry < ends[-1])
 
     def _room(self, graph: Graph, ends: Tensor) -> int:
-        if not ends.is_cuda:
+        if not on_triton(ends):
             return int(ends[-1])
         if self.graph is not graph:
             self.graph, self.rooms = graph, dict[int, int]()

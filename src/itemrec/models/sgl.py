@@ -1,7 +1,7 @@
 """SGL-ED: LightGCN that recognises a node again after a share of the edges is gone.
 
 Wu et al., "Self-supervised Graph Learning for Recommendation", SIGIR 2021. With two graphs G′, G″
-from which each edge is missing with probability ρ, drawn anew each epoch and normalised by their
+from each of which a share ρ of the edges is missing, drawn anew each epoch and normalised by their
 own degrees::
 
     L = L_list + λ·(InfoNCE over users + InfoNCE over items),   z′ = encode(G′), z″ = encode(G″)
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -34,7 +35,6 @@ class SGL(LightGCN):
     year = 2021
     usual_loss = "bpr"
     usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
-    capturable = False  # the graphs change, and so do their sizes
 
     def __init__(
         self,
@@ -53,9 +53,17 @@ class SGL(LightGCN):
         self.drop, self.weight, self.temperature = drop, weight, temperature
         self.views: list[Graph] = []
 
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Free vectors; graphs of other training data are forgotten."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.views = []
+
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
-        """Draw the two graphs of this epoch."""
-        self.views = [graph.drop_edges(self.drop, generator) for _ in range(2)]
+        """Draw the two graphs of this epoch, into the memory of the last ones."""
+        drawn = [graph.drop_edges(self.drop, generator) for _ in range(2)]
+        for view, new in zip(self.views, drawn, strict=False):
+            view.become(new)
+        self.views = self.views or drawn
 
     def extra_loss(
         self,

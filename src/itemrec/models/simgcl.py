@@ -16,15 +16,15 @@ from __future__ import annotations
 from types import MappingProxyType
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
-from itemrec.models.base import GNN, Pooling
+from itemrec.models.base import Pooling, halves
 from itemrec.models.contrast import contrast
 from itemrec.models.lightgcn import LightGCN
+from itemrec.noise import noisy_layers
 
 
 class SimGCL(LightGCN):
@@ -62,24 +62,9 @@ class SimGCL(LightGCN):
         generator: torch.Generator,
     ) -> Tensor:
         """The contrast between two noisy passes."""
-        views = []
+        base, views = self.base(graph), []
         for _ in range(2):
-            pooled = self.pool(noisy_layers(self, graph, self.epsilon, generator))
-            views.append((pooled[: graph.n_users], pooled[graph.n_users :]))
+            layers = noisy_layers(graph, base, self.depth, self.epsilon, generator)
+            pooled = self.pool(layers)
+            views.append(halves(graph, pooled))
         return self.weight * contrast(views[0], views[1], batch, self.temperature, generator)
-
-
-def noisy_layers(
-    model: GNN, graph: Graph, epsilon: float, generator: torch.Generator
-) -> list[Tensor]:
-    """``h⁰ … hᴸ``, each but the first moved by ``epsilon`` before the next one hears it."""
-    out = [model.base(graph)]
-    for depth in range(model.depth):
-        out.append(disturb(model.layer(depth, graph, out[-1], out[-1]), epsilon, generator))
-    return out
-
-
-def disturb(x: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
-    """Move every row by ``epsilon``, away from zero in each coordinate."""
-    noise = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-    return x + epsilon * torch.sign(x) * F.normalize(noise, dim=1)

@@ -20,10 +20,10 @@ from torch import Tensor
 from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
-from itemrec.models.base import Pooling
+from itemrec.models.base import Pooling, halves
 from itemrec.models.contrast import contrast
 from itemrec.models.lightgcn import LightGCN
-from itemrec.models.simgcl import noisy_layers
+from itemrec.noise import noisy_layers
 
 
 class XSimGCL(LightGCN):
@@ -77,7 +77,7 @@ class XSimGCL(LightGCN):
 
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
         """The noisy pass."""
-        layers = noisy_layers(self, graph, self.epsilon, generator)
+        layers = noisy_layers(graph, self.base(graph), self.depth, self.epsilon, generator)
         self.contrast_layer = layers[self.contrasted]
         return layers
 
@@ -92,5 +92,5 @@ class XSimGCL(LightGCN):
         layer, self.contrast_layer = self.contrast_layer, None
         assert encoded is not None
         assert layer is not None
-        other = (layer[: graph.n_users], layer[graph.n_users :])
+        other = halves(graph, layer)
         return self.weight * contrast(encoded, other, batch, self.temperature, generator)
