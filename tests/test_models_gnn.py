@@ -23,7 +23,7 @@ from itemrec.models.sgl import SGL
 from itemrec.models.simgcl import SimGCL
 from itemrec.models.simplex import SimpleX
 from itemrec.models.xsimgcl import XSimGCL
-from itemrec.noise import noisy_layers
+from itemrec.noise import noisy_passes
 from itemrec.propagate import propagate
 from itemrec.train import train
 
@@ -252,7 +252,8 @@ def test_simgcl_moves_each_node_by_exactly_epsilon_a_layer() -> None:
     graph = ready(model, matrix)
     connected = graph.degree > 0
     generator = seeded(5)
-    views = [noisy_layers(graph, model.base(graph), 3, 0.25, generator) for _ in range(2)]
+    clean, *views = noisy_passes(graph, model.base(graph), 3, [0.0, 0.25, 0.25], generator)
+    torch.testing.assert_close(clean, model.layers(graph))
     for view in views:
         assert torch.equal(view[0], model.base(graph))
         for depth in range(3):
@@ -265,17 +266,21 @@ def test_simgcl_moves_each_node_by_exactly_epsilon_a_layer() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_the_gradient_of_noisy_layers_is_that_of_autograd(depth: int) -> None:
+def test_the_gradient_of_noisy_passes_is_that_of_autograd(depth: int) -> None:
     """Each layer written out, its noise added by operations that autograd knows."""
     graph = Graph.from_csr(random_matrix(12, 9, 0.4))
     x = torch.randn(21, 8, generator=seeded()).requires_grad_()
-    mix = torch.randn(depth + 1, 21, 8, generator=seeded(1))
-    ours = torch.stack(noisy_layers(graph, x, depth, 0.25, seeded(3)))
-    written, generator = [x], seeded(3)
-    for _ in range(depth):
-        heard = propagate(graph, written[-1])
-        noise = torch.rand(heard.shape, generator=generator)
-        written.append(heard + 0.25 * torch.sign(heard) * noise / noise.norm(dim=1, keepdim=True))
+    mix = torch.randn(3 * (depth + 1), 21, 8, generator=seeded(1))
+    noisy = noisy_passes(graph, x, depth, [0.25, 0.0, 0.5], seeded(3))
+    ours = torch.stack([layer for layers in noisy for layer in layers])
+    written, generator = [], seeded(3)
+    for epsilon in (0.25, 0.0, 0.5):
+        written.append(x)
+        for _ in range(depth):
+            heard = propagate(graph, written[-1])
+            noise = torch.rand(heard.shape, generator=generator) if epsilon else heard
+            length = noise.norm(dim=1, keepdim=True).clamp(min=1e-12)
+            written.append(heard + epsilon * torch.sign(heard) * noise / length)
     theirs = torch.stack(written)
     torch.testing.assert_close(ours, theirs)
     gradients = [torch.autograd.grad((out * mix).sum(), x)[0] for out in (ours, theirs)]
@@ -307,7 +312,7 @@ def test_xsimgcl_contrasts_the_final_vectors_of_one_noisy_pass_with_a_layer_of_i
     graph = ready(model, matrix)
     batch = batch_of(matrix, per_user=1)
     users, items, layers = model.encode_step(graph, seeded(3))
-    again = noisy_layers(graph, model.base(graph), 3, model.epsilon, seeded(3))
+    (again,) = noisy_passes(graph, model.base(graph), 3, [model.epsilon], seeded(3))
     torch.testing.assert_close(torch.cat([users, items]), torch.stack(again[1:]).mean(0))
     assert torch.equal(layers[2], again[2][12:])
     value = model.extra_loss(graph, batch, (users, items), seeded())

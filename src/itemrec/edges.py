@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from itemrec.bags import fused, row_dots, row_max
+from itemrec.bags import fused, row_dots, row_max, row_sums
 from itemrec.graph import Adjacency, Graph
 from itemrec.propagate import as_gathered, plain_sum
 
@@ -35,11 +35,10 @@ def row_total(adjacency: Adjacency, weight: Tensor) -> Tensor:
     >>> row_total(graph, torch.tensor([[1.0], [2.0], [1.0], [2.0]])).squeeze(1).tolist()
     [3.0, 1.0, 2.0]
     """
-    ones = weight.new_ones(len(adjacency.source_degree), weight.shape[1])
     if isinstance(adjacency, Graph):
-        out: Tensor = _RowTotal.apply(weight, ones, adjacency)  # type: ignore[no-untyped-call]
+        out: Tensor = _RowTotal.apply(weight, adjacency)  # type: ignore[no-untyped-call]
         return out
-    return plain_sum(adjacency, ones, weight)
+    return _total(adjacency, weight)
 
 
 def edge_dot(
@@ -80,6 +79,13 @@ def _dot(adjacency: Adjacency, listeners: Tensor, sources: Tensor, heads: int | 
     return row_dots(adjacency.crow, adjacency.col, listeners, told, heads=heads, order=order)
 
 
+def _total(adjacency: Adjacency, weight: Tensor) -> Tensor:
+    """A row's edges stand side by side: they are gathered in order."""
+    each = torch.arange(len(weight), device=weight.device, dtype=adjacency.crow.dtype)
+    order = adjacency.order if weight.is_cuda else None
+    return row_sums(adjacency.crow, each, weight, order=order)
+
+
 def _at(values: Tensor, index: Tensor) -> Tensor:
     """Values of other edges or nodes, ``[n] or [n, heads]``."""
     if values.dim() == 2 and fused(values):
@@ -110,13 +116,13 @@ class _WeightedSum(torch.autograd.Function):
 
 class _RowTotal(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, ones: Tensor, graph: Graph) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, graph: Graph) -> Tensor:
         ctx.graph = graph
-        return plain_sum(graph, ones, weight)
+        return _total(graph, weight)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _at(grad, ctx.graph.row), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _at(grad, ctx.graph.row), None
 
 
 class _EdgeDot(torch.autograd.Function):
@@ -148,8 +154,7 @@ class _EdgeSum(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         graph: Graph = ctx.graph
         weights = torch.stack([grad, grad[graph.reverse]], dim=1)
-        ones = grad.new_ones(graph.n_nodes, 2)
-        to_listeners, to_sources = plain_sum(graph, ones, weights).T
+        to_listeners, to_sources = _total(graph, weights).T
         return to_listeners, to_sources, None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -13,15 +15,17 @@ from itemrec.graph import Graph
 from itemrec.propagate import normalised_sum, step, tell
 
 
-def noisy_layers(
-    graph: Graph, x: Tensor, depth: int, epsilon: float, generator: torch.Generator
-) -> list[Tensor]:
-    """``h⁰ = x … hᴸ``, where ``hˡ⁺¹ = disturb(Â hˡ)``; each ``[nodes, d]``.
+def noisy_passes(
+    graph: Graph, x: Tensor, depth: int, noise: Sequence[float], generator: torch.Generator
+) -> list[list[Tensor]]:
+    """``h⁰ = x … hᴸ`` of a pass for each ε in ``noise``, where ``hˡ⁺¹ = disturb(Â hˡ, ε)``.
 
-    Noise depends on a vector by its signs alone, which have no slope. So the gradient is that of
-    the layers without noise, by Horner's rule: ``y ← g_l + Â y`` for gradients ``g_l`` of layers.
+    All passes begin with the same ``Â x``. Noise depends on a vector by its signs alone, which have
+    no slope: every pass has the gradient of the layers without noise, and all of them together take
+    one backward, by Horner's rule ``y ← g_l + Â y`` with ``g_l`` summed over the passes.
     """
-    return [x, *_NoisyLayers.apply(x, graph, depth, epsilon, generator)]  # type: ignore[no-untyped-call]
+    flat = _NoisyPasses.apply(x, graph, depth, noise, generator)  # type: ignore[no-untyped-call]
+    return [[x, *flat[at : at + depth]] for at in range(0, len(flat), depth)]
 
 
 def disturb(x: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
@@ -37,25 +41,29 @@ def disturb(x: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
     return x.addcmul_(torch.sign(x), F.normalize(noise, dim=1), value=epsilon)
 
 
-class _NoisyLayers(torch.autograd.Function):
+class _NoisyPasses(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         x: Tensor,
         graph: Graph,
         depth: int,
-        epsilon: float,
+        noise: Sequence[float],
         generator: torch.Generator,
     ) -> tuple[Tensor, ...]:
-        ctx.graph = graph
-        out = [x]
-        for _ in range(depth):
-            out.append(disturb(normalised_sum(graph, out[-1]), epsilon, generator))
-        return tuple(out[1:])
+        ctx.graph, ctx.depth = graph, depth
+        first, out = normalised_sum(graph, x), list[Tensor]()
+        for epsilon in noise:
+            heard = first.clone()
+            for at in range(depth):
+                heard = normalised_sum(graph, heard) if at else heard
+                out.append(disturb(heard, epsilon, generator) if epsilon else heard)
+        return tuple(out)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
-        out, told = grads[-1], tell(ctx.graph, None, grads[-1])
-        for below in reversed((None, *grads[:-1])):  # what the layer below is asked for itself
+        asked = [reduce(torch.add, grads[at :: ctx.depth]) for at in range(ctx.depth)]
+        out, told = asked[-1], tell(ctx.graph, None, asked[-1])
+        for below in reversed((None, *asked[:-1])):  # what the layer below is asked for itself
             out, told = step(ctx.graph, None, told, below, tells=below is not None)
         return out, None, None, None, None

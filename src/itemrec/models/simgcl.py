@@ -24,7 +24,7 @@ from itemrec.graph import Graph
 from itemrec.models.base import Pooling, halves
 from itemrec.models.contrast import contrast
 from itemrec.models.lightgcn import LightGCN
-from itemrec.noise import noisy_layers
+from itemrec.noise import noisy_passes
 
 
 class SimGCL(LightGCN):
@@ -53,6 +53,19 @@ class SimGCL(LightGCN):
         if temperature <= 0:
             raise ItemrecError(f"'temperature' must be positive, got {temperature}")
         self.epsilon, self.weight, self.temperature = epsilon, weight, temperature
+        self.noisy: list[list[Tensor]] = []  # from `training_layers` to `extra_loss`
+
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator, hops: bool = True
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Always layer by layer: passes with noise share the first one."""
+        return super().encode_step(graph, generator)
+
+    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
+        """The pass without noise; those with noise wait for `extra_loss`."""
+        noise = [0.0, self.epsilon, self.epsilon]
+        clean, *self.noisy = noisy_passes(graph, self.base(graph), self.depth, noise, generator)
+        return clean
 
     def extra_loss(
         self,
@@ -61,10 +74,7 @@ class SimGCL(LightGCN):
         encoded: tuple[Tensor, Tensor] | None,
         generator: torch.Generator,
     ) -> Tensor:
-        """The contrast between two noisy passes."""
-        base, views = self.base(graph), []
-        for _ in range(2):
-            layers = noisy_layers(graph, base, self.depth, self.epsilon, generator)
-            pooled = self.pool(layers)
-            views.append(halves(graph, pooled))
-        return self.weight * contrast(views[0], views[1], batch, self.temperature, generator)
+        """The contrast between the two noisy passes."""
+        one, two = (halves(graph, self.pool(layers)) for layers in self.noisy)
+        self.noisy = []
+        return self.weight * contrast(one, two, batch, self.temperature, generator)

@@ -23,7 +23,7 @@ from itemrec.graph import Graph
 from itemrec.models.base import Pooling, halves
 from itemrec.models.contrast import contrast
 from itemrec.models.lightgcn import LightGCN
-from itemrec.noise import noisy_layers
+from itemrec.noise import noisy_passes
 
 
 class XSimGCL(LightGCN):
@@ -77,7 +77,8 @@ class XSimGCL(LightGCN):
 
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
         """The noisy pass."""
-        layers = noisy_layers(graph, self.base(graph), self.depth, self.epsilon, generator)
+        base = self.base(graph)
+        (layers,) = noisy_passes(graph, base, self.depth, [self.epsilon], generator)
         self.contrast_layer = layers[self.contrasted]
         return layers
 
