@@ -335,7 +335,7 @@ def test_recorded_steps_do_what_single_ones_do(name: str) -> None:
         with mock.patch.object(kind, "capturable", recorded), warnings.catch_warnings():
             warnings.simplefilter("error")  # such as that a step could not be recorded
             run = train(
-                board_split(), kind(), loss=bpr, epochs=2, every=1, refit=False, device="cuda"
+                board_split(), kind(), loss=bpr, epochs=2, every=2, refit=False, device="cuda"
             )
         found.append({k: v.cpu() for k, v in run.model.state_dict().items()})
     for key, value in found[0].items():

@@ -24,6 +24,8 @@ from itemrec.held_out import Split
 from itemrec.losses import bpr, item_ndcg, softmax
 from itemrec.models import EASE, MF, LightGCN, Popularity
 from itemrec.models.base import EmbeddingModel
+from itemrec.models.enmf import ENMF
+from itemrec.models.mult_vae import MultVAE
 from itemrec.negatives import InBatch, Uniform
 from itemrec.negatives import Popularity as ByPopularity
 from itemrec.objective import objective, penalty
@@ -105,6 +107,15 @@ def test_bpr_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
     assert (bound.config["train"]["by"], bound.config["train"]["sampled"]) == ("users", 1)
     ours = train(split, MF(dim=4), **settings)
     assert (ours.config["train"]["by"], ours.config["train"]["sampled"]) == ("users", 1000)
+
+
+def test_models_of_whole_users_are_not_trained_by_interactions() -> None:
+    split = board_split()
+    quick = {"epochs": 1, "every": 1}
+    for kind in (ENMF, MultVAE):  # a loss that they do not use says nothing about their batches
+        assert train(split, kind(), loss=bpr, **quick).config["train"]["by"] == "users"
+        with pytest.raises(ItemrecError, match=f"'by' must be users for {kind.__name__}"):
+            train(split, kind(), **quick, by="interactions")
 
 
 def test_a_run_records_loss_and_negatives_with_their_settings() -> None:

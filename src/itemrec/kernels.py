@@ -34,25 +34,23 @@ def _gather_sum(  # type: ignore[no-untyped-def]
     row = tl.load(order + tl.program_id(0)).to(tl.int64)
     begin = tl.load(starts + row)
     end = tl.load(starts + row + 1)
-    column = tl.program_id(1) * COLS + tl.arange(0, COLS)
-    head = column // (WIDTH // HEADS)
+    tiles: tl.constexpr = (WIDTH // HEADS + COLS - 1) // COLS  # of a head
+    head = tl.program_id(1) // tiles
+    d = tl.program_id(1) % tiles * COLS + tl.arange(0, COLS)
+    column = head * (WIDTH // HEADS) + d
     total = tl.zeros((COLS,), dtype=tl.float32)
     for k in range(begin, end, ROWS):
         at = k + tl.arange(0, ROWS)
         inside = at < end
         source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
-        mask = inside[:, None] & (column < WIDTH)[None, :]
+        mask = inside[:, None] & (d < WIDTH // HEADS)[None, :]
         value = tl.load(x + source[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         value = value.to(tl.float32)
         if WEIGHTED:
-            if HEADS == 1:
-                own = tl.load(weight + at, mask=inside, other=0.0)[:, None]
-            else:
-                place = at.to(tl.int64)[:, None] * HEADS + head[None, :]
-                own = tl.load(weight + place, mask=mask, other=0.0)
-            value *= own
+            own = tl.load(weight + at.to(tl.int64) * HEADS + head, mask=inside, other=0.0)
+            value *= own[:, None]
         total += tl.sum(value, axis=0)
-    tl.store(out + row * WIDTH + column, total, mask=column < WIDTH)
+    tl.store(out + row * WIDTH + column, total, mask=d < WIDTH // HEADS)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -101,8 +99,8 @@ def gather_sum(
     width = x.shape[1]
     heads = 1 if weight is None or weight.dim() == 1 else weight.shape[1]
     out = torch.empty(len(starts) - 1, width, dtype=torch.float32, device=x.device)
-    columns = min(COLUMNS, triton.next_power_of_2(width))
-    _gather_sum[(len(order), triton.cdiv(width, columns))](
+    columns = min(COLUMNS, triton.next_power_of_2(width // heads))
+    _gather_sum[(len(order), heads * triton.cdiv(width // heads, columns))](
         starts,
         index,
         order,

@@ -8,9 +8,8 @@ from typing import Any
 from itemrec.components import check_settings, lookup, schema
 from itemrec.config import Config, normalise
 from itemrec.experiment import DEFAULTS, PROTOCOLS, SECTIONS, TABLES, complete
-from itemrec.losses import customary
 from itemrec.split import SPLITS
-from itemrec.train import TrainConfig
+from itemrec.train import TrainConfig, resolve
 
 # What has no bearing on the figures is left out.
 INDIFFERENT = (
@@ -45,9 +44,7 @@ def settled(config: Config) -> Config:
     train = check_settings(TrainConfig, "train", config["train"])
     if made["model"].closed_form:  # nothing is descended: the rest has no bearing
         train = {key: train[key] for key in ("metric", "refit", "seed") if key in train}
-    out["train"] = asdict(
-        TrainConfig(**{**customary(made["loss"]), **made["model"].usual, **train})
-    )
+    out["train"] = asdict(resolve(made["model"], made["loss"], train))
     for section, key in INDIFFERENT:
         out[section].pop(key, None)
     return normalise(out)

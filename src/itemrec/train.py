@@ -87,6 +87,15 @@ class TrainConfig:
                 )
 
 
+def resolve(model: Model, loss: Callable[..., Tensor], given: dict[str, Any]) -> TrainConfig:
+    """What is given, else what is usual for the model, else for the loss, if the model has one."""
+    of_loss = {} if model.own_objective else customary(loss)
+    config = TrainConfig(**{**of_loss, **model.usual, **given})
+    if model.whole_users and config.by != "users":
+        raise ItemrecError(f"'by' must be users for {type(model).__name__}, got {config.by!r}")
+    return config
+
+
 def train(
     split: Split,
     model: Model,
@@ -108,8 +117,7 @@ def train(
     _check_kinds(split, model, loss, sampler)
     if "n_items" in vars(model):  # it has been set up before
         model = type(model)(**model.settings)
-    given = check_settings(TrainConfig, "train", settings)
-    config = TrainConfig(**{**customary(loss), **model.usual, **given})
+    config = resolve(model, loss, check_settings(TrainConfig, "train", settings))
     pick_device(config.device)  # whatever can be refused is refused before anything is written
     split.check()
     if split.protocol == "inductive":

@@ -39,6 +39,7 @@ class Model(nn.Module):
     usual_loss: ClassVar[str] = "item-ndcg"  # what it is trained with unless told otherwise
     usual: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # and with which `TrainConfig`
     own_objective: ClassVar[bool] = False  # `extra_loss` is the whole objective: no list loss
+    whole_users: ClassVar[bool] = False  # a batch must be of users, each once
     settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never changed
     n_users: int
     n_items: int

@@ -36,6 +36,7 @@ class ENMF(EmbeddingModel):
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
     own_objective = True
+    whole_users = True
 
     def __init__(self, dim: int = 64, negative_weight: float = 0.05, dropout: float = 0.3) -> None:
         super().__init__()

@@ -35,6 +35,7 @@ class MultVAE(Model):
     year = 2018
     usual = MappingProxyType({"batch": 500, "lr": 1e-3})
     own_objective = True
+    whole_users = True
 
     def __init__(
         self,
