@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from itemrec.bags import fused
 
 MOST = 64  # positives that one program of the GPU's kernel compares with a stretch of scores
+CACHED = 1 << 18  # comparisons that a CPU makes at a time: what stays in its cache
 
 
 def count_above(pos: Tensor, others: Tensor, tau: float) -> Tensor:
@@ -31,9 +32,16 @@ class _CountAbove(torch.autograd.Function):
             add_counts(others, pos, counts, tau)
             ctx.save_for_backward(pos, others)
             return counts
-        sigma = (others[:, None, :] - pos[:, :, None]).div_(tau).sigmoid_()  # [B, P, N]
-        ctx.save_for_backward(torch.addcmul(sigma, sigma, sigma, value=-1))  # σ' = σ − σ²
-        return sigma.sum(-1)
+        counts, slope = torch.empty_like(pos), pos.new_empty(*pos.shape, others.shape[1])
+        rows = max(CACHED // max(slope[:1].numel(), 1), 1)
+        for own, far, here, found in zip(
+            *(x.split(rows) for x in (pos, others, slope, counts)), strict=True
+        ):
+            torch.sub(far[:, None, :], own[:, :, None], out=here).div_(tau).sigmoid_()
+            torch.sum(here, -1, out=found)
+            here.addcmul_(here, here, value=-1)  # σ' = σ − σ²
+        ctx.save_for_backward(slope)  # [B, P, N]
+        return counts
 
     @staticmethod
     @once_differentiable

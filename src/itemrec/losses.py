@@ -127,7 +127,7 @@ def _real(scores: Tensor, mask: Tensor | None, name: str, fill: float) -> tuple[
         return scores, torch.ones_like(scores, dtype=torch.bool)
     if mask.dtype != torch.bool:
         raise ItemrecError(f"'{name}_mask' must be a boolean tensor, got {mask.dtype}")
-    scores = scores.masked_fill(~mask, fill)  # broadcasts [1, N] scores to a [B, N] mask
+    scores = torch.where(mask, scores, fill)  # broadcasts [1, N] scores to a [B, N] mask
     return scores, mask.expand_as(scores)
 
 
