@@ -269,7 +269,7 @@ def test_the_state_is_tensors_and_plain_values(interrupted: Path) -> None:
 )
 def test_resuming_with_other_settings_is_refused(interrupted: Path, change: dict[str, Any]) -> None:
     before = (interrupted / "state.pt").read_bytes()
-    with pytest.raises(ItemrecError, match="holds a run with other settings"):
+    with pytest.raises(ItemrecError, match=r"with other settings: '.*' is .*, got"):
         train(board_split(), LightGCN(dim=4), out=interrupted, resume=True, **{**FEW, **change})
     with pytest.raises(ItemrecError, match="holds a run with other settings"):
         train(board_split(), GAT(dim=4), out=interrupted, resume=True, **FEW)
@@ -285,7 +285,9 @@ def test_resuming_on_other_data_is_refused(interrupted: Path) -> None:
 
 def test_an_occupied_folder_is_refused_unless_resumed(interrupted: Path, finished: Path) -> None:
     for folder in (interrupted, finished):
-        with pytest.raises(ItemrecError, match="already holds a run: resume it or choose another"):
+        with pytest.raises(
+            ItemrecError, match="already holds a run: continue it with --resume, or"
+        ):
             train(board_split(), LightGCN(dim=4), out=folder, **FEW)
     again = train(board_split(), LightGCN(dim=4), out=finished, resume=True, **FEW)
     assert again.metrics == Run.load(finished).metrics  # finished: nothing is trained again

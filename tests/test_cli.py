@@ -217,7 +217,7 @@ def test_finished_runs_are_not_trained_again(runs):
     assert "run folder" in text
     assert (runs / "bpr" / "model.safetensors").read_bytes() == before
     error = call("train", "--resume", "--out", runs / "bpr", "--lr", "0.5", code=2).stderr
-    assert "other settings" in error
+    assert "other settings: 'train.lr' is 0.01, got 0.5" in error
 
 
 BAD = {

@@ -13,6 +13,7 @@ from itemrec.held_out import Held, Split
 from itemrec.split import (
     SPLITS,
     cold_start,
+    keep_all,
     leave_last_out,
     split_by_time,
     split_interactions,
@@ -62,7 +63,7 @@ def same(a: Split, b: Split) -> bool:
     return parts(a) == parts(b)
 
 
-@pytest.mark.parametrize("verb", sorted(SPLITS))
+@pytest.mark.parametrize("verb", sorted(SPLITS.keys() - {"all"}))
 @settings(max_examples=15, deadline=None)
 @given(st.integers(4, 25), st.integers(3, 30), st.integers(20, 300), st.integers(0, 9))
 def test_parts_are_disjoint_and_lose_only_what_the_notes_say(
@@ -83,6 +84,18 @@ def test_parts_are_disjoint_and_lose_only_what_the_notes_say(
     elif union != everything(data):
         assert split.notes
     split.check()
+
+
+@pytest.mark.parametrize("protocol", ["transductive", "inductive"])
+def test_all_means_all_given_test_parts_included(protocol: Any) -> None:
+    data = interactions(50, 30, 700)
+    data = replace(data, held_out=np.arange(len(data)) % 3 == 0)
+    split = keep_all(data, protocol=protocol)
+    assert [part for part in parts(split) if part] == [everything(data)]
+    assert split.protocol == protocol
+    assert split.valid is None
+    with pytest.raises(ItemrecError, match="'protocol' must be transductive or inductive"):
+        keep_all(data, protocol="both")  # type: ignore[arg-type]
 
 
 def test_user_split_rebuilds_the_whole_and_training_users_keep_everything() -> None:

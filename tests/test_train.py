@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
-from small import board_split, random_matrix
+from small import board_split, checkerboard, random_matrix
 from torch import Tensor, nn
 
 import itemrec as ir
@@ -16,9 +17,10 @@ from itemrec.averaging import Average
 from itemrec.batches import Batch
 from itemrec.capture import _Snapshot
 from itemrec.checkpoint import Run
+from itemrec.data import read
 from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError, LeakError
-from itemrec.evaluate import Judge
+from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
 from itemrec.held_out import Split
 from itemrec.losses import bpr, item_ndcg, softmax
@@ -29,6 +31,8 @@ from itemrec.models.mult_vae import MultVAE
 from itemrec.negatives import InBatch, Uniform
 from itemrec.negatives import Popularity as ByPopularity
 from itemrec.objective import objective, penalty
+from itemrec.recommend import Recommender
+from itemrec.split import keep_all, split_interactions
 from itemrec.train import TrainConfig, train
 
 FEW: dict[str, Any] = {
@@ -107,6 +111,62 @@ def test_bpr_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
     assert (bound.config["train"]["by"], bound.config["train"]["sampled"]) == ("users", 1)
     ours = train(split, MF(dim=4), **settings)
     assert (ours.config["train"]["by"], ours.config["train"]["sampled"]) == ("users", 1000)
+
+
+@pytest.mark.parametrize("protocol", ["transductive", "inductive"])
+def test_a_model_to_be_used_knows_everything_and_is_not_judged(
+    protocol: Any, tmp_path: Path
+) -> None:
+    data = checkerboard()
+    split = keep_all(data, protocol=protocol)
+    with pytest.raises(ItemrecError, match="'epochs' must be given where nothing is held out"):
+        train(split, LightGCN(dim=4))
+    for model in (LightGCN(dim=4), EASE()):
+        run = train(split, model, epochs=3, out=tmp_path / type(model).__name__)
+        assert run.metrics["test"] == {}
+        assert run.metrics["best_epoch"] in (0, 3)
+        assert run.train.nnz == len(data)
+        with pytest.raises(ItemrecError, match="this split has no test part"):
+            evaluate(run, split)
+        recommender = Recommender.load(tmp_path / type(model).__name__)
+        lists = recommender.recommend_all(30)
+        assert len(lists.users) == data.n_users
+        for row, user in zip(lists.rows, lists.users, strict=True):  # what a user has stays away
+            own = data.items[data.users == data.user_ids.index([user])[0]]
+            assert not set(row[row >= 0]) & set(own)
+    judged = split_interactions(data, seed=0)
+    with pytest.raises(LeakError):
+        evaluate(run, judged)
+
+
+def test_no_training_ends_before_its_first_validation() -> None:
+    with pytest.raises(ItemrecError, match=r"'patience' must be at least 'every' \(5\), got 3"):
+        train(board_split(), LightGCN(dim=4), patience=3, every=5)
+    run = train(board_split(), LightGCN(dim=4), epochs=300, every=200, sampled=3)
+    assert run.metrics["valid"]
+
+
+def test_the_metric_may_be_spelt_as_elsewhere() -> None:
+    run = train(board_split(), LightGCN(dim=4), **FEW, metric="NDCG@20")
+    assert run.config["train"]["metric"] == "ndcg@20"
+    assert "ndcg@20" in run.metrics["valid"]
+
+
+def test_users_who_have_everything() -> None:
+    """No negative can be drawn for them: that is said before training, and only where one is."""
+    matrix = np.zeros((12, 8), dtype=bool)
+    matrix[:, :4] = True
+    matrix[0] = True
+    users, items = np.nonzero(matrix)
+    frame = {"user_id": users, "item_id": items}
+    data = replace(read(pd.DataFrame(frame)), held_out=(users > 0) & (items == 3))
+    split = split_interactions(data, seed=0)
+    assert split.train[[0]].nnz < 8  # one of its items is for validation
+    with pytest.raises(ItemrecError, match="the user in row 0 has every item"):
+        train(split, LightGCN(dim=4), epochs=1)
+    train(split, LightGCN(dim=4), epochs=1, refit=False)
+    for model in (MultVAE(), ENMF(dim=4)):
+        train(split, model, epochs=1)
 
 
 def test_models_of_whole_users_are_not_trained_by_interactions() -> None:

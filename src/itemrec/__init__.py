@@ -11,7 +11,14 @@ from itemrec.errors import ItemrecError, LeakError
 from itemrec.evaluate import Evaluation, evaluate
 from itemrec.held_out import Split
 from itemrec.recommend import Recommender
-from itemrec.split import cold_start, leave_last_out, split_by_time, split_interactions, split_users
+from itemrec.split import (
+    cold_start,
+    keep_all,
+    leave_last_out,
+    split_by_time,
+    split_interactions,
+    split_users,
+)
 from itemrec.train import TrainConfig, train
 
 __version__ = "0.1.0"
@@ -27,6 +34,7 @@ __all__ = [
     "TrainConfig",
     "cold_start",
     "evaluate",
+    "keep_all",
     "leave_last_out",
     "load",
     "losses",

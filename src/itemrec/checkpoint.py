@@ -23,7 +23,7 @@ from torch import Tensor
 
 from itemrec.averaging import Average
 from itemrec.components import check_settings, lookup
-from itemrec.config import Config, dump_config, load_config, normalise
+from itemrec.config import Config, difference, dump_config, load_config, normalise
 from itemrec.data import IdMap
 from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
@@ -212,9 +212,8 @@ class Run:
         if resume:
             config = folder / "config.toml"
             if config.exists() and load_config(config) != normalise(self.config):
-                raise ItemrecError(
-                    f"{folder} holds a run with other settings; it cannot be resumed"
-                )
+                told = difference(load_config(config), normalise(self.config))
+                raise ItemrecError(f"{folder} holds a run with other settings: {told}")
             if done.exists():
                 facts = read_file(done, json_object).get("dataset", {})
                 if facts.get("fingerprint") != fresh.data:
@@ -227,7 +226,9 @@ class Run:
                     raise ItemrecError(f"{folder} holds a run on other data; it cannot be resumed")
                 return found
         elif done.exists() or state.exists() or self._claimed(folder):
-            raise ItemrecError(f"{folder} already holds a run: resume it or choose another folder")
+            raise ItemrecError(
+                f"{folder} already holds a run: continue it with --resume, or choose another folder"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "config.toml", dump_config(self.config))
         return fresh

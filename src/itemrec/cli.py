@@ -23,13 +23,17 @@ from itemrec.options import (
     DATA_HELP,
     AsJson,
     Data,
+    Final,
     ItemCol,
     KCore,
+    Like,
     Metrics,
     MinRating,
     RatingCol,
+    Refit,
     Root,
     RunFolder,
+    RunOut,
     TimeCol,
     Titles,
     UserCol,
@@ -135,16 +139,13 @@ def train(
     protocol: Annotated[
         str | None, typer.Option(help="transductive (known users) or inductive (unseen users).")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="interactions, users, time or last.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Run folder; runs/<data>-<protocol>-<model>-<loss>-<seed> otherwise."),
+    split: Annotated[
+        str | None, typer.Option(help="interactions, users, time, last or all.")
     ] = None,
+    out: RunOut = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(help="Settings of a table's row: inductive/item-log, systems/ease@ml-1m."),
-    ] = None,
+    like: Like = None,
+    final: Final = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, such as model.pooling=sum.")
     ] = None,
@@ -157,10 +158,7 @@ def train(
     batch: Annotated[int | None, typer.Option(help="Users (or interactions) a step.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of split and training.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or auto.")] = None,
-    refit: Annotated[
-        bool | None,
-        typer.Option("--refit/--no-refit", help="Train again on training + validation."),
-    ] = None,
+    refit: Refit = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     data_root: Root = None,
     min_rating: MinRating = None,
@@ -176,9 +174,11 @@ def train(
     Example: itemrec train synthetic --model lightgcn --loss item-ndcg --protocol inductive --out r
     """
     settings: Config = load_config(config) if config else {}
+    if sum(source is not None for source in (config, like, final)) > 1:
+        raise ItemrecError("'--config', '--like' and '--final' each give all settings: choose one")
+    if final is not None:
+        settings = experiment.final_config(final)
     if like is not None:
-        if config:
-            raise ItemrecError("'--like' and '--config' both give all settings: choose one")
         kind = experiment.PROTOCOLS.get(split, "transductive") if split else None
         settings = row_settings(like, data or "", protocol or kind)
     if resume and data is None and config is None:
@@ -199,7 +199,7 @@ def train(
             say(note)
     for text in set_ or ():
         experiment.assign(settings, text)
-    folder = out or experiment.default_folder(settings)
+    folder = out or (Path(f"{final}-final") if final else experiment.default_folder(settings))
     try:
         run = experiment.run_config(settings, folder, resume=resume, progress=True)
     except KeyboardInterrupt:

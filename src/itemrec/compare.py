@@ -31,7 +31,8 @@ def common_values(
         raise ItemrecError("the runs must be of one protocol, got transductive and inductive ones")
     for name, run in runs.items():
         if "user" not in run.per_user:
-            raise ItemrecError(f"{name} has no per-user values: per_user.npz is missing")
+            why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
+            raise ItemrecError(f"{name} has no per-user values: {why}")
     wanted = [parse_metric(m).key for m in metrics] if metrics else list(METRICS)
     known = [
         name

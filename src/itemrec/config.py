@@ -50,6 +50,20 @@ def normalise(config: Config) -> Config:
     return tomllib.loads(dump_config(config))
 
 
+def difference(stored: Config, given: Config) -> str:
+    """The first setting in which two configurations differ, in words.
+
+    >>> difference({"train": {"epochs": 60}}, {"train": {"epochs": 99}})
+    "'train.epochs' is 60, got 99"
+    """
+    for section in dict.fromkeys([*stored, *given]):
+        theirs, mine = stored.get(section, {}), given.get(section, {})
+        for key in dict.fromkeys([*theirs, *mine]):
+            if mine.get(key) != theirs.get(key):
+                return f"'{section}.{key}' is {theirs.get(key)!r}, got {mine.get(key)!r}"
+    return "none"
+
+
 def _value(value: Any) -> str:
     if isinstance(value, np.generic):
         value = value.item()

@@ -35,7 +35,7 @@ class _CountAbove(torch.autograd.Function):
         counts, slope = torch.empty_like(pos), pos.new_empty(*pos.shape, others.shape[1])
         rows = max(CACHED // max(slope[:1].numel(), 1), 1)
         for own, far, here, found in zip(
-            *(x.split(rows) for x in (pos, others, slope, counts)), strict=True
+            *(torch.split(x, rows) for x in (pos, others, slope, counts)), strict=True
         ):
             torch.sub(far[:, None, :], own[:, :, None], out=here).div_(tau).sigmoid_()
             torch.sum(here, -1, out=found)

@@ -169,7 +169,7 @@ def refuse_full(mass: npt.NDArray[np.int64]) -> None:
     if len(full):
         raise ItemrecError(
             f"the user in row {full[0]} has every item that could be drawn as a negative "
-            f"({len(full)} such users)"
+            f"({len(full)} of {len(mass)} users have)"
         )
 
 

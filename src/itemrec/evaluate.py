@@ -92,8 +92,8 @@ def evaluate(
         raise ItemrecError(
             "'part' must be test for a refitted run: it was trained on the validation part"
         )
-    if held is None:
-        raise ItemrecError(f"this split has no {part} part")
+    if held is None or not len(held):
+        raise ItemrecError(f"this split has no {part} part: nothing was held out for it")
     if fold_in not in ("frozen", "joint"):
         raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
     metrics = [metrics] if isinstance(metrics, str) else metrics

@@ -111,9 +111,9 @@ def complete(config: Config) -> Config:
 
 
 def protocol_of(config: Config) -> str:
-    """The protocol that a split verb belongs to."""
-    verb = complete(config)["split"]["verb"]
-    return PROTOCOLS.get(verb, "transductive")
+    """The protocol that a split belongs to: by its verb, or by a setting of its own."""
+    split = complete(config)["split"]
+    return str(split.get("protocol") or PROTOCOLS.get(split["verb"], "transductive"))
 
 
 def make_data(config: Config) -> Interactions:
@@ -260,7 +260,7 @@ def choose_split(config: Config, protocol: str | None, verb: str | None) -> None
         if verb is None and config.get("split") and protocol_of(config) == protocol:
             return
         verb = verb or ("users" if protocol == "inductive" else "interactions")
-        if PROTOCOLS.get(verb, "transductive") != protocol:
+        if verb != "all" and PROTOCOLS.get(verb, "transductive") != protocol:
             fitting = [v for v in SPLITS if PROTOCOLS.get(v, "transductive") == protocol]
             raise ItemrecError(
                 f"'split' must be {' or '.join(fitting)} in the {protocol} protocol, got {verb!r}"
@@ -269,6 +269,8 @@ def choose_split(config: Config, protocol: str | None, verb: str | None) -> None
         if config.get("split", {}).get("verb", verb) != verb:
             config["split"] = {}
         config.setdefault("split", {})["verb"] = verb
+    if verb == "all" and protocol is not None:
+        config["split"]["protocol"] = protocol
 
 
 def shortcut(config: Config, key: str, value: Any) -> str:
@@ -311,6 +313,15 @@ def stored_config(folder: str | Path) -> Config:
     if not path.is_file():
         raise ItemrecError(f"{folder} holds no run to resume: config.toml is missing")
     return load_config(path)
+
+
+def final_config(folder: str | Path) -> Config:
+    """The settings of a finished run with all of its data in training, for as long as it chose."""
+    run = Run.load(folder)
+    config = {name: dict(section) for name, section in run.config.items()}
+    config["split"] = {"verb": "all", "seed": config["split"]["seed"], "protocol": run.protocol}
+    config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
+    return config
 
 
 def _component(config: Config, section: str) -> Any:

@@ -26,6 +26,21 @@ ItemCol = Annotated[str | None, typer.Option(help="Name of the item column.")]
 RatingCol = Annotated[str | None, typer.Option(help="Name of the rating column.")]
 TimeCol = Annotated[str | None, typer.Option(help="Name of the time column.")]
 Titles = Annotated[str | None, typer.Option(help="A file with item and title columns.")]
+Like = Annotated[
+    str | None,
+    typer.Option(help="Settings of a table's row: inductive/item-log, systems/ease@ml-1m."),
+]
+RunOut = Annotated[
+    Path | None,
+    typer.Option(help="Run folder; runs/<data>-<protocol>-<model>-<loss>-<seed> otherwise."),
+]
+Refit = Annotated[
+    bool | None, typer.Option("--refit/--no-refit", help="Train again on training + validation.")
+]
+Final = Annotated[
+    Path | None,
+    typer.Option(help="A finished run: train it on all of its data, to be used and not judged."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Metrics = Annotated[str | None, typer.Option(help="Such as NDCG@10,ap; all at each k by default.")]
 

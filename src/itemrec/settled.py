@@ -7,7 +7,7 @@ from typing import Any
 
 from itemrec.components import check_settings, lookup, schema
 from itemrec.config import Config, normalise
-from itemrec.experiment import DEFAULTS, PROTOCOLS, SECTIONS, TABLES, complete
+from itemrec.experiment import DEFAULTS, SECTIONS, TABLES, complete, protocol_of
 from itemrec.split import SPLITS
 from itemrec.train import TrainConfig, resolve
 
@@ -37,7 +37,7 @@ def settled(config: Config) -> Config:
         known = {**schema(component), **check_settings(component, name, settings)}
         made[section] = component(**known)  # whatever its constructor refuses is refused here
         out[section] = {"name": name, **known}
-    if PROTOCOLS.get(verb) == "inductive":
+    if protocol_of(config) == "inductive":
         made["model"].check_inductive()
     if made["model"].closed_form or made["model"].own_objective:
         out["loss"] = out["negatives"] = {"name": "none"}

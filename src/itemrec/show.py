@@ -56,6 +56,10 @@ def finished(run: Run) -> RenderableType:
     told = f"best epoch {m['best_epoch']} of {m['epochs']}{refit}" if m["epochs"] else "closed form"
     line = f"{told}; {m['seconds']['train']:.1f} s of training; {judged:,} test users"
     notes = [Text(f"note: {note}", style="dim") for note in run.notes]
+    if not judged and not m["valid"]:
+        told = f"{m['epochs']} epochs" if m["epochs"] else "closed form"
+        line = f"{told} on all {run.train.nnz:,} interactions; nothing was held out to judge by"
+        return Group(Text(line), *notes)
     return Group(table, Text(line), *notes)
 
 

@@ -151,6 +151,24 @@ def split_users(
     return _finish(data, "inductive", parts, user_ids, columns, settings, notes)
 
 
+def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transductive") -> Split:
+    """Nothing is held out, neither for validation nor for test: for a model that is to be used.
+
+    How long to train has to be known from a run that could be judged. In the inductive protocol
+    users get no vectors of their own. Nothing is drawn; `seed` as in `split_by_time`.
+    """
+    if protocol not in ("transductive", "inductive"):
+        raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
+    matrix = _sorted(data)[0]
+    nobody = as_ones(matrix[:0])
+    test = Held(nobody, nobody, np.empty(0, np.int64), data.user_ids.ids[:0])
+    settings = {"verb": "all", "seed": seed, "protocol": protocol}
+    columns = np.arange(data.n_items)
+    return _finish(
+        data, protocol, (as_ones(matrix), None, test), data.user_ids, columns, settings, []
+    )
+
+
 def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
     """Keep the share `keep` of each user's training items, at least one; test targets stay.
 
@@ -187,6 +205,7 @@ SPLITS: dict[str, Callable[..., Split]] = {
     "users": split_users,
     "time": split_by_time,
     "last": leave_last_out,
+    "all": keep_all,
 }
 
 

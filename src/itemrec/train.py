@@ -9,15 +9,18 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from itemrec.averaging import Average
 from itemrec.batches import Batches
 from itemrec.capture import captured
+from itemrec.catalogue import All
 from itemrec.checkpoint import Run, State
 from itemrec.components import check_settings
 from itemrec.devices import pick_device, tensor_cores
+from itemrec.draws import refuse_full
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
 from itemrec.graph import Graph
@@ -26,7 +29,7 @@ from itemrec.interrupt import Interrupt
 from itemrec.losses import customary, item_ndcg
 from itemrec.metrics import CATALOGUE_METRICS, parse_metric
 from itemrec.models.base import Model
-from itemrec.negatives import Sampler, Uniform
+from itemrec.negatives import InBatch, Sampler, Uniform
 from itemrec.objective import objective
 from itemrec.progress import EpochBar
 
@@ -68,8 +71,15 @@ class TrainConfig:
                 raise ItemrecError(f"'{name}' must be a positive integer, got {value}")
         if not 0 <= self.seed < 2**63:
             raise ItemrecError(f"'seed' must be at least 0 and below 2^63, got {self.seed}")
-        if parse_metric(self.metric).name in CATALOGUE_METRICS:
+        metric = parse_metric(self.metric)
+        if metric.name in CATALOGUE_METRICS:
             raise ItemrecError(f"'metric' must be one of single users, got {self.metric!r}")
+        object.__setattr__(self, "metric", metric.key)  # "NDCG@20" is called ndcg@20 in results
+        if self.patience is not None and self.patience < self.every:
+            raise ItemrecError(
+                f"'patience' must be at least 'every' ({self.every}), got {self.patience}: "
+                "training would end before a validation"
+            )
         if not self.lr > 0:
             raise ItemrecError(f"'lr' must be positive, got {self.lr}")
         if not 0 <= self.average < 1:
@@ -118,11 +128,18 @@ def train(
     if "n_items" in vars(model):  # it has been set up before
         model = type(model)(**model.settings)
     config = resolve(model, loss, check_settings(TrainConfig, "train", settings))
+    blind = split.valid is None and not len(split.test)
+    if blind and "epochs" not in settings and not model.closed_form:
+        raise ItemrecError("'epochs' must be given where nothing is held out to choose it by")
     pick_device(config.device)  # whatever can be refused is refused before anything is written
     split.check()
     if split.protocol == "inductive":
         model.check_inductive()
     refit = config.refit and split.protocol == "transductive" and split.valid is not None
+    if refit and not (
+        model.closed_form or model.own_objective or isinstance(sampler, InBatch | All)
+    ):
+        refuse_full(split.n_items - np.diff(split.refit().train.indptr))  # now, not after selection
     run = Run.begin(split, model, loss, sampler, asdict(config))
     folder = None if out is None else Path(out)
     state = run.open(folder, resume)
@@ -140,8 +157,9 @@ def train(
         run.abandon(folder)
         raise
     run.finish(split, state, refit)
-    started = time.perf_counter()
-    run.judge(evaluate(run, split), time.perf_counter() - started)
+    if len(split.test):
+        started = time.perf_counter()
+        run.judge(evaluate(run, split), time.perf_counter() - started)
     if folder:
         run.save(folder)
     return run
@@ -185,7 +203,8 @@ def _descend(
     coarse = device.type == "cuda" and config.precision == "auto"
     heard = replace(graph, half=True) if coarse else graph  # what a step passes messages over
     generator = torch.Generator(device).manual_seed(config.seed)
-    sampler.prepare(split.train, device)
+    if not model.own_objective:
+        sampler.prepare(split.train, device)
     longest = max(int(graph.degree[: graph.n_users].max()), 1)  # no list has more positives
     batches = Batches(graph, config.by, config.batch, min(config.positives, longest))
     on_gpu = device.type == "cuda"
@@ -250,7 +269,8 @@ def _patience(config: TrainConfig, split: Split, batches: Batches) -> int:
     if config.patience is not None:
         return config.patience
     steps = len(batches.epoch(torch.Generator(batches.graph.col.device)))
-    return max(150, math.ceil(400 / steps)) if split.protocol == "transductive" else 150
+    least = math.ceil(400 / steps) if split.protocol == "transductive" else 0
+    return max(150, least, config.every)
 
 
 def _solve(
