@@ -373,6 +373,14 @@ def test_what_is_done_is_skipped_until_its_settings_change(finished: Path) -> No
     make(finished, (finished / "own.toml").read_text().replace("sampled = 9", "sampled = 8"))
 
 
+def test_the_suite_beside_its_results_follows_the_users_own(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    text = 'title = "Another"\n' + (finished / "own.toml").read_text()
+    outcome = run(make(tmp_path, text), tmp_path)
+    assert (outcome.done, outcome.ran) == (8, 0)
+    assert load_suite(tmp_path / "results/own/own.toml").title == "Another"
+
+
 def test_tests_are_not_rewritten_where_values_are_missing(finished: Path) -> None:
     suite = load_suite(finished / "own.toml")
     paths = sorted((finished / "results").rglob("tests.json"))

@@ -19,6 +19,7 @@ from itemrec.dataset_table import reproduce_datasets
 from itemrec.datasets import cache_folder
 from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
+from itemrec.files import atomic
 from itemrec.layers import Entry
 from itemrec.qualitative import reproduce_qualitative
 from itemrec.settled import changes
@@ -86,7 +87,7 @@ def reproduce(
     console.print(
         f"{suite.name}: {len(todo)} runs to do, {done} done", highlight=False, markup=False
     )
-    if todo and not suite.shipped:
+    if not suite.shipped:
         _keep_suite(suite, home)
 
     def late() -> bool:
@@ -266,7 +267,8 @@ def _keep_suite(suite: Suite, home: Path) -> None:
     target = home / suite.name / f"{suite.name}.toml"
     if target.resolve() != suite.path:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(suite.path.read_bytes())
+        with atomic(target) as draft:
+            draft.write_bytes(suite.path.read_bytes())
 
 
 Step = tuple[str, Job, Answer]
