@@ -373,6 +373,21 @@ def test_what_is_done_is_skipped_until_its_settings_change(finished: Path) -> No
     make(finished, (finished / "own.toml").read_text().replace("sampled = 9", "sampled = 8"))
 
 
+def test_a_column_added_to_a_suite_is_computed(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    text = (finished / "own.toml").read_text()
+    text = text.replace('"ndcg@20"]', '"MAP@5", "coverage@20", "NDCG@20"]')
+    suite = make(tmp_path, text)
+    one = {"datasets": [f"{TINY}/inductive"], "rows": ["bpr"], "seeds": 1}
+    assert run(suite, tmp_path, time_limit=0).left == 8
+    assert run(suite, tmp_path, **one).ran == 1
+    again = run(suite, tmp_path, **one)
+    assert (again.done, again.ran) == (1, 0)
+    path = f"results/own/{Entry(TINY, 'inductive').folder}/bpr-0.json"
+    before, now = results(finished)[path]["test"], results(tmp_path)[path]["test"]
+    assert now == {**before, "ap@5": now["ap@5"], "coverage@20": now["coverage@20"]}
+
+
 def test_the_suite_beside_its_results_follows_the_users_own(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished / "results", tmp_path / "results")
     text = 'title = "Another"\n' + (finished / "own.toml").read_text()

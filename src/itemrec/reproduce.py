@@ -57,8 +57,9 @@ def reproduce(
 ) -> Outcome:
     """Run rows × data sets × seeds and write ``results/SUITE/DATA-PROTOCOL/ROW-SEED.json``.
 
-    A run is done when its file is there with the same settings. ``per_user`` holds the values of
-    single users and unfinished runs. After ``time_limit`` seconds no further run is started.
+    A run is done when its file is there with the same settings and all columns. ``per_user`` holds
+    the values of single users and unfinished runs. After ``time_limit`` seconds no further run is
+    started.
     """
     _check(
         datasets=datasets,
@@ -206,10 +207,11 @@ def place(results: Path, suite: str, entry: Entry, row: str, seed: int) -> Path:
 
 
 def is_done(job: Job) -> bool:
-    """Whether the result is there and its settings are still those of the suite."""
+    """Whether the result is there with every column, its settings still those of the suite."""
     try:
         stored = json.loads(Path(job["result"]).read_text(encoding="utf-8"))
-        return not changes(stored["config"], job["config"])
+        whole = set(job["columns"]) <= set(stored["test"])
+        return whole and not changes(stored["config"], job["config"])
     except (OSError, ValueError, KeyError):
         return False
 
