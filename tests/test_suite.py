@@ -495,6 +495,23 @@ def test_a_failed_run_is_told_and_tried_again(tmp_path: Path) -> None:
     assert run(suite, tmp_path).failed
 
 
+def test_an_unforeseen_error_costs_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = 'model = "popularity"\n'
+    suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + row + ROW.replace('"a"', '"b"') + row)
+    train = sys.modules["itemrec.suite_run"]._train
+
+    def no_room(job: dict[str, Any]) -> Any:
+        if job["row"] == "a":
+            raise MemoryError("no room")
+        return train(job)
+
+    monkeypatch.setattr("itemrec.suite_run._train", no_room)
+    outcome = run(suite, tmp_path)
+    assert outcome.ran == 1
+    assert outcome.failed == {f"{TINY}/transductive a seed 0": "MemoryError: no room"}
+    assert [result["row"] for result in results(tmp_path).values()] == ["b"]
+
+
 def test_an_interrupted_run_continues_where_it_stopped(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -281,7 +282,12 @@ def _one_by_one(todo: list[Job], late: Any) -> Iterator[Step]:
         if late():
             return
         yield "start", job, {}
-        yield "end", job, perform(job)
+        try:
+            answer = perform(job)
+        except Exception as error:  # it fails its own job only, as in a worker
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        yield "end", job, answer
 
 
 def _side_by_side(todo: list[Job], jobs: int, late: Any) -> Iterator[Step]:
