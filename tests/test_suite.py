@@ -175,7 +175,7 @@ def test_later_layers_win_and_defaults_fit_the_component(tmp_path: Path) -> None
     assert plain.seeded(2)["train"]["seed"] == plain.seeded(2)["split"]["seed"] == 2
 
 
-def test_figures_belong_to_an_entry(tmp_path: Path) -> None:
+def test_figures_belong_to_an_entry_under_the_names_that_results_have(tmp_path: Path) -> None:
     suite = make(
         tmp_path,
         """
@@ -184,13 +184,13 @@ def test_figures_belong_to_an_entry(tmp_path: Path) -> None:
         [[row]]
         name = "a"
         paper.yelp2018 = { "ndcg@20" = 0.05 }
-        paper."ml-1m/transductive" = { "ndcg@20" = 0.25 }
-        band."yelp2018/inductive" = { "ndcg@20" = [0.08, 0.09] }
+        paper."ml-1m/transductive" = { "NDCG@20" = 0.25 }
+        band."yelp2018/inductive" = { "MAP@20" = [0.08, 0.09] }
         """,
     )
     one, two, three = suite.cells()
     assert [cell.paper for cell in (one, two, three)] == [{"ndcg@20": 0.05}, {}, {"ndcg@20": 0.25}]
-    assert [cell.band for cell in (one, two)] == [{}, {"ndcg@20": (0.08, 0.09)}]
+    assert [cell.band for cell in (one, two)] == [{}, {"ap@20": (0.08, 0.09)}]
     assert one.source == "Somebody 2020"
 
 
