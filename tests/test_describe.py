@@ -54,6 +54,9 @@ def test_warnings_name_what_is_odd(tmp_path: Path) -> None:
     assert "milliseconds" in " ".join(describe(read(frame(milliseconds))).warnings)
     equal = [(1, 1, 1.0, 1_600_000_000), (1, 2, 2.0, 1_600_000_000)]
     assert "all times are equal" in " ".join(describe(read(frame(equal))).warnings)
+    close = describe(read(frame([(1, 1, 1.0, 1_600_000_000.25), (1, 2, 2.0, 1_600_000_000.75)])))
+    assert "times" not in " ".join(close.warnings)
+    assert close.first == close.last == "2020-09-13 12:26:40"
     (tmp_path / "train.txt").write_text("0 1 2\n1 1\n")
     (tmp_path / "test.txt").write_text("0 3 4\n2 1\n")
     text = " / ".join(describe(read(tmp_path)).warnings)

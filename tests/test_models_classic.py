@@ -501,6 +501,13 @@ def test_a_matrix_without_inverse_is_refused() -> None:
         invert(torch.tensor([[1.0, 2.0], [2.0, 1.0]]))
 
 
+@pytest.mark.parametrize("model", [SLIM(l2=1e-30), IALS(dim=8, l2=1e-30)])
+def test_systems_without_a_solution_are_refused(model: Model) -> None:
+    train = sp.csr_array(np.ones((6, 5), np.float32))  # all items are the same
+    with pytest.raises(ItemrecError, match="try a larger 'l2'"):
+        ready(model, train)
+
+
 def test_ease_fit_holds_one_matrix_and_a_block() -> None:
     """Peak memory of a fit in a process of its own, in copies of the items × items matrix."""
     code = """

@@ -185,11 +185,29 @@ def test_dgcf_gradients_are_those_of_a_numerical_derivative() -> None:
 def test_distance_correlation_is_one_for_copies_and_small_for_strangers() -> None:
     x, y = torch.randn(400, 3, generator=seeded()), torch.randn(400, 3, generator=seeded(1))
     turned = x @ torch.linalg.qr(torch.randn(3, 3, generator=seeded(2))).Q * 5 + 1
-    found = distance_correlation(centred_distances(torch.stack([x, turned, y])))
+    weight = torch.full((400,), 1 / 400)
+    found = distance_correlation(centred_distances(torch.stack([x, turned, y]), weight), weight)
     torch.testing.assert_close(found.diagonal(), torch.ones(3), rtol=1e-3, atol=0)
     assert found[0, 1] > 0.999
     assert found[0, 2] < 0.3
     assert found[1, 2] < 0.3
+
+
+def test_padding_counts_for_nothing_between_intents() -> None:
+    matrix = random_matrix(12, 9, 0.4)
+    model = DGCF(dim=8, intents=4, penalty=1.0)
+    graph = ready(model, matrix)
+    model.double()
+
+    def penalty(padding: int) -> Tensor:
+        model.zero_grad()
+        encoded = model.encode(graph)
+        value = model.extra_loss(graph, batch_of(matrix, padding=padding), encoded, seeded())
+        value.backward()
+        assert model.item_embedding.grad is not None
+        return torch.cat([value.detach().view(1), model.item_embedding.grad.flatten()])
+
+    torch.testing.assert_close(penalty(padding=30), penalty(padding=0))
 
 
 # --- training enhancements -----------------------------------------------------------------------

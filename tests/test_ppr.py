@@ -162,6 +162,15 @@ def test_an_interrupted_write_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["file", "x" * 300])  # no folder can be made there
+def test_a_cache_that_cannot_be_written_costs_only_the_next_run(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="could not be cached"):
+        found = ppr(graph(), cache=tmp_path / name / "ppr")
+    assert (found.values == ppr(graph()).values).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_cache_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert ppr_cache.cache_home() == Path("/somewhere/itemrec/ppr")

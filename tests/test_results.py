@@ -95,6 +95,19 @@ def test_tests_of_other_results_are_not_shown(folder: Path) -> None:
     assert "No paired tests: they were made before the last of these results." in text
 
 
+def test_a_row_that_left_the_suite_takes_no_tests_with_it(folder: Path) -> None:
+    left = {**result("uniform", 0, 0.050), "row": "gone", "id": "gone0"}
+    next(folder.rglob("uniform-0.json")).with_name("gone-0.json").write_text(json.dumps(left))
+    path = next(folder.rglob("tests.json"))
+    tests = json.loads(path.read_text())
+    for runs in (tests["runs"], {**tests["runs"], "gone-0": "gone0"}):  # made after, or before
+        path.write_text(json.dumps({**tests, "runs": runs}))
+        text = generate(folder)["RESULTS.md"]
+        assert " ▲" in text
+        assert "No paired tests" not in text
+        assert "Left out, no longer rows of the suite: gone." in text
+
+
 def test_results_of_other_settings_are_told(folder: Path) -> None:
     content = result("tempered", 1, 0.060)
     content["config"]["train"]["lr"] = 0.5

@@ -2,12 +2,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.data import IdMap, Interactions
+from itemrec.data import IdMap, Interactions, read
 from itemrec.errors import ItemrecError, LeakError
 from itemrec.held_out import Held, Split
 from itemrec.split import (
@@ -201,6 +202,21 @@ def test_last_item_is_the_test_item() -> None:
         when = {item: t for t, item in mine}
         assert all(when[item] == mine[-1][0] for item in last)
         assert all(when[item] == mine[-2][0] for item in before)
+
+
+@pytest.mark.parametrize("kind", ["seconds", "text", "dates"])
+def test_moments_within_a_second_have_an_order(kind: str) -> None:
+    text = [f"2024-01-31 10:00:00.{n:06}" for n in range(1, 13)]
+    seconds = [1706695200 + n / 1e6 for n in range(1, 13)]
+    times = {"seconds": seconds, "text": text, "dates": pd.to_datetime(text)}[kind]
+    columns = {"user": [1, 2] * 6, "item": [3, 3, 5, 5, 1, 1, 6, 6, 4, 4, 2, 2]}
+    data = read(pd.DataFrame({**columns, "time": times}))
+    assert data.times is not None
+    np.testing.assert_allclose(np.sort(data.times), seconds, rtol=0, atol=1e-6)
+    for seed in range(5):
+        _, valid, test = parts(leave_last_out(data, seed=seed))
+        assert (valid, test) == ({(1, 4), (2, 4)}, {(1, 2), (2, 2)})
+    assert parts(split_by_time(data, test=0.25))[2] == {(2, 4), (1, 2), (2, 2)}
 
 
 @pytest.mark.parametrize("verb", sorted(SPLITS))

@@ -175,7 +175,7 @@ def test_later_layers_win_and_defaults_fit_the_component(tmp_path: Path) -> None
     assert plain.seeded(2)["train"]["seed"] == plain.seeded(2)["split"]["seed"] == 2
 
 
-def test_figures_belong_to_an_entry(tmp_path: Path) -> None:
+def test_figures_belong_to_an_entry_under_the_names_that_results_have(tmp_path: Path) -> None:
     suite = make(
         tmp_path,
         """
@@ -184,13 +184,13 @@ def test_figures_belong_to_an_entry(tmp_path: Path) -> None:
         [[row]]
         name = "a"
         paper.yelp2018 = { "ndcg@20" = 0.05 }
-        paper."ml-1m/transductive" = { "ndcg@20" = 0.25 }
-        band."yelp2018/inductive" = { "ndcg@20" = [0.08, 0.09] }
+        paper."ml-1m/transductive" = { "NDCG@20" = 0.25 }
+        band."yelp2018/inductive" = { "MAP@20" = [0.08, 0.09] }
         """,
     )
     one, two, three = suite.cells()
     assert [cell.paper for cell in (one, two, three)] == [{"ndcg@20": 0.05}, {}, {"ndcg@20": 0.25}]
-    assert [cell.band for cell in (one, two)] == [{}, {"ndcg@20": (0.08, 0.09)}]
+    assert [cell.band for cell in (one, two)] == [{}, {"ap@20": (0.08, 0.09)}]
     assert one.source == "Somebody 2020"
 
 
@@ -373,6 +373,29 @@ def test_what_is_done_is_skipped_until_its_settings_change(finished: Path) -> No
     make(finished, (finished / "own.toml").read_text().replace("sampled = 9", "sampled = 8"))
 
 
+def test_a_column_added_to_a_suite_is_computed(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    text = (finished / "own.toml").read_text()
+    text = text.replace('"ndcg@20"]', '"MAP@5", "coverage@20", "NDCG@20"]')
+    suite = make(tmp_path, text)
+    one = {"datasets": [f"{TINY}/inductive"], "rows": ["bpr"], "seeds": 1}
+    assert run(suite, tmp_path, time_limit=0).left == 8
+    assert run(suite, tmp_path, **one).ran == 1
+    again = run(suite, tmp_path, **one)
+    assert (again.done, again.ran) == (1, 0)
+    path = f"results/own/{Entry(TINY, 'inductive').folder}/bpr-0.json"
+    before, now = results(finished)[path]["test"], results(tmp_path)[path]["test"]
+    assert now == {**before, "ap@5": now["ap@5"], "coverage@20": now["coverage@20"]}
+
+
+def test_the_suite_beside_its_results_follows_the_users_own(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    text = 'title = "Another"\n' + (finished / "own.toml").read_text()
+    outcome = run(make(tmp_path, text), tmp_path)
+    assert (outcome.done, outcome.ran) == (8, 0)
+    assert load_suite(tmp_path / "results/own/own.toml").title == "Another"
+
+
 def test_tests_are_not_rewritten_where_values_are_missing(finished: Path) -> None:
     suite = load_suite(finished / "own.toml")
     paths = sorted((finished / "results").rglob("tests.json"))
@@ -470,6 +493,23 @@ def test_a_failed_run_is_told_and_tried_again(tmp_path: Path) -> None:
     assert "the loss became" in outcome.failed[f"{TINY}/transductive a seed 0"]
     assert not results(tmp_path)
     assert run(suite, tmp_path).failed
+
+
+def test_an_unforeseen_error_costs_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = 'model = "popularity"\n'
+    suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + row + ROW.replace('"a"', '"b"') + row)
+    train = sys.modules["itemrec.suite_run"]._train
+
+    def no_room(job: dict[str, Any]) -> Any:
+        if job["row"] == "a":
+            raise MemoryError("no room")
+        return train(job)
+
+    monkeypatch.setattr("itemrec.suite_run._train", no_room)
+    outcome = run(suite, tmp_path)
+    assert outcome.ran == 1
+    assert outcome.failed == {f"{TINY}/transductive a seed 0": "MemoryError: no room"}
+    assert [result["row"] for result in results(tmp_path).values()] == ["b"]
 
 
 def test_an_interrupted_run_continues_where_it_stopped(

@@ -38,7 +38,7 @@ class Table:
     user: npt.NDArray[Any]  # int64 or object (str)
     item: npt.NDArray[Any]
     rating: npt.NDArray[np.float64] | None = None
-    time: npt.NDArray[np.int64] | None = None
+    time: npt.NDArray[np.float64] | None = None
     held_out: npt.NDArray[np.bool_] | None = None
     ids_are_text: bool = False
     left_out: dict[str, str] = field(default_factory=dict)  # role → the refusal
@@ -164,9 +164,7 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
     if values.dtype.kind in "iufb":
         numbers = values.astype(np.float64)
     elif values.dtype.kind == "M":
-        missing = np.isnat(values)
-        numbers = values.astype("datetime64[s]").astype(np.int64).astype(np.float64)
-        numbers[missing] = np.nan
+        numbers = (values - np.datetime64(0, "s")) / np.timedelta64(1, "s")  # a missing one is NaN
     else:
         numbers = np.empty(len(values))
         for row, value in enumerate(values.tolist()):
@@ -210,13 +208,12 @@ def table_of(
             left_out[role] = str(error)  # whoever needs the column will be told
             return None
 
-    time = numbers("time")
     short_cut = _whole_numbers if text else lambda column: column
     return Table(
         user=_ids(short_cut(get(at["user"])), "user", where),
         item=_ids(short_cut(get(at["item"])), "item", where),
         rating=numbers("rating"),
-        time=None if time is None else time.astype(np.int64),
+        time=numbers("time"),
         ids_are_text=text,
         left_out=left_out,
     )

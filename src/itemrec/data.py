@@ -80,7 +80,7 @@ class Interactions:
     user_ids: IdMap
     item_ids: IdMap
     ratings: npt.NDArray[np.float32] | None = None  # [n]
-    times: npt.NDArray[np.int64] | None = None  # [n], seconds since 1970
+    times: npt.NDArray[np.float64] | None = None  # [n], seconds since 1970
     titles: npt.NDArray[Any] | None = None  # [n_items], "" where unknown
     genres: npt.NDArray[Any] | None = None  # [n_items], "" where unknown
     held_out: npt.NDArray[np.bool_] | None = None  # [n]

@@ -71,7 +71,7 @@ def describe(data: Interactions) -> Description:
     """Describe a data set, with plain-sentence warnings about what may surprise later."""
     user_counts = np.bincount(data.users, minlength=data.n_users)
     item_counts = np.bincount(data.items, minlength=data.n_items)
-    span = (None, None) if data.times is None else (int(data.times.min()), int(data.times.max()))
+    span = (None, None) if data.times is None else (data.times.min(), data.times.max())
     return Description(
         name=data.name,
         fingerprint=data.fingerprint,
@@ -99,13 +99,13 @@ def _ratings(ratings: npt.NDArray[np.float32]) -> dict[str, float]:
     return {"lowest": low, "mean": round(mean, 4), "highest": high}
 
 
-def _date(seconds: int | None) -> str | None:
+def _date(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     try:
         return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):  # beyond the calendar, e.g. nanoseconds
-        return str(seconds)
+        return f"{seconds:.0f}"
 
 
 def _warnings(
@@ -143,10 +143,10 @@ def _warnings(
     return found
 
 
-def _time_warnings(times: npt.NDArray[np.int64] | None) -> list[str]:
+def _time_warnings(times: npt.NDArray[np.float64] | None) -> list[str]:
     if times is None:
         return ["there are no times, so splits by time are not possible"]
-    first, last = int(times.min()), int(times.max())
+    first, last = times.min(), times.max()
     if first == last:
         return ["all times are equal, so splits by time are not possible"]
     if last > 4_102_444_800:  # the year 2100

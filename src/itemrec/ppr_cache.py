@@ -38,10 +38,10 @@ def cached(
 ) -> PPRScores:
     """Load the result from the folder, memory-mapped; compute and store it where it is not there.
 
-    A damaged result is computed again, with a warning that says so.
+    A damaged result is computed again, and one that cannot be stored is not, both with a warning.
     """
     place = folder / key(train, rows, settings)
-    if place.exists():
+    if os.path.exists(place):  # a path's own method raises where it may not look
         try:
             return _load(place)
         except (OSError, ValueError, KeyError) as error:
@@ -64,9 +64,10 @@ def key(train: sp.csr_array, rows: npt.NDArray[np.int64], settings: dict[str, An
 
 def _store(scores: PPRScores, place: Path) -> None:
     """Write all files into a folder beside it, then give that its name at once."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=place.parent))
+    draft = None
     try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=place.parent))
         sums = {}
         for name in _ARRAYS:
             array = getattr(scores, name)
@@ -76,11 +77,13 @@ def _store(scores: PPRScores, place: Path) -> None:
         (draft / "facts.json").write_text(json.dumps(facts))
         os.rename(draft, place)
     except OSError as error:
-        # Another process may have stored the same result; a full disk only costs the next run.
-        if not place.exists():
+        # Another process may have stored the same result; a full disk, or a folder that cannot be
+        # written, only costs the next run.
+        if not os.path.exists(place):
             warnings.warn(f"the PageRank could not be cached in {place}: {error}", stacklevel=4)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _load(place: Path) -> PPRScores:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from itemrec.dataset_table import reproduce_datasets
 from itemrec.datasets import cache_folder
 from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
+from itemrec.files import atomic
 from itemrec.layers import Entry
 from itemrec.qualitative import reproduce_qualitative
 from itemrec.settled import changes
@@ -56,8 +58,9 @@ def reproduce(
 ) -> Outcome:
     """Run rows × data sets × seeds and write ``results/SUITE/DATA-PROTOCOL/ROW-SEED.json``.
 
-    A run is done when its file is there with the same settings. ``per_user`` holds the values of
-    single users and unfinished runs. After ``time_limit`` seconds no further run is started.
+    A run is done when its file is there with the same settings and all columns. ``per_user`` holds
+    the values of single users and unfinished runs. After ``time_limit`` seconds no further run is
+    started.
     """
     _check(
         datasets=datasets,
@@ -86,7 +89,7 @@ def reproduce(
     console.print(
         f"{suite.name}: {len(todo)} runs to do, {done} done", highlight=False, markup=False
     )
-    if todo and not suite.shipped:
+    if not suite.shipped:
         _keep_suite(suite, home)
 
     def late() -> bool:
@@ -205,10 +208,11 @@ def place(results: Path, suite: str, entry: Entry, row: str, seed: int) -> Path:
 
 
 def is_done(job: Job) -> bool:
-    """Whether the result is there and its settings are still those of the suite."""
+    """Whether the result is there with every column, its settings still those of the suite."""
     try:
         stored = json.loads(Path(job["result"]).read_text(encoding="utf-8"))
-        return not changes(stored["config"], job["config"])
+        whole = set(job["columns"]) <= set(stored["test"])
+        return whole and not changes(stored["config"], job["config"])
     except (OSError, ValueError, KeyError):
         return False
 
@@ -266,7 +270,8 @@ def _keep_suite(suite: Suite, home: Path) -> None:
     target = home / suite.name / f"{suite.name}.toml"
     if target.resolve() != suite.path:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(suite.path.read_bytes())
+        with atomic(target) as draft:
+            draft.write_bytes(suite.path.read_bytes())
 
 
 Step = tuple[str, Job, Answer]
@@ -277,7 +282,12 @@ def _one_by_one(todo: list[Job], late: Any) -> Iterator[Step]:
         if late():
             return
         yield "start", job, {}
-        yield "end", job, perform(job)
+        try:
+            answer = perform(job)
+        except Exception as error:  # it fails its own job only, as in a worker
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        yield "end", job, answer
 
 
 def _side_by_side(todo: list[Job], jobs: int, late: Any) -> Iterator[Step]:

@@ -168,9 +168,10 @@ def read_table(
     """The rows of one data set, with the paired tests where these are of the same results."""
     path = folder / entry.folder / FILE
     tests = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    runs = {f"{r['row']}-{r['seed']}": r["id"] for results in found.values() for r in results}
+    runs = {f"{row}-{r['seed']}": r["id"] for row in suite.rows for r in found.get(row, [])}
+    made = {k: v for k, v in tests.get("runs", {}).items() if k.rpartition("-")[0] in suite.rows}
     notes = []
-    if tests and tests["runs"] != runs:
+    if tests and made != runs:
         notes.append("No paired tests: they were made before the last of these results.")
         tests = {}
     lines = []

@@ -309,16 +309,16 @@ def _generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(int(seed))
 
 
-def _times(data: Interactions, verb: str) -> npt.NDArray[np.int64]:
+def _times(data: Interactions, verb: str) -> npt.NDArray[np.float64]:
     if data.times is None:
         none = f"{verb} needs timestamps, and {data.name!r} has none"
         raise ItemrecError(data.left_out.get("time", none))
     return data.times
 
 
-def _cut(times: npt.NDArray[np.int64], share: float) -> int:
+def _cut(times: npt.NDArray[np.float64], share: float) -> float:
     at = min(len(times) - 1, round((1 - share) * len(times)))
-    return int(np.partition(times, at)[at])
+    return float(np.partition(times, at)[at])
 
 
 def _sorted(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:

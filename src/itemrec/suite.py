@@ -247,7 +247,7 @@ def _figures(row: Mapping[str, Any], what: str, own: list[Entry], entry: Entry) 
     found: dict[str, Any] = table.get(
         entry.key, table.get(entry.data, {}) if entry == first else {}
     )
-    return found
+    return {parse_metric(metric).key: figure for metric, figure in found.items()}
 
 
 # --- checks --------------------------------------------------------------------------------------

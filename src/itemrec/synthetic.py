@@ -99,9 +99,9 @@ def synthetic(
     degree = _degrees(users, items, interactions, rng)
     keys = _choose(catalogue, crowd, degree, rng)  # [n], sorted user · items + item
     row, column = keys // items, keys % items
-    start = rng.integers(1_420_070_400, 1_704_067_200, users)  # 2015 … 2023
+    start = rng.integers(1_420_070_400, 1_704_067_200, users).astype(np.float64)  # 2015 … 2023
     span = np.minimum(rng.lognormal(np.log(40.0), 1.5, users), 700) * 86_400  # weeks to two years
-    times = start[row] + (span[row] * rng.random(len(keys))).astype(np.int64)
+    times = start[row] + np.floor(span[row] * rng.random(len(keys)))
     seen, compact = np.unique(column, return_inverse=True)
     titles = _titles(catalogue, rng)
     genres = _genre_names(catalogue)

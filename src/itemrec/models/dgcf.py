@@ -123,11 +123,14 @@ class DGCF(GNN):
         """Σ_{k<k′} distance correlation of two chunks, over users and items of the batch."""
         assert encoded is not None
         users, items = encoded
+        real = batch.mask[:COMPARED].any(1).to(users.dtype)  # [n]
+        weight = real / real.sum().clamp(min=1)  # padding counts for nothing
         total = users.new_zeros(())
         for table, index in ((users, batch.users), (items, batch.positives[:, 0])):
             compared = take_rows(table, index[:COMPARED])  # [n, d]
             chunks = compared.view(len(compared), self.intents, -1).transpose(0, 1)  # [K, n, d/K]
-            total = total + distance_correlation(centred_distances(chunks)).triu(1).sum()
+            centred = centred_distances(chunks, weight)
+            total = total + distance_correlation(centred, weight).triu(1).sum()
         return self.penalty * total
 
 
@@ -152,26 +155,26 @@ def agreement(adjacency: Adjacency, heard: Tensor, source: Tensor, intents: int)
     return edge_dot(adjacency, own, torch.tanh(told), intents)
 
 
-def centred_distances(x: Tensor) -> Tensor:
+def centred_distances(x: Tensor, weight: Tensor) -> Tensor:
     """Distances between rows, less the means of row and column, plus the mean of all.
 
-    ``[K, n, d] → [K, n, n]``.
+    ``[K, n, d], [n] → [K, n, n]``; the weights of the rows sum to 1.
     """
     squares = x.square().sum(2)
     products = x @ x.transpose(1, 2)
     far = (squares.unsqueeze(2) + squares.unsqueeze(1) - 2 * products).clamp(min=0)
     distance = torch.sqrt(far + 1e-8)  # the root of 0 has no slope
-    column, row = distance.mean(1, keepdim=True), distance.mean(2, keepdim=True)
-    return distance - column - row + distance.mean((1, 2), keepdim=True)
+    mean = distance @ weight  # [K, n], of a row and of a column
+    return distance - mean.unsqueeze(1) - mean.unsqueeze(2) + (mean @ weight).view(-1, 1, 1)
 
 
-def distance_correlation(centred: Tensor) -> Tensor:
-    """dCov/√(dVar·dVar) of all pairs of centred distances, ``[K, n, n] → [K, K]``.
+def distance_correlation(centred: Tensor, weight: Tensor) -> Tensor:
+    """dCov/√(dVar·dVar) of all pairs of centred distances, ``[K, n, n], [n] → [K, K]``.
 
     Between 0 (independent) and 1.
     """
-    flat = centred.flatten(1)
-    covariance = flat @ flat.T / flat.shape[1]  # [K, K]
+    flat = (centred * torch.outer(weight, weight).sqrt()).flatten(1)
+    covariance = flat @ flat.T  # [K, K]
     variance = covariance.diagonal() + 1e-8
     spread = torch.sqrt(variance.unsqueeze(1) * variance)
     return torch.sqrt(covariance.clamp(min=0) + 1e-8) / torch.sqrt(spread)

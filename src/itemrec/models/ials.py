@@ -23,6 +23,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.errors import ItemrecError
 from itemrec.models.base import EmbeddingModel
 from itemrec.models.checks import at_least_zero, positive, positive_integers
 
@@ -83,7 +84,9 @@ class IALS(EmbeddingModel):
             part = order[max(0, end - max(1, ROOM // (self.dim * max(width, self.dim)))) : end]
             found = padded[self.listed(rows, part, width)]  # [b, width, d]
             matrix = self.system(shared, found, size[part], len(fixed))
-            factor = torch.linalg.cholesky_ex(matrix).L
+            factor, wrong = torch.linalg.cholesky_ex(matrix)
+            if wrong.any():
+                raise ItemrecError("the least squares cannot be solved: try a larger 'l2'")
             solved = torch.cholesky_solve(found.sum(1).unsqueeze(2), factor).squeeze(2)
             out[torch.from_numpy(part).to(out.device)] = solved
             end -= len(part)

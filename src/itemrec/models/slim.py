@@ -20,6 +20,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.errors import ItemrecError
 from itemrec.models import checks
 from itemrec.models.neighbours import SparseWeights, gram_matrix, strongest
 
@@ -66,7 +67,9 @@ class SLIM(SparseWeights):
     def regress(self, gram: Tensor, wanted: Tensor) -> Tensor:
         """The elastic net of many items at once, ``[b, k, k], [b, k] → [b, k]``."""
         gram.diagonal(dim1=1, dim2=2).add_(self.l2)
-        factor = torch.linalg.cholesky_ex(gram).L
+        factor, wrong = torch.linalg.cholesky_ex(gram)
+        if wrong.any():
+            raise ItemrecError("the items' regressions cannot be solved: try a larger 'l2'")
         weights = torch.cholesky_solve(wanted.unsqueeze(2), factor).squeeze(2)
         del factor
         if self.l1 == 0 and not self.positive:
