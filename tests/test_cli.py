@@ -290,6 +290,15 @@ BAD = {
     "reproduce all --jobs 0": "'jobs' must be a positive integer, got 0",
     "describe nosuch": "unknown data",
     "describe DATA --user-col x": "'user' is for files",
+    "describe": "'DATA' must be given; see: itemrec describe --help",
+    "describe DATA twice": "extra argument",
+    "train DATA --epochs two": "'--epochs' must be a whole number, got 'two'",
+    "train DATA --lr 1,5": "'--lr' must be a number, got '1,5'",
+    "train DATA --lrr 1": "no such option '--lrr': did you mean --l2 or --layers or --lr?",
+    "train DATA --lr": "'--lr' requires an argument",
+    "recommend RUN --history 3 -k x": "'--k' must be a whole number, got 'x'",
+    "trian DATA": "no such command 'trian': did you mean 'train'?",
+    "--nosuch": "no such option: --nosuch",
 }
 
 
@@ -330,6 +339,12 @@ def test_every_command_has_help_with_an_example():
     for command in app.registered_commands:
         name = command.callback.__name__  # type: ignore[union-attr]
         assert f"Example: itemrec {name}" in " ".join(call(name, "--help").stdout.split())
+
+
+def test_no_arguments_show_the_commands():
+    told = call(code=2)
+    for text in (call("--help").stdout, told.stdout + told.stderr):
+        assert all(name in text for name in ("Usage", "describe", "doctor"))
 
 
 def test_the_module_is_the_command():

@@ -13,15 +13,28 @@ from typer.core import TyperGroup
 from itemrec.errors import ItemrecError
 
 errors = Console(stderr=True, emoji=False)
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or typer's copy of it
 
 
 class Commands(TyperGroup):
     """Bad input is one sentence on stderr and exit code 2; Ctrl-C is exit code 130."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read what stands before a command."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":  # its text is the help
+                raise
+            say(usage(error))
+        raise typer.Exit(2)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
+        except UsageError as error:
+            say(usage(error))
         except ItemrecError as error:
             say(" ".join(str(error).split()))
         except BrokenPipeError:  # whoever read our output has enough
@@ -33,6 +46,24 @@ class Commands(TyperGroup):
             say("interrupted")
             raise typer.Exit(130) from None
         raise typer.Exit(2)
+
+
+def usage(error: Any) -> str:
+    """What is wrong with options and arguments, as one sentence."""
+    text = " ".join(str(error.message).split()).rstrip(".").replace(". Did", ": did")
+    name = max(getattr(getattr(error, "param", None), "opts", ()), key=len, default="")
+    if name and text:  # a value that is not of the option's type
+        cause = error.__cause__
+        if not hasattr(cause, "errors"):
+            return f"'{name}': {text}"
+        rule = "a whole number" if "integer" in text else "a number"
+        return f"'{name}' must be {rule}, got {cause.errors()[0]['input']!r}"
+    if name:
+        text = f"'{error.param.metavar or name}' must be given"
+    elif near := getattr(error, "possibilities", None):
+        return f"no such option '{error.option_name}': did you mean {' or '.join(sorted(near))}?"
+    at = error.ctx.info_name if error.ctx and error.ctx.parent else "COMMAND"
+    return f"{text[:1].lower()}{text[1:]}" + ("" if "?" in text else f"; see: itemrec {at} --help")
 
 
 def say(text: str) -> None:
