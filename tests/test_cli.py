@@ -130,6 +130,13 @@ def test_recommend_prints_titles_and_reasons(runs, here):
     assert sorted(p["item"] for p in json.loads(only.stdout)["items"]) == [3, 4]
 
 
+def test_ids_of_filters_that_nobody_knows_are_told(runs, here):
+    text = call("recommend", runs / "bpr", "--history", "3", "--without", "8,99999").stdout
+    assert "not known to this model and left out: 99999" in text
+    told = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stderr
+    assert "left out: zz" in told
+
+
 ODD = ["[/b]1", "[red]=1+24", 'it,em"1', ":cat:", "[i", "j]", "ж"]  # to rich, csv and latin-1
 
 

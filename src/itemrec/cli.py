@@ -23,16 +23,19 @@ from itemrec.options import (
     DATA_HELP,
     AsJson,
     Data,
+    History,
     ItemCol,
     KCore,
     Metrics,
     MinRating,
+    Only,
     RatingCol,
     Root,
     RunFolder,
     TimeCol,
     Titles,
     UserCol,
+    Without,
     columns_of,
     cuts_of,
     given_of,
@@ -256,20 +259,13 @@ def compare(
 def recommend(
     run: RunFolder,
     user: Annotated[str | None, typer.Option(help="A user of the training data.")] = None,
-    history: Annotated[
-        str | None,
-        typer.Option(help='Items of anybody, such as 1,260; an id with a comma as "a,b".'),
-    ] = None,
+    history: History = None,
     everybody: Annotated[bool, typer.Option("--all", help="All users, into --out.")] = False,
     k: Annotated[int, typer.Option("-k", "--k", help="How many.")] = 20,
     out: Annotated[Path | None, typer.Option(help="A .parquet, .csv or .tsv file.")] = None,
     seen: Annotated[bool, typer.Option("--seen", help="Seen items may come back.")] = False,
-    only: Annotated[
-        str | None, typer.Option(help='Choose from these items alone, such as 1,"a,b".')
-    ] = None,
-    without: Annotated[
-        str | None, typer.Option(help='Leave these items out, such as 1,"a,b".')
-    ] = None,
+    only: Only = None,
+    without: Without = None,
     genre: Annotated[str | None, typer.Option(help="Of one of these genres, such as War.")] = None,
     explain: Annotated[
         bool | None, typer.Option("--explain/--no-explain", help="Reasons; on where exact.")
@@ -302,6 +298,8 @@ def recommend(
         lists.save(out)
         told = f"{len(lists.users):,} users, up to {k} items each: {out}"
         console.print(told, markup=False, highlight=False, soft_wrap=True)
+        if lists.unknown:
+            say(show.unknown(lists.unknown))
         return
     found = recommender.recommend(
         user,

@@ -24,6 +24,7 @@ class Lists:
     rows: npt.NDArray[np.int32]  # row of each item [users, k]
     scores: npt.NDArray[np.float32]  # [users, k]
     item_ids: npt.NDArray[Any] = field(repr=False)  # external ids of all items
+    unknown: tuple[Any, ...] = ()  # of the filters: what the model has never met
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """user_id, item_id, rank, score: a row a recommendation."""

@@ -26,6 +26,12 @@ ItemCol = Annotated[str | None, typer.Option(help="Name of the item column.")]
 RatingCol = Annotated[str | None, typer.Option(help="Name of the rating column.")]
 TimeCol = Annotated[str | None, typer.Option(help="Name of the time column.")]
 Titles = Annotated[str | None, typer.Option(help="A file with item and title columns.")]
+History = Annotated[
+    str | None,
+    typer.Option(help='Items of anybody, such as 1,260; an id with a comma as "a,b".'),
+]
+Only = Annotated[str | None, typer.Option(help='Choose from these items alone, such as 1,"a,b".')]
+Without = Annotated[str | None, typer.Option(help='Leave these items out, such as 1,"a,b".')]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Metrics = Annotated[str | None, typer.Option(help="Such as NDCG@10,ap; all at each k by default.")]
 

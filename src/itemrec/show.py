@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -118,14 +119,18 @@ def recommendations(found: Recommendations) -> RenderableType:
     if found.fallback:
         parts.insert(0, Text(f"{found.fallback}.", style="yellow"))
     if found.unknown:
-        told = ", ".join(map(str, found.unknown))
-        parts.append(Text(f"not known to this model and left out: {told}", style="yellow"))
+        parts.append(Text(unknown(found.unknown), style="yellow"))
     if explained:
         told = "each part is the exact share of a history item in the score"
         if any(pick.own and abs(pick.own) > 1e-4 * abs(pick.score) for pick in found):
             told += "; 'own' is what the user's own trained vector adds"
         parts.append(Text(told, style="dim"))
     return Group(*parts)
+
+
+def unknown(ids: Sequence[Any]) -> str:
+    """Which ids of a history or a filter had no effect."""
+    return f"not known to this model and left out: {', '.join(map(str, ids))}"
 
 
 def because(pick: Recommendation) -> str:
