@@ -121,6 +121,7 @@ def test_recommend_prints_titles_and_reasons(runs, here):
         words = f"{pick.title} {pick.reasons[0].title}".split()
         assert all(word in text for word in words)
     assert "zz" in text
+    assert "title" in text
     found = json.loads(call("recommend", runs / "ease", "--user", "7", "-k", "2", "--json").stdout)
     assert len(found["items"]) == 2
     assert found["items"][0]["reasons"]
@@ -135,6 +136,15 @@ def test_ids_of_filters_that_nobody_knows_are_told(runs, here):
     assert "not known to this model and left out: 99999" in text
     told = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stderr
     assert "left out: zz" in told
+
+
+def test_an_empty_list_says_why(runs):
+    found = call("recommend", runs / "ease", "--history", "3,4", "--only", "3,4").stdout
+    assert "nothing is left" in found
+    assert "--seen" in found
+    assert "score" not in found  # no table without a row
+    listed = ir.Recommender.load(runs / "ease").recommend(history=[3], only=[3])
+    assert "nothing is left" in str(listed)
 
 
 ODD = ["[/b]1", "[red]=1+24", 'it,em"1', ":cat:", "[i", "j]", "ж"]  # to rich, csv and latin-1
@@ -155,6 +165,7 @@ def test_ids_are_printed_as_they_are(odd, here):
     text = call("recommend", odd, "--history", "[i,j]", "--seen").stdout
     shown = [line.split()[1] for line in text.splitlines() if line.strip()[:1].isdigit()]
     assert sorted(shown) == sorted(ODD)
+    assert "title" not in text  # these items have none
     assert all("[i " in line and "j] " in line for line in text.splitlines() if ":cat:" in line)
     text = call("recommend", odd, "--all", "--out", "[red].csv").stdout
     assert "[red].csv" in text

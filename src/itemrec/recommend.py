@@ -23,6 +23,7 @@ from itemrec.models.base import EmbeddingModel
 from itemrec.progress import track
 
 POPULAR = "nothing is known of this user, so these are the most popular items"
+NOTHING = "nothing is left: every allowed item is in the history or excluded"
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Recommendations:
         return self.items[place]
 
     def __str__(self) -> str:
+        if not self.items:
+            return NOTHING
         lines = [f"{self.fallback}:"] if self.fallback else []
         for place, pick in enumerate(self.items, start=1):
             because = "; ".join(f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:3])

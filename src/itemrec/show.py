@@ -18,7 +18,7 @@ from itemrec.doctor import Check
 from itemrec.evaluate import Evaluation
 from itemrec.measured import figures
 from itemrec.models import MODELS
-from itemrec.recommend import Recommendation, Recommendations
+from itemrec.recommend import NOTHING, Recommendation, Recommendations
 from itemrec.stats import Comparison, Floats, Interval, bootstrap_interval
 
 SHOWN_REASONS = 3
@@ -111,12 +111,16 @@ def _interval(found: Interval) -> tuple[str, str]:
 def recommendations(found: Recommendations) -> RenderableType:
     """A list by title, with the largest reasons."""
     explained = any(pick.reasons for pick in found)
-    table = _table("", "item", "title", "score", *(["because of"] if explained else []))
+    titled = any(pick.title for pick in found)
+    title, reason = ["title"] * titled, ["because of"] * explained
+    table = _table("", "item", *title, "score", *reason)
     for place, pick in enumerate(found, start=1):
-        cells = [str(place), str(pick.item), pick.title, f"{pick.score:.4f}"]
-        _add(table, *cells, *([because(pick)] if explained else []))
+        cells = [str(place), str(pick.item), *[pick.title] * titled, f"{pick.score:.4f}"]
+        _add(table, *cells, *[because(pick)] * explained)
     parts: list[RenderableType] = [table]
-    if found.fallback:
+    if not len(found):
+        parts = [Text(f"{NOTHING} (--seen lets the history come back)", style="yellow")]
+    elif found.fallback:
         parts.insert(0, Text(f"{found.fallback}.", style="yellow"))
     if found.unknown:
         parts.append(Text(unknown(found.unknown), style="yellow"))
