@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -111,6 +112,11 @@ def test_compare_prints_paired_tests(runs):
     text = " ".join(call("compare", runs / "bpr", runs / "item-ndcg").stdout.split())
     for part in ("ndcg@20", "item-ndcg", "p (t)", "Holm", "8 users in common"):
         assert part in text
+    told = " ".join(call("compare", "--help").stdout.split())
+    (example,) = re.findall("such as ([a-z0-9@,]+)", told)
+    text = call("compare", runs / "bpr", runs / "item-ndcg", "--metrics", example).stdout
+    assert all(name in text for name in example.split(","))
+    assert "recall" not in text
 
 
 def test_recommend_prints_titles_and_reasons(runs, here):
@@ -279,6 +285,7 @@ BAD = {
     "evaluate RUN --metrics nosuch": "'metric' must be one of",
     "evaluate RUN --fold-in nosuch": "'fold_in' must be frozen or joint",
     "compare RUN": "at least two",
+    "compare RUN TWIN --metrics ndcg@10": "got 'ndcg@10'; itemrec evaluate gives others",
     "compare RUN RUN": "the same run was given twice",
     "compare RUN OTHER": "one protocol",
     "recommend RUN": "give one of --user, --history and --all",
@@ -331,6 +338,7 @@ def test_bad_input_is_one_line_with_code_2_and_writes_nothing(line, runs, here):
     (here / "twice" / "train.txt").write_text("0 1 2\n0 3\n")
     before = sorted(here.rglob("*"))
     names = {"DATA": TINY, "RUN": str(runs / "bpr"), "OTHER": str(runs / "ease")}
+    names["TWIN"] = str(runs / "item-ndcg")
     result = call(*(names.get(word, word) for word in shlex.split(line)), code=2)
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1, result.stderr

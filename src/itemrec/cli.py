@@ -32,6 +32,7 @@ from itemrec.options import (
     RatingCol,
     Root,
     RunFolder,
+    Stored,
     TimeCol,
     Titles,
     UserCol,
@@ -245,7 +246,7 @@ def evaluate(
 @app.command()
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN RUN …", help="The first is the base.")],
-    metrics: Metrics = None,
+    metrics: Stored = None,
 ) -> None:
     """Runs of the same data in one table, with paired tests against the first.
 

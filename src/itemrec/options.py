@@ -33,6 +33,10 @@ History = Annotated[
 Only = Annotated[str | None, typer.Option(help='Choose from these items alone, such as 1,"a,b".')]
 Without = Annotated[str | None, typer.Option(help='Leave these items out, such as 1,"a,b".')]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Stored = Annotated[
+    str | None,
+    typer.Option("--metrics", help="Stored in the runs, such as ndcg@20,mrr@20."),
+]
 Metrics = Annotated[str | None, typer.Option(help="Such as NDCG@10,ap; all at each k by default.")]
 
 
