@@ -140,7 +140,7 @@ def test_recommend_prints_titles_and_reasons(runs, here):
 def test_ids_of_filters_that_nobody_knows_are_told(runs, here):
     text = call("recommend", runs / "bpr", "--history", "3", "--without", "8,99999").stdout
     assert "not known to this model and left out: 99999" in text
-    told = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stderr
+    told = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stdout
     assert "left out: zz" in told
 
 
@@ -190,6 +190,10 @@ def test_ids_with_commas_are_quoted_as_in_a_csv_file(odd):
     found = json.loads(call("recommend", odd, "--history", quoted, "--json").stdout)
     assert found["unknown"] == []
     assert {reason["item"] for reason in found["items"][0]["reasons"]} == both
+    bare = json.loads(call("recommend", odd, "--history", 'it,em"1', "--json").stdout)
+    assert bare["unknown"] == []  # the whole text is an id
+    assert {reason["item"] for reason in bare["items"][0]["reasons"]} == {'it,em"1'}
+    assert """'1,"a,b"'""" in " ".join(call("recommend", "--help").stdout.split())
 
 
 def test_a_terminal_without_these_letters_gets_question_marks(odd):
@@ -297,7 +301,7 @@ BAD = {
     "recommend RUN --history 3 -k 0": "'k' must be a positive integer",
     "recommend RUN --history 3 --genre Opera": "'genre' must be one of",
     "recommend RUN --history 3 --genre ''": "'genre' must be one of",
-    "recommend OTHER --history '\"3,4'": "'history' must be a list such as 1,\"a,b\"",
+    "recommend OTHER --history '\"3,4'": "'history' must be a list such as '1,\"a,b\"'",
     "recommend RUN --all --out recs.csv --explain": "'--explain' is for a single list",
     "recommend RUN --all --out recs.csv --json": "'--json' is for a single list",
     "report nosuch": "is not a finished run",

@@ -40,6 +40,7 @@ from itemrec.options import (
     columns_of,
     cuts_of,
     given_of,
+    ids_of,
     listed,
 )
 from itemrec.recommend import Recommender
@@ -290,21 +291,19 @@ def recommend(
             raise ItemrecError("'--out' is for --all; a single list is printed, also with --json")
         check_table_path(out)
     recommender = Recommender.load(run, device)
-    given = given_of({"only": only, "without": without, "genre": genre})
-    filters: dict[str, Any] = {name: listed(name, text) for name, text in given.items()}
+    known, given = recommender.run.item_ids, given_of({"only": only, "without": without})
+    filters: dict[str, Any] = {name: ids_of(name, text, known) for name, text in given.items()}
+    filters["genre"] = None if genre is None else listed("genre", genre)
     filters["exclude_seen"] = not seen
     if everybody:
         assert out is not None
         lists = recommender.recommend_all(k, progress=errors.is_terminal, **filters)
         lists.save(out)
-        told = f"{len(lists.users):,} users, up to {k} items each: {out}"
-        console.print(told, markup=False, highlight=False, soft_wrap=True)
-        if lists.unknown:
-            say(show.unknown(lists.unknown))
+        console.print(show.written(lists, k, out), soft_wrap=True)
         return
     found = recommender.recommend(
         user,
-        history=None if history is None else listed("history", history),
+        history=None if history is None else ids_of("history", history, known),
         k=k,
         explain=recommender.model.explains if explain is None else explain,
         **filters,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from itemrec.data import IdMap
 from itemrec.errors import ItemrecError
 
 DATA_HELP = (
@@ -26,12 +27,17 @@ ItemCol = Annotated[str | None, typer.Option(help="Name of the item column.")]
 RatingCol = Annotated[str | None, typer.Option(help="Name of the rating column.")]
 TimeCol = Annotated[str | None, typer.Option(help="Name of the time column.")]
 Titles = Annotated[str | None, typer.Option(help="A file with item and title columns.")]
+QUOTED = "ids with commas as '1,\"a,b\"'"
 History = Annotated[
     str | None,
-    typer.Option(help='Items of anybody, such as 1,260; an id with a comma as "a,b".'),
+    typer.Option(help=f"Items of anybody, such as 1,260; {QUOTED}."),
 ]
-Only = Annotated[str | None, typer.Option(help='Choose from these items alone, such as 1,"a,b".')]
-Without = Annotated[str | None, typer.Option(help='Leave these items out, such as 1,"a,b".')]
+Only = Annotated[
+    str | None, typer.Option(help=f"Choose from these items alone, such as 1,260; {QUOTED}.")
+]
+Without = Annotated[
+    str | None, typer.Option(help=f"Leave these items out, such as 1,260; {QUOTED}.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Stored = Annotated[
     str | None,
@@ -50,9 +56,14 @@ def listed(name: str, text: str) -> list[str]:
         rows = list(csv.reader(io.StringIO(text), skipinitialspace=True, strict=True))
     except csv.Error as error:
         raise ItemrecError(
-            f"'{name}' must be a list such as 1,\"a,b\" with its quotes closed, got {text!r}"
+            f"'{name}' must be a list such as '1,\"a,b\"' with its quotes closed, got {text!r}"
         ) from error
     return [part.strip() for row in rows for part in row if part.strip()]
+
+
+def ids_of(name: str, text: str, known: IdMap) -> list[str]:
+    """The ids in a list; a text that is an id itself is that one, commas and all."""
+    return [text] if known.index([text])[0] >= 0 else listed(name, text)
 
 
 def cuts_of(text: str) -> list[int]:

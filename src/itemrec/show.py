@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -16,6 +17,7 @@ from itemrec.components import schema
 from itemrec.datasets import DATASETS
 from itemrec.doctor import Check
 from itemrec.evaluate import Evaluation
+from itemrec.lists import Lists
 from itemrec.measured import figures
 from itemrec.models import MODELS
 from itemrec.recommend import NOTHING, Recommendation, Recommendations
@@ -130,6 +132,12 @@ def recommendations(found: Recommendations) -> RenderableType:
             told += "; 'own' is what the user's own trained vector adds"
         parts.append(Text(told, style="dim"))
     return Group(*parts)
+
+
+def written(lists: Lists, k: int, path: Path) -> RenderableType:
+    """Where the lists of all users went."""
+    told = Text(f"{len(lists.users):,} users, up to {k} items each: {path}")
+    return Group(told, Text(unknown(lists.unknown), style="yellow")) if lists.unknown else told
 
 
 def unknown(ids: Sequence[Any]) -> str:
