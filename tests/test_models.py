@@ -8,6 +8,7 @@ import torch
 from contract import CONTRACT
 from small import random_matrix
 
+from itemrec.components import schema
 from itemrec.errors import ItemrecError
 from itemrec.models import EASE, GAT, GIN, GNN, MF, MODELS, LightGCN, Model, Popularity
 
@@ -86,6 +87,13 @@ def test_bad_settings_name_the_parameter_the_rule_and_the_value(
 ) -> None:
     with pytest.raises(ItemrecError, match=message):
         make()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_setting_may_be_nan(name: str) -> None:
+    for setting in (key for key, value in schema(MODELS[name]).items() if type(value) is float):
+        with pytest.raises(ItemrecError, match=f"'{setting}' must be .*, got nan"):
+            MODELS[name](**{setting: float("nan")})
 
 
 @pytest.mark.parametrize("inductive", [False, True])

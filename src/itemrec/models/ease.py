@@ -16,6 +16,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph import fold_adjacency
 from itemrec.models.base import Model
+from itemrec.models.checks import positive
 from itemrec.models.neighbours import gram_matrix
 from itemrec.propagate import neighbour_sum
 
@@ -34,8 +35,7 @@ class EASE(Model):
 
     def __init__(self, l2: float = 200.0) -> None:
         super().__init__()
-        if l2 <= 0:
-            raise ItemrecError(f"'l2' must be positive, got {l2}")
+        positive(l2=l2)
         self.l2 = l2
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
