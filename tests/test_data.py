@@ -103,6 +103,8 @@ def test_lightgcn_folder_marks_the_test_file(tmp_path: Path) -> None:
     assert {names(*p) for p, h in held.items() if not h} == {(0, 1), (0, 2), (0, 3), (5, 2), (2, 9)}
     assert {names(*p) for p, h in held.items() if h} == {(0, 4), (8, 11)}
     assert data.duplicates == 2  # 5 2 twice; 0 1 is in both files and stays a training pair
+    for role in ("user", "item", "rating", "time"):
+        assert f"'{role}' is for files with columns" in complaint(tmp_path, **{role: "who"})
 
 
 def test_movielens_folder_has_titles_and_genres(tmp_path: Path) -> None:

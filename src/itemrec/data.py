@@ -276,7 +276,7 @@ def _read_path(path: Path, names: Names) -> tuple[Table, Path | None]:
     try:
         if path.is_dir():
             if (path / "train.txt").is_file():
-                return readers.read_lightgcn(path), None
+                return readers.read_lightgcn(path, names), None
             if (path / "ratings.csv").is_file():
                 movies = path / "movies.csv"
                 table = readers.read_delimited(path / "ratings.csv", names)

@@ -207,8 +207,10 @@ def _complain_adjacency(path: Path, data: bytes) -> NoReturn:
     raise ItemrecError(f"{path}: expected non-negative integer ids separated by spaces")
 
 
-def read_lightgcn(folder: Path) -> Table:
+def read_lightgcn(folder: Path, names: Names) -> Table:
     """A folder with train.txt and, where there is one, test.txt (its pairs are held out)."""
+    for role in (role for role, asked in names.items() if asked is not None):
+        raise ItemrecError(f"'{role}' is for files with columns, {folder / 'train.txt'} has none")
     users, items = read_adjacency(folder / "train.txt")
     if len(users) == 0:
         raise ItemrecError(f"{folder / 'train.txt'}: no user has an item")
