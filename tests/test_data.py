@@ -325,6 +325,8 @@ def test_threshold_keeps_what_is_rated_well_enough() -> None:
     ("name", "content", "expected"),
     [
         ("x.csv", "a,b\n1,2\n", ["no user column", "columns found: a, b", "user=… or --user-col"]),
+        ("x.csv", "1,31,2.5\n1,29,3\n", ["no user column", "line 1 looks like data", "a header"]),
+        ("x.tsv", "\nann\theat\t4.5\n", ["columns found: ann", "line 2 looks like data"]),
         ("x.csv", "user,item,user\n1,2,3\n", ["user column", "several columns are called 'user'"]),
         ("x.csv", "user,item,rating\n1,2,3\n1,3\n", ["line 3", "3 fields", "found 2"]),
         ("x.csv", "user_id,b\n1,2\n", ["no item column", "user_id, b"]),
@@ -354,6 +356,7 @@ def test_bad_file_gets_one_sentence(tmp_path: Path, name: str, content, expected
     assert str(path) in message
     for part in expected:
         assert part in message
+    assert ("looks like data" in message) == ("looks like data" in str(expected))
 
 
 @pytest.mark.parametrize(

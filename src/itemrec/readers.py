@@ -127,7 +127,13 @@ def read_delimited(path: Path, names: Names) -> Table:
             f"{path}, line {header[0]}: expected columns separated by {shown}, "
             f"found one column: {columns[0][:60]!r}"
         )
-    at = choose_columns(columns, names, str(path))
+    try:
+        at = choose_columns(columns, names, str(path))
+    except ItemrecError as error:
+        if not _looks_like_data(columns):
+            raise
+        told = f"line {header[0]} looks like data, not column names: add a header line"
+        raise ItemrecError(f"{error}; {told}") from error
 
     def check_fields() -> None:
         """A line that does not have the header's number of fields explains most problems."""
@@ -161,6 +167,13 @@ def read_delimited(path: Path, names: Names) -> Table:
     if table.left_out:
         check_fields()
     return table
+
+
+def _looks_like_data(columns: list[str]) -> bool:
+    """No name is a usual one, and some are numbers."""
+    usual = {name for names in USUAL_NAMES.values() for name in names}
+    numbers = (column.strip().removeprefix("-").replace(".", "", 1) for column in columns)
+    return not usual & set(map(plain_name, columns)) and any(map(str.isdecimal, numbers))
 
 
 # ------------------------------------------------------------------ LightGCN folders
