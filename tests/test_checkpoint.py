@@ -371,3 +371,9 @@ def test_another_format_is_refused_by_name(folder: Path) -> None:
         (folder / "ids.json").write_text(json.dumps({**ids, "format": other}))
         with pytest.raises(ItemrecError, match="newer itemrec"):
             Run.load(folder)
+
+
+def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as told:
+        write_text(tmp_path / "no" / "recs.csv", "")
+    assert told.value.filename == str(tmp_path / "no" / "recs.csv")

@@ -319,7 +319,7 @@ def recommend(
 @app.command()
 def report(
     runs: Annotated[list[str], typer.Argument(metavar="RUN …", help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The .html file to write.")] = Path("report.html"),
 ) -> None:
     """One HTML file with settings, figures, tests, plots and examples of one run or several.
 
@@ -327,7 +327,7 @@ def report(
     """
     from itemrec.report import report as write
 
-    write(load_runs(runs), out)
+    write(runs, out)
     console.print(f"report: {out}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -20,6 +20,7 @@ from itemrec.components import check_settings
 from itemrec.devices import pick_device, tensor_cores
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
+from itemrec.files import check_folder
 from itemrec.graph import Graph
 from itemrec.held_out import Held, Split
 from itemrec.interrupt import Interrupt
@@ -124,7 +125,7 @@ def train(
         model.check_inductive()
     refit = config.refit and split.protocol == "transductive" and split.valid is not None
     run = Run.begin(split, model, loss, sampler, asdict(config))
-    folder = None if out is None else Path(out)
+    folder = None if out is None else check_folder("out", out)
     state = run.open(folder, resume)
     if folder and resume and (folder / "metrics.json").exists():
         return Run.load(folder)
