@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import itemrec as ir
@@ -372,6 +373,28 @@ def test_a_diverging_loss_stops_with_the_reason(here):
     assert "the loss became" in error
     assert "'lr'" in error
     assert not Path("r/metrics.json").exists()
+
+
+def test_too_little_memory_is_one_sentence_and_a_fault_is_not(here, monkeypatch):
+    error = call("train", TINY, "--dim", 10**11, "--out", "r", code=2).stderr
+    assert re.fullmatch(r"itemrec: out of memory: [0-9,.]+ GiB were asked for; .*\n", error)
+    assert not Path("r").exists()
+
+    def fail(error: Exception):
+        def raising(*args: object, **kwargs: object) -> None:
+            raise error
+
+        monkeypatch.setattr("itemrec.experiment.run_config", raising)
+
+    gpu = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8 GiB."
+    fail(torch.OutOfMemoryError(gpu))
+    assert "20.00 GiB were asked for" in call("train", TINY, "--out", "r", code=2).stderr
+    fail(MemoryError("Unable to allocate 239. GiB for an array with shape (253181, 253181)"))
+    assert "239 GiB were asked for" in call("train", TINY, "--out", "r", code=2).stderr
+    fail(MemoryError())
+    assert "out of memory; choose" in call("train", TINY, "--out", "r", code=2).stderr
+    fail(RuntimeError("shapes do not agree"))
+    assert isinstance(call("train", TINY, "--out", "r", code=1).exception, RuntimeError)
 
 
 def test_every_command_has_help_with_an_example():

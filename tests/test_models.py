@@ -89,6 +89,13 @@ def test_bad_settings_name_the_parameter_the_rule_and_the_value(
         make()
 
 
+@pytest.mark.parametrize("name", ["ease", "slim"])
+def test_a_matrix_that_no_memory_holds_is_refused_before_it_is_asked_for(name: str) -> None:
+    train = sp.csr_array((1, 10_000_000), dtype=np.float32)  # 4 · 10¹⁴ bytes
+    with pytest.raises(ItemrecError, match=rf"'{name}' .* 10,000,000 items take 372,529 GiB; this"):
+        fit(MODELS[name](), train)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_no_setting_may_be_nan(name: str) -> None:
     for setting in (key for key, value in schema(MODELS[name]).items() if type(value) is float):

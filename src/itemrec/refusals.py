@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any
 
@@ -42,6 +43,10 @@ class Commands(TyperGroup):
             raise typer.Exit(1) from None
         except OSError as error:
             say(f"{error.filename or 'a file'}: {error.strerror or error}")
+        except (MemoryError, RuntimeError) as error:
+            if not (told := out_of_memory(error)):
+                raise  # a fault of ours
+            say(told)
         except KeyboardInterrupt:
             say("interrupted")
             raise typer.Exit(130) from None
@@ -64,6 +69,24 @@ def usage(error: Any) -> str:
         return f"no such option '{error.option_name}': did you mean {' or '.join(sorted(near))}?"
     at = error.ctx.info_name if error.ctx and error.ctx.parent else "COMMAND"
     return f"{text[:1].lower()}{text[1:]}" + ("" if "?" in text else f"; see: itemrec {at} --help")
+
+
+def out_of_memory(error: Exception) -> str:
+    """A sentence if memory was what was missing, nothing for any other error.
+
+    >>> out_of_memory(RuntimeError("can't allocate memory: you tried to allocate 5368709120 bytes"))
+    'out of memory: 5.0 GiB were asked for; choose a smaller --dim or --batch, or another --model'
+    """
+    text = str(error)
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if not named and "can't allocate memory" not in text:
+        return ""
+    told = "out of memory"
+    if asked := re.search(r"allocate ([0-9.]+) (bytes|[KMGTP]iB)", text):
+        size, unit = asked[1].rstrip("."), asked[2]
+        many = f"{int(size) / 2**30:,.1f} GiB" if unit == "bytes" else f"{size} {unit}"
+        told += f": {many} were asked for"
+    return f"{told}; choose a smaller --dim or --batch, or another --model"
 
 
 def say(text: str) -> None:

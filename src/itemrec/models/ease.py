@@ -16,7 +16,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph import fold_adjacency
 from itemrec.models.base import Model
-from itemrec.models.checks import positive
+from itemrec.models.checks import positive, room_for_square
 from itemrec.models.neighbours import gram_matrix
 from itemrec.propagate import neighbour_sum
 
@@ -41,11 +41,13 @@ class EASE(Model):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Room for the weights; on the CPU it costs nothing until they are there."""
         super().setup(train, inductive=inductive, generator=generator)
+        room_for_square("ease", self.n_items, self.device)
         self.store("weights", torch.zeros(self.n_items, self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
         """The item–item Gram matrix, inverted where it stands: one matrix of items × items."""
         device = self.device
+        room_for_square("ease", self.n_items, device)
         self.store("weights", torch.empty(0, device=device))
         gram = gram_matrix(train)
         gram[np.diag_indices_from(gram)] += np.float32(self.l2)
