@@ -247,6 +247,31 @@ def test_titles_given_by_a_relative_path_are_found_from_another_folder(
     assert read(again.pop("data"), **again).titles.tolist() == ["Heat", "", ""]
 
 
+def test_titles_are_read_from_whatever_data_is_read_from(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 9]})
+    rows = pl.DataFrame(
+        {"item_id": [8.0, 7.0], "title": ["Heat; Dust", None], "genre": ["War", ""]}
+    )
+    rows.write_parquet(tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text('item_id;title;genre\n8;"Heat; Dust";War\n7;;\n')
+    (tmp_path / "t.tsv").write_text("item_id\ttitle\tgenre\n8\tHeat; Dust\tWar\n7\t\t\n")
+    for name in ("t.parquet", "t.csv", "t.tsv"):
+        data = read(frame, titles=tmp_path / name)
+        assert data.titles.tolist() == ["", "Heat; Dust", ""], name
+        assert data.genres.tolist() == ["", "War", ""]
+        assert data.notes == ()
+
+
+def test_titles_of_other_items_are_told(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 9]})
+    write(tmp_path / "t.csv", [("a", "Heat")], ("item", "title"))
+    for titles, place in ((tmp_path / "t.csv", "t.csv."), ({"a": "Heat"}, "'titles'.")):
+        data = read(frame, titles=titles)
+        assert data.titles is None
+        assert "0 of 3 items have a title in" in data.notes[0]
+        assert data.notes[0].endswith(place)
+
+
 def test_duplicates_keep_best_rating_and_latest_time() -> None:
     frame = pd.DataFrame(
         [(1, 1, 5.0, 10), (1, 1, 2.0, 30), (1, 2, 1.0, 5), (1, 1, 3.0, 20)],
