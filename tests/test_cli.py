@@ -337,7 +337,7 @@ BAD = {
     "train DATA --lr": "'--lr' requires an argument",
     "recommend RUN --history 3 -k x": "'--k' must be a whole number, got 'x'",
     "trian DATA": "no such command 'trian': did you mean 'train'?",
-    "--nosuch": "no such option: --nosuch",
+    "--nosuch": "no such option: --nosuch; see: itemrec --help",
 }
 
 

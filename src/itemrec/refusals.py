@@ -67,8 +67,8 @@ def usage(error: Any) -> str:
         text = f"'{error.param.metavar or name}' must be given"
     elif near := getattr(error, "possibilities", None):
         return f"no such option '{error.option_name}': did you mean {' or '.join(sorted(near))}?"
-    at = error.ctx.info_name if error.ctx and error.ctx.parent else "COMMAND"
-    return f"{text[:1].lower()}{text[1:]}" + ("" if "?" in text else f"; see: itemrec {at} --help")
+    at = f"{error.ctx.info_name} " if error.ctx and error.ctx.parent else ""
+    return f"{text[:1].lower()}{text[1:]}" + ("" if "?" in text else f"; see: itemrec {at}--help")
 
 
 def out_of_memory(error: Exception) -> str:
