@@ -84,7 +84,7 @@ def test_a_run_whose_saving_was_cut_short_is_not_a_finished_run(
         run.save(folder)
     assert (folder / "ids.json").read_bytes() == before
     assert not list(folder.glob(".*"))
-    with pytest.raises(ItemrecError, match=r"is not a finished run: metrics.json is missing"):
+    with pytest.raises(ItemrecError, match=r"is not finished: continue with .* --resume --out"):
         Run.load(folder)
 
 
@@ -143,7 +143,20 @@ def test_files_that_do_not_fit_each_other_get_one_sentence(
         Run.load(folder)
 
 
-@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "ids.json", "metrics.json"])
+def test_what_is_no_run_folder_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "plays.csv").write_text("user,item")
+    (tmp_path / "empty").mkdir()
+    told = {
+        "nosuch": "nosuch: no such folder",
+        "plays.csv": "plays.csv: is a file, not a run folder",
+        "empty": "empty is not a finished run: config.toml, ",
+    }
+    for name, message in told.items():
+        with pytest.raises(ItemrecError, match=message):
+            Run.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "ids.json"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(ItemrecError, match=f"is not a finished run: {name} is missing"):
@@ -360,3 +373,9 @@ def test_another_format_is_refused_by_name(folder: Path) -> None:
         (folder / "ids.json").write_text(json.dumps({**ids, "format": other}))
         with pytest.raises(ItemrecError, match="newer itemrec"):
             Run.load(folder)
+
+
+def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as told:
+        write_text(tmp_path / "no" / "recs.csv", "")
+    assert told.value.filename == str(tmp_path / "no" / "recs.csv")

@@ -3,12 +3,14 @@
 import csv
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import itemrec as ir
@@ -111,6 +113,11 @@ def test_compare_prints_paired_tests(runs):
     text = " ".join(call("compare", runs / "bpr", runs / "item-ndcg").stdout.split())
     for part in ("ndcg@20", "item-ndcg", "p (t)", "Holm", "8 users in common"):
         assert part in text
+    told = " ".join(call("compare", "--help").stdout.split())
+    (example,) = re.findall("such as ([a-z0-9@,]+)", told)
+    text = call("compare", runs / "bpr", runs / "item-ndcg", "--metrics", example).stdout
+    assert all(name in text for name in example.split(","))
+    assert "recall" not in text
 
 
 def test_recommend_prints_titles_and_reasons(runs, here):
@@ -121,6 +128,7 @@ def test_recommend_prints_titles_and_reasons(runs, here):
         words = f"{pick.title} {pick.reasons[0].title}".split()
         assert all(word in text for word in words)
     assert "zz" in text
+    assert "title" in text
     found = json.loads(call("recommend", runs / "ease", "--user", "7", "-k", "2", "--json").stdout)
     assert len(found["items"]) == 2
     assert found["items"][0]["reasons"]
@@ -128,6 +136,22 @@ def test_recommend_prints_titles_and_reasons(runs, here):
     assert len(Path("recs.csv").read_text().splitlines()) == 1 + 2 * 80
     only = call("recommend", runs / "ease", "--user", "7", "--only", "3,4", "--seen", "--json")
     assert sorted(p["item"] for p in json.loads(only.stdout)["items"]) == [3, 4]
+
+
+def test_ids_of_filters_that_nobody_knows_are_told(runs, here):
+    text = call("recommend", runs / "bpr", "--history", "3", "--without", "8,99999").stdout
+    assert "not known to this model and left out: 99999" in text
+    told = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stdout
+    assert "left out: zz" in told
+
+
+def test_an_empty_list_says_why(runs):
+    found = call("recommend", runs / "ease", "--history", "3,4", "--only", "3,4").stdout
+    assert "nothing is left" in found
+    assert "--seen" in found
+    assert "score" not in found  # no table without a row
+    listed = ir.Recommender.load(runs / "ease").recommend(history=[3], only=[3])
+    assert "nothing is left" in str(listed)
 
 
 ODD = ["[/b]1", "[red]=1+24", 'it,em"1', ":cat:", "[i", "j]", "ж"]  # to rich, csv and latin-1
@@ -148,6 +172,7 @@ def test_ids_are_printed_as_they_are(odd, here):
     text = call("recommend", odd, "--history", "[i,j]", "--seen").stdout
     shown = [line.split()[1] for line in text.splitlines() if line.strip()[:1].isdigit()]
     assert sorted(shown) == sorted(ODD)
+    assert "title" not in text  # these items have none
     assert all("[i " in line and "j] " in line for line in text.splitlines() if ":cat:" in line)
     text = call("recommend", odd, "--all", "--out", "[red].csv").stdout
     assert "[red].csv" in text
@@ -166,6 +191,10 @@ def test_ids_with_commas_are_quoted_as_in_a_csv_file(odd):
     found = json.loads(call("recommend", odd, "--history", quoted, "--json").stdout)
     assert found["unknown"] == []
     assert {reason["item"] for reason in found["items"][0]["reasons"]} == both
+    bare = json.loads(call("recommend", odd, "--history", 'it,em"1', "--json").stdout)
+    assert bare["unknown"] == []  # the whole text is an id
+    assert {reason["item"] for reason in bare["items"][0]["reasons"]} == {'it,em"1'}
+    assert """'1,"a,b"'""" in " ".join(call("recommend", "--help").stdout.split())
 
 
 def test_a_terminal_without_these_letters_gets_question_marks(odd):
@@ -253,14 +282,24 @@ BAD = {
     "train DATA --like systems/ease --config c.toml": "choose one",
     "train --resume": "'--resume' needs the run folder",
     "train --resume --out nosuch": "holds no run to resume",
-    "train DATA --data-root nosuch --out /dev/null/r": "",
-    "evaluate nosuch": "is not a finished run",
+    "train DATA --data-root nosuch --out /dev/null/r": "'out' must be a folder",
+    "train nosuch --out empty.csv": "'out' must be a folder, got 'empty.csv'",
+    "train nosuch --out /proc/r": "'out' must lie in a folder that can be written to",
+    "recommend nosuch --all --out /proc/x.csv": "can be written to, got '/proc/x.csv'",
+    "recommend nosuch --all --out twice": "'out' must be a file, got the folder 'twice'",
+    "report nosuch --out /proc/x.html": "can be written to, got '/proc/x.html'",
+    "report nosuch --out x.pdf": "'out' must end in .html or .htm, got 'x.pdf'",
+    "reproduce smoke --results empty.csv": "'results' must be a folder, got 'empty.csv'",
+    "reproduce smoke --per-user empty.csv": "'per_user' must be a folder, got 'empty.csv'",
+    "demo --out empty.csv": "'out' must be a folder",
+    "evaluate nosuch": "nosuch: no such folder",
     "evaluate RUN --k 0": "'k' must be positive integers",
     "evaluate RUN --k ten": "'k' must be positive integers",
     "evaluate RUN --k ²": "'k' must be positive integers",
     "evaluate RUN --metrics nosuch": "'metric' must be one of",
     "evaluate RUN --fold-in nosuch": "'fold_in' must be frozen or joint",
     "compare RUN": "at least two",
+    "compare RUN TWIN --metrics ndcg@10": "got 'ndcg@10'; itemrec evaluate gives others",
     "compare RUN RUN": "the same run was given twice",
     "compare RUN OTHER": "one protocol",
     "recommend RUN": "give one of --user, --history and --all",
@@ -272,10 +311,10 @@ BAD = {
     "recommend RUN --history 3 -k 0": "'k' must be a positive integer",
     "recommend RUN --history 3 --genre Opera": "'genre' must be one of",
     "recommend RUN --history 3 --genre ''": "'genre' must be one of",
-    "recommend OTHER --history '\"3,4'": "'history' must be a list such as 1,\"a,b\"",
+    "recommend OTHER --history '\"3,4'": "'history' must be a list such as '1,\"a,b\"'",
     "recommend RUN --all --out recs.csv --explain": "'--explain' is for a single list",
     "recommend RUN --all --out recs.csv --json": "'--json' is for a single list",
-    "report nosuch": "is not a finished run",
+    "report nosuch": "nosuch: no such folder",
     "report RUN --out no/such/folder.html": "'out' must lie in an existing folder",
     "report RUN --out .": "'out' must be a file, got the folder '.'",
     "reproduce smoke --data-root nosuch": "'data_root' must be an existing folder, got 'nosuch'",
@@ -290,6 +329,15 @@ BAD = {
     "reproduce all --jobs 0": "'jobs' must be a positive integer, got 0",
     "describe nosuch": "unknown data",
     "describe DATA --user-col x": "'user' is for files",
+    "describe": "'DATA' must be given; see: itemrec describe --help",
+    "describe DATA twice": "extra argument",
+    "train DATA --epochs two": "'--epochs' must be a whole number, got 'two'",
+    "train DATA --lr 1,5": "'--lr' must be a number, got '1,5'",
+    "train DATA --lrr 1": "no such option '--lrr': did you mean --l2 or --layers or --lr?",
+    "train DATA --lr": "'--lr' requires an argument",
+    "recommend RUN --history 3 -k x": "'--k' must be a whole number, got 'x'",
+    "trian DATA": "no such command 'trian': did you mean 'train'?",
+    "--nosuch": "no such option: --nosuch; see: itemrec --help",
 }
 
 
@@ -304,6 +352,7 @@ def test_bad_input_is_one_line_with_code_2_and_writes_nothing(line, runs, here):
     (here / "twice" / "train.txt").write_text("0 1 2\n0 3\n")
     before = sorted(here.rglob("*"))
     names = {"DATA": TINY, "RUN": str(runs / "bpr"), "OTHER": str(runs / "ease")}
+    names["TWIN"] = str(runs / "item-ndcg")
     result = call(*(names.get(word, word) for word in shlex.split(line)), code=2)
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1, result.stderr
@@ -326,10 +375,38 @@ def test_a_diverging_loss_stops_with_the_reason(here):
     assert not Path("r/metrics.json").exists()
 
 
+def test_too_little_memory_is_one_sentence_and_a_fault_is_not(here, monkeypatch):
+    error = call("train", TINY, "--dim", 10**11, "--out", "r", code=2).stderr
+    assert re.fullmatch(r"itemrec: out of memory: [0-9,.]+ GiB were asked for; .*\n", error)
+    assert not Path("r").exists()
+
+    def fail(error: Exception):
+        def raising(*args: object, **kwargs: object) -> None:
+            raise error
+
+        monkeypatch.setattr("itemrec.experiment.run_config", raising)
+
+    gpu = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8 GiB."
+    fail(torch.OutOfMemoryError(gpu))
+    assert "20.00 GiB were asked for" in call("train", TINY, "--out", "r", code=2).stderr
+    fail(MemoryError("Unable to allocate 239. GiB for an array with shape (253181, 253181)"))
+    assert "239 GiB were asked for" in call("train", TINY, "--out", "r", code=2).stderr
+    fail(MemoryError())
+    assert "out of memory; choose" in call("train", TINY, "--out", "r", code=2).stderr
+    fail(RuntimeError("shapes do not agree"))
+    assert isinstance(call("train", TINY, "--out", "r", code=1).exception, RuntimeError)
+
+
 def test_every_command_has_help_with_an_example():
     for command in app.registered_commands:
         name = command.callback.__name__  # type: ignore[union-attr]
         assert f"Example: itemrec {name}" in " ".join(call(name, "--help").stdout.split())
+
+
+def test_no_arguments_show_the_commands():
+    told = call(code=2)
+    for text in (call("--help").stdout, told.stdout + told.stderr):
+        assert all(name in text for name in ("Usage", "describe", "doctor"))
 
 
 def test_the_module_is_the_command():

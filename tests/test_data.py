@@ -103,6 +103,8 @@ def test_lightgcn_folder_marks_the_test_file(tmp_path: Path) -> None:
     assert {names(*p) for p, h in held.items() if not h} == {(0, 1), (0, 2), (0, 3), (5, 2), (2, 9)}
     assert {names(*p) for p, h in held.items() if h} == {(0, 4), (8, 11)}
     assert data.duplicates == 2  # 5 2 twice; 0 1 is in both files and stays a training pair
+    for role in ("user", "item", "rating", "time"):
+        assert f"'{role}' is for files with columns" in complaint(tmp_path, **{role: "who"})
 
 
 def test_movielens_folder_has_titles_and_genres(tmp_path: Path) -> None:
@@ -245,6 +247,31 @@ def test_titles_given_by_a_relative_path_are_found_from_another_folder(
     assert read(again.pop("data"), **again).titles.tolist() == ["Heat", "", ""]
 
 
+def test_titles_are_read_from_whatever_data_is_read_from(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 9]})
+    rows = pl.DataFrame(
+        {"item_id": [8.0, 7.0], "title": ["Heat; Dust", None], "genre": ["War", ""]}
+    )
+    rows.write_parquet(tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text('item_id;title;genre\n8;"Heat; Dust";War\n7;;\n')
+    (tmp_path / "t.tsv").write_text("item_id\ttitle\tgenre\n8\tHeat; Dust\tWar\n7\t\t\n")
+    for name in ("t.parquet", "t.csv", "t.tsv"):
+        data = read(frame, titles=tmp_path / name)
+        assert data.titles.tolist() == ["", "Heat; Dust", ""], name
+        assert data.genres.tolist() == ["", "War", ""]
+        assert data.notes == ()
+
+
+def test_titles_of_other_items_are_told(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 9]})
+    write(tmp_path / "t.csv", [("a", "Heat")], ("item", "title"))
+    for titles, place in ((tmp_path / "t.csv", "t.csv."), ({"a": "Heat"}, "'titles'.")):
+        data = read(frame, titles=titles)
+        assert data.titles is None
+        assert "0 of 3 items have a title in" in data.notes[0]
+        assert data.notes[0].endswith(place)
+
+
 def test_duplicates_keep_best_rating_and_latest_time() -> None:
     frame = pd.DataFrame(
         [(1, 1, 5.0, 10), (1, 1, 2.0, 30), (1, 2, 1.0, 5), (1, 1, 3.0, 20)],
@@ -323,6 +350,8 @@ def test_threshold_keeps_what_is_rated_well_enough() -> None:
     ("name", "content", "expected"),
     [
         ("x.csv", "a,b\n1,2\n", ["no user column", "columns found: a, b", "user=… or --user-col"]),
+        ("x.csv", "1,31,2.5\n1,29,3\n", ["no user column", "line 1 looks like data", "a header"]),
+        ("x.tsv", "\nann\theat\t4.5\n", ["columns found: ann", "line 2 looks like data"]),
         ("x.csv", "user,item,user\n1,2,3\n", ["user column", "several columns are called 'user'"]),
         ("x.csv", "user,item,rating\n1,2,3\n1,3\n", ["line 3", "3 fields", "found 2"]),
         ("x.csv", "user_id,b\n1,2\n", ["no item column", "user_id, b"]),
@@ -352,6 +381,7 @@ def test_bad_file_gets_one_sentence(tmp_path: Path, name: str, content, expected
     assert str(path) in message
     for part in expected:
         assert part in message
+    assert ("looks like data" in message) == ("looks like data" in str(expected))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch
 from contract import CONTRACT
 from small import random_matrix
 
+from itemrec.components import schema
 from itemrec.errors import ItemrecError
 from itemrec.models import EASE, GAT, GIN, GNN, MF, MODELS, LightGCN, Model, Popularity
 
@@ -86,6 +87,20 @@ def test_bad_settings_name_the_parameter_the_rule_and_the_value(
 ) -> None:
     with pytest.raises(ItemrecError, match=message):
         make()
+
+
+@pytest.mark.parametrize("name", ["ease", "slim"])
+def test_a_matrix_that_no_memory_holds_is_refused_before_it_is_asked_for(name: str) -> None:
+    train = sp.csr_array((1, 10_000_000), dtype=np.float32)  # 4 · 10¹⁴ bytes
+    with pytest.raises(ItemrecError, match=rf"'{name}' .* 10,000,000 items take 372,529 GiB; this"):
+        fit(MODELS[name](), train)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_setting_may_be_nan(name: str) -> None:
+    for setting in (key for key, value in schema(MODELS[name]).items() if type(value) is float):
+        with pytest.raises(ItemrecError, match=f"'{setting}' must be .*, got nan"):
+            MODELS[name](**{setting: float("nan")})
 
 
 @pytest.mark.parametrize("inductive", [False, True])

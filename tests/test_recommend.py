@@ -146,6 +146,11 @@ def test_filters(lightgcn):
     base = recommender.recommend(history=[3], k=90)
     order = [p.item for p in base]
     kept = recommender.recommend(history=[3], k=90, only=[order[7], order[2], "no such"])
+    assert kept.unknown == ("no such",)
+    told = recommender.recommend(history=["nix", 3], only=["no such", 4], without=["neither"])
+    assert told.unknown == ("nix", "no such", "neither")
+    assert "not known: nix, no such, neither" in str(told)
+    assert recommender.recommend_all(2, without=["neither", 3]).unknown == ("neither",)
     assert [p.item for p in kept] == [order[2], order[7]]
     left = recommender.recommend(history=[3], k=90, without=order[:10])
     assert [p.item for p in left] == order[10:]

@@ -22,7 +22,7 @@ def test_default_size_and_unique_pairs(data) -> None:
 
 
 def test_same_arguments_same_data_other_seed_other_data(data) -> None:
-    again, other = synthetic(), synthetic(seed=1)
+    again, other = synthetic(interactions=120_000), synthetic(seed=1)
     assert again.fingerprint == data.fingerprint != other.fingerprint
     assert (again.times == data.times).all()
     assert (again.titles == data.titles).all()
@@ -114,3 +114,13 @@ def test_small_and_dense_sizes_work(sizes: tuple) -> None:
     data = synthetic(users, items, interactions)
     assert data.n_users == users
     assert 0.97 * interactions <= len(data) <= interactions
+
+
+@pytest.mark.parametrize("sizes", [(500, 300), (50, 80), (200, 3000), (10, 10)])
+def test_users_and_items_alone_are_enough(sizes):
+    users, items = sizes
+    data = synthetic(users, items)
+    assert data.n_users == users
+    assert 2.9 * users <= len(data) <= 0.3 * users * items
+    if items > 2000:  # large enough for the density of the default
+        assert len(data) == pytest.approx(0.01 * users * items, rel=0.03)

@@ -308,7 +308,13 @@ class Run:
     def load(cls, folder: str | Path, device: str = "cpu") -> Run:
         """Read a run folder; nothing in it is ever executed."""
         folder, device = Path(folder), str(pick_device(device))
+        if not folder.is_dir():
+            problem = "is a file, not a run folder" if folder.exists() else "no such folder"
+            raise ItemrecError(f"{folder}: {problem}")
         missing = [name for name in NEEDED if not (folder / name).exists()]
+        if "metrics.json" in missing and "config.toml" not in missing:  # it is written last
+            how = f"itemrec train --resume --out {folder}"
+            raise ItemrecError(f"{folder} is not finished: continue with {how}")
         if missing:
             raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
         config = load_config(folder / "config.toml")

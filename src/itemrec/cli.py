@@ -24,22 +24,27 @@ from itemrec.options import (
     AsJson,
     Data,
     Final,
+    History,
     ItemCol,
     KCore,
     Like,
     Metrics,
     MinRating,
+    Only,
     RatingCol,
     Refit,
     Root,
     RunFolder,
     RunOut,
+    Stored,
     TimeCol,
     Titles,
     UserCol,
+    Without,
     columns_of,
     cuts_of,
     given_of,
+    ids_of,
     listed,
 )
 from itemrec.recommend import Recommender
@@ -242,7 +247,7 @@ def evaluate(
 @app.command()
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN RUN …", help="The first is the base.")],
-    metrics: Metrics = None,
+    metrics: Stored = None,
 ) -> None:
     """Runs of the same data in one table, with paired tests against the first.
 
@@ -256,20 +261,13 @@ def compare(
 def recommend(
     run: RunFolder,
     user: Annotated[str | None, typer.Option(help="A user of the training data.")] = None,
-    history: Annotated[
-        str | None,
-        typer.Option(help='Items of anybody, such as 1,260; an id with a comma as "a,b".'),
-    ] = None,
+    history: History = None,
     everybody: Annotated[bool, typer.Option("--all", help="All users, into --out.")] = False,
     k: Annotated[int, typer.Option("-k", "--k", help="How many.")] = 20,
     out: Annotated[Path | None, typer.Option(help="A .parquet, .csv or .tsv file.")] = None,
     seen: Annotated[bool, typer.Option("--seen", help="Seen items may come back.")] = False,
-    only: Annotated[
-        str | None, typer.Option(help='Choose from these items alone, such as 1,"a,b".')
-    ] = None,
-    without: Annotated[
-        str | None, typer.Option(help='Leave these items out, such as 1,"a,b".')
-    ] = None,
+    only: Only = None,
+    without: Without = None,
     genre: Annotated[str | None, typer.Option(help="Of one of these genres, such as War.")] = None,
     explain: Annotated[
         bool | None, typer.Option("--explain/--no-explain", help="Reasons; on where exact.")
@@ -293,19 +291,19 @@ def recommend(
             raise ItemrecError("'--out' is for --all; a single list is printed, also with --json")
         check_table_path(out)
     recommender = Recommender.load(run, device)
-    given = given_of({"only": only, "without": without, "genre": genre})
-    filters: dict[str, Any] = {name: listed(name, text) for name, text in given.items()}
+    known, given = recommender.run.item_ids, given_of({"only": only, "without": without})
+    filters: dict[str, Any] = {name: ids_of(name, text, known) for name, text in given.items()}
+    filters["genre"] = None if genre is None else listed("genre", genre)
     filters["exclude_seen"] = not seen
     if everybody:
         assert out is not None
         lists = recommender.recommend_all(k, progress=errors.is_terminal, **filters)
         lists.save(out)
-        told = f"{len(lists.users):,} users, up to {k} items each: {out}"
-        console.print(told, markup=False, highlight=False, soft_wrap=True)
+        console.print(show.written(lists, k, out), soft_wrap=True)
         return
     found = recommender.recommend(
         user,
-        history=None if history is None else listed("history", history),
+        history=None if history is None else ids_of("history", history, known),
         k=k,
         explain=recommender.model.explains if explain is None else explain,
         **filters,
@@ -321,7 +319,7 @@ def recommend(
 @app.command()
 def report(
     runs: Annotated[list[str], typer.Argument(metavar="RUN …", help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The .html file to write.")] = Path("report.html"),
 ) -> None:
     """One HTML file with settings, figures, tests, plots and examples of one run or several.
 
@@ -329,7 +327,7 @@ def report(
     """
     from itemrec.report import report as write
 
-    write(load_runs(runs), out)
+    write(runs, out)
     console.print(f"report: {out}", markup=False, highlight=False, soft_wrap=True)
 
 

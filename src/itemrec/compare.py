@@ -41,7 +41,10 @@ def common_values(
     ]
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise ItemrecError(f"'metrics' must be among {', '.join(known)}, got {missing[0]!r}")
+        raise ItemrecError(
+            f"'metrics' must be among those stored in the runs, {', '.join(known)}, "
+            f"got {missing[0]!r}; itemrec evaluate gives others"
+        )
     users = {name: run.per_user["user"] for name, run in runs.items()}
     first = next(iter(users.values()))
     shared = np.all([IdMap(ids).index(first) >= 0 for ids in users.values()], axis=0)

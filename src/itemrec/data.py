@@ -87,7 +87,7 @@ class Interactions:
     name: str = "data"
     duplicates: int = 0
     source: dict[str, Any] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)  # "rating" or "time" → why
+    left_out: dict[str, str] = field(default_factory=dict)  # "rating", "time", "title" → why
 
     def __len__(self) -> int:
         return len(self.users)
@@ -264,9 +264,10 @@ def read(
         )
     data = _build(table, shape, name or "data", repeat)
     if titles_file is not None:
-        data = _with_titles(data, *readers.read_titles(titles_file))
+        data = _with_titles(data, str(titles_file), readers.read_titles(titles_file))
     elif isinstance(titles, Mapping):
-        data = _with_titles(data, list(titles), [str(v) for v in titles.values()], None)
+        texts = [str(title) for title in titles.values()]
+        data = _with_titles(data, "'titles'", (list(titles), texts, None))
     if min_rating is not None:
         data = data.at_least(min_rating)
     return data if k_core is None else data.k_core(k_core)
@@ -276,7 +277,7 @@ def _read_path(path: Path, names: Names) -> tuple[Table, Path | None]:
     try:
         if path.is_dir():
             if (path / "train.txt").is_file():
-                return readers.read_lightgcn(path), None
+                return readers.read_lightgcn(path, names), None
             if (path / "ratings.csv").is_file():
                 movies = path / "movies.csv"
                 table = readers.read_delimited(path / "ratings.csv", names)
@@ -378,11 +379,13 @@ def _build(
     )
 
 
-def _with_titles(
-    data: Interactions, ids: Sequence[Any], titles: Sequence[str], genres: Sequence[str] | None
-) -> Interactions:
+def _with_titles(data: Interactions, place: str, found: readers.Titles) -> Interactions:
+    ids, titles, genres = found
     rows = data.item_ids.index(ids)
     known = rows >= 0
+    if not known.any():
+        none = f"0 of {data.n_items:,} items have a title in {place}"
+        return replace(data, left_out={**data.left_out, "title": none})
 
     def aligned(values: Sequence[str]) -> npt.NDArray[Any]:
         out = np.full(data.n_items, "", dtype=object)

@@ -68,7 +68,8 @@ _RECZOO = "https://huggingface.co/datasets/reczoo"
 
 DATASETS: dict[str, Dataset] = {
     "synthetic": Dataset(
-        about="generated film tastes, no file needed; sizes: synthetic:users=…,items=…,seed=…",
+        about="generated film tastes, no file needed; "
+        "sizes: synthetic:users=…,items=…,interactions=…,seed=…",
         home="itemrec.synthetic",
         licence="MIT, as itemrec",
     ),

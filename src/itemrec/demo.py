@@ -15,6 +15,7 @@ from itemrec.compare import compare_runs, load_runs
 from itemrec.config import Config
 from itemrec.datasets import load
 from itemrec.experiment import Experiment
+from itemrec.files import check_folder
 from itemrec.recommend import Recommender
 from itemrec.report import report
 from itemrec.stats import Comparison
@@ -55,7 +56,7 @@ def demo(
     An interrupted demo continues where it stopped. ``settings`` replace those of training.
     """
     console = console or Console()
-    out = Path(out)
+    out = check_folder("out", out)
     interactions = load(data)
     console.print(
         f"[bold]{escape(interactions.name)}[/]: {interactions.n_users:,} users, "

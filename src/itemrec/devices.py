@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,6 +22,15 @@ def pick_device(name: str) -> torch.device:
         return torch.device(name)
     except RuntimeError as error:
         raise ItemrecError(f"'device' must be cpu, cuda or auto, got {name!r}") from error
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes that a GPU, or the machine, has in all."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if not hasattr(os, "sysconf"):  # Windows does not say
+        return sys.maxsize
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @contextmanager

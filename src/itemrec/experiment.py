@@ -21,6 +21,7 @@ from itemrec.config import Config, load_config
 from itemrec.data import Interactions, read
 from itemrec.datasets import load
 from itemrec.errors import ItemrecError
+from itemrec.files import check_folder
 from itemrec.held_out import Split
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
@@ -87,6 +88,8 @@ def run_config(
     progress: bool = False,
 ) -> Run:
     """Train as a configuration says."""
+    if out is not None:
+        check_folder("out", out)
     return Experiment.from_config(config, data).run(out, resume=resume, progress=progress)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,8 +28,47 @@ def atomic(path: Path) -> Iterator[Path]:
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
         draft.replace(path)
+    except OSError as error:
+        if error.errno is not None and str(error.filename) in ("None", str(draft)):
+            error.filename = str(path)  # nobody knows the draft
+        raise
     finally:
         draft.unlink(missing_ok=True)
+
+
+def check_file(path: str | Path, endings: Sequence[str]) -> Path:
+    """Refuse a file that cannot be written, before any work is done."""
+    path = Path(path)
+    if path.is_dir():
+        raise ItemrecError(f"'out' must be a file, got the folder '{path}'")
+    if path.suffix not in endings:
+        raise ItemrecError(f"'out' must end in {' or '.join(endings)}, got '{path}'")
+    if not path.parent.is_dir():
+        raise ItemrecError(f"'out' must lie in an existing folder, got '{path}'")
+    if not _writable(path.parent):
+        raise ItemrecError(f"'out' must lie in a folder that can be written to, got '{path}'")
+    return path
+
+
+def check_folder(name: str, folder: str | Path) -> Path:
+    """Refuse a folder that cannot be made, before any work is done."""
+    folder = near = Path(folder)
+    while not near.exists():
+        near = near.parent
+    if not near.is_dir():
+        raise ItemrecError(f"'{name}' must be a folder, got '{folder}': '{near}' is a file")
+    if near != folder and not _writable(near):
+        raise ItemrecError(f"'{name}' must lie in a folder that can be written to, got '{folder}'")
+    return folder
+
+
+def _writable(folder: Path) -> bool:
+    """By trying: what the mode says is not the whole truth."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def write_text(path: Path, text: str) -> None:

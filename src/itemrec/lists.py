@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.errors import ItemrecError
-from itemrec.files import atomic
+from itemrec.files import atomic, check_file
 
 FILES = (".parquet", ".csv", ".tsv")
 
@@ -24,6 +23,7 @@ class Lists:
     rows: npt.NDArray[np.int32]  # row of each item [users, k]
     scores: npt.NDArray[np.float32]  # [users, k]
     item_ids: npt.NDArray[Any] = field(repr=False)  # external ids of all items
+    unknown: tuple[Any, ...] = ()  # of the filters: what the model has never met
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """user_id, item_id, rank, score: a row a recommendation."""
@@ -53,12 +53,7 @@ class Lists:
 
 def check_table_path(path: str | Path) -> Path:
     """Refuse a file name that cannot be written, before any work is done."""
-    path = Path(path)
-    if path.suffix not in FILES:
-        raise ItemrecError(f"'out' must end in {', '.join(FILES)}, got '{path}'")
-    if not path.parent.is_dir():
-        raise ItemrecError(f"'out' must lie in an existing folder, got '{path}'")
-    return path
+    return check_file(path, FILES)
 
 
 def _write_parquet(columns: dict[str, npt.NDArray[Any]], path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from itemrec.data import IdMap
 from itemrec.errors import ItemrecError
 
 DATA_HELP = (
@@ -41,7 +42,22 @@ Final = Annotated[
     Path | None,
     typer.Option(help="A finished run: train it on all of its data, to be used and not judged."),
 ]
+QUOTED = "ids with commas as '1,\"a,b\"'"
+History = Annotated[
+    str | None,
+    typer.Option(help=f"Items of anybody, such as 1,260; {QUOTED}."),
+]
+Only = Annotated[
+    str | None, typer.Option(help=f"Choose from these items alone, such as 1,260; {QUOTED}.")
+]
+Without = Annotated[
+    str | None, typer.Option(help=f"Leave these items out, such as 1,260; {QUOTED}.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Stored = Annotated[
+    str | None,
+    typer.Option("--metrics", help="Stored in the runs, such as ndcg@20,mrr@20."),
+]
 Metrics = Annotated[str | None, typer.Option(help="Such as NDCG@10,ap; all at each k by default.")]
 
 
@@ -55,9 +71,14 @@ def listed(name: str, text: str) -> list[str]:
         rows = list(csv.reader(io.StringIO(text), skipinitialspace=True, strict=True))
     except csv.Error as error:
         raise ItemrecError(
-            f"'{name}' must be a list such as 1,\"a,b\" with its quotes closed, got {text!r}"
+            f"'{name}' must be a list such as '1,\"a,b\"' with its quotes closed, got {text!r}"
         ) from error
     return [part.strip() for row in rows for part in row if part.strip()]
+
+
+def ids_of(name: str, text: str, known: IdMap) -> list[str]:
+    """The ids in a list; a text that is an id itself is that one, commas and all."""
+    return [text] if known.index([text])[0] >= 0 else listed(name, text)
 
 
 def cuts_of(text: str) -> list[int]:

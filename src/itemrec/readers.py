@@ -74,6 +74,10 @@ def _load(path: Path, **csv_options: Any) -> Any:
 
 def read_parquet(path: Path, names: Names) -> Table:
     """Columns of a parquet file."""
+    return read_frame(_parquet(path), names, str(path))
+
+
+def _parquet(path: Path) -> Any:
     with path.open("rb") as file:
         head = file.read(4)
         file.seek(max(0, path.stat().st_size - 4))
@@ -83,10 +87,9 @@ def read_parquet(path: Path, names: Names) -> Table:
     if tail != b"PAR1":
         raise ItemrecError(f"{path}: the parquet file is truncated (it does not end with PAR1)")
     try:
-        frame = _load(path)
+        return _load(path)
     except Exception as error:  # the engines raise types of their own
         raise ItemrecError(f"{path}: the parquet file is damaged ({_first(error)})") from error
-    return read_frame(frame, names, str(path))
 
 
 def _first(error: BaseException) -> str:
@@ -109,14 +112,18 @@ def _records(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str
         raise ItemrecError(f"{path}: expected delimited text ({_first(error)})") from error
 
 
+def _separator(path: Path) -> str:
+    """A tab, or what the first line of a .csv file has most of."""
+    if kind_of(path) in (".tsv", ".inter", ".item"):
+        return "\t"
+    with _open(path, errors="replace") as file:
+        first = file.readline()
+    return max(",;\t|", key=first.count)  # a tie, also of zeros, goes to the comma
+
+
 def read_delimited(path: Path, names: Names) -> Table:
     """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
-    kind = kind_of(path)
-    sep, quotes = "\t", kind != ".inter"
-    if kind == ".csv":
-        with _open(path, errors="replace") as file:
-            first = file.readline()
-        sep = max(",;\t|", key=first.count)  # a tie, also of zeros, goes to the comma
+    sep, quotes = _separator(path), kind_of(path) != ".inter"
     shown = {"\t": "a tab"}.get(sep, f"'{sep}'")
     header = next(_records(path, sep, quotes), None)
     if header is None:
@@ -127,7 +134,13 @@ def read_delimited(path: Path, names: Names) -> Table:
             f"{path}, line {header[0]}: expected columns separated by {shown}, "
             f"found one column: {columns[0][:60]!r}"
         )
-    at = choose_columns(columns, names, str(path))
+    try:
+        at = choose_columns(columns, names, str(path))
+    except ItemrecError as error:
+        if not _looks_like_data(columns):
+            raise
+        told = f"line {header[0]} looks like data, not column names: add a header line"
+        raise ItemrecError(f"{error}; {told}") from error
 
     def check_fields() -> None:
         """A line that does not have the header's number of fields explains most problems."""
@@ -161,6 +174,13 @@ def read_delimited(path: Path, names: Names) -> Table:
     if table.left_out:
         check_fields()
     return table
+
+
+def _looks_like_data(columns: list[str]) -> bool:
+    """No name is a usual one, and some are numbers."""
+    usual = {name for names in USUAL_NAMES.values() for name in names}
+    numbers = (column.strip().removeprefix("-").replace(".", "", 1) for column in columns)
+    return not usual & set(map(plain_name, columns)) and any(map(str.isdecimal, numbers))
 
 
 # ------------------------------------------------------------------ LightGCN folders
@@ -207,8 +227,10 @@ def _complain_adjacency(path: Path, data: bytes) -> NoReturn:
     raise ItemrecError(f"{path}: expected non-negative integer ids separated by spaces")
 
 
-def read_lightgcn(folder: Path) -> Table:
+def read_lightgcn(folder: Path, names: Names) -> Table:
     """A folder with train.txt and, where there is one, test.txt (its pairs are held out)."""
+    for role in (role for role, asked in names.items() if asked is not None):
+        raise ItemrecError(f"'{role}' is for files with columns, {folder / 'train.txt'} has none")
     users, items = read_adjacency(folder / "train.txt")
     if len(users) == 0:
         raise ItemrecError(f"{folder / 'train.txt'}: no user has an item")
@@ -224,13 +246,27 @@ def read_lightgcn(folder: Path) -> Table:
 
 # ------------------------------------------------------------------ titles
 
+Titles = tuple[list[Any], list[str], list[str] | None]  # item ids, titles, genres
 
-def read_titles(path: Path) -> tuple[list[str], list[str], list[str]]:
-    """(item ids, titles, genres) of a CSV or TSV file with a header, such as movies.csv."""
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of a text or parquet file, the names of its columns first."""
+    if kind_of(path) != ".parquet":
+        yield from _records(path, _separator(path), quotes=True)
+        return
+    frame = _parquet(path)
+    yield 0, [str(column) for column in frame.columns]
+    columns = (frame[column].to_list() for column in frame.columns)
+    for row, values in enumerate(zip(*columns, strict=True), start=1):
+        whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+        yield row, ["" if v is None or v != v else str(v) for v in whole]
+
+
+def read_titles(path: Path) -> Titles:
+    """(item ids, titles, genres) of a file with a header, such as movies.csv, or of parquet."""
     if not path.is_file():
         raise ItemrecError(f"'titles' must be an existing file, got '{path}'")
-    sep = "\t" if kind_of(path) in (".tsv", ".item") else ","
-    records = _records(path, sep, quotes=True)
+    records = _rows(path)
     columns = [c.split(":")[0] for c in next(records, (0, [""]))[1]]
     plain = [plain_name(c) for c in columns]
     item = next((plain.index(u) for u in (*USUAL_NAMES["item"], "id") if u in plain), None)

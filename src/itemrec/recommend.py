@@ -23,6 +23,7 @@ from itemrec.models.base import EmbeddingModel
 from itemrec.progress import track
 
 POPULAR = "nothing is known of this user, so these are the most popular items"
+NOTHING = "nothing is left: every allowed item is in the history or excluded"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Recommendations:
 
     items: tuple[Recommendation, ...]
     user: Any = None
-    unknown: tuple[Any, ...] = ()  # history items that the model has never met
+    unknown: tuple[Any, ...] = ()  # of the history and the filters: what the model has never met
     fallback: str = ""  # a sentence, where the list is not personal
 
     def __iter__(self) -> Iterator[Recommendation]:
@@ -69,6 +70,8 @@ class Recommendations:
         return self.items[place]
 
     def __str__(self) -> str:
+        if not self.items:
+            return NOTHING
         lines = [f"{self.fallback}:"] if self.fallback else []
         for place, pick in enumerate(self.items, start=1):
             because = "; ".join(f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:3])
@@ -117,14 +120,14 @@ class Recommender:
     ) -> Recommendations:
         """The k best items for a known ``user``, or for anybody with this ``history``.
 
-        ``only`` and ``without`` are item ids (those the model does not know are passed over);
-        ``genre`` keeps items that have at least one of the genres.
+        ``only`` and ``without`` are item ids (those the model does not know are passed over, and
+        listed in ``unknown``); ``genre`` keeps items that have at least one of the genres.
         """
         k = _checked(k)
         if explain and not self.model.explains:
             raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
         row, items, unknown = self._who(user, history)
-        allowed = self._allowed(only, without, genre)
+        allowed, passed_over = self._allowed(only, without, genre)
         line = self._line(items)
         if len(items):
             scores = self.model.scores(line, np.array([row], dtype=np.int64))  # [1, items]
@@ -141,6 +144,7 @@ class Recommender:
         if explain and len(items):
             shares = self.model.explain(line, row, best)  # [k, history]
         picks = self._picks(best, values, items, shares)
+        unknown += passed_over
         return Recommendations(picks, user, unknown, "" if len(items) else POPULAR)
 
     @torch.inference_mode()
@@ -158,7 +162,7 @@ class Recommender:
     ) -> Lists:
         """The k best items of all known users (or of these), a block of users at a time."""
         k = _checked(k)
-        allowed = self._allowed(only, without, genre)
+        allowed, unknown = self._allowed(only, without, genre)
         who = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
         depth = min(k, self.n_items)
         rows = np.full((len(who), depth), -1, dtype=np.int32)
@@ -179,7 +183,8 @@ class Recommender:
             best = top_items(scores, k)
             rows[part] = best.cpu().numpy()
             values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
-        return Lists(self.run.user_ids.external(who), rows, values, self.run.item_ids.ids)
+        ids = self.run.item_ids.ids
+        return Lists(self.run.user_ids.external(who), rows, values, ids, unknown)
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
@@ -241,10 +246,8 @@ class Recommender:
             row = int(self._rows_of([user])[0])
             start, end = self.train.indptr[row : row + 2]
             return row, self.train.indices[start:end].astype(np.int64), ()
-        listed = _listed("history", history)
-        found = self.run.item_ids.index(listed)
-        unknown = tuple(item for item, row in zip(listed, found, strict=True) if row < 0)
-        return -1, np.unique(found[found >= 0]), unknown
+        found, unknown = self._known("history", history)
+        return -1, np.unique(found), unknown
 
     def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Training rows of known users."""
@@ -268,18 +271,25 @@ class Recommender:
         only: Iterable[Any] | None,
         without: Iterable[Any] | None,
         genre: str | Iterable[str] | None,
-    ) -> Tensor | None:
-        """Which items may be recommended, bool [items]; None where all may."""
+    ) -> tuple[Tensor | None, tuple[Any, ...]]:
+        """Which items may be recommended, bool [items] (None where all may); the unknown ids."""
         if only is None and without is None and genre is None:
-            return None
+            return None, ()
         allowed = np.ones(self.n_items, dtype=np.bool_)
+        unknown: tuple[Any, ...] = ()
         if only is not None:
+            rows, unknown = self._known("only", only)
             allowed[:] = False
-            allowed[self._known("only", only)] = True
-            if not allowed.any():
-                raise ItemrecError("'only' must name at least one item of the training data")
+            allowed[rows] = True
+            if not len(rows):
+                got = ", ".join(map(repr, unknown)) or "none"
+                raise ItemrecError(
+                    f"'only' must name at least one item of the training data, got {got}"
+                )
         if without is not None:
-            allowed[self._known("without", without)] = False
+            rows, others = self._known("without", without)
+            allowed[rows] = False
+            unknown += others
         if genre is not None:
             wanted = [genre] if isinstance(genre, str) else _listed("genre", genre)
             any_of = np.zeros(self.n_items, dtype=np.bool_)
@@ -289,11 +299,16 @@ class Recommender:
                     raise ItemrecError(f"'genre' must be one of {choices}, got {name!r}")
                 any_of |= self._by_genre[str(name).strip().lower()]
             allowed &= any_of
-        return torch.from_numpy(allowed).to(self.model.device)
+        return torch.from_numpy(allowed).to(self.model.device), unknown
 
-    def _known(self, name: str, ids: Iterable[Any]) -> npt.NDArray[np.int64]:
-        rows = self.run.item_ids.index(_listed(name, ids))
-        return rows[rows >= 0]
+    def _known(
+        self, name: str, ids: Iterable[Any]
+    ) -> tuple[npt.NDArray[np.int64], tuple[Any, ...]]:
+        """Rows of the items that the model knows, and the ids that it does not."""
+        listed = _listed(name, ids)
+        rows = self.run.item_ids.index(listed)
+        unknown = tuple(item for item, row in zip(listed, rows, strict=True) if row < 0)
+        return rows[rows >= 0], unknown
 
     def _picks(
         self, best: Tensor, values: Tensor, history: npt.NDArray[np.int64], shares: Tensor | None

@@ -14,7 +14,7 @@ from itemrec import plots
 from itemrec.checkpoint import Run
 from itemrec.compare import METRICS, compare_runs, load_runs
 from itemrec.errors import ItemrecError
-from itemrec.files import atomic
+from itemrec.files import atomic, check_file
 from itemrec.recommend import Recommendation, Recommender
 from itemrec.show import p_value, span
 from itemrec.stats import bootstrap_interval
@@ -26,15 +26,11 @@ SAMPLE = 2000  # users whose lists show which items are recommended
 
 def report(runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path) -> Path:
     """Write a report of run folders (or of loaded runs by name) that needs no other file."""
-    if not isinstance(runs, Mapping):
-        runs = load_runs([str(folder) for folder in runs])
-    path = Path(path)
+    path = check_file(path, (".html", ".htm"))
     if not runs:
         raise ItemrecError("'runs' must be at least one run")
-    if not path.parent.is_dir():
-        raise ItemrecError(f"'out' must lie in an existing folder, got '{path}'")
-    if path.is_dir():
-        raise ItemrecError(f"'out' must be a file, got the folder '{path}'")
+    if not isinstance(runs, Mapping):
+        runs = load_runs([str(folder) for folder in runs])
     groups = _groups(runs)
     parts = [_head(runs)]
     for title, group in groups.items():

@@ -20,7 +20,7 @@ from itemrec.dataset_table import reproduce_datasets
 from itemrec.datasets import cache_folder
 from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
-from itemrec.files import atomic
+from itemrec.files import atomic, check_folder
 from itemrec.layers import Entry
 from itemrec.qualitative import reproduce_qualitative
 from itemrec.settled import changes
@@ -69,6 +69,8 @@ def reproduce(
         device=device,
         jobs=jobs,
         data_root=data_root,
+        results=results,
+        per_user=per_user,
         time_limit=time_limit,
     )
     started = time.monotonic()
@@ -121,8 +123,9 @@ def _check(
     device: str = "auto",
     jobs: int = 1,
     data_root: str | Path | None = None,
+    results: str | Path = "results",
+    per_user: str | Path | None = None,
     time_limit: float | None = None,
-    **_: Any,
 ) -> None:
     """Refuse what no run could be made with: each would fail or be skipped by itself."""
     for name, value in (("jobs", jobs), ("seeds", seeds)):
@@ -135,6 +138,9 @@ def _check(
         raise ItemrecError(f"'time_limit' must be at least 0, got {time_limit}")
     if data_root is not None and not Path(data_root).expanduser().is_dir():
         raise ItemrecError(f"'data_root' must be an existing folder, got '{data_root}'")
+    for name, folder in (("results", results), ("per_user", per_user)):
+        if folder is not None:
+            check_folder(name, folder)
     pick_device(device)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -15,9 +17,10 @@ from itemrec.components import schema
 from itemrec.datasets import DATASETS
 from itemrec.doctor import Check
 from itemrec.evaluate import Evaluation
+from itemrec.lists import Lists
 from itemrec.measured import figures
 from itemrec.models import MODELS
-from itemrec.recommend import Recommendation, Recommendations
+from itemrec.recommend import NOTHING, Recommendation, Recommendations
 from itemrec.stats import Comparison, Floats, Interval, bootstrap_interval
 
 SHOWN_REASONS = 3
@@ -114,22 +117,36 @@ def _interval(found: Interval) -> tuple[str, str]:
 def recommendations(found: Recommendations) -> RenderableType:
     """A list by title, with the largest reasons."""
     explained = any(pick.reasons for pick in found)
-    table = _table("", "item", "title", "score", *(["because of"] if explained else []))
+    titled = any(pick.title for pick in found)
+    title, reason = ["title"] * titled, ["because of"] * explained
+    table = _table("", "item", *title, "score", *reason)
     for place, pick in enumerate(found, start=1):
-        cells = [str(place), str(pick.item), pick.title, f"{pick.score:.4f}"]
-        _add(table, *cells, *([because(pick)] if explained else []))
+        cells = [str(place), str(pick.item), *[pick.title] * titled, f"{pick.score:.4f}"]
+        _add(table, *cells, *[because(pick)] * explained)
     parts: list[RenderableType] = [table]
-    if found.fallback:
+    if not len(found):
+        parts = [Text(f"{NOTHING} (--seen lets the history come back)", style="yellow")]
+    elif found.fallback:
         parts.insert(0, Text(f"{found.fallback}.", style="yellow"))
     if found.unknown:
-        told = ", ".join(map(str, found.unknown))
-        parts.append(Text(f"not known to this model and left out: {told}", style="yellow"))
+        parts.append(Text(unknown(found.unknown), style="yellow"))
     if explained:
         told = "each part is the exact share of a history item in the score"
         if any(pick.own and abs(pick.own) > 1e-4 * abs(pick.score) for pick in found):
             told += "; 'own' is what the user's own trained vector adds"
         parts.append(Text(told, style="dim"))
     return Group(*parts)
+
+
+def written(lists: Lists, k: int, path: Path) -> RenderableType:
+    """Where the lists of all users went."""
+    told = Text(f"{len(lists.users):,} users, up to {k} items each: {path}")
+    return Group(told, Text(unknown(lists.unknown), style="yellow")) if lists.unknown else told
+
+
+def unknown(ids: Sequence[Any]) -> str:
+    """Which ids of a history or a filter had no effect."""
+    return f"not known to this model and left out: {', '.join(map(str, ids))}"
 
 
 def because(pick: Recommendation) -> str:

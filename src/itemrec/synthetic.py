@@ -71,9 +71,11 @@ class _Crowd:
 
 
 def synthetic(
-    users: int = 3000, items: int = 4000, interactions: int = 120_000, seed: int = 0
+    users: int = 3000, items: int = 4000, interactions: int | None = None, seed: int = 0
 ) -> Interactions:
     """Generate a data set; the same arguments give the same data.
+
+    Unless given, interactions are 1 % of all pairs (so 120,000), but twenty a user at least.
 
     Every user has at least one item, most have five or more. Items nobody chose are left out,
     so there are fewer than asked for where interactions are few.
@@ -82,6 +84,8 @@ def synthetic(
     >>> data.n_users, len(data)
     (50, 600)
     """
+    if interactions is None:
+        interactions = min(max(users * items // 100, 20 * users), int(0.3 * users * items))
     sizes = {"users": users, "items": items, "interactions": interactions}
     for key, value in sizes.items():
         if value < 1:

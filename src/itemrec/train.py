@@ -23,6 +23,7 @@ from itemrec.devices import pick_device, tensor_cores
 from itemrec.draws import refuse_full
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import Judge, evaluate
+from itemrec.files import check_folder
 from itemrec.graph import Graph
 from itemrec.held_out import Held, Split
 from itemrec.interrupt import Interrupt
@@ -141,7 +142,7 @@ def train(
     ):
         refuse_full(split.n_items - np.diff(split.refit().train.indptr))  # now, not after selection
     run = Run.begin(split, model, loss, sampler, asdict(config))
-    folder = None if out is None else Path(out)
+    folder = None if out is None else check_folder("out", out)
     state = run.open(folder, resume)
     if folder and resume and (folder / "metrics.json").exists():
         return Run.load(folder)

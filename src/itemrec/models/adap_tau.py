@@ -30,10 +30,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from itemrec.batches import Batch
-from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 from itemrec.lambert import lambert_w
 from itemrec.models.base import Pooling
+from itemrec.models.checks import at_least_zero, positive
 from itemrec.models.lightgcn import LightGCN
 from itemrec.models.own_batches import OwnPositives
 from itemrec.propagate import neighbour_sum
@@ -64,10 +64,8 @@ class AdapTau(LightGCN):
         l2: float = 0.1,
     ) -> None:
         super().__init__(dim, layers, pooling)
-        if beta <= 0:
-            raise ItemrecError(f"'beta' must be positive, got {beta}")
-        if l2 < 0:
-            raise ItemrecError(f"'l2' must be at least 0, got {l2}")
+        positive(beta=beta)
+        at_least_zero(l2=l2)
         self.beta, self.l2 = beta, l2
         self.known = OwnPositives()
 

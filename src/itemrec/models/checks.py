@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+
+from itemrec.devices import memory_of
 from itemrec.errors import ItemrecError
 
 
@@ -36,3 +39,15 @@ def share_below_one(**values: float) -> None:
     for name, value in values.items():
         if not 0 <= value < 1:
             raise ItemrecError(f"'{name}' must be at least 0 and below 1, got {value}")
+
+
+def room_for_square(name: str, n_items: int, device: torch.device) -> None:
+    """Refuse an items × items matrix that the device could never hold, before it is asked for."""
+    needed, there = 4 * n_items**2, memory_of(device)
+    if needed > there:
+        where = "the GPU" if device.type == "cuda" else "this machine"
+        raise ItemrecError(
+            f"'{name}' needs an items × items matrix: {n_items:,} items take "
+            f"{needed / 2**30:,.0f} GiB; {where} has {there / 2**30:,.0f} GiB; "
+            "choose lightgcn or thin the data with --k-core"
+        )

@@ -28,6 +28,7 @@ from itemrec.edges import both_ways, edge_dot, row_total, weighted_sum
 from itemrec.errors import ItemrecError
 from itemrec.graph import Adjacency, Graph, fold_adjacency
 from itemrec.models.base import GNN, Pooling
+from itemrec.models.checks import at_least_zero
 from itemrec.scoring import take_rows
 
 COMPARED = 1024  # users, and items, between whose chunks correlation is measured
@@ -57,6 +58,7 @@ class DGCF(GNN):
             raise ItemrecError(f"'intents' must divide 'dim' ({dim}), got {intents}")
         if iterations < 1:
             raise ItemrecError(f"'iterations' must be a positive integer, got {iterations}")
+        at_least_zero(penalty=penalty)
         self.intents, self.iterations, self.penalty = intents, iterations, penalty
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:

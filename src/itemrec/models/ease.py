@@ -16,6 +16,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph import fold_adjacency
 from itemrec.models.base import Model
+from itemrec.models.checks import positive, room_for_square
 from itemrec.models.neighbours import gram_matrix
 from itemrec.propagate import neighbour_sum
 
@@ -34,18 +35,19 @@ class EASE(Model):
 
     def __init__(self, l2: float = 200.0) -> None:
         super().__init__()
-        if l2 <= 0:
-            raise ItemrecError(f"'l2' must be positive, got {l2}")
+        positive(l2=l2)
         self.l2 = l2
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Room for the weights; on the CPU it costs nothing until they are there."""
         super().setup(train, inductive=inductive, generator=generator)
+        room_for_square("ease", self.n_items, self.device)
         self.store("weights", torch.zeros(self.n_items, self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
         """The item–item Gram matrix, inverted where it stands: one matrix of items × items."""
         device = self.device
+        room_for_square("ease", self.n_items, device)
         self.store("weights", torch.empty(0, device=device))
         gram = gram_matrix(train)
         gram[np.diag_indices_from(gram)] += np.float32(self.l2)

@@ -24,6 +24,7 @@ from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 from itemrec.models.base import Pooling
+from itemrec.models.checks import at_least_zero, positive
 from itemrec.models.contrast import contrast
 from itemrec.models.lightgcn import LightGCN
 
@@ -48,8 +49,8 @@ class SGL(LightGCN):
         super().__init__(dim, layers, pooling)
         if not 0 < drop < 1:
             raise ItemrecError(f"'drop' must be above 0 and below 1, got {drop}")
-        if temperature <= 0:
-            raise ItemrecError(f"'temperature' must be positive, got {temperature}")
+        positive(temperature=temperature)
+        at_least_zero(weight=weight)
         self.drop, self.weight, self.temperature = drop, weight, temperature
         self.views: list[Graph] = []
 

@@ -48,6 +48,7 @@ class SLIM(SparseWeights):
 
     def fit(self, train: sp.csr_array) -> None:
         """Columns of W, a block of items at a time."""
+        checks.room_for_square("slim", self.n_items, self.device)
         counts = gram_matrix(train)  # [items, items]
         root = np.sqrt(np.maximum(counts.diagonal(), 1)).astype(np.float32)
         k = min(self.neighbours, self.n_items - 1)

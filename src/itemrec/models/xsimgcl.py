@@ -21,6 +21,7 @@ from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 from itemrec.models.base import Pooling, halves
+from itemrec.models.checks import at_least_zero, positive
 from itemrec.models.contrast import contrast
 from itemrec.models.lightgcn import LightGCN
 from itemrec.noise import noisy_passes
@@ -47,10 +48,8 @@ class XSimGCL(LightGCN):
         contrasted: int = 1,
     ) -> None:
         super().__init__(dim, layers, pooling)
-        if epsilon <= 0:
-            raise ItemrecError(f"'epsilon' must be positive, got {epsilon}")
-        if temperature <= 0:
-            raise ItemrecError(f"'temperature' must be positive, got {temperature}")
+        positive(epsilon=epsilon, temperature=temperature)
+        at_least_zero(weight=weight)
         if pooling == "concat":
             raise ItemrecError(
                 "'pooling' must be sum, mean or auto: one layer is contrasted with it"
