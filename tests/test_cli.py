@@ -240,6 +240,25 @@ def test_own_columns(here):
     call("evaluate", "r")  # the columns are in the run's settings
 
 
+def test_the_final_model_knows_every_user_and_all_they_have(runs, here):
+    told = call("recommend", runs / "bpr", "--all", "--out", "some.csv").stdout
+    assert "users were held out to judge this run" in told
+    chosen = ir.Run.load(runs / "bpr").metrics["best_epoch"]
+    text = call("train", "--final", runs / "bpr", "--out", "serve").stdout
+    assert f"{chosen} epochs on all" in text
+    told = call("recommend", "serve", "--all", "-k", "1000", "--out", "all.csv").stdout
+    assert "held out" not in told
+    data = ir.load(TINY)
+    users, items = data.user_ids.ids[data.users], data.item_ids.ids[data.items]
+    taken = set(zip(map(str, users), map(str, items), strict=True))
+    rows = [line.split(",")[:2] for line in Path("all.csv").read_text().splitlines()[1:]]
+    assert {user for user, _ in rows} == set(map(str, users))
+    assert not taken & set(map(tuple, rows))
+    assert "nothing was held out" in call("evaluate", "serve", code=2).stderr
+    both = call("train", "--final", runs / "bpr", "--like", "systems/ease", code=2).stderr
+    assert "'--config', '--like' and '--final' each give all settings" in both
+
+
 def test_finished_runs_are_not_trained_again(runs):
     before = (runs / "bpr" / "model.safetensors").read_bytes()
     text = call("train", "--resume", "--out", runs / "bpr").stdout

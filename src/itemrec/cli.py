@@ -299,7 +299,7 @@ def recommend(
         assert out is not None
         lists = recommender.recommend_all(k, progress=errors.is_terminal, **filters)
         lists.save(out)
-        console.print(show.written(lists, k, out), soft_wrap=True)
+        console.print(show.written(lists, k, out, recommender.run), soft_wrap=True)
         return
     found = recommender.recommend(
         user,

@@ -138,10 +138,17 @@ def recommendations(found: Recommendations) -> RenderableType:
     return Group(*parts)
 
 
-def written(lists: Lists, k: int, path: Path) -> RenderableType:
-    """Where the lists of all users went."""
-    told = Text(f"{len(lists.users):,} users, up to {k} items each: {path}")
-    return Group(told, Text(unknown(lists.unknown), style="yellow")) if lists.unknown else told
+def written(lists: Lists, k: int, path: Path, run: Run) -> RenderableType:
+    """Where the lists of all users went, and who has none."""
+    parts = [Text(f"{len(lists.users):,} users, up to {k} items each: {path}")]
+    if lists.unknown:
+        parts.append(Text(unknown(lists.unknown), style="yellow"))
+    if missing := run.dataset["users"] - len(run.user_ids):
+        told = (
+            f"{missing:,} users were held out to judge this run; train --final learns them as well"
+        )
+        parts.append(Text(told, style="yellow"))
+    return Group(*parts)
 
 
 def unknown(ids: Sequence[Any]) -> str:
