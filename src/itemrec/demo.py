@@ -86,6 +86,7 @@ def demo(
         f"\nruns and report: {out}/, {page}",
         f"more recommendations: {again}",
         f"your own file: {own}",
+        "then, on all of it, to be used: itemrec train --final runs/mine --out runs/serve",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return page
