@@ -196,7 +196,10 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
         valid=valid,
         test=test,
         settings=split.settings | {"cold_start": {"keep": keep, "seed": seed}},
-        notes=(*notes, f"Cold start: {train.nnz} of {split.train.nnz} training interactions kept."),
+        notes=(
+            *notes,
+            f"Cold start: {train.nnz:,} of {split.train.nnz:,} training interactions kept.",
+        ),
     )
 
 
@@ -273,10 +276,12 @@ def _held(
     """Keep the rows that have a target (and, where asked, a past); note how many have not."""
     has_target, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
     if missing := int((~has_target).sum()):
-        notes.append(f"{missing} users have no {name} item and do not count.")
+        notes.append(f"Users without a {name} item, who do not count: {missing:,}.")
     if unknown := int((has_target & ~has_past).sum()):
-        what = "are left out" if past else "are judged without a history"
-        notes.append(f"{unknown} {name} users have no earlier interaction and {what}.")
+        what = "left out" if past else "judged without a history"
+        notes.append(
+            f"Users without an interaction before their {name} items, {what}: {unknown:,}."
+        )
     rows = np.flatnonzero(has_target & has_past if past else has_target)
     if not len(rows):
         return None
@@ -292,8 +297,8 @@ def _columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int
     if not missing:
         return np.arange(n_items), []
     if unseen_items == "keep":
-        return np.arange(n_items), [f"{missing} items have no training interaction."]
-    return np.flatnonzero(seen), [f"{missing} items without a training interaction were dropped."]
+        return np.arange(n_items), [f"Items without a training interaction: {missing:,}."]
+    return np.flatnonzero(seen), [f"Items without a training interaction, dropped: {missing:,}."]
 
 
 def _share(name: str, value: float, low: float = -1) -> float:
