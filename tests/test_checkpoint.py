@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ import torch
 from small import board_split, checkerboard
 
 from itemrec.averaging import Average
-from itemrec.checkpoint import Run, State, named, unbind
+from itemrec.checkpoint import Run, State
+from itemrec.components import named, unbind
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, write_text
 from itemrec.losses import LOSSES, item_ndcg
@@ -287,6 +289,15 @@ def test_resuming_with_other_settings_is_refused(interrupted: Path, change: dict
     with pytest.raises(ItemrecError, match="holds a run with other settings"):
         train(board_split(), GAT(dim=4), out=interrupted, resume=True, **FEW)
     assert (interrupted / "state.pt").read_bytes() == before
+
+
+def test_a_run_half_written_over_another_is_not_finished(finished: Path) -> None:
+    run = Run.load(finished)
+    broken = mock.patch("itemrec.checkpoint.json.dumps", side_effect=KeyboardInterrupt)
+    with broken, pytest.raises(KeyboardInterrupt):
+        run.save(finished)
+    with pytest.raises(ItemrecError, match="not finished"):
+        Run.load(finished)
 
 
 def test_resuming_on_other_data_is_refused(interrupted: Path) -> None:

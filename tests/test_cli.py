@@ -255,6 +255,13 @@ def test_the_final_model_knows_every_user_and_all_they_have(runs, here):
     assert {user for user, _ in rows} == set(map(str, users))
     assert not taken & set(map(tuple, rows))
     assert "nothing was held out" in call("evaluate", "serve", code=2).stderr
+    again = call("train", "--final", runs / "item-ndcg", "--resume", "--out", "serve", code=2)
+    assert "serve holds a run with other settings: 'loss.name' is 'bpr'" in again.stderr
+    call("train", "--final", runs / "bpr", "--resume", "--out", "serve")  # it is the same
+    call("train", "--final", runs / "bpr", "--protocol", "transductive", "--out", "known")
+    assert ir.Run.load("known").config["split"]["verb"] == "all"
+    refused = call("train", "--final", runs / "bpr", "--split", "users", code=2).stderr
+    assert "'split' must be all with '--final', got 'users'" in refused
     both = call("train", "--final", runs / "bpr", "--like", "systems/ease", code=2).stderr
     assert "'--config', '--like' and '--final' each give all settings" in both
 

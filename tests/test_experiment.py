@@ -1,11 +1,16 @@
 """A configuration gives the same run again; what it does not know it refuses by name."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
+import torch
 
 import itemrec as ir
 from itemrec import experiment
 from itemrec.config import dump_config, load_config
+from itemrec.experiment import run_config
+from itemrec.losses import LOSSES
 from itemrec.settled import settled
 
 TINY = "synthetic:users=80,items=60,interactions=900"
@@ -253,3 +258,20 @@ def test_settings_of_a_model_without_a_loss_do_not_stick_to_another():
         assert experiment.complete(settings)["negatives"]["name"] == "uniform"
     experiment.assign(settings, "loss.tau=0.5")
     assert experiment.Experiment.from_config(settings).loss.keywords["tau"] == 0.5
+
+
+def test_a_loss_of_ones_own_goes_by_configuration_as_well() -> None:
+    def hinge(pos, neg, pos_mask=None, neg_mask=None, *, gap: float = 1.0):  # type: ignore[no-untyped-def]
+        return torch.relu(gap - pos.mean(1) + neg.mean(1)).mean()
+
+    with mock.patch.dict(LOSSES, {"hinge": hinge}):
+        settings = {"train": {"epochs": 1}, "loss": {"name": "hinge", "gap": 0.5}}
+        run = run_config({"data": {"data": TINY}, **settings})
+        assert run.config["loss"] == {"name": "hinge", "gap": 0.5}
+        assert settled({"data": {"data": TINY}, **settings})["loss"]["gap"] == 0.5
+
+
+def test_a_runs_settings_are_complete_also_from_python() -> None:
+    split = ir.split_users(ir.load(TINY))
+    run = ir.train(split, ir.models.LightGCN(dim=4), epochs=1)
+    assert run.config["loss"] == {"name": "item-ndcg", "tau": 1.0}

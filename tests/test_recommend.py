@@ -2,13 +2,17 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from small import board_split
+from torch import Tensor
 
 import itemrec as ir
+from itemrec.models.base import Model
 from itemrec.recommend import POPULAR
 
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
@@ -269,3 +273,25 @@ def test_refusals_name_the_model_and_the_rule(lightgcn):
         recommender.recommend_all(users="34")
     with pytest.raises(ir.ItemrecError, match="'item' must be an item"):
         recommender.similar_items("x")
+
+
+def test_a_model_that_answers_with_a_part_of_itself_stays_as_it_is() -> None:
+    class Counts(Model):
+        """Every user gets the same view of one buffer."""
+
+        closed_form = True
+
+        def fit(self, train: sp.csr_array) -> None:
+            counts = np.bincount(train.indices, minlength=self.n_items)
+            self.store("counts", torch.from_numpy(counts.astype(np.float32)))
+
+        def scores(self, history: sp.csr_array, users: Any) -> Tensor:
+            counts: Tensor = self.counts
+            return counts.expand(len(users), -1)
+
+    run = ir.train(board_split(), Counts())  # it is judged as well
+    recommender = ir.Recommender(run)
+    items = run.item_ids.ids.tolist()
+    first = recommender.recommend(history=items[:2], k=3)
+    recommender.recommend(history=[pick.item for pick in first], k=3)
+    assert recommender.recommend(history=items[:2], k=3) == first

@@ -165,3 +165,10 @@ def test_the_legend_names_the_baseline_of_a_row(folder: Path) -> None:
         text.replace(row, row + 'baseline = "literal"\n')
     )
     assert "below *literal* (*tempered*), p" in generate(folder)["RESULTS.md"]
+
+
+def test_a_folder_that_is_not_there_leaves_the_page_alone(tmp_path: Path) -> None:
+    (tmp_path / "RESULTS.md").write_text("precious")
+    with pytest.raises(ItemrecError, match="'results' must be a folder of results"):
+        write(tmp_path / "typo", tmp_path / "RESULTS.md")
+    assert (tmp_path / "RESULTS.md").read_text() == "precious"

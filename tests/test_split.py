@@ -87,6 +87,12 @@ def test_parts_are_disjoint_and_lose_only_what_the_notes_say(
     split.check()
 
 
+def test_a_split_is_thinned_once() -> None:
+    thin = cold_start(split_users(interactions()), 0.5)
+    with pytest.raises(ItemrecError, match="must not be thinned already"):
+        cold_start(thin, 0.5)
+
+
 @pytest.mark.parametrize("protocol", ["transductive", "inductive"])
 def test_all_means_all_given_test_parts_included(protocol: Any) -> None:
     data = interactions(50, 30, 700)

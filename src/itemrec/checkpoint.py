@@ -11,7 +11,7 @@ import functools
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from itemrec.averaging import Average
-from itemrec.components import check_settings, lookup
+from itemrec.components import check_settings, lookup, named, settings_of, unbind
 from itemrec.config import Config, difference, dump_config, load_config, normalise
 from itemrec.data import IdMap
 from itemrec.devices import pick_device
@@ -278,6 +278,7 @@ class Run:
         if folder.exists() and not folder.is_dir():
             raise ItemrecError(f"{folder} is a file: a run needs a folder")
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metrics.json").unlink(missing_ok=True)  # not finished until all is written
         write_text(folder / "config.toml", dump_config(self.config))
         tensors = {k: v.detach().cpu().contiguous() for k, v in self.model.state_dict().items()}
         tensors["train.crow"] = torch.from_numpy(self.train.indptr.astype(np.int64))
@@ -318,6 +319,9 @@ class Run:
         if missing:
             raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
         config = load_config(folder / "config.toml")
+        for section in ("split", "model", "loss", "negatives", "train"):
+            if section not in config:
+                raise ItemrecError(f"{folder / 'config.toml'} is damaged: it has no [{section}]")
         ids = read_file(folder / "ids.json", json_object)
         if ids.get("format", 0) not in range(FORMAT + 1):
             raise ItemrecError(f"{folder} was written by a newer itemrec")
@@ -377,24 +381,3 @@ def _rebuild(
     model.to(device)
     model.load_state_dict(tensors)
     return model.eval()
-
-
-def named(table: dict[str, Any], component: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """A component as a config section: its name in the table and its settings."""
-    for name, entry in table.items():
-        if entry is component:
-            return {"name": name, **settings}
-    return {"name": getattr(component, "__name__", type(component).__name__), **settings}
-
-
-def settings_of(sampler: Sampler) -> dict[str, Any]:
-    """The fields of a sampler."""
-    return {f.name: getattr(sampler, f.name) for f in fields(sampler)}  # type: ignore[arg-type]
-
-
-def unbind(loss: Callable[..., Tensor]) -> tuple[Any, dict[str, Any]]:
-    """A loss and the settings bound to it."""
-    if isinstance(loss, functools.partial):
-        function, settings = unbind(loss.func)
-        return function, {**settings, **loss.keywords}
-    return loss, {}

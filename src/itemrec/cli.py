@@ -182,11 +182,11 @@ def train(
     if sum(source is not None for source in (config, like, final)) > 1:
         raise ItemrecError("'--config', '--like' and '--final' each give all settings: choose one")
     if final is not None:
-        settings = experiment.final_config(final)
+        settings = experiment.final_config(final, data, split)
     if like is not None:
         kind = experiment.PROTOCOLS.get(split, "transductive") if split else None
         settings = row_settings(like, data or "", protocol or kind)
-    if resume and data is None and config is None:
+    if resume and data is None and config is None and like is None and final is None:
         if out is None:
             raise ItemrecError("'--resume' needs the run folder: give --out")
         settings = experiment.stored_config(out)

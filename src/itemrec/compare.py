@@ -33,6 +33,7 @@ def common_values(
         if "user" not in run.per_user:
             why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
             raise ItemrecError(f"{name} has no per-user values: {why}")
+    metrics = [metrics] if isinstance(metrics, str) else metrics
     wanted = [parse_metric(m).key for m in metrics] if metrics else list(METRICS)
     known = [
         name

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -87,3 +89,31 @@ def like(default: Any, value: Any, name: str, annotation: str = "") -> Any:
             raise ItemrecError(f"'{name}' must be a list, got {value!r}")
         return tuple(value)
     return value
+
+
+def named(table: dict[str, Any], component: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """A component as a config section: its name in the table and its settings."""
+    for name, entry in table.items():
+        if entry is component:
+            return {"name": name, **settings}
+    return {"name": getattr(component, "__name__", type(component).__name__), **settings}
+
+
+def settings_of(sampler: Any) -> dict[str, Any]:
+    """The fields of a sampler."""
+    return {f.name: getattr(sampler, f.name) for f in fields(sampler)}
+
+
+def unbind(loss: Callable[..., Any]) -> tuple[Any, dict[str, Any]]:
+    """A loss and its settings: those bound to it, and the defaults of the others."""
+    if isinstance(loss, functools.partial):
+        function, settings = unbind(loss.func)
+        return function, {**settings, **loss.keywords}
+    return loss, schema(loss)
+
+
+def bind(loss: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
+    """A loss with these settings; ours check them, and are bound by being called without scores."""
+    ours = getattr(loss, "bindable", False)
+    out: Callable[..., Any] = loss(**settings) if ours else functools.partial(loss, **settings)
+    return out

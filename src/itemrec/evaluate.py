@@ -153,6 +153,8 @@ def _defaults(k: int | Sequence[int]) -> list[Metric]:
     if isinstance(k, str) or not isinstance(k, Integral | Sequence):
         raise ItemrecError(f"'k' must be a positive integer or several, got {k!r}")
     cuts = [k] if isinstance(k, Integral) else list(k)
+    if not cuts:
+        raise ItemrecError("'k' must be a positive integer or several, got none")
     return [parse_metric(f"{name}@{cut}") for cut in cuts for name in DEFAULT]
 
 
@@ -248,7 +250,15 @@ def block_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int6
         parts = (history.data, history.indices, np.concatenate([history.indptr, empty]))
         history = sp.csr_array(parts, shape=(history.shape[0] + missing, history.shape[1]))
         users = np.concatenate([users, np.full(missing, users[0], dtype=users.dtype)])
-    return model.scores(history, users)
+    return own_scores(model, history, users)
+
+
+def own_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+    """Scores that may be written into: a model may have answered with a part of itself."""
+    scores = model.scores(history, users)
+    held = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    shared = scores.untyped_storage().data_ptr() in held
+    return scores.clone(memory_format=torch.contiguous_format) if shared else scores.contiguous()
 
 
 def mask_history(scores: Tensor, history: sp.csr_array) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from itemrec.checkpoint import Run
-from itemrec.components import check_settings, lookup, schema
+from itemrec.components import bind, check_settings, lookup, schema
 from itemrec.config import Config, load_config
 from itemrec.data import Interactions, read
 from itemrec.datasets import load
@@ -257,6 +257,8 @@ def choose_split(config: Config, protocol: str | None, verb: str | None) -> None
     """Agree on a split verb from a protocol, a verb, or both."""
     if verb is not None:
         lookup(SPLITS, "split", verb)
+    elif config.get("split", {}).get("verb") == "all":
+        verb = "all"  # a protocol says only whether users have vectors of their own
     if protocol is not None:
         if protocol not in ("transductive", "inductive"):
             raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
@@ -318,9 +320,13 @@ def stored_config(folder: str | Path) -> Config:
     return load_config(path)
 
 
-def final_config(folder: str | Path) -> Config:
+def final_config(folder: str | Path, data: str | None, verb: str | None) -> Config:
     """The settings of a finished run with all of its data in training, for as long as it chose."""
     run = Run.load(folder)
+    if verb not in (None, "all"):
+        raise ItemrecError(f"'split' must be all with '--final', got {verb!r}")
+    if not run.config.get("data") and data is None:
+        raise ItemrecError(f"{folder} was trained on data in memory: give its file before --final")
     config = {name: dict(section) for name, section in run.config.items()}
     config["split"] = {"verb": "all", "seed": config["split"]["seed"], "protocol": run.protocol}
     config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
@@ -335,7 +341,7 @@ def _component(config: Config, section: str) -> Any:
     component = lookup(TABLES[section], section, name)
     settings = check_settings(component, name, settings)
     if section == "loss":  # bound in full, so that a run's configuration tells all of it
-        settings = {**schema(component), **settings}
+        return bind(component, {**schema(component), **settings})
     return component(**settings)
 
 

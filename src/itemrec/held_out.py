@@ -83,7 +83,8 @@ class Split:
                 known = np.flatnonzero(self.user_ids.index(held.ids) >= 0)
                 if len(known) or (held.users >= 0).any():
                     row = int(known[0]) if len(known) else int(np.argmax(held.users >= 0))
-                    raise LeakError(f"{name} user {held.ids[row]!r} is also a training user")
+                    user = held.ids[[row]].tolist()[0]
+                    raise LeakError(f"{name} user {user!r} is also a training user")
             rows = np.flatnonzero(held.users >= 0)
             own = scatter_rows(self.train[held.users[rows]], rows, len(held))
             self._no_common(held.target, own, held, name, "in training")

@@ -104,6 +104,7 @@ def _bindable(function: Callable[..., Tensor]) -> Loss:
             return functools.partial(loss, **kwargs)
         return function(*args, **kwargs)
 
+    loss.bindable = True  # type: ignore[attr-defined]
     return loss
 
 

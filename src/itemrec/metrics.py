@@ -180,6 +180,8 @@ def parse_metric(text: str) -> Metric:
     >>> parse_metric("MAP").key
     'ap'
     """
+    if not isinstance(text, str):
+        raise ItemrecError(f"'metrics' must be names such as ndcg@20, got {text!r}")
     name, at, cut = text.strip().lower().replace("-", "_").partition("@")
     name = ALIASES.get(name, name)
     if at and name in (*METRICS, *CATALOGUE_METRICS):

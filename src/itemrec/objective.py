@@ -12,6 +12,7 @@ from torch import Tensor
 
 from itemrec.batches import Batch
 from itemrec.catalogue import All, Catalogue
+from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 from itemrec.hard_negatives import Dynamic, MixGCF
 from itemrec.models.base import EmbeddingModel, Model
@@ -45,7 +46,8 @@ def objective(
     """The list loss, the L2 term and what the model adds, as one scalar."""
     if model.own_objective:
         own = model.extra_loss(graph, batch, None, generator)
-        assert own is not None
+        if own is None:
+            raise ItemrecError(f"{type(model).__name__} has 'own_objective', but no 'extra_loss'")
         return own
     assert isinstance(model, EmbeddingModel)
     users, items, layers = model.encode_step(graph, generator, isinstance(sampler, MixGCF))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from itemrec.checkpoint import Run
 from itemrec.errors import ItemrecError
-from itemrec.evaluate import BUDGET, mask_history, top_items
+from itemrec.evaluate import BUDGET, mask_history, own_scores, top_items
 from itemrec.lists import Lists
 from itemrec.models.base import EmbeddingModel
 from itemrec.progress import track
@@ -130,7 +130,7 @@ class Recommender:
         allowed, passed_over = self._allowed(only, without, genre)
         line = self._line(items)
         if len(items):
-            scores = self.model.scores(line, np.array([row], dtype=np.int64))  # [1, items]
+            scores = own_scores(self.model, line, np.array([row], dtype=np.int64))  # [1, items]
         else:
             scores = self._popularity.clone().unsqueeze(0)
         if exclude_seen:
@@ -172,7 +172,7 @@ class Recommender:
         for start in track(starts, "recommending to all users", show=progress):
             part = slice(start, start + size)
             line = self.train[who[part]]
-            scores = self.model.scores(line, who[part])
+            scores = own_scores(self.model, line, who[part])
             blank = np.flatnonzero(np.diff(line.indptr) == 0)
             if len(blank):
                 scores[torch.from_numpy(blank).to(scores.device)] = self._popularity
@@ -201,7 +201,7 @@ class Recommender:
             scores = self._directions @ self._directions[row]
         elif self.model.explains:  # scores are sums over the history: here, of one row of weights
             alone = self._line(np.array([row], dtype=np.int64))
-            scores = self.model.scores(alone, np.array([-1], dtype=np.int64))[0]
+            scores = own_scores(self.model, alone, np.array([-1], dtype=np.int64))[0]
             scores[scores == 0] = -torch.inf
         else:
             raise ItemrecError(

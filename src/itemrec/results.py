@@ -20,7 +20,7 @@ from typing import Any
 
 from itemrec import dataset_table, qualitative
 from itemrec.errors import ItemrecError
-from itemrec.files import atomic
+from itemrec.files import write_text
 from itemrec.layers import Entry
 from itemrec.markdown import grid
 from itemrec.results_plot import Point, panels
@@ -80,6 +80,8 @@ class Table:
 
 def generate(results: Path) -> dict[str, str]:
     """Every generated file by its path: "RESULTS.md" and "plots/SUITE.svg" (under ``results``)."""
+    if not results.is_dir():
+        raise ItemrecError(f"'results' must be a folder of results, got '{results}'")
     parts = [text] if (text := dataset_table.section(results)) else []
     files, known = {}, {}
     places = {name: place for place, name in enumerate(ORDER)}  # others come last, by name
@@ -381,14 +383,12 @@ def plot(suite: Suite, tables: list[Table]) -> str:
 
 def write(results: Path, target: Path) -> list[Path]:
     """Write RESULTS.md and the plots; the files written."""
-    written = []
-    for name, text in generate(results).items():
-        path = target if name == "RESULTS.md" else results / name
+    files = generate(results)
+    paths = [target if name == "RESULTS.md" else results / name for name in files]
+    for path, text in zip(paths, files.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(path) as draft:
-            draft.write_text(text, encoding="utf-8")
-        written.append(path)
-    return written
+        write_text(path, text)
+    return paths
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from itemrec.components import check_settings, lookup, schema
+from itemrec.components import bind, check_settings, lookup, schema
 from itemrec.config import Config, normalise
 from itemrec.experiment import DEFAULTS, SECTIONS, TABLES, complete, protocol_of
 from itemrec.split import SPLITS
@@ -29,13 +29,14 @@ def settled(config: Config) -> Config:
     given = {"test": split.pop("test")} if split.get("test") == "given" else {}
     known = {**schema(SPLITS[verb]), **check_settings(SPLITS[verb], "split", split), **given}
     out["split"] = {"verb": verb, **known, "cold_start": thin}
-    made = {}
+    made: dict[str, Any] = {}
     for section, table in TABLES.items():
         settings = dict(config[section])
         name = settings.pop("name")
         component = lookup(table, section, DEFAULTS[section] if name == "none" else name)
         known = {**schema(component), **check_settings(component, name, settings)}
-        made[section] = component(**known)  # whatever its constructor refuses is refused here
+        # whatever its constructor refuses is refused here
+        made[section] = bind(component, known) if section == "loss" else component(**known)
         out[section] = {"name": name, **known}
     if protocol_of(config) == "inductive":
         made["model"].check_inductive()

@@ -71,6 +71,7 @@ def split_by_time(
     moment stay together. Users of whom nothing is known before a cut are left out of that part.
     Nothing is drawn: `seed` is accepted so that all verbs are called alike.
     """
+    _generator(seed)  # refuses what is no seed
     matrix, order = _sorted(data)
     times = _times(data, "split_by_time")[order]
     part = np.zeros(matrix.nnz, np.int8)
@@ -159,6 +160,7 @@ def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transdu
     """
     if protocol not in ("transductive", "inductive"):
         raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
+    _generator(seed)  # refuses what is no seed
     matrix = _sorted(data)[0]
     nobody = as_ones(matrix[:0])
     test = Held(nobody, nobody, np.empty(0, np.int64), data.user_ids.ids[:0])
@@ -177,6 +179,8 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
     """
     if not isinstance(keep, Real) or not 0 < keep <= 1:
         raise ItemrecError(f"'keep' must be a share in (0, 1], got {keep!r}")
+    if "cold_start" in split.settings:
+        raise ItemrecError("'split' must not be thinned already: settings hold one 'cold_start'")
     rng = _generator(seed)
     train = take_entries(split.train, pick_share(split.train, keep, rng, least=1))
     valid, test, notes = split.valid, split.test, list(split.notes)
