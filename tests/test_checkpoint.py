@@ -291,13 +291,13 @@ def test_resuming_with_other_settings_is_refused(interrupted: Path, change: dict
     assert (interrupted / "state.pt").read_bytes() == before
 
 
-def test_a_run_half_written_over_another_is_not_finished(finished: Path) -> None:
-    run = Run.load(finished)
+def test_a_run_half_written_over_another_is_not_finished(folder: Path) -> None:
+    run = Run.load(folder)
     broken = mock.patch("itemrec.checkpoint.json.dumps", side_effect=KeyboardInterrupt)
     with broken, pytest.raises(KeyboardInterrupt):
-        run.save(finished)
+        run.save(folder)
     with pytest.raises(ItemrecError, match="not finished"):
-        Run.load(finished)
+        Run.load(folder)
 
 
 def test_resuming_on_other_data_is_refused(interrupted: Path) -> None:
