@@ -18,6 +18,7 @@ from itemrec.config import Config, load_config
 from itemrec.datasets import load
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import evaluate as evaluate_run
+from itemrec.extras import need
 from itemrec.lists import check_table_path
 from itemrec.options import (
     DATA_HELP,
@@ -329,6 +330,23 @@ def report(
 
     write(runs, out)
     console.print(f"report: {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def serve(
+    run: RunFolder,
+    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0: everywhere.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Where to listen; 0: any that is free.")] = 8000,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Answer over HTTP, for known users and for anybody with a history, with a page to try it.
+
+    Example: itemrec serve r --port 8000
+    """
+    need("serve")
+    from itemrec.serve import serve as answer
+
+    answer(run, host=host, port=port, device=device)
 
 
 @app.command()

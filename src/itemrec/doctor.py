@@ -14,11 +14,13 @@ import scipy.sparse as sp
 import torch
 
 from itemrec.datasets import DATASETS, cache_folder
+from itemrec.extras import EXTRAS
 from itemrec.graph import Graph
 from itemrec.propagate import propagate
 
 NEEDED = ("torch", "numpy", "scipy", "torch-geometric", "safetensors", "typer", "rich")
 USEFUL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
+USEFUL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
 
 
 @dataclass(frozen=True)

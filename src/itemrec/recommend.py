@@ -213,6 +213,12 @@ class Recommender:
         best = best[best >= 0]
         return self._picks(best, scores[best], np.empty(0, dtype=np.int64), None)
 
+    @cached_property
+    def genres(self) -> tuple[str, ...]:
+        """The genres of the catalogue; none where the data has none."""
+        texts = () if self.run.genres is None else self.run.genres
+        return tuple(sorted({name for text in texts for name in _genres(text)}))
+
     # --- inside ----------------------------------------------------------------------------------
 
     @cached_property
@@ -232,8 +238,8 @@ class Recommender:
             raise ItemrecError("'genre' cannot be used: the data of this run has no genres")
         out: dict[str, npt.NDArray[np.bool_]] = {}
         for row, text in enumerate(self.run.genres):
-            for name in filter(None, (part.strip().lower() for part in str(text).split("|"))):
-                out.setdefault(name, np.zeros(self.n_items, dtype=np.bool_))[row] = True
+            for name in _genres(text):
+                out.setdefault(name.lower(), np.zeros(self.n_items, dtype=np.bool_))[row] = True
         return out
 
     def _who(
@@ -341,6 +347,10 @@ class Recommender:
     def _text(self, column: str, row: int) -> str:
         texts = getattr(self.run, column)
         return "" if texts is None else str(texts[row])
+
+
+def _genres(text: Any) -> list[str]:
+    return [name for part in str(text).split("|") if (name := part.strip())]
 
 
 def _checked(k: int) -> int:

@@ -1,0 +1,47 @@
+"""Running the service: a socket of its own, so that a taken port is told before anything starts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import torch
+import uvicorn
+
+from itemrec.errors import ItemrecError
+from itemrec.recommend import Recommender
+from itemrec.serve.app import create_app
+
+
+def serve(
+    run: str | Path, *, host: str = "127.0.0.1", port: int = 8000, device: str = "cpu"
+) -> None:
+    """Answer over HTTP until told to end (Ctrl-C, SIGTERM); questions under way are answered."""
+    with listen(host, port) as ear:
+        torch.set_num_threads(1)  # a question is one product: cores are for other questions
+        app = create_app(Recommender.load(run, device))
+        ear.listen(1024)
+        taken = ear.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        print(f"itemrec answers at http://{shown}:{taken} (Ctrl-C ends it)", flush=True)
+        settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        uvicorn.Server(settings).run(sockets=[ear])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at this address; port 0 takes a free one."""
+    if not 0 <= port < 2**16:
+        raise ItemrecError(f"'port' must be between 0 and 65535, got {port}")
+    ear = None
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        ear = socket.socket(family, kind)
+        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        ear.bind(address)
+    except OSError as error:
+        if ear is not None:
+            ear.close()
+        raise ItemrecError(
+            f"cannot listen at {host}:{port} ({error.strerror}): choose another --host or --port"
+        ) from error
+    return ear
