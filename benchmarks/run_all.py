@@ -27,6 +27,7 @@ CPU = (
     "epoch.py yelp2018",
     "evaluate.py yelp2018",
     "fold_in.py yelp2018",
+    "serve.py yelp2018",
     "ppr.py yelp2018",
     "peers.py ml-1m",
     "scaling.py",

@@ -23,6 +23,7 @@ import itemrec as ir
 from itemrec.extras import EXTRAS, need
 from itemrec.serve import create_app
 from itemrec.serve.finder import Finder, plain
+from itemrec.serve.server import listen
 
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
 
@@ -256,6 +257,11 @@ def test_a_taken_port_and_a_missing_run_are_told(folder, tmp_path):
             assert done.stderr.startswith(f"itemrec: {told}")
             assert done.stderr.count("\n") == 1
             assert not done.stdout
+
+
+def test_answers_do_not_wait_for_full_packets():
+    with listen("127.0.0.1", 0) as ear:
+        assert ear.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's algorithm on: +40 ms
 
 
 def test_what_an_extra_lacks_is_named(monkeypatch):

@@ -34,8 +34,9 @@ def listen(host: str, port: int) -> socket.socket:
         raise ItemrecError(f"'port' must be between 0 and 65535, got {port}")
     ear = None
     try:
-        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        ear = socket.socket(family, kind)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        family, kind, protocol, _, address = found[0]
+        ear = socket.socket(family, kind, protocol)  # unless TCP is named asyncio waits for Nagle
         ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         ear.bind(address)
     except OSError as error:
