@@ -266,6 +266,32 @@ def test_the_final_model_knows_every_user_and_all_they_have(runs, here):
     assert "'--config', '--like' and '--final' each give all settings" in both
 
 
+def test_a_final_model_of_other_data_says_so(here):
+    lines = [f"u{u},i{(u * k) % 17}" for u in range(1, 40) for k in range(1, 9)]
+    Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines]))
+    call("train", "plays.csv", "--model", "ease", "--out", "r")
+    assert "has changed" not in call("train", "--final", "r", "--out", "same").stderr
+    before = ir.Run.load("same").dataset["interactions"]
+    Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines, "u1,new", "u2,new"]))
+    told = call("train", "--final", "r", "--out", "more").stderr
+    assert f"changed since r was chosen: {before} interactions then, {before + 2} now" in told
+
+
+def test_a_search_ends_in_a_configuration_to_train_with(here):
+    search = ("tune", TINY, "--model", "ease", "--search", "model.l2=1..1000", "--out", "t")
+    text = call(*search, "--trials", "3").stdout
+    assert "3 trials" in text
+    assert "as given" in text
+    assert "train it: itemrec train --config t/best.toml --out RUN" in text
+    assert "already holds a search" in call(*search, code=2).stderr
+    again = call("tune", "--resume", "--out", "t", "--trials", "5").stdout
+    assert "5 trials" in again
+    trials = [json.loads(line) for line in Path("t/trials.jsonl").read_text().splitlines()]
+    call("train", "--config", "t/best.toml", "--no-refit", "--out", "r")
+    valid = ir.Run.load("r").metrics["valid"]["ndcg@20"]
+    assert valid == max(trial["value"] for trial in trials)
+
+
 def test_finished_runs_are_not_trained_again(runs):
     before = (runs / "bpr" / "model.safetensors").read_bytes()
     text = call("train", "--resume", "--out", runs / "bpr").stdout
@@ -323,6 +349,14 @@ BAD = {
     "evaluate RUN --k ten": "'k' must be positive integers",
     "evaluate RUN --k ²": "'k' must be positive integers",
     "evaluate RUN --metrics nosuch": "'metric' must be one of",
+    "tune DATA --search lr=2..1": "'search' must give a range by two numbers",
+    "tune DATA --search nosuch=1,2": "'search' has no key 'nosuch'",
+    "tune DATA --trials 0": "'trials' must be a positive integer, got 0",
+    "tune DATA --config c.toml --like systems/ease": "'--config' and '--like' each give all",
+    "tune --resume --out RUN": "holds no search to resume: tune.toml is missing",
+    "serve nosuch": "nosuch: no such folder",
+    "evaluate RUN --metrics ''": "'metrics' must name at least one, got none",
+    "compare RUN TWIN --metrics ''": "'metrics' must name at least one, got none",
     "evaluate RUN --fold-in nosuch": "'fold_in' must be frozen or joint",
     "compare RUN": "at least two",
     "compare RUN TWIN --metrics ndcg@10": "got 'ndcg@10'; itemrec evaluate gives others",

@@ -11,46 +11,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from itemrec import experiment, show
+from itemrec import experiment, options, show
 from itemrec.checkpoint import Run
 from itemrec.compare import compare_runs, load_runs
-from itemrec.config import Config, load_config
 from itemrec.datasets import load
 from itemrec.errors import ItemrecError
 from itemrec.evaluate import evaluate as evaluate_run
 from itemrec.extras import need
 from itemrec.lists import check_table_path
-from itemrec.options import (
-    DATA_HELP,
-    AsJson,
-    Data,
-    Final,
-    History,
-    ItemCol,
-    KCore,
-    Like,
-    Metrics,
-    MinRating,
-    Only,
-    RatingCol,
-    Refit,
-    Root,
-    RunFolder,
-    RunOut,
-    Stored,
-    TimeCol,
-    Titles,
-    UserCol,
-    Without,
-    columns_of,
-    cuts_of,
-    given_of,
-    ids_of,
-    listed,
-)
 from itemrec.recommend import Recommender
 from itemrec.refusals import Commands, errors, say
-from itemrec.suite import row_settings
 
 console = Console(emoji=False)  # ":cat:" in a name stays what it is
 app = typer.Typer(
@@ -99,19 +69,19 @@ def models() -> None:
 
 @app.command()
 def describe(
-    data: Data,
-    data_root: Root = None,
-    min_rating: MinRating = None,
-    k_core: KCore = None,
-    user_col: UserCol = None,
-    item_col: ItemCol = None,
-    rating_col: RatingCol = None,
-    time_col: TimeCol = None,
-    titles: Titles = None,
+    data: options.Data,
+    data_root: options.Root = None,
+    min_rating: options.MinRating = None,
+    k_core: options.KCore = None,
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    rating_col: options.RatingCol = None,
+    time_col: options.TimeCol = None,
+    titles: options.Titles = None,
     pagerank: Annotated[
         bool, typer.Option("--ppr", help="Also what PageRank negatives would draw.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Counts, degree plot, warnings and fingerprint of a data set.
 
@@ -121,9 +91,8 @@ def describe(
     from itemrec.describe import describe as look_at
     from itemrec.describe import render
 
-    columns = columns_of(user_col, item_col, rating_col, time_col, titles)
-    given = {"data_root": data_root, "min_rating": min_rating, "k_core": k_core, **columns}
-    interactions = load(data, **given_of(given))
+    columns = (user_col, item_col, rating_col, time_col, titles)
+    interactions = load(data, **options.data_of(data_root, min_rating, k_core, *columns))
     found = look_at(interactions)
     near = ppr_diagnostics.report(interactions) if pagerank else None
     if as_json:
@@ -136,96 +105,171 @@ def describe(
 
 @app.command()
 def train(
-    data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="See: itemrec models.")] = None,
-    loss: Annotated[str | None, typer.Option(help="item-ndcg, bpr, softmax, …")] = None,
-    negatives: Annotated[str | None, typer.Option(help="uniform, popularity, ppr, …")] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="transductive (known users) or inductive (unseen users).")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="interactions, users, time, last or all.")
-    ] = None,
-    out: RunOut = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
-    like: Like = None,
-    final: Final = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, such as model.pooling=sum.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="At most this many.")] = None,
+    data: options.DataOrNone = None,
+    model: options.Model = None,
+    loss: options.Loss = None,
+    negatives: options.Negatives = None,
+    protocol: options.Protocol = None,
+    split: options.Split = None,
+    out: options.RunOut = None,
+    config: options.ConfigFile = None,
+    like: options.Like = None,
+    final: options.Final = None,
+    set_: options.Sets = None,
+    epochs: options.Epochs = None,
     dim: Annotated[int | None, typer.Option(help="Length of a vector.")] = None,
     layers: Annotated[int | None, typer.Option(help="Depth of message passing.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     tau: Annotated[float | None, typer.Option(help="Temperature of the loss.")] = None,
     l2: Annotated[float | None, typer.Option(help="Weight of the L2 term.")] = None,
     batch: Annotated[int | None, typer.Option(help="Users (or interactions) a step.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of split and training.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or auto.")] = None,
-    refit: Refit = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    refit: options.Refit = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
-    data_root: Root = None,
-    min_rating: MinRating = None,
-    k_core: KCore = None,
-    user_col: UserCol = None,
-    item_col: ItemCol = None,
-    rating_col: RatingCol = None,
-    time_col: TimeCol = None,
-    titles: Titles = None,
+    data_root: options.Root = None,
+    min_rating: options.MinRating = None,
+    k_core: options.KCore = None,
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    rating_col: options.RatingCol = None,
+    time_col: options.TimeCol = None,
+    titles: options.Titles = None,
 ) -> None:
     """Train a model, choose the epoch on validation, meet the test users once.
 
     Example: itemrec train synthetic --model lightgcn --loss item-ndcg --protocol inductive --out r
     """
-    settings: Config = load_config(config) if config else {}
-    if sum(source is not None for source in (config, like, final)) > 1:
+    if final is not None and (config is not None or like is not None):
         raise ItemrecError("'--config', '--like' and '--final' each give all settings: choose one")
+    settings = options.base_of(config, like, data, protocol, split)
     if final is not None:
         settings = experiment.final_config(final, data, split)
-    if like is not None:
-        kind = experiment.PROTOCOLS.get(split, "transductive") if split else None
-        settings = row_settings(like, data or "", protocol or kind)
     if resume and data is None and config is None and like is None and final is None:
         if out is None:
             raise ItemrecError("'--resume' needs the run folder: give --out")
         settings = experiment.stored_config(out)
-    columns = columns_of(user_col, item_col, rating_col, time_col, titles)
-    given = {"data_root": data_root and str(data_root), "min_rating": min_rating, "k_core": k_core}
-    settings.setdefault("data", {}).update(given_of({"data": data, **given, **columns}))
-    for section, name in (("model", model), ("loss", loss), ("negatives", negatives)):
-        if name is not None and (note := experiment.choose(settings, section, name)):
-            say(note)
-    experiment.choose_split(settings, protocol, split)
-    short: dict[str, Any] = {"epochs": epochs, "dim": dim, "layers": layers, "lr": lr, "l2": l2}
-    short |= {"tau": tau, "batch": batch, "seed": seed, "device": device, "refit": refit}
-    for key, value in given_of(short).items():
-        if note := experiment.shortcut(settings, key, value):
-            say(note)
-    for text in set_ or ():
-        experiment.assign(settings, text)
+    columns = (user_col, item_col, rating_col, time_col, titles)
+    given = options.data_of(data_root, min_rating, k_core, *columns)
+    short: dict[str, Any] = {
+        "epochs": epochs,
+        "dim": dim,
+        "layers": layers,
+        "lr": lr,
+        "l2": l2,
+        "tau": tau,
+    }
+    short |= {"batch": batch, "seed": seed, "device": device, "refit": refit}
+    notes = experiment.override(
+        settings,
+        data={"data": data, **given},
+        parts={"model": model, "loss": loss, "negatives": negatives},
+        protocol=protocol,
+        verb=split,
+        short=short,
+        sets=set_ or (),
+    )
+    for note in notes:
+        say(note)
     folder = out or (Path(f"{final}-final") if final else experiment.default_folder(settings))
     try:
         run = experiment.run_config(settings, folder, resume=resume, progress=True)
     except KeyboardInterrupt:
         say(f"interrupted; continue with: itemrec train --resume --out {folder}")
         raise typer.Exit(130) from None
+    if final is not None and (note := experiment.change_of_data(final, run)):
+        say(note)
     console.print(show.finished(run))
     console.print(f"run folder: {folder}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
+def tune(
+    data: options.DataOrNone = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(help="lr=0.001..0.03, layers=1,2,3, …; what is usual otherwise."),
+    ] = None,
+    trials: Annotated[int, typer.Option(help="So many in all, earlier ones included.")] = 20,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Start no trial after so many seconds.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where trials and best.toml go.")] = Path("tuned"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the one in --out.")] = False,
+    model: options.Model = None,
+    loss: options.Loss = None,
+    negatives: options.Negatives = None,
+    protocol: options.Protocol = None,
+    split: options.Split = None,
+    config: options.ConfigFile = None,
+    like: options.Like = None,
+    set_: options.Sets = None,
+    epochs: options.Epochs = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    data_root: options.Root = None,
+    min_rating: options.MinRating = None,
+    k_core: options.KCore = None,
+    user_col: options.UserCol = None,
+    item_col: options.ItemCol = None,
+    rating_col: options.RatingCol = None,
+    time_col: options.TimeCol = None,
+    titles: options.Titles = None,
+) -> None:
+    """Search for settings on validation alone; the test users are not met.
+
+    Example: itemrec tune synthetic --model ease --search model.l2=10..1000 --trials 10
+    """
+    from itemrec.tune import stored_search
+    from itemrec.tune import tune as look_for
+
+    settings = options.base_of(config, like, data, protocol, split)
+    searched = search or []
+    if resume and data is None and config is None and like is None:
+        settings, stored = stored_search(out)
+        searched = search or stored
+    columns = (user_col, item_col, rating_col, time_col, titles)
+    given = options.data_of(data_root, min_rating, k_core, *columns)
+    notes = experiment.override(
+        settings,
+        data={"data": data, **given},
+        parts={"model": model, "loss": loss, "negatives": negatives},
+        protocol=protocol,
+        verb=split,
+        short={"epochs": epochs, "seed": seed, "device": device},
+        sets=set_ or (),
+    )
+    for note in notes:
+        say(note)
+    try:
+        found = look_for(
+            settings,
+            out,
+            search=searched,
+            trials=trials,
+            time_limit=time_limit,
+            resume=resume,
+            progress=True,
+        )
+    except KeyboardInterrupt:
+        say(f"interrupted; continue with: itemrec tune --resume --out {out} --trials {trials}")
+        raise typer.Exit(130) from None
+    console.print(show.tuned(found))
+    told = f"train it: itemrec train --config {out / 'best.toml'} --out RUN"
+    console.print(told, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 def evaluate(
-    run: RunFolder,
+    run: options.RunFolder,
     k: Annotated[str, typer.Option(help="Cut-offs, such as 10,20.")] = "20",
-    metrics: Metrics = None,
+    metrics: options.Metrics = None,
     fold_in: Annotated[
         str, typer.Option(help="frozen: stored item vectors; joint: histories join the graph.")
     ] = "frozen",
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    data_root: Root = None,
+    data_root: options.Root = None,
 ) -> None:
     """Judge a run on the test users of its own split, which is made again and verified.
 
@@ -233,7 +277,10 @@ def evaluate(
     """
     if fold_in not in ("frozen", "joint"):
         raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
-    cuts, names = cuts_of(k), None if metrics is None else listed("metrics", metrics)
+    cuts, names = (
+        options.cuts_of(k),
+        options.listed_if("metrics", metrics),
+    )
     loaded = Run.load(run, device)
     split = experiment.split_of(loaded, data_root)
     result = evaluate_run(loaded, split, cuts, metrics=names, fold_in=fold_in)  # type: ignore[arg-type]
@@ -248,32 +295,32 @@ def evaluate(
 @app.command()
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN RUN …", help="The first is the base.")],
-    metrics: Stored = None,
+    metrics: options.Stored = None,
 ) -> None:
     """Runs of the same data in one table, with paired tests against the first.
 
     Example: itemrec compare runs/bpr runs/item
     """
-    names = None if metrics is None else listed("metrics", metrics)
+    names = options.listed_if("metrics", metrics)
     console.print(show.comparison(*compare_runs(load_runs(runs), names)))
 
 
 @app.command()
 def recommend(
-    run: RunFolder,
+    run: options.RunFolder,
     user: Annotated[str | None, typer.Option(help="A user of the training data.")] = None,
-    history: History = None,
+    history: options.History = None,
     everybody: Annotated[bool, typer.Option("--all", help="All users, into --out.")] = False,
     k: Annotated[int, typer.Option("-k", "--k", help="How many.")] = 20,
     out: Annotated[Path | None, typer.Option(help="A .parquet, .csv or .tsv file.")] = None,
     seen: Annotated[bool, typer.Option("--seen", help="Seen items may come back.")] = False,
-    only: Only = None,
-    without: Without = None,
+    only: options.Only = None,
+    without: options.Without = None,
     genre: Annotated[str | None, typer.Option(help="Of one of these genres, such as War.")] = None,
     explain: Annotated[
         bool | None, typer.Option("--explain/--no-explain", help="Reasons; on where exact.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Recommend to a known user, to anybody with a history, or to all users.
@@ -292,9 +339,11 @@ def recommend(
             raise ItemrecError("'--out' is for --all; a single list is printed, also with --json")
         check_table_path(out)
     recommender = Recommender.load(run, device)
-    known, given = recommender.run.item_ids, given_of({"only": only, "without": without})
-    filters: dict[str, Any] = {name: ids_of(name, text, known) for name, text in given.items()}
-    filters["genre"] = None if genre is None else listed("genre", genre)
+    known, given = recommender.run.item_ids, options.given_of({"only": only, "without": without})
+    filters: dict[str, Any] = {
+        name: options.ids_of(name, text, known) for name, text in given.items()
+    }
+    filters["genre"] = options.listed_if("genre", genre)
     filters["exclude_seen"] = not seen
     if everybody:
         assert out is not None
@@ -304,7 +353,7 @@ def recommend(
         return
     found = recommender.recommend(
         user,
-        history=None if history is None else ids_of("history", history, known),
+        history=None if history is None else options.ids_of("history", history, known),
         k=k,
         explain=recommender.model.explains if explain is None else explain,
         **filters,
@@ -334,7 +383,7 @@ def report(
 
 @app.command()
 def serve(
-    run: RunFolder,
+    run: options.RunFolder,
     host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0: everywhere.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Where to listen; 0: any that is free.")] = 8000,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -361,7 +410,7 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(help="So many, instead of the suite's.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     jobs: Annotated[int, typer.Option(help="Runs side by side.")] = 1,
-    data_root: Root = None,
+    data_root: options.Root = None,
     results: Annotated[Path, typer.Option(help="Where figures go.")] = Path("results"),
     per_user: Annotated[
         Path | None, typer.Option(help="Where values of single users go; the cache by default.")
@@ -380,7 +429,7 @@ def reproduce(
     done = reproduce_all(
         suite,
         datasets=None if datasets_ is None else split_names(datasets_),
-        rows=None if rows is None else listed("rows", rows),
+        rows=options.listed_if("rows", rows),
         seeds=seeds,
         device=device,
         jobs=jobs,

@@ -10,7 +10,7 @@ import numpy as np
 from itemrec.checkpoint import Run
 from itemrec.data import IdMap
 from itemrec.errors import ItemrecError
-from itemrec.metrics import parse_metric
+from itemrec.metrics import parse_metrics
 from itemrec.stats import Comparison, Floats, compare
 
 METRICS = ("recall@20", "capped_recall@20", "ndcg@20")
@@ -33,8 +33,7 @@ def common_values(
         if "user" not in run.per_user:
             why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
             raise ItemrecError(f"{name} has no per-user values: {why}")
-    metrics = [metrics] if isinstance(metrics, str) else metrics
-    wanted = [parse_metric(m).key for m in metrics] if metrics else list(METRICS)
+    wanted = list(METRICS) if metrics is None else [m.key for m in parse_metrics(metrics)]
     known = [
         name
         for name in next(iter(runs.values())).per_user

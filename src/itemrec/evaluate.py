@@ -24,6 +24,7 @@ from itemrec.metrics import (
     coverage,
     novelty,
     parse_metric,
+    parse_metrics,
 )
 from itemrec.models.base import GNN, EmbeddingModel, Model
 from itemrec.stats import bootstrap_interval
@@ -96,8 +97,7 @@ def evaluate(
         raise ItemrecError(f"this split has no {part} part: nothing was held out for it")
     if fold_in not in ("frozen", "joint"):
         raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
-    metrics = [metrics] if isinstance(metrics, str) else metrics
-    wanted = [parse_metric(m) for m in metrics] if metrics else _defaults(k)
+    wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
     if not isinstance(run, Model):
         _check_unseen(run, split, held)
     judge = Judge(held, model.device, budget=budget)

@@ -7,7 +7,7 @@ A configuration has the sections ``data``, ``split``, ``model``, ``loss``, ``neg
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ class Experiment:
     settings: dict[str, Any]  # of `TrainConfig`
 
     @classmethod
-    def from_config(cls, config: Config, data: Interactions | None = None) -> Experiment:
-        """Make the components; data that is already loaded need not be loaded again.
+    def from_config(cls, config: Config, data: Interactions | Split | None = None) -> Experiment:
+        """Make the components; data that is there already, or its split, need not be made again.
 
         Everything that can be refused without reading the data is refused before.
         """
@@ -60,8 +60,9 @@ class Experiment:
         negatives = _component(config, "negatives")
         if protocol_of(config) == "inductive":
             model.check_inductive()
-        split = make_split(config, make_data(config) if data is None else data)
-        return cls(split, model, loss, negatives, settings)
+        if not isinstance(data, Split):
+            data = make_split(config, make_data(config) if data is None else data)
+        return cls(data, model, loss, negatives, settings)
 
     def run(
         self, out: str | Path | None = None, *, resume: bool = False, progress: bool = False
@@ -247,7 +248,7 @@ def choose(config: Config, section: str, name: str) -> str:
     if section != "model" and _lossless(config):
         model = complete(config)["model"]["name"]
         return f"{model} has an objective of its own: --{section} is not used"
-    if config.get(section, {}).get("name", DEFAULTS[section]) != name:
+    if complete(config)[section]["name"] != name:
         config[section] = {}
     config.setdefault(section, {})["name"] = name
     return ""
@@ -297,6 +298,26 @@ def shortcut(config: Config, key: str, value: Any) -> str:
     return ""
 
 
+def override(
+    config: Config,
+    *,
+    data: Mapping[str, Any],
+    parts: Mapping[str, str | None],
+    short: Mapping[str, Any],
+    protocol: str | None = None,
+    verb: str | None = None,
+    sets: Sequence[str] = (),
+) -> list[str]:
+    """Put what a command line gives on top, where it is not None; notes on what is not used."""
+    config.setdefault("data", {}).update({k: v for k, v in data.items() if v is not None})
+    notes = [choose(config, part, name) for part, name in parts.items() if name is not None]
+    choose_split(config, protocol, verb)
+    notes += [shortcut(config, key, value) for key, value in short.items() if value is not None]
+    for text in sets:
+        assign(config, text)
+    return [note for note in notes if note]
+
+
 def default_folder(config: Config) -> Path:
     """runs/<data>-<protocol>-<model>-<loss>-<seed>; a model's own objective has no name."""
     config = complete(config)
@@ -331,6 +352,17 @@ def final_config(folder: str | Path, data: str | None, verb: str | None) -> Conf
     config["split"] = {"verb": "all", "seed": config["split"]["seed"], "protocol": run.protocol}
     config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
     return config
+
+
+def change_of_data(folder: str | Path, run: Run) -> str:
+    """A note where a run was trained on other data than the one in the folder was chosen on."""
+    before, now = Run.load(folder).dataset, run.dataset
+    if before["fingerprint"] == now["fingerprint"]:
+        return ""
+    counts = (f"{data['interactions']:,}" for data in (before, now))
+    return "the data has changed since {} was chosen: {} interactions then, {} now".format(
+        folder, *counts
+    )
 
 
 def _component(config: Config, section: str) -> Any:

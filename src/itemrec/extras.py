@@ -18,5 +18,5 @@ def need(extra: str) -> None:
     """Refuse to go on without them."""
     if absent := missing(extra):
         raise ItemrecError(
-            f"'itemrec {extra}' needs {' and '.join(absent)}: pip install 'itemrec[{extra}]'"
+            f"'itemrec {extra}' needs {' and '.join(absent)}: pip install {' '.join(absent)}"
         )

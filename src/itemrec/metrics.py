@@ -6,7 +6,7 @@ Full metrics take the 1-based ``ranks`` [t] of all targets of all users, the row
 belongs to, ``rows`` [t], and the number of users. A user without targets has no value: NaN.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -195,3 +195,11 @@ def parse_metric(text: str) -> Metric:
         f"'metric' must be one of {cuts}, or {', '.join(FULL_METRICS)} of the whole list, "
         f"got '{text}'"
     )
+
+
+def parse_metrics(given: str | Sequence[str]) -> list[Metric]:
+    """One metric or several, at least one."""
+    texts = [given] if isinstance(given, str) else given
+    if not len(texts):
+        raise ItemrecError("'metrics' must name at least one, got none")
+    return [parse_metric(text) for text in texts]

@@ -9,13 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
+from itemrec.config import Config, load_config
 from itemrec.data import IdMap
 from itemrec.errors import ItemrecError
+from itemrec.experiment import PROTOCOLS
+from itemrec.suite import row_settings
 
 DATA_HELP = (
     "A built-in name, a folder with train.txt, or a .csv, .tsv, .inter (.gz) or .parquet file."
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
+DataOrNone = Annotated[
+    str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)
+]
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Root = Annotated[
     Path | None, typer.Option("--data-root", help="Where named data sets lie (or ITEMREC_DATA).")
@@ -27,6 +33,20 @@ ItemCol = Annotated[str | None, typer.Option(help="Name of the item column.")]
 RatingCol = Annotated[str | None, typer.Option(help="Name of the rating column.")]
 TimeCol = Annotated[str | None, typer.Option(help="Name of the time column.")]
 Titles = Annotated[str | None, typer.Option(help="A file with item and title columns.")]
+Model = Annotated[str | None, typer.Option(help="See: itemrec models.")]
+Loss = Annotated[str | None, typer.Option(help="item-ndcg, bpr, softmax, …")]
+Negatives = Annotated[str | None, typer.Option(help="uniform, popularity, ppr, …")]
+Protocol = Annotated[
+    str | None, typer.Option(help="transductive (known users) or inductive (unseen users).")
+]
+Split = Annotated[str | None, typer.Option(help="interactions, users, time, last or all.")]
+Epochs = Annotated[int | None, typer.Option(help="At most this many.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of split and training.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or auto.")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="key=value, such as model.pooling=sum.")
+]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
 Like = Annotated[
     str | None,
     typer.Option(help="Settings of a table's row: inductive/item-log, systems/ease@ml-1m."),
@@ -76,6 +96,11 @@ def listed(name: str, text: str) -> list[str]:
     return [part.strip() for row in rows for part in row if part.strip()]
 
 
+def listed_if(name: str, text: str | None) -> list[str] | None:
+    """The entries of a list that was given; None where it was not."""
+    return None if text is None else listed(name, text)
+
+
 def ids_of(name: str, text: str, known: IdMap) -> list[str]:
     """The ids in a list; a text that is an id itself is that one, commas and all."""
     return [text] if known.index([text])[0] >= 0 else listed(name, text)
@@ -94,8 +119,29 @@ def given_of(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def columns_of(
-    user: str | None, item: str | None, rating: str | None, time: str | None, titles: str | None
-) -> dict[str, str | None]:
-    """The column options as `read` calls them."""
-    return {"user": user, "item": item, "rating": rating, "time": time, "titles": titles}
+def base_of(
+    config: Path | None, like: str | None, data: str | None, protocol: str | None, verb: str | None
+) -> Config:
+    """The settings that options come on top of: of a file, of a table's row, or none."""
+    if config is not None and like is not None:
+        raise ItemrecError("'--config' and '--like' each give all settings: choose one")
+    if like is not None:
+        kind = PROTOCOLS.get(verb, "transductive") if verb else None
+        return row_settings(like, data or "", protocol or kind)
+    return {} if config is None else load_config(config)
+
+
+def data_of(
+    root: Path | None,
+    min_rating: float | None,
+    k_core: int | None,
+    user: str | None,
+    item: str | None,
+    rating: str | None,
+    time: str | None,
+    titles: str | None,
+) -> dict[str, Any]:
+    """The options of reading data that were given, as `load` and `read` call them."""
+    columns = {"user": user, "item": item, "rating": rating, "time": time, "titles": titles}
+    thin = {"data_root": root and str(root), "min_rating": min_rating, "k_core": k_core}
+    return given_of({**thin, **columns})

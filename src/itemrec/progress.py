@@ -94,3 +94,14 @@ class EpochBar:
         trace: TracebackType | None,
     ) -> None:
         self.bar.stop()
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them.
+
+    >>> duration(42), duration(300), duration(7000)
+    ('42 s', '5 min', '1.9 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

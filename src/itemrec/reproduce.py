@@ -22,6 +22,7 @@ from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, check_folder
 from itemrec.layers import Entry
+from itemrec.progress import duration
 from itemrec.qualitative import reproduce_qualitative
 from itemrec.settled import changes
 from itemrec.sharing import take_over
@@ -370,14 +371,3 @@ class Overview:
 
     def __exit__(self, *error: object) -> None:
         self.bar.stop()
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them.
-
-    >>> duration(42), duration(300), duration(7000)
-    ('42 s', '5 min', '1.9 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -22,6 +22,9 @@ from itemrec.measured import figures
 from itemrec.models import MODELS
 from itemrec.recommend import NOTHING, Recommendation, Recommendations
 from itemrec.stats import Comparison, Floats, Interval, bootstrap_interval
+
+if TYPE_CHECKING:
+    from itemrec.tune import Tuned
 
 SHOWN_REASONS = 3
 
@@ -64,6 +67,29 @@ def finished(run: Run) -> RenderableType:
         line = f"{told} on all {run.train.nnz:,} interactions; nothing was held out to judge by"
         return Group(Text(line), *notes)
     return Group(table, Text(line), *notes)
+
+
+def tuned(found: Tuned, most: int = 10) -> RenderableType:
+    """The best trials of a search, and the one that all began with."""
+    keys = list(found.best.settings)
+    bare = [key.partition(".")[2] for key in keys]
+    names = [one if bare.count(one) == 1 else key for one, key in zip(bare, keys, strict=True)]
+    numbers = (found.metric, "epoch", "seconds", *names)
+    table = _table("trial", *numbers, numbers=numbers)
+    good = sorted((t for t in found.trials if t.value is not None), key=lambda t: -(t.value or 0))
+    for trial in [*good[:most], *(t for t in good[most:] if not t.number)]:
+        name = str(trial.number) if trial.number else "as given"
+        figures = (f"{trial.value:.4f}", str(trial.best_epoch), f"{trial.seconds:.1f}")
+        _add(table, name, *figures, *(_told(trial.settings[key]) for key in keys))
+    lines = [f"{len(found.trials)} trials, judged on validation; the test part was not met"]
+    failed = [trial for trial in found.trials if trial.value is None]
+    if failed:
+        lines.append(f"{len(failed)} failed, such as trial {failed[0].number}: {failed[0].error}")
+    return Group(table, *(Text(line, style="dim") for line in lines))
+
+
+def _told(value: Any) -> str:
+    return "default" if value is None else str(value)
 
 
 def evaluation(result: Evaluation) -> RenderableType:
