@@ -13,8 +13,7 @@ from itemrec import experiment
 from itemrec.checkpoint import State
 from itemrec.config import load_config
 from itemrec.experiment import run_config
-from itemrec.models import MODELS
-from itemrec.space import default_space, parse_space
+from itemrec.space import parse_space
 from itemrec.tune import stored_search, tune
 
 TINY = "synthetic:users=50,items=40,interactions=500"
@@ -463,52 +462,6 @@ def test_a_search_is_neither_overwritten_nor_mixed_with_another(whole, tmp_path)
 
 
 # --- spaces --------------------------------------------------------------------------------------
-
-
-def test_the_form_of_a_range_follows_its_setting():
-    space = parse_space(
-        config(negatives={"name": "ppr"}),
-        [
-            "lr=0.01..0.1",
-            "average=0..0.9",
-            "l2=1..9",
-            "layers=1..20",
-            "batch=16,32",
-            "band=[1,2],[3,4]",
-        ],
-    )
-    found = {key: (one.log, one.whole) for key, one in space.items()}
-    assert found["train.lr"] == (True, False)
-    assert found["train.average"] == (False, False)
-    assert found["train.l2"] == (False, False)  # 1 is a way to write 1.0 here
-    assert found["model.layers"] == (False, True)
-    assert space["train.batch"].choices == (16, 32)
-    assert space["negatives.band"].choices == ([1, 2], [3, 4])
-
-
-def test_usual_ranges_hold_what_was_best_before():
-    for sections, key, values in (
-        ({"model": {"name": "ease"}}, "model.l2", (50, 200, 1000)),
-        ({"model": {"name": "ials"}}, "model.alpha", (0.03, 0.3)),
-        ({"model": {"name": "itemknn"}}, "model.neighbours", (50, 200)),
-        ({"model": {"name": "simgcl"}}, "model.weight", (0.02, 0.5)),
-        ({"model": {"name": "lightgcn"}}, "train.lr", (0.001, 0.01)),
-        ({"model": {"name": "lightgcn"}}, "train.l2", (0.0001, 0.003)),
-        ({"model": {"name": "lightgcn"}}, "loss.tau", (0.5, 1.5)),
-        ({"train": {"similarity": "cosine"}}, "loss.tau", (0.07, 0.2)),
-    ):
-        space = default_space(sections)[key]
-        assert space.low <= min(values) < max(values) <= space.high, key
-    assert "train.lr" not in default_space({"model": {"name": "ease"}})
-    assert "loss.tau" not in default_space({"model": {"name": "mf"}})
-
-
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "popularity"])
-def test_every_model_has_something_to_search(name):
-    settings = {"model": {"name": name}}
-    space = default_space(settings)
-    assert space
-    assert parse_space(settings, [str(one) for one in space.values()]) == space
 
 
 def test_without_a_terminal_there_is_a_line_a_trial(tmp_path, monkeypatch, capfd):

@@ -85,6 +85,7 @@ def demo(
     for line in (
         f"\nruns and report: {out}/, {page}",
         f"more recommendations: {again}",
+        f"the same as a page and over HTTP: itemrec serve {out}/inductive-item-ndcg",
         f"your own file: {own}",
         "then, on all of it, to be used: itemrec train --final runs/mine --out runs/serve",
     ):
