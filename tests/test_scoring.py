@@ -2,9 +2,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from small import seeded
 from torch import Tensor
 
-from itemrec.scoring import pair_scores, row_scores, take_rows
+from itemrec.scoring import pair_scores, row_scores, squared_lengths, take_rows
 
 
 def gathered(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
@@ -91,3 +92,14 @@ def test_taken_rows_gather_their_gradient() -> None:
     assert torch.equal(take_rows(table, index), table[index])
     (grad,) = torch.autograd.grad(take_rows(table, index).sum(), table)
     assert grad[:, 0].tolist() == [1, 0, 0, 0, 2]
+
+
+def test_squared_lengths_and_their_gradient_are_those_of_autograd():
+    table = torch.randn(50, 8, generator=seeded()).requires_grad_()
+    weight = torch.randn(50, generator=seeded(1))
+    (expected,) = torch.autograd.grad(table.square().sum(1) @ weight, table)
+    lengths = squared_lengths(table)
+    (found,) = torch.autograd.grad(lengths @ weight, table)
+    assert torch.equal(lengths, table.square().sum(1))
+    assert torch.equal(found, expected)  # to the bit: twice a number is exact
+    assert torch.autograd.gradcheck(squared_lengths, table.detach().double().requires_grad_())

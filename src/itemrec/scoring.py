@@ -45,6 +45,25 @@ def take_rows(table: Tensor, index: Tensor) -> Tensor:
     return F.embedding(index, table)
 
 
+def squared_lengths(table: Tensor) -> Tensor:
+    """``[n, d] → [n]``, with one pass over the table in the backward instead of torch's three."""
+    out: Tensor = _SquaredLengths.apply(table)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _SquaredLengths(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor) -> Tensor:
+        ctx.save_for_backward(table)
+        return table.square().sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (table,) = ctx.saved_tensors
+        out: Tensor = (2 * grad).unsqueeze(1) * table
+        return out
+
+
 class _TakeRows(torch.autograd.Function):
     """On a GPU: torch's own gradient sorts 64-bit keys, and needs a dozen kernels around that."""
 

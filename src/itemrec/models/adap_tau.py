@@ -37,7 +37,7 @@ from itemrec.models.checks import at_least_zero, positive
 from itemrec.models.lightgcn import LightGCN
 from itemrec.models.own_batches import OwnPositives
 from itemrec.propagate import neighbour_sum
-from itemrec.scoring import take_rows
+from itemrec.scoring import squared_lengths, take_rows
 
 DRAWN = 2048  # interactions whose items are the negatives that judge a user
 LEAST_GAP = 0.1
@@ -104,7 +104,7 @@ class AdapTau(LightGCN):
         against = torch.where(hidden.all(1), 0.0, tempered.logsumexp(1))  # [B]
         pos = (own.unsqueeze(1) * theirs.view(*batch.mask.shape, -1)).sum(2)  # [B, P]
         value = masked_mean(against.unsqueeze(1) - pos * self.general, batch.mask)
-        lengths = torch.stack([x.square().sum(1) for x in layers]).sum(0)  # over all depths
+        lengths = torch.stack([squared_lengths(x) for x in layers]).sum(0)  # over all depths
         reach = lengths[batch.users].unsqueeze(1) + lengths[n_users + batch.positives]  # [B, P]
         return value + self.l2 * masked_mean(reach, batch.mask) / 2
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
 from itemrec.graph import Adjacency, Graph, fold_adjacency
+from itemrec.scoring import squared_lengths
 
 Pooling = Literal["auto", "mean", "sum", "concat"]
 
@@ -295,10 +296,10 @@ class GNN(EmbeddingModel):
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
         """Squared lengths at layer 0; users without parameters have length 0."""
-        items = self.item_embedding.square().sum(1)
+        items = squared_lengths(self.item_embedding)
         if self.user_embedding is None:
             return items.new_zeros(self.n_users), items
-        return self.user_embedding.square().sum(1), items
+        return squared_lengths(self.user_embedding), items
 
     @torch.no_grad()
     def freeze(self, graph: Graph) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from itemrec.errors import ItemrecError
 from itemrec.graph import Graph
 from itemrec.models.base import EmbeddingModel
+from itemrec.scoring import squared_lengths
 
 
 class MF(EmbeddingModel):
@@ -46,4 +47,4 @@ class MF(EmbeddingModel):
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
         """Squared lengths."""
-        return self.users.square().sum(1), self.items.square().sum(1)
+        return squared_lengths(self.users), squared_lengths(self.items)

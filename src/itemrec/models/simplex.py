@@ -24,6 +24,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph import Graph, fold_adjacency
 from itemrec.models.base import EmbeddingModel
 from itemrec.propagate import neighbour_sum
+from itemrec.scoring import squared_lengths
 
 
 class SimpleX(EmbeddingModel):
@@ -65,8 +66,8 @@ class SimpleX(EmbeddingModel):
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
         """Squared lengths of the free vectors; users without parameters have length 0."""
-        items = self.items.square().sum(1)
-        users = items.new_zeros(self.n_users) if self.users is None else self.users.square().sum(1)
+        items = squared_lengths(self.items)
+        users = items.new_zeros(self.n_users) if self.users is None else squared_lengths(self.users)
         return users, items
 
     @torch.no_grad()
