@@ -13,18 +13,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
 
 import itemrec as ir
 from itemrec.extras import EXTRAS, need
 from itemrec.serve import create_app
 from itemrec.serve.finder import Finder, plain
+from itemrec.serve.questions import Question
 from itemrec.serve.server import listen
 
+JSON = {"Content-Type": "application/json"}
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
 
 
@@ -98,10 +103,18 @@ def test_similar_items_and_what_the_run_is(client, recommender):
         ({"history": [1], "genre": "x"}, "'genre' must be one of "),
         ({"history": [1], "only": []}, "'only' must name at least one item"),
         ([], "the question must be a JSON object"),
+        ({"history": [True]}, "'history.0' must be text or a whole number, got 'True'"),
+        ({"user": None, "history": [1], "k": True}, "'k' must be a valid integer, got 'True'"),
+        ({"history": [1], "explain": "yes"}, "'explain' must be a valid boolean, got 'yes'"),
+        ({"history": [1], "genre": ["Drama", 5]}, "'genre.1' must be a valid string, got '5'"),
+        ({"history": ["\ud800"]}, "'history.0' must be text that UTF-8 can hold, got '"),
+        ({"history": [1], "genre": "\ud800"}, "'genre' must be one of "),
+        ({"a\nb": 1}, "unknown setting 'a\\nb'; known are "),
+        ({"history": [1] * 60_000}, "'history' must have at most 50000 items"),
     ],
 )
 def test_a_bad_question_is_answered_by_one_sentence(client, question, told):
-    answer = client.post("/recommend", json=question)
+    answer = client.post("/recommend", content=json.dumps(question), headers=JSON)
     assert answer.status_code == 422
     assert list(answer.json()) == ["error"]
     assert answer.json()["error"].startswith(told)
@@ -109,14 +122,43 @@ def test_a_bad_question_is_answered_by_one_sentence(client, question, told):
 
 
 def test_other_bad_questions(client):
-    for body in (b"{bad", b"", b"\xff\xfe"):
-        answer = client.post("/recommend", content=body)
+    for body in (b"{bad", b"", b"\xff\xfe", b'{"k": 1' + b"1" * 5000 + b"}", b"[" * 10_000):
+        answer = client.post("/recommend", content=body, headers=JSON)
         assert answer.status_code == 422, body
         assert answer.json()["error"].startswith("the question must be a JSON object")
     assert client.get("/similar").json() == {"error": "'item' must be given"}
     assert client.get("/similar", params={"item": "x"}).status_code == 422
-    assert client.get("/recommend").status_code == 405
+    plain_text = client.post("/recommend", content=b'{"user": 5}', headers={"Content-Type": "a/b"})
+    assert "must be sent as Content-Type: application/json" in plain_text.json()["error"]
+    wrong = client.get("/recommend")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert client.get("/items/", follow_redirects=False).status_code == 404
+    assert client.get("/items", params={"q": "x" * 201}).json()["error"].startswith("'q' ")
+    limit = client.get("/items", params={"limit": "9" * 5000}).json()["error"]
+    assert re.fullmatch(r"'limit' is refused \(.*\), got '9{100}'", limit)
+    assert client.head("/health").status_code == client.head("/").status_code == 200
     assert client.get("/nothing/here").json() == {"error": "Not Found"}
+
+
+def test_the_first_mistake_ends_the_reading():
+    for wrong in ({"history": [[]] * 1000}, {"history": [1], "genre": [1] * 1000}):
+        with pytest.raises(ValidationError) as error:
+            Question.model_validate(wrong)
+        assert error.value.error_count() == 1
+
+
+def test_explanations_have_a_limit(client, recommender, monkeypatch):
+    monkeypatch.setattr("itemrec.serve.app.SHARES", 100)
+    row = int(recommender.run.train.sum(axis=1).argmax())
+    user = recommender.run.user_ids.ids[row].item()
+    for whom, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):
+        answer = client.post("/recommend", json={**whom, "k": 20, "explain": True})
+        history = history or int(recommender.run.train[[row]].sum())
+        told = f"'explain' must be of 100 shares at most, got 20 items × {history} of the history"
+        assert answer.json()["error"].startswith(told)
+        assert client.post("/recommend", json={**whom, "k": 20}).status_code == 200
+    few = client.post("/recommend", json={"history": [1, 2], "k": 20, "explain": True})
+    assert few.status_code == 200
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -193,6 +235,7 @@ def test_the_best_match_comes_first():
     finder = Finder(["a", "b", "c", "d", "heat"], titles, [9, 1, 9, 99, 5])
     assert finder.find("HÉAT", 9) == [4, 1, 2, 3]
     assert finder.find("heat the", 9) == [2]
+    assert Finder(["A", "a"], ["x", "y"], [5, 1]).find("a", 1) == [1]  # the very id goes first
     assert Finder(["x1", "x2"], None, [1, 2]).find("x", 9) == [1, 0]
 
 
@@ -249,6 +292,7 @@ def test_a_taken_port_and_a_missing_run_are_told(folder, tmp_path):
             ([str(folder), "--port", str(port)], f"cannot listen at 127.0.0.1:{port} "),
             ([str(folder), "--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
             ([str(folder), "--host", "no.such.host.invalid"], "cannot listen at no.such.host"),
+            ([str(folder), "--host", "a..b"], "cannot listen at a..b:8000 (this is no host's"),
             ([str(tmp_path / "none"), "--port", "0"], f"{tmp_path / 'none'}"),
         ):
             command = [sys.executable, "-m", "itemrec", "serve", *arguments]
@@ -272,19 +316,23 @@ def test_what_an_extra_lacks_is_named(monkeypatch):
         need("serve")
 
 
-@pytest.mark.skipif(not shutil.which("chromium"), reason="needs a browser: chromium")
-def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_path):
+def dom(address: str, folder: Path) -> str:
+    """What a browser makes of a page."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
     options += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    options += [f"--user-data-dir={tmp_path}", "--virtual-time-budget=10000", "--dump-dom"]
+    options += [f"--user-data-dir={folder}", "--virtual-time-budget=10000", "--dump-dom"]
+    command = ["chromium", *options, address]
+    home = {**os.environ, "HOME": str(folder)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=home).stdout
+
+
+browser = pytest.mark.skipif(not shutil.which("chromium"), reason="needs a browser: chromium")
+
+
+@browser
+def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_path):
     with Service(folder) as service:
-        page = subprocess.run(
-            ["chromium", *options, f"{service.address}/?item=12&item=57&k=4"],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env={**os.environ, "HOME": str(tmp_path)},
-        ).stdout
+        page = dom(f"{service.address}/?item=12&item=57&k=4", tmp_path)
     picks = recommender.recommend(history=[12, 57], k=4, explain=True)
     shown = re.findall(r'class="title">([^<]*)<', page)
     assert shown == [pick.title for pick in picks]
@@ -293,3 +341,19 @@ def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_pa
     widths = [float(w) for w in re.findall(r"width: ([0-9.]+)%", page)]
     shares = [abs(reason.share) for pick in picks for reason in pick.reasons]
     assert widths == pytest.approx([100 * s / max(shares) for s in shares], abs=0.01)
+
+
+@browser
+def test_the_page_keeps_long_ids_and_shows_text_as_text(tmp_path):
+    rng = np.random.default_rng(0)
+    items = 2**53 + 1 + 2 * rng.integers(0, 30, 600)  # all odd: a double would make them even
+    frame = pd.DataFrame({"user_id": rng.integers(0, 60, 600), "item_id": items})
+    split = ir.split_interactions(ir.read(frame), seed=0)
+    ir.train(split, ir.models.EASE()).save(tmp_path / "run")
+    first = int(items[0])
+    with Service(tmp_path / "run") as service:
+        page = dom(f"{service.address}/?item={first}&item=<b>{'x' * 250}&k=5", tmp_path)
+    expected = ir.Recommender.load(tmp_path / "run").recommend(history=[first], k=5)
+    shown = re.findall(r'class="title">([^<]*)<', page)
+    assert shown == [str(pick.item) for pick in expected]
+    assert f"left out: &lt;b&gt;{'x' * 250}" in page

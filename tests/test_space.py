@@ -2,6 +2,7 @@
 
 import pytest
 
+from itemrec.errors import ItemrecError
 from itemrec.models import MODELS
 from itemrec.space import default_space, parse_space
 
@@ -50,3 +51,11 @@ def test_every_model_has_something_to_search(name):
     space = default_space(settings)
     assert space
     assert parse_space(settings, [str(one) for one in space.values()]) == space
+
+
+def test_words_may_stand_apart_and_numbers_must_be_finite():
+    assert parse_space({}, ["pooling=sum, mean"])["model.pooling"].choices == ("sum", "mean")
+    with pytest.raises(ItemrecError, match="'search' must be of finite numbers"):
+        parse_space({}, ["lr=inf,0.1"])
+    with pytest.raises(ItemrecError, match=r"'model.dim' must be a whole number, got '99"):
+        parse_space({}, ["dim=1.." + "9" * 5000])

@@ -349,6 +349,51 @@ def test_a_damaged_line_in_the_middle_is_named(whole, tmp_path):
         tune(config(), tmp_path / "s", search=SEARCH, resume=True)
 
 
+@pytest.mark.parametrize(
+    "content", ["null", "{}", '{"settings": 3}', '{"value": "a"}', '{"settings": {"model.x": 1}}']
+)
+def test_a_line_that_is_no_trial_of_this_search_is_named(content, whole, tmp_path):
+    folder = tmp_path / "s"
+    shutil.copytree(whole, folder)
+    trials = lines(folder)
+    changed = json.loads(content)
+    if changed:
+        changed = {**trials[0], **changed}
+    text = "".join(json.dumps(line) + "\n" for line in [changed, *trials[1:]])
+    (folder / "trials.jsonl").write_text(text)
+    with pytest.raises(ir.ItemrecError, match=r"trials\.jsonl is damaged: line 1 is no trial"):
+        tune(config(), folder, search=SEARCH, resume=True)
+
+
+def test_a_search_on_a_file_goes_on_from_any_folder(tmp_path, monkeypatch):
+    rows = [f"u{u},i{(u * k) % 17}" for u in range(1, 40) for k in range(1, 9)]
+    (tmp_path / "plays.csv").write_text("\n".join(["user_id,item_id", *rows]))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    settings = {"data": {"data": "plays.csv"}, "model": {"name": "ease"}}
+    first = tune(settings, "s", trials=2)
+    assert tune(settings, "s", trials=2, resume=True).trials == first.trials
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    base, texts = stored_search("../s")
+    assert tune(base, "../s", search=texts, trials=3, resume=True).trials[:2] == first.trials
+
+
+def test_one_process_at_a_time(tmp_path, monkeypatch):
+    folder = tmp_path / "s"
+    told = []
+
+    def value(model, settings):
+        with pytest.raises(ir.ItemrecError, match=r"another process works in .*s: wait") as e:
+            tune(ease(), folder, trials=2, resume=True)
+        told.append(str(e.value))
+        return 0.5
+
+    pretend(monkeypatch, value)
+    assert len(tune(ease(), folder, trials=2).trials) == 2
+    assert len(told) == 2
+    assert len(tune(ease(), folder, trials=2, resume=True).trials) == 2  # it is free again
+
+
 def test_resuming_with_more_trials_goes_on(whole, tmp_path, monkeypatch):
     shutil.copytree(whole, tmp_path / "s")
     calls: list[dict] = []

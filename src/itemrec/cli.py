@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -175,7 +176,7 @@ def train(
     try:
         run = experiment.run_config(settings, folder, resume=resume, progress=True)
     except KeyboardInterrupt:
-        say(f"interrupted; continue with: itemrec train --resume --out {folder}")
+        say(f"interrupted; continue with: itemrec train --resume --out {quote(str(folder))}")
         raise typer.Exit(130) from None
     if final is not None and (note := experiment.change_of_data(final, run)):
         say(note)
@@ -252,10 +253,15 @@ def tune(
             progress=True,
         )
     except KeyboardInterrupt:
-        say(f"interrupted; continue with: itemrec tune --resume --out {out} --trials {trials}")
+        again = f"itemrec tune --resume --out {quote(str(out))} --trials {trials}"
+        say(
+            f"interrupted; continue with: {again}"
+            if (out / "tune.toml").exists()
+            else "interrupted"
+        )
         raise typer.Exit(130) from None
     console.print(show.tuned(found))
-    told = f"train it: itemrec train --config {out / 'best.toml'} --out RUN"
+    told = f"train it: itemrec train --config {quote(str(out / 'best.toml'))} --out RUN"
     console.print(told, markup=False, highlight=False, soft_wrap=True)
 
 

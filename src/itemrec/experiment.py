@@ -235,7 +235,7 @@ def parse_value(text: str) -> Any:
     """A number, true or false, a list, or else text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also for numbers of thousands of digits
         return text
 
 

@@ -36,6 +36,26 @@ def atomic(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Refuse a folder that another process works in; a lock ends with the process that has it."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            told = f"another process works in {folder}: wait for it, or choose another --out"
+            raise ItemrecError(told) from None
+        yield
+    finally:
+        os.close(handle)
+
+
 def check_file(path: str | Path, endings: Sequence[str]) -> Path:
     """Refuse a file that cannot be written, before any work is done."""
     path = Path(path)

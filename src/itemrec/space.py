@@ -112,10 +112,14 @@ def _parse(config: Config, text: str) -> Space:
         log = not whole and ends[0] > 0 and ends[1] / ends[0] >= 10
         return Space(key, low=ends[0], high=ends[1], log=log, whole=whole)
     listed = parse_value(f"[{value}]")  # fails for words without quotes
-    words = listed if isinstance(listed, list) else map(parse_value, value.split(","))
+    words = (
+        listed if isinstance(listed, list) else [parse_value(w.strip()) for w in value.split(",")]
+    )
     choices: list[Any] = []
     for choice in (_typed(config, key, word) for word in words):
         choices += [choice] * (choice not in choices)
+    if not all(math.isfinite(choice) for choice in choices if isinstance(choice, float)):
+        raise ItemrecError(f"'search' must be of finite numbers, got {text!r}")
     if len(choices) < 2:
         raise ItemrecError(f"'search' must give two values or more, or LOW..HIGH, got {text!r}")
     return Space(key, tuple(choices))

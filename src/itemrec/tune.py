@@ -25,11 +25,12 @@ from itemrec import experiment
 from itemrec.checkpoint import Run
 from itemrec.config import Config, difference, dump_config, load_config, normalise
 from itemrec.data import Interactions
+from itemrec.datasets import DATASETS
 from itemrec.devices import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.experiment import Experiment
 from itemrec.extras import need
-from itemrec.files import check_folder, read_file, write_text
+from itemrec.files import alone, check_folder, read_file, write_text
 from itemrec.held_out import Held, Split
 from itemrec.progress import duration
 from itemrec.refusals import out_of_memory
@@ -109,7 +110,7 @@ def tune(
         raise ItemrecError(f"'trials' must be a positive integer, got {trials!r}")
     if time_limit is not None and not time_limit > 0:
         raise ItemrecError(f"'time_limit' must be a positive number of seconds, got {time_limit}")
-    folder = check_folder("out", out)
+    folder, config = check_folder("out", out), _anywhere(config)
     space = parse_space(config, search) if search else default_space(config)
     full = settled(config)["train"]
     pick_device(str(config.get("train", {}).get("device", "auto")))
@@ -120,23 +121,30 @@ def tune(
     if known not in ("", data.fingerprint):
         raise ItemrecError(f"{folder} holds a search on other data; it cannot be resumed")
     split = _without_test(experiment.make_split(config, data))
-    if not known:
-        folder.mkdir(parents=True, exist_ok=True)
-        facts = {"name": data.name, "fingerprint": data.fingerprint}
-        write_text(folder / "tune.toml", dump_config({**claim, "dataset": facts}))
     this = _Search(config, space, split, folder, full["metric"], full["seed"])
-    done = read_file(folder / "trials.jsonl", _stored_trials)
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder):
+        if not _claim(folder, claim, resume):  # now that nobody else can
+            facts = {"name": data.name, "fingerprint": data.fingerprint}
+            write_text(folder / "tune.toml", dump_config({**claim, "dataset": facts}))
+        for draft in folder.glob(".*.tmp"):  # what a killed process was writing
+            draft.unlink()
+        done = _search(this, trials, time_limit and started + time_limit, progress)
+    return Tuned(tuple(done), this.config_of(_best(done)), this.metric)
+
+
+def _search(this: _Search, trials: int, end: float | None, progress: bool) -> list[Trial]:
+    """All trials, the finished ones of earlier calls first."""
+    done = read_file(this.folder / "trials.jsonl", lambda path: _stored_trials(path, this.space))
     trained = {this.identity(trial): trial for trial in done}
     _keep(this, done)
     with TrialBar(len(done), trials, this.metric, show=progress) as bar:
-        while len(done) < trials:
-            if time_limit is not None and time.monotonic() - started >= time_limit:
-                break
+        while len(done) < trials and not (end is not None and time.monotonic() >= end):
             done.append(_perform(this, done, trained))
             trained.setdefault(this.identity(done[-1]), done[-1])
             _keep(this, done)
             bar.update(done)
-    return Tuned(tuple(done), this.config_of(_best(done)), this.metric)
+    return done
 
 
 def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
@@ -259,6 +267,16 @@ def _without_test(split: Split) -> Split:
 # --- files ---------------------------------------------------------------------------------------
 
 
+def _anywhere(config: Config) -> Config:
+    """With whole paths, so that a search can be resumed from any folder."""
+    data = dict(config.get("data", {}))
+    for key in ("data", "titles", "data_root"):
+        name = str(data.get(key) or "")
+        if name and name.partition(":")[0] not in DATASETS and Path(name).expanduser().exists():
+            data[key] = str(Path(name).expanduser().resolve())
+    return {**config, "data": data}
+
+
 def _claim(folder: Path, claim: Config, resume: bool) -> str:
     """Refuse a folder that holds another search; the fingerprint of its data if it holds this."""
     if not any((folder / name).exists() for name in FILES):
@@ -271,21 +289,27 @@ def _claim(folder: Path, claim: Config, resume: bool) -> str:
     stored = {**config, "search": {"settings": texts}}
     if (told := difference(stored, normalise(claim))) != "none":
         raise ItemrecError(f"{folder} holds a search with other settings: {told}")
-    for draft in folder.glob(".*.tmp"):  # what a killed process was writing
-        draft.unlink()
     return str(load_config(folder / "tune.toml").get("dataset", {}).get("fingerprint", ""))
 
 
-def _stored_trials(path: Path) -> list[Trial]:
+def _stored_trials(path: Path, space: Mapping[str, Space]) -> list[Trial]:
     """The finished trials; a last line that was cut off is none."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = []
     for number, line in enumerate(lines):
         try:
-            found.append(Trial(**json.loads(line)))
+            content = json.loads(line)
         except json.JSONDecodeError:
             if number < len(lines) - 1:
                 raise
+            continue
+        if not isinstance(content, dict) or set(content) != set(Trial.__dataclass_fields__):
+            raise ItemrecError(f"line {number + 1} is no trial")
+        trial = Trial(**content)
+        keys = trial.settings.keys() if isinstance(trial.settings, dict) else ()
+        if set(keys) != set(space) or not isinstance(trial.value, float | int | None):
+            raise ItemrecError(f"line {number + 1} is no trial of this search")
+        found.append(trial)
     return found
 
 
@@ -335,8 +359,9 @@ class TrialBar:
         if self.log:
             last = done[-1]
             said = last.error or f"{self.metric} {last.value:.4f}"
-            tried = ", ".join(f"{k} {v}" for k, v in last.settings.items() if v is not None)
-            line = f"[{len(done)}/{self.trials}] trial {last.number}: {said} · {tried} · {note}"
+            tried = [f"{k} {v}" for k, v in last.settings.items() if v is not None]
+            parts = [f"trial {last.number}: {said}", *([", ".join(tried)] if tried else []), note]
+            line = f"[{len(done)}/{self.trials}] " + " · ".join(parts)
             self.console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def __enter__(self) -> Self:

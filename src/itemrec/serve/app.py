@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 import numpy as np
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Query
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.responses import Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from itemrec.errors import ItemrecError
 from itemrec.recommend import Recommendation, Recommendations, Recommender
 from itemrec.serve.finder import Finder
+from itemrec.serve.questions import MOST, SHARES, Question, answered, misread, refused
 from itemrec.serve.watch import Watch
 
-MOST = 1000  # items a list
 PAGE = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css")}
 PAGE |= {"/page.js": ("page.js", "text/javascript")}
 SAFE = {
@@ -29,28 +29,11 @@ SAFE = {
     "X-Content-Type-Options": "nosniff",
 }
 
-Id = str | int
-
-
-class Question(BaseModel):
-    """Whom to recommend to, a known user or anybody with a history, and from what."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    user: Id | None = None
-    history: list[Id] | None = None
-    k: int = Field(20, ge=1, le=MOST)
-    exclude_seen: bool = True
-    only: list[Id] | None = None
-    without: list[Id] | None = None
-    genre: str | list[str] | None = None
-    explain: bool = False
-
 
 class Item(BaseModel):
     """An item of the catalogue."""
 
-    item: Id
+    item: str | int
     title: str
     genres: str
 
@@ -93,19 +76,22 @@ def create_app(recommender: Recommender) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # these pages would load their scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # to where the question says that it was sent
     )
     app.add_middleware(watch.middleware)
-    app.add_exception_handler(ItemrecError, _refused)
-    app.add_exception_handler(RequestValidationError, _misread)
-    app.add_exception_handler(HTTPException, _answered)
+    app.add_exception_handler(ItemrecError, refused)
+    app.add_exception_handler(RequestValidationError, misread)
+    app.add_exception_handler(HTTPException, answered)
 
-    @app.get("/health")
-    async def health() -> dict[str, str]:  # needs no thread: it answers however busy those are
+    # What takes no time is `async`: it needs no thread and answers however busy those are.
+
+    @app.api_route("/health", methods=["GET", "HEAD"], operation_id="health")
+    async def health() -> dict[str, str]:
         """Whether the service is up."""
         return {"status": "ok"}
 
     @app.get("/about")
-    def about() -> About:
+    async def about() -> About:
         """The run behind the answers."""
         return About(
             model=str(run.metrics["model"]),
@@ -124,6 +110,8 @@ def create_app(recommender: Recommender) -> FastAPI:
     def recommend(question: Question) -> Recommendations:
         """The k best items, best first; with `explain` the exact share of each history item."""
         asked = question.model_dump()
+        if question.explain:
+            check_shares(recommender, question)
         return recommender.recommend(asked.pop("user"), **asked)
 
     @app.get("/similar")
@@ -141,51 +129,32 @@ def create_app(recommender: Recommender) -> FastAPI:
         return [Item(item=ids[row], title=titles[row], genres=genres[row]) for row in rows]
 
     @app.get("/metrics", include_in_schema=False)
-    def metrics() -> Response:
+    async def metrics() -> Response:
         """Counts and times, as Prometheus reads them."""
         return Response(watch.exposition(), media_type=watch.media_type)
 
     for path, (name, kind) in PAGE.items():
-        app.add_api_route(path, _file(name, kind), include_in_schema=False)
+        app.add_api_route(path, _file(name, kind), methods=["GET", "HEAD"], include_in_schema=False)
     return app
+
+
+def check_shares(recommender: Recommender, question: Question) -> None:
+    """Refuse explanations that would keep a core and the memory busy."""
+    history = len(question.history or ())
+    if question.user is not None:
+        row = int(recommender.run.user_ids.index([question.user])[0])
+        history = int(np.diff(recommender.train.indptr[row : row + 2]).sum()) if row >= 0 else 0
+    if question.k * history > SHARES:
+        raise ItemrecError(
+            f"'explain' must be of {SHARES:,} shares at most, got {question.k} items × "
+            f"{history:,} of the history: choose a smaller 'k'"
+        )
 
 
 def _file(name: str, kind: str) -> Any:
     content = files("itemrec.serve").joinpath(name).read_bytes()
 
-    def send() -> Response:
+    async def send() -> Response:
         return Response(content, media_type=kind, headers=SAFE)
 
     return send
-
-
-def _sentence(status: int, text: str) -> JSONResponse:
-    return JSONResponse({"error": text}, status)
-
-
-async def _refused(_: Request, error: Exception) -> JSONResponse:
-    return _sentence(422, str(error))
-
-
-async def _answered(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return _sentence(error.status_code, error.detail)
-
-
-async def _misread(_: Request, error: Exception) -> JSONResponse:
-    """The first thing wrong with a question: its name, the rule and what was given."""
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    kind, got = first["type"], str(first.get("input"))[:100]
-    where = [str(part) for part in first["loc"]]
-    if kind == "json_invalid" or len(where) == 1:
-        return _sentence(422, 'the question must be a JSON object such as {"history": ["12"]}')
-    one_of = where[-1] in ("str", "int")  # an id, which may be either
-    name = ".".join(where[1:-1] if one_of else where[1:])
-    if kind == "extra_forbidden":
-        known = ", ".join(Question.model_fields)
-        return _sentence(422, f"unknown setting '{name}'; known are {known}")
-    if kind == "missing":
-        return _sentence(422, f"'{name}' must be given")
-    rule = "text or a whole number" if one_of else str(first["msg"]).partition("should be ")[2]
-    return _sentence(422, f"'{name}' must be {rule or 'otherwise'}, got {got!r}")

@@ -28,7 +28,8 @@ class Finder:
     def __init__(
         self, ids: Sequence[Any], titles: Sequence[str] | None, counts: Sequence[int]
     ) -> None:
-        self.ids = [plain(str(item)) for item in ids]
+        self.names = [str(item) for item in ids]
+        self.ids = [plain(name) for name in self.names]
         self.texts = self.ids if titles is None else [plain(str(title)) for title in titles]
         self.counts = counts
 
@@ -38,14 +39,21 @@ class Finder:
         An id that is the query comes first, then titles that begin with it, then those with a word
         that begins with it, then all others; popular ones first among equals.
         """
-        query = plain(query).strip()
+        exact, query = query.strip(), plain(query).strip()
         words = query.split()
         found = [
             row
             for row, text in enumerate(self.texts)
             if all(word in text for word in words) or self.ids[row] == query
         ]
-        found.sort(key=lambda row: (self._place(row, query), -self.counts[row], row))
+        found.sort(
+            key=lambda row: (
+                self.names[row] != exact,
+                self._place(row, query),
+                -self.counts[row],
+                row,
+            )
+        )
         return found[:limit]
 
     def _place(self, row: int, query: str) -> int:

@@ -17,12 +17,18 @@ function element(tag, properties = {}, ...children) {
 
 const named = (entry) => entry.title || String(entry.item);
 
+// Whole numbers of 16 digits and more as text: ids may be longer than a number holds exactly.
+function exact(json) {
+  const wide = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?=[,\]}])/g;
+  return json.replace(wide, (found) => (found[0] === '"' ? found : `"${found}"`));
+}
+
 async function ask(address, question) {
   const options = question && {
     method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(question),
   };
   const answer = await fetch(address, options);
-  const content = await answer.json();
+  const content = JSON.parse(exact(await answer.text()));
   if (!answer.ok) throw new Error(content.error);
   return content;
 }
@@ -236,8 +242,8 @@ async function begin() {
   $("genre").value = fields.get("genre") ?? "";
   $("k").value = fields.get("k") ?? "10";
   history_ = await Promise.all(fields.getAll("item").map(async (item) => {
-    const [first] = await ask(`/items?${new URLSearchParams({q: item, limit: 1})}`);
-    return first && String(first.item) === item ? first : {item, title: ""};
+    const found = await ask(`/items?${new URLSearchParams({q: item, limit: 1})}`).catch(() => []);
+    return found.find((first) => String(first.item) === item) ?? {item, title: ""};
   }));
   draw();
   recommend();

@@ -12,6 +12,8 @@ from itemrec.errors import ItemrecError
 from itemrec.recommend import Recommender
 from itemrec.serve.app import create_app
 
+PATIENCE = 10  # seconds that a question under way may still take when the service ends
+
 
 def serve(
     run: str | Path, *, host: str = "127.0.0.1", port: int = 8000, device: str = "cpu"
@@ -24,7 +26,13 @@ def serve(
         taken = ear.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         print(f"itemrec answers at http://{shown}:{taken} (Ctrl-C ends it)", flush=True)
-        settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        settings = uvicorn.Config(
+            app,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=PATIENCE,
+        )
         uvicorn.Server(settings).run(sockets=[ear])
 
 
@@ -39,10 +47,11 @@ def listen(host: str, port: int) -> socket.socket:
         ear = socket.socket(family, kind, protocol)  # unless TCP is named asyncio waits for Nagle
         ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         ear.bind(address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter for what cannot be a host's name
         if ear is not None:
             ear.close()
+        why = getattr(error, "strerror", None) or "this is no host's name"
         raise ItemrecError(
-            f"cannot listen at {host}:{port} ({error.strerror}): choose another --host or --port"
+            f"cannot listen at {host}:{port} ({why}): choose another --host or --port"
         ) from error
     return ear
