@@ -20,8 +20,12 @@ class Watch:
 
     def __init__(self, *, users: int, items: int) -> None:
         self.registry = CollectorRegistry()
-        named = {"labelnames": ("path", "status"), "registry": self.registry}
-        self.answers = Counter("itemrec_answers", "Answers by address and status.", **named)  # type: ignore[arg-type]
+        self.answers = Counter(
+            "itemrec_answers",
+            "Answers by address and status.",
+            labelnames=("path", "status"),
+            registry=self.registry,
+        )
         self.seconds = Histogram(
             "itemrec_answer_seconds",
             "Time to answer.",
