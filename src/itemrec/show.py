@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +26,7 @@ from itemrec.stats import Comparison, Floats, Interval, bootstrap_interval
 if TYPE_CHECKING:
     from itemrec.tune import Tuned
 
+console = Console(emoji=False)  # ":cat:" in a name stays what it is
 SHOWN_REASONS = 3
 
 
