@@ -6,7 +6,9 @@ One thread by default: a server answers one user on each core.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,14 +33,9 @@ def main() -> None:
     split = begin(options)
     run = untrained(split)
     recommender = Recommender.from_run(run)
-    rng = np.random.default_rng(0)
     calls = 50 if options.quick else 1000
-    popularity = np.bincount(split.train.indices, minlength=split.n_items) + 1.0
-    chance = popularity / popularity.sum()
     spent = []
-    for turn in range(calls + 20):
-        rows = rng.choice(split.n_items, HISTORY, replace=False, p=chance)
-        history = split.item_ids.external(rows).tolist()
+    for turn, history in enumerate(histories(split, calls + 20)):
         start = time.perf_counter()
         found = recommender.recommend(history=history, k=TOP)
         if turn >= 20:  # warm
@@ -54,6 +51,16 @@ def main() -> None:
     print(f"{calls} calls, one at a time: median {p50:.2f} ms, 99th percentile {p99:.2f} ms")
     print(f"a matrix-vector product and a partial sort alone: {1e3 * np.median(floor):.2f} ms")
     Verdicts().last("fold_in_p99_ms", p99, 5.0)
+
+
+def histories(split: Split, calls: int) -> Iterator[list[Any]]:
+    """Items drawn by their popularity, without those drawn before."""
+    rng = np.random.default_rng(0)
+    popularity = np.bincount(split.train.indices, minlength=split.n_items) + 1.0
+    chance = popularity / popularity.sum()
+    for _ in range(calls):
+        rows = rng.choice(split.n_items, HISTORY, replace=False, p=chance)
+        yield split.item_ids.external(rows).tolist()
 
 
 def untrained(split: Split) -> Run:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 from common import Verdicts, begin, parser
-from fold_in import HISTORY, TOP, untrained
+from fold_in import TOP, histories, untrained
 
 from itemrec.recommend import Recommender
 
@@ -34,12 +34,7 @@ def main() -> None:
     split = begin(options)
     run = untrained(split)
     recommender = Recommender.from_run(run)
-    rng = np.random.default_rng(0)
-    calls = 50 if options.quick else 1000
-    histories = [
-        split.item_ids.external(rng.choice(split.n_items, HISTORY, replace=False)).tolist()
-        for _ in range(calls)
-    ]
+    asked = list(histories(split, 50 if options.quick else 1000))
     with tempfile.TemporaryDirectory() as folder:
         run.save(Path(folder) / "run")
         command = [sys.executable, "-m", "itemrec", "serve", f"{folder}/run", "--port", "0"]
@@ -47,17 +42,17 @@ def main() -> None:
             try:
                 assert service.stdout
                 address = urlsplit(re.findall(r"http://\S+", service.stdout.readline())[0]).netloc
-                measure(address, recommender, histories)
+                measure(address, recommender, asked)
             finally:
                 service.terminate()
 
 
-def measure(address: str, recommender: Recommender, histories: list[list[Any]]) -> None:
+def measure(address: str, recommender: Recommender, questions: list[list[Any]]) -> None:
     asked, called = [], []
     with Client(address) as client:
-        for history in histories[:20]:  # warm
+        for history in questions[:20]:  # warm
             assert client.ask(history) == python(recommender, history)
-        for history in histories:
+        for history in questions:
             start = time.perf_counter()
             client.ask(history)
             asked.append(time.perf_counter() - start)
@@ -69,9 +64,9 @@ def measure(address: str, recommender: Recommender, histories: list[list[Any]]) 
     print(f"the same in Python: median {1e3 * np.median(called):.2f} ms")
     start = time.perf_counter()
     with ThreadPoolExecutor(CLIENTS) as pool:
-        list(pool.map(lambda part: many(address, part), np.array_split(histories, CLIENTS)))
+        list(pool.map(lambda part: many(address, part), np.array_split(questions, CLIENTS)))
     print(
-        f"{CLIENTS} clients at once: {len(histories) / (time.perf_counter() - start):.0f} a second"
+        f"{CLIENTS} clients at once: {len(questions) / (time.perf_counter() - start):.0f} a second"
     )
     verdicts = Verdicts()
     verdicts.also("serve_p99_ms", p99, 20.0)
@@ -82,9 +77,9 @@ def python(recommender: Recommender, history: list[Any]) -> list[Any]:
     return [pick.item for pick in recommender.recommend(history=history, k=TOP)]
 
 
-def many(address: str, histories: Any) -> None:
+def many(address: str, questions: Any) -> None:
     with Client(address) as client:
-        for history in histories:
+        for history in questions:
             client.ask(history.tolist())
 
 
