@@ -118,6 +118,15 @@ def test_settings_by_name():
             experiment.assign(settings, text)
 
 
+def test_choosing_another_loss_than_the_usual_one_of_a_model_forgets_its_settings():
+    settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}  # of its usual loss, ccl
+    experiment.choose(settings, "loss", "item-ndcg")
+    assert settings["loss"] == {"name": "item-ndcg"}
+    settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}
+    experiment.choose(settings, "loss", "ccl")
+    assert settings["loss"] == {"name": "ccl", "margin": 0.5}
+
+
 def test_choosing_another_component_forgets_the_settings_of_the_first():
     settings = config(model={"name": "gat", "heads": 2}, split={"verb": "users", "fold_in": 0.5})
     experiment.choose(settings, "model", "mf")

@@ -12,6 +12,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
@@ -255,8 +256,10 @@ def test_the_page_loads_nothing_from_elsewhere(client):
 class Service:
     """`itemrec serve` as a process of its own, at a free port."""
 
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "itemrec", "serve", str(folder), "--port", "0"]
+    def __init__(self, folder: Path, patience: int = 10) -> None:
+        code = "from itemrec import cli; from itemrec.serve import server"
+        code += f"; server.PATIENCE = {patience}"
+        command = [sys.executable, "-c", f"{code}; cli.main()", "serve", str(folder), "--port", "0"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         told = self.process.stdout.readline()
@@ -281,6 +284,17 @@ def test_the_command_answers_until_it_is_told_to_end(folder, recommender):
         assert [pick["item"] for pick in found["items"]] == [pick.item for pick in expected]
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_a_client_that_never_ends_its_question_does_not_keep_the_service_alive(folder):
+    with Service(folder, patience=1) as service:
+        where = urlsplit(service.address)
+        with socket.create_connection((where.hostname, where.port)) as client:
+            client.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+            with urllib.request.urlopen(f"{service.address}/health", timeout=30) as answer:
+                assert answer.status == 200  # both have been heard
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(timeout=30) == -signal.SIGTERM
 
 
 def test_a_taken_port_and_a_missing_run_are_told(folder, tmp_path):
