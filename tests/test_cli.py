@@ -349,6 +349,8 @@ BAD = {
     "evaluate RUN --k ten": "'k' must be positive integers",
     "evaluate RUN --k ²": "'k' must be positive integers",
     "evaluate RUN --metrics nosuch": "'metric' must be one of",
+    "train DATA --set train.lr=inf": "'train.lr' must be a finite number, got inf",
+    "train DATA --set loss.tau=nan": "must be a finite number, got nan",
     "tune DATA --search lr=2..1": "'search' must give a range by two numbers",
     "tune DATA --search nosuch=1,2": "'search' has no key 'nosuch'",
     "tune DATA --trials 0": "'trials' must be a positive integer, got 0",

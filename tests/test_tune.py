@@ -426,7 +426,7 @@ def test_a_folder_tells_what_is_searched_in_it(whole):
         (["name=bpr,softmax"], "does not know which 'name' is meant: write model.name or"),
         (["lr=0.1..0.01"], "the lower one first, got 'lr=0.1..0.01'"),
         (["lr=0.1..0.1"], "the lower one first"),
-        (["lr=0.1..inf"], "by two numbers"),
+        (["lr=0.1..inf"], "must be a finite number, got inf"),
         (["pooling=mean..sum"], "by two numbers"),
         (["lr=0.1.."], "'train.lr' must be a number, got ''"),
         (["lr=fast,slow"], "'train.lr' must be a number, got 'fast'"),

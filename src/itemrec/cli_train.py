@@ -61,15 +61,8 @@ def train(
         settings = experiment.stored_config(out)
     columns = (user_col, item_col, rating_col, time_col, titles)
     given = options.data_of(data_root, min_rating, k_core, *columns)
-    short: dict[str, Any] = {
-        "epochs": epochs,
-        "dim": dim,
-        "layers": layers,
-        "lr": lr,
-        "l2": l2,
-        "tau": tau,
-    }
-    short |= {"batch": batch, "seed": seed, "device": device, "refit": refit}
+    short: dict[str, Any] = {"epochs": epochs, "dim": dim, "layers": layers, "lr": lr, "l2": l2}
+    short |= {"tau": tau, "batch": batch, "seed": seed, "device": device, "refit": refit}
     notes = experiment.override(
         settings,
         data={"data": data, **given},
@@ -161,12 +154,11 @@ def tune(
             progress=True,
         )
     except KeyboardInterrupt:
-        again = f"itemrec tune --resume --out {quote(str(out))} --trials {trials}"
-        say(
-            f"interrupted; continue with: {again}"
-            if (out / "tune.toml").exists()
-            else "interrupted"
-        )
+        told = "interrupted"
+        if (out / "tune.toml").exists():
+            again = f"itemrec tune --resume --out {quote(str(out))} --trials {trials}"
+            told = f"interrupted; continue with: {again}"
+        say(told)
         raise typer.Exit(130) from None
     console.print(show.tuned(found))
     told = f"train it: itemrec train --config {quote(str(out / 'best.toml'))} --out RUN"

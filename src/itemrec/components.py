@@ -60,6 +60,8 @@ def like(default: Any, value: Any, name: str, annotation: str = "") -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and not abs(value) < 1e300:
+        raise ItemrecError(f"'{name}' must be a finite number, got {value!r}")
     if isinstance(value, str) and ("str" in annotation or "Literal" in annotation):
         return value
     if number and isinstance(default, str) and ("float" in annotation or "int" in annotation):

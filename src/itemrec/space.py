@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -103,7 +102,7 @@ def _parse(config: Config, text: str) -> Space:
     low, dots, high = (part.strip() for part in value.partition(".."))
     if dots:
         ends = [_typed(config, key, parse_value(end)) for end in (low, high)]
-        numbers = all(type(end) in (int, float) and math.isfinite(end) for end in ends)
+        numbers = all(type(end) in (int, float) for end in ends)
         if not numbers or not ends[0] < ends[1]:
             raise ItemrecError(
                 f"'search' must give a range by two numbers, the lower one first, got {text!r}"
@@ -111,15 +110,12 @@ def _parse(config: Config, text: str) -> Space:
         whole = all(isinstance(end, int) for end in ends)
         log = not whole and ends[0] > 0 and ends[1] / ends[0] >= 10
         return Space(key, low=ends[0], high=ends[1], log=log, whole=whole)
-    listed = parse_value(f"[{value}]")  # fails for words without quotes
-    words = (
-        listed if isinstance(listed, list) else [parse_value(w.strip()) for w in value.split(",")]
-    )
+    words = parse_value(f"[{value}]")
+    if not isinstance(words, list):  # without quotes
+        words = [parse_value(word.strip()) for word in value.split(",")]
     choices: list[Any] = []
     for choice in (_typed(config, key, word) for word in words):
         choices += [choice] * (choice not in choices)
-    if not all(math.isfinite(choice) for choice in choices if isinstance(choice, float)):
-        raise ItemrecError(f"'search' must be of finite numbers, got {text!r}")
     if len(choices) < 2:
         raise ItemrecError(f"'search' must give two values or more, or LOW..HIGH, got {text!r}")
     return Space(key, tuple(choices))
