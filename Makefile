@@ -41,8 +41,8 @@ bench: $(WORK)
 	$(BIN)/python benchmarks/run_all.py
 
 results: $(USE)
-	$(BIN)/python -m itemrec.results
-	$(BIN)/python -m itemrec.measured
+	$(BIN)/python -m itemrec.experiments.results_page.page
+	$(BIN)/python -m itemrec.experiments.measured
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -14,17 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from itemrec.averaging import Average
-from itemrec.batches import Batches
-from itemrec.capture import captured
-from itemrec.datasets import load
-from itemrec.graph import Graph
-from itemrec.held_out import Split
+from itemrec.data.datasets import load
+from itemrec.data.split import Split
+from itemrec.data.splitters import split_interactions
+from itemrec.graph.graph import Graph
 from itemrec.models.lightgcn import LightGCN
-from itemrec.negatives import Sampler, Uniform
-from itemrec.objective import objective
-from itemrec.split import split_interactions
-from itemrec.train import TrainConfig
+from itemrec.sampling import Sampler, Uniform
+from itemrec.sampling.batches import Batches
+from itemrec.training.config import TrainConfig
+from itemrec.training.cuda_graph import captured
+from itemrec.training.objective import objective
+from itemrec.training.weight_average import WeightAverage
 
 
 def parser(text: str | None, data: str | None = None) -> argparse.ArgumentParser:
@@ -115,7 +115,7 @@ class Verdicts:
 
 
 class Training:
-    """LightGCN trained as `itemrec.train` does it, a step or an epoch at a time."""
+    """LightGCN trained as `itemrec.training.loop` does it, a step or an epoch at a time."""
 
     def __init__(
         self,
@@ -136,12 +136,12 @@ class Training:
         generator = torch.Generator(device).manual_seed(config.seed)
         sampler = negatives if negatives is not None else Uniform()
         sampler.prepare(train, device)
-        self.batches = Batches(self.graph, config.by, config.batch, config.positives)
+        self.batches = Batches(self.graph, config.batch_by, config.batch, config.positives)
         on_gpu = device != "cpu"
         optimizer = torch.optim.Adam(
             self.model.parameters(), lr=config.lr, fused=True, capturable=on_gpu
         )
-        self.average = Average(self.model, config.average)
+        self.average = WeightAverage(self.model, config.ema_decay)
         self.generator = generator
 
         def step(keys: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from propagation import normalised, torch_csr
 from torch import Tensor
 
 from itemrec.losses import item_ndcg
-from itemrec.train import TrainConfig
+from itemrec.training.config import TrainConfig
 
 PAPER = 12.3  # seconds an epoch on Yelp2018, on the paper's GPU
 TAU, POSITIVES, NEGATIVES = 1.5, 5, 200
@@ -21,7 +21,7 @@ TAU, POSITIVES, NEGATIVES = 1.5, 5, 200
 def main() -> None:
     options = parser(__doc__, "yelp2018").parse_args()
     split = begin(options)
-    config = TrainConfig(positives=POSITIVES, sampled=NEGATIVES)
+    config = TrainConfig(positives=POSITIVES, n_negatives=NEGATIVES)
     ours = Training(split.train, item_ndcg(tau=TAU), config)
     mine = itertools.cycle(ours.keys())
     theirs = itertools.cycle(ours.keys())

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from common import Verdicts, begin, forget_peak, parser, resident
 
-from itemrec.evaluate import evaluate
-from itemrec.graph import Graph
-from itemrec.held_out import Split
+from itemrec.data.split import Split
+from itemrec.evaluation.evaluate import evaluate
+from itemrec.graph.graph import Graph
 from itemrec.models.lightgcn import LightGCN
 
 METRICS = ("recall@20", "ndcg@20")
@@ -22,7 +22,7 @@ def main() -> None:
     split = begin(options)
     model = LightGCN(64, 3)
     model.setup(split.train, inductive=False, generator=torch.Generator().manual_seed(0))
-    model.freeze(Graph.from_csr(split.train))
+    model.cache_embeddings(Graph.from_csr(split.train))
     users = len(split.test.users)
     print(f"{users} test users × {split.n_items} items, top 20")
 

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from common import Verdicts, begin, parser
 
-from itemrec.checkpoint import Run, State
-from itemrec.graph import Graph
-from itemrec.held_out import Split
+from itemrec.data.split import Split
+from itemrec.graph.graph import Graph
 from itemrec.losses import item_ndcg
 from itemrec.models.lightgcn import LightGCN
-from itemrec.negatives import Uniform
-from itemrec.recommend import Recommender
-from itemrec.train import TrainConfig
+from itemrec.sampling import Uniform
+from itemrec.serving.recommender import Recommender
+from itemrec.training.config import TrainConfig
+from itemrec.training.run import Run, State
 
 HISTORY, TOP = 50, 20
 
@@ -67,7 +67,7 @@ def untrained(split: Split) -> Run:
     """A run whose weights are random: they cost as much as trained ones."""
     model = LightGCN(64, 3)
     model.setup(split.train, inductive=False, generator=torch.Generator().manual_seed(0))
-    model.freeze(Graph.from_csr(split.train))
+    model.cache_embeddings(Graph.from_csr(split.train))
     run = Run.begin(split, model, item_ndcg(tau=1.0), Uniform(), asdict(TrainConfig()))
     run.finish(split, State(), refit=False)
     return run

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from common import Training, Verdicts, begin, hardware, parser
 
-from itemrec.catalogue import All
-from itemrec.evaluate import Judge
-from itemrec.held_out import Split
+from itemrec.data.split import Split
+from itemrec.evaluation.evaluate import Evaluator
 from itemrec.losses import item_ndcg
-from itemrec.train import TrainConfig
+from itemrec.sampling.full_catalogue import All
+from itemrec.training.config import TrainConfig
 
 GOAL = 0.054  # test NDCG@20
 EVERY, MOST = 10, 1500  # epochs between looks at it, and in all
 LOSS = item_ndcg(tau=1.5)
-CONFIG = TrainConfig(lr=0.01, l2=1e-4, positives=5, sampled=200, average=0.99)
+CONFIG = TrainConfig(lr=0.01, l2=1e-4, positives=5, n_negatives=200, ema_decay=0.99)
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
 
 def sampled(split: Split, device: str, quick: bool) -> None:
     training = Training(split.train, LOSS, CONFIG, device=device)
-    judge = Judge(split.test, device)
+    judge = Evaluator(split.test, device)
     spent: list[float] = []
     reached, value = None, 0.0
     most = 4 if quick else MOST
@@ -53,7 +53,7 @@ def sampled(split: Split, device: str, quick: bool) -> None:
         spent.append(time.perf_counter() - start)
         if reached is None and len(spent) % (2 if quick else EVERY) == 0:
             with training.average.applied():
-                training.model.freeze(training.graph)
+                training.model.cache_embeddings(training.graph)
                 value = judge.metrics(training.model, "ndcg@20")["ndcg@20"]
             reached = sum(spent) if value > GOAL else None
     seconds = float(np.median(spent))

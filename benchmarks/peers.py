@@ -23,11 +23,11 @@ import scipy.sparse as sp
 import torch
 from common import Training, Verdicts, begin, parser
 
-from itemrec.datasets import cache_folder
-from itemrec.evaluate import evaluate
-from itemrec.held_out import Split
+from itemrec.data.datasets import cache_folder
+from itemrec.data.split import Split
+from itemrec.evaluation.evaluate import evaluate
 from itemrec.losses import bpr
-from itemrec.train import TrainConfig
+from itemrec.training.config import TrainConfig
 
 RECBOLE = ("recbole==1.2.1", "setuptools<80", "numpy==1.26.4", "pandas<3", "scipy<1.13")
 IMPLICIT = ("implicit==0.7.3",)
@@ -41,7 +41,7 @@ def main() -> None:
     rounds = 1 if options.quick else 3
     count = 3 if options.quick else 25
     training = Training(
-        split.train, bpr(), TrainConfig(by="interactions", sampled=1, l2=1e-4, lr=0.001)
+        split.train, bpr(), TrainConfig(batch_by="interactions", n_negatives=1, l2=1e-4, lr=0.001)
     )
     keys = training.keys()
     n_steps = len(keys)
@@ -57,7 +57,7 @@ def main() -> None:
     geometric = torch_geometric(split, keys[: 3 if options.quick else 6])
     ours()
     factors = implicit(split, options.threads)
-    training.model.freeze(training.graph)
+    training.model.cache_embeddings(training.graph)
     judged = timed(lambda _: evaluate(training.model, split, metrics=["recall@20", "ndcg@20"]),
                    range(rounds + 1))[1:]  # fmt: skip
     epoch = float(np.median(own)) * n_steps

@@ -11,13 +11,13 @@ import scipy.sparse as sp
 import torch
 from common import Training, Verdicts, forget_peak, interleaved, resident
 
-from itemrec.datasets import load
+from itemrec.data.datasets import load
+from itemrec.data.splitters import split_interactions
+from itemrec.data.synthetic import synthetic
+from itemrec.graph.ppr import PPRScores, ppr
 from itemrec.losses import item_ndcg
-from itemrec.negatives import PPR
-from itemrec.ppr import PPRScores, ppr
-from itemrec.split import split_interactions
-from itemrec.synthetic import synthetic
-from itemrec.train import TrainConfig
+from itemrec.sampling import PPR
+from itemrec.training.config import TrainConfig
 
 RESTART, TOLERANCE = 0.15, 1e-3
 
@@ -70,7 +70,7 @@ def main() -> None:
 def draw_share(train: sp.csr_array) -> float:
     """Time to draw 2,048 × 200 negatives, as a share of the training step that uses them."""
     sampler = PPR()
-    training = Training(train, item_ndcg(tau=1.5), TrainConfig(sampled=200), negatives=sampler)
+    training = Training(train, item_ndcg(tau=1.5), TrainConfig(n_negatives=200), negatives=sampler)
     keys, generator = training.keys()[0], torch.Generator().manual_seed(0)
     tasks = {"step": lambda: training.step(keys), "draw": lambda: sampler(keys, 200, generator)}
     spent = interleaved(tasks, rounds=20, warm_up=3)

@@ -10,8 +10,8 @@ import torch
 from common import Verdicts, begin, interleaved, parser
 from torch import Tensor
 
-from itemrec.graph import Graph
-from itemrec.propagate import propagate
+from itemrec.graph.graph import Graph
+from itemrec.graph.propagation import propagate
 
 
 def main() -> None:

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from common import Training, Verdicts, forget_peak, hardware, parser, resident
 
+from itemrec.data.synthetic import synthetic
 from itemrec.losses import item_ndcg
-from itemrec.synthetic import synthetic
-from itemrec.train import TrainConfig
+from itemrec.training.config import TrainConfig
 
 MILLIONS = (1, 3, 10, 30)
 STEPS = 16  # an epoch
@@ -82,7 +82,7 @@ def prepare(interactions: int, power: float) -> Training:
     users, items = round(25_000 * growth), round(10_000 * growth)
     train = synthetic(users=users, items=items, interactions=interactions).csr()
     forget_peak()  # what making up the data took is not what training takes
-    config = TrainConfig(batch=-(-users // STEPS), sampled=200)
+    config = TrainConfig(batch=-(-users // STEPS), n_negatives=200)
     return Training(train, item_ndcg(tau=1.0), config)
 
 

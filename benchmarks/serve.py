@@ -22,7 +22,7 @@ import numpy as np
 from common import Verdicts, begin, parser
 from fold_in import TOP, histories, untrained
 
-from itemrec.recommend import Recommender
+from itemrec.serving.recommender import Recommender
 
 CLIENTS = 8
 

@@ -17,15 +17,15 @@ import torch
 from small import board_split
 from torch import Tensor
 
-from itemrec.checkpoint import Run
-from itemrec.components import check_settings, schema
-from itemrec.config import dump_config
+from itemrec.config_file import dump_config
+from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
-from itemrec.evaluate import mask_history, top_items
-from itemrec.held_out import Held, Split
+from itemrec.evaluation.ranking import mask_history, top_items
 from itemrec.losses import softmax
 from itemrec.models import MODELS, Model
-from itemrec.train import train
+from itemrec.training.loop import train
+from itemrec.training.run import Run
+from itemrec.validation import check_settings, schema
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ease": {"l2": 20.0},
@@ -43,18 +43,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 TRAIN: dict[str, dict[str, Any]] = {
     "cml": {"epochs": 40},
-    "line": {"by": "interactions"},
-    "ultragcn": {"by": "interactions"},
+    "line": {"batch_by": "interactions"},
+    "ultragcn": {"batch_by": "interactions"},
 }
 IMPERSONAL = {"popularity"}  # the same list for everybody cannot tell two colours apart
 QUICK: dict[str, Any] = {
     "loss": softmax,  # never saturates, so that few steps are enough for every encoder
     "epochs": 12,
-    "every": 6,
+    "eval_every": 6,
     "lr": 0.03,
     "batch": 16,
-    "sampled": 10,
-    "average": 0.9,
+    "n_negatives": 10,
+    "ema_decay": 0.9,
     "refit": False,
     "device": "cpu",
 }
@@ -81,7 +81,7 @@ def protocols(name: str) -> list[str]:
     return ["transductive", *(["inductive"] if MODELS[name].inductive else [])]
 
 
-def colours(model: Model, held: Held) -> float:
+def colours(model: Model, held: HeldOut) -> float:
     """Share of the five best new items that have the user's own colour."""
     scores = mask_history(model.scores(held.history, held.users), held.history)
     user = np.array([int(str(name)[1:]) for name in held.ids])
@@ -131,7 +131,7 @@ def saving_and_loading_changes_nothing(name: str, folder: Path) -> None:
 def refitting_equals_fitting(name: str, folder: Path) -> None:
     """Trained again on training + validation: as if it had been trained on them all along."""
     split = board_split()
-    few = {"epochs": 4, "every": 1, "average": 0.5}
+    few = {"epochs": 4, "eval_every": 1, "ema_decay": 0.5}
     run = fitted(name, split, **few, refit=True)
     direct = fitted(name, split.refit(), **{**few, "epochs": max(run.metrics["best_epoch"], 1)})
     same(direct.model.state_dict(), run.model.state_dict())
@@ -140,7 +140,7 @@ def refitting_equals_fitting(name: str, folder: Path) -> None:
 
 def the_same_seed_gives_the_same_weights(name: str, folder: Path) -> None:
     split = board_split()
-    few = {"epochs": 2, "every": 1}
+    few = {"epochs": 2, "eval_every": 1}
     first, second = (fitted(name, split, **few, seed=3) for _ in range(2))
     same(first.model.state_dict(), second.model.state_dict())
 

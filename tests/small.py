@@ -8,11 +8,11 @@ import torch
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from itemrec.batches import Batch
-from itemrec.data import IdMap, Interactions
-from itemrec.graph import Graph
-from itemrec.held_out import Split
-from itemrec.split import split_interactions, split_users
+from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.split import Split
+from itemrec.data.splitters import split_interactions, split_users
+from itemrec.graph.graph import Graph
+from itemrec.sampling.batch import Batch
 
 
 @st.composite
@@ -57,8 +57,8 @@ def checkerboard(users: int = 40, items: int = 40, seed: int = 0) -> Interaction
 
 def board_split(protocol: str = "transductive", seed: int = 0, **settings: Any) -> Split:
     """The checkerboard split for one of the protocols."""
-    verb = split_users if protocol == "inductive" else split_interactions
-    return verb(checkerboard(seed=seed), seed=seed, **settings)
+    strategy = split_users if protocol == "inductive" else split_interactions
+    return strategy(checkerboard(seed=seed), seed=seed, **settings)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

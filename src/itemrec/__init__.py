@@ -4,14 +4,10 @@ The public names; `README.md` shows them at work.
 """
 
 from itemrec import losses, models, negatives
-from itemrec.checkpoint import Run
-from itemrec.data import Interactions, read
-from itemrec.datasets import load
-from itemrec.errors import ItemrecError, LeakError
-from itemrec.evaluate import Evaluation, evaluate
-from itemrec.held_out import Split
-from itemrec.recommend import Recommender
-from itemrec.split import (
+from itemrec.data.datasets import load
+from itemrec.data.interactions import Interactions, read
+from itemrec.data.split import Split
+from itemrec.data.splitters import (
     cold_start,
     keep_all,
     leave_last_out,
@@ -19,7 +15,12 @@ from itemrec.split import (
     split_interactions,
     split_users,
 )
-from itemrec.train import TrainConfig, train
+from itemrec.errors import ItemrecError, LeakError
+from itemrec.evaluation.evaluate import Evaluation, evaluate
+from itemrec.serving.recommender import Recommender
+from itemrec.training.config import TrainConfig
+from itemrec.training.loop import train
+from itemrec.training.run import Run
 
 __version__ = "0.1.0"
 

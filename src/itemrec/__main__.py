@@ -1,5 +1,5 @@
 """``python -m itemrec`` is the command line."""
 
-from itemrec.cli import main
+from itemrec.cli.app import main
 
 main()

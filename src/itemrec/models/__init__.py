@@ -1,7 +1,7 @@
 """One paper, one file; MODELS is the one table of them."""
 
 from itemrec.models.adap_tau import AdapTau
-from itemrec.models.base import GNN, EmbeddingModel, Model
+from itemrec.models.base import EmbeddingModel, Kind, Model
 from itemrec.models.cml import CML
 from itemrec.models.deepwalk import DeepWalk
 from itemrec.models.dgcf import DGCF
@@ -11,6 +11,7 @@ from itemrec.models.gat import GAT
 from itemrec.models.gcn import GCN
 from itemrec.models.gf_cf import GFCF
 from itemrec.models.gin import GIN
+from itemrec.models.gnn import GNN, LinearGNN
 from itemrec.models.ials import IALS
 from itemrec.models.itemknn import ItemKNN
 from itemrec.models.lightgcn import LightGCN
@@ -82,7 +83,9 @@ __all__ = [
     "DeepWalk",
     "EmbeddingModel",
     "ItemKNN",
+    "Kind",
     "LightGCN",
+    "LinearGNN",
     "Model",
     "MultVAE",
     "Node2Vec",

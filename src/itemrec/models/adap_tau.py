@@ -29,28 +29,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from itemrec.batches import Batch
-from itemrec.graph import Graph
-from itemrec.lambert import lambert_w
-from itemrec.models.base import Pooling
-from itemrec.models.checks import at_least_zero, positive
-from itemrec.models.lightgcn import LightGCN
-from itemrec.models.own_batches import OwnPositives
-from itemrec.propagate import neighbour_sum
-from itemrec.scoring import squared_lengths, take_rows
+from itemrec.graph.graph import Graph
+from itemrec.graph.propagation import neighbour_sum
+from itemrec.models.base import Kind
+from itemrec.models.gnn import LinearGNN, Pooling
+from itemrec.ops.pair_scores import squared_lengths, take_rows
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.user_rows import OwnPositives
+from itemrec.validation import at_least_zero, positive
 
 DRAWN = 2048  # interactions whose items are the negatives that judge a user
 LEAST_GAP = 0.1
 
 
-class AdapTau(LightGCN):
+class AdapTau(LinearGNN):
     """Softmax with adaptive temperatures (WWW 2023)."""
 
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
     year = 2023
-    usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
-    spread = 0.01  # as small as the authors begin
-    own_objective = True
+    default_training = MappingProxyType({"batch_by": "interactions", "lr": 1e-3})
+    init_std = 0.01  # as small as the authors begin
+    kind = Kind.OWN_OBJECTIVE
 
     general: Tensor  # 1/τ₀, scalar
     personal: Tensor  # 1/τ_u [users]
@@ -84,13 +83,7 @@ class AdapTau(LightGCN):
         self.general.copy_(general)
         self.personal.copy_(personal)
 
-    def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
-    ) -> Tensor:
+    def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """The softmax over the batch's positives, and L2."""
         layers = self.layers(graph)
         pooled, n_users = F.normalize(self.pool(layers), dim=1), graph.n_users
@@ -147,3 +140,27 @@ def mean_positive(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over what is real."""
     return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+STEPS = 8  # Halley's method triples the digits each step
+
+
+def lambert_w(x: Tensor) -> Tensor:
+    """The principal branch: the w ≥ −1 with ``w·eʷ = x``, for x ≥ −1/e (smaller x count as −1/e).
+
+    >>> lambert_w(torch.tensor([0.0, math.e])).tolist()
+    [0.0, 1.0]
+    """
+    wide = x.double().clamp(min=-1 / math.e)
+    root = torch.sqrt((2 * (math.e * wide + 1)).clamp(min=0))  # 0 at the branch point
+    near = -1 + root - root.square() / 3 + root**3 * (11 / 72)  # its series there
+    log = torch.log(wide.clamp(min=math.e))
+    far = log - torch.log(log)  # the asymptote
+    w = torch.where(wide < 0.5, near, torch.where(wide > math.e, far, torch.log1p(wide)))
+    for _ in range(STEPS):
+        exp = torch.exp(w)
+        excess = w * exp - wide
+        slope = exp * (w + 1) - (w + 2) * excess / (2 * w + 2).clamp(min=1e-12)
+        step = excess / slope
+        w = torch.where(slope.abs() > 1e-12, w - step, w)  # at w = −1 the series is exact
+    return w.clamp(min=-1).to(x.dtype)

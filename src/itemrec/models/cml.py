@@ -21,12 +21,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from itemrec.batches import Batch
-from itemrec.graph import Graph
-from itemrec.models.base import EmbeddingModel
-from itemrec.models.checks import positive, positive_integers
-from itemrec.models.own_batches import OwnNegatives
-from itemrec.scoring import pair_scores, take_rows
+from itemrec.graph.graph import Graph
+from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.user_rows import OwnNegatives
+from itemrec.validation import positive, positive_integers
 
 
 class CML(EmbeddingModel):
@@ -34,10 +34,10 @@ class CML(EmbeddingModel):
 
     paper = "Collaborative Metric Learning"
     year = 2017
-    usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
+    default_training = MappingProxyType({"batch_by": "interactions", "lr": 1e-3})
     inductive = False
     why_not_inductive = "every user's point is a trained parameter"
-    own_objective = True
+    kind = Kind.OWN_OBJECTIVE
 
     def __init__(self, dim: int = 100, margin: float = 1.9, negatives: int = 20) -> None:
         super().__init__()
@@ -57,13 +57,7 @@ class CML(EmbeddingModel):
         """The points, inside the unit ball."""
         return into_ball(self.users), into_ball(self.items)
 
-    def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
-    ) -> Tensor:
+    def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """The weighted hinge, a mean over the batch's positives."""
         with torch.no_grad():
             self.users.copy_(into_ball(self.users))

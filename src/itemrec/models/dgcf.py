@@ -23,13 +23,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from itemrec.batches import Batch
-from itemrec.edges import both_ways, edge_dot, row_total, weighted_sum
 from itemrec.errors import ItemrecError
-from itemrec.graph import Adjacency, Graph, fold_adjacency
-from itemrec.models.base import GNN, Pooling
-from itemrec.models.checks import at_least_zero
-from itemrec.scoring import take_rows
+from itemrec.graph.edge_ops import both_ways, edge_dot, row_total, weighted_sum
+from itemrec.graph.graph import Adjacency, Graph, fold_adjacency
+from itemrec.models.gnn import GNN, Pooling
+from itemrec.ops.pair_scores import take_rows
+from itemrec.sampling.base import Encoded
+from itemrec.sampling.batch import Batch
+from itemrec.validation import at_least_zero
 
 COMPARED = 1024  # users, and items, between whose chunks correlation is measured
 
@@ -39,8 +40,8 @@ class DGCF(GNN):
 
     paper = "Disentangled Graph Collaborative Filtering"
     year = 2020
-    usual_loss = "bpr"
-    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
+    default_loss = "bpr"
+    default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
 
     intent_degree: Tensor  # [L·T, items, K]: D_k of the items at each iteration of each layer
 
@@ -80,22 +81,22 @@ class DGCF(GNN):
         logits = out[0].new_zeros(len(graph.col), self.intents)
         half = len(graph.col) // 2
         for _ in range(self.depth):
-            told, heard = out[-1], out[-1]
+            told, messages = out[-1], out[-1]
             for _ in range(self.iterations):
                 share = torch.softmax(logits, 1)
                 degree = row_total(graph, share)  # [nodes, K]
-                heard = intent_sum(graph, share, degree, degree, told)
-                gained = agreement(graph, heard, told, self.intents)  # [edges, K]
+                messages = intent_sum(graph, share, degree, degree, told)
+                gained = agreement(graph, messages, told, self.intents)  # [edges, K]
                 # the user's side speaks for both directions
                 logits = logits + both_ways(graph, gained[:half])
                 degrees.append(degree)
-            out.append(heard)
+            out.append(messages)
         return out, degrees, logits
 
     @torch.no_grad()
-    def freeze(self, graph: Graph) -> None:
+    def cache_embeddings(self, graph: Graph) -> None:
         """Final vectors, item vectors of each layer, and the items' degrees an intent."""
-        super().freeze(graph)
+        super().cache_embeddings(graph)
         degrees = torch.stack(self.route(graph)[1])[:, graph.n_users :]
         self.store("intent_degree", degrees.contiguous())
 
@@ -106,25 +107,20 @@ class DGCF(GNN):
         out = [self.item_vectors.new_zeros(history.shape[0], self.dim)]
         logits = out[0].new_zeros(len(adjacency.col), self.intents)
         for depth in range(self.depth):
-            told, heard = self.fold_layers[depth], out[-1]
+            source, own = self.fold_layers[depth], out[-1]
             for turn in range(self.iterations):
                 share = torch.softmax(logits, 1)
                 theirs = self.intent_degree[depth * self.iterations + turn]  # [items, K]
-                heard = intent_sum(adjacency, share, row_total(adjacency, share), theirs, told)
-                logits = logits + agreement(adjacency, heard, told, self.intents)
-            out.append(heard)
+                own = intent_sum(adjacency, share, row_total(adjacency, share), theirs, source)
+                logits = logits + agreement(adjacency, own, source, self.intents)
+            out.append(own)
         return self.pool(out)
 
     def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
+        self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
         """Σ_{k<k′} distance correlation of two chunks, over users and items of the batch."""
-        assert encoded is not None
-        users, items = encoded
+        users, items = encoded.users, encoded.items
         real = batch.mask[:COMPARED].any(1).to(users.dtype)  # [n]
         weight = real / real.sum().clamp(min=1)  # padding counts for nothing
         total = users.new_zeros(())
@@ -139,7 +135,7 @@ class DGCF(GNN):
 def intent_sum(
     adjacency: Adjacency, share: Tensor, degree: Tensor, source_degree: Tensor, x: Tensor
 ) -> Tensor:
-    """``Σ_j share_k(v,j)·x_jk / √(D_k(v) D_k(j))`` for every chunk k, ``[listeners, d]``."""
+    """``Σ_j share_k(v,j)·x_jk / √(D_k(v) D_k(j))`` for every chunk k, ``[targets, d]``."""
     scaled = by_intent(x, source_degree.clamp(min=1e-12).rsqrt())
     return by_intent(weighted_sum(adjacency, share, scaled), degree.clamp(min=1e-12).rsqrt())
 
@@ -149,10 +145,10 @@ def by_intent(x: Tensor, scale: Tensor) -> Tensor:
     return (x.view(len(x), scale.shape[1], -1) * scale.unsqueeze(2)).view(x.shape)
 
 
-def agreement(adjacency: Adjacency, heard: Tensor, source: Tensor, intents: int) -> Tensor:
+def agreement(adjacency: Adjacency, messages: Tensor, source: Tensor, intents: int) -> Tensor:
     """``ĥ_vkᵀ tanh(ŝ_jk)`` for every edge (v, j) and chunk k, ``[edges, K]``."""
     own, told = (
-        F.normalize(x.view(len(x), intents, -1), dim=2).view(x.shape) for x in (heard, source)
+        F.normalize(x.view(len(x), intents, -1), dim=2).view(x.shape) for x in (messages, source)
     )
     return edge_dot(adjacency, own, torch.tanh(told), intents)
 

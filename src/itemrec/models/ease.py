@@ -13,12 +13,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.environment import check_square_fits
 from itemrec.errors import ItemrecError
-from itemrec.graph import fold_adjacency
-from itemrec.models.base import Model
-from itemrec.models.checks import positive, room_for_square
-from itemrec.models.neighbours import gram_matrix
-from itemrec.propagate import neighbour_sum
+from itemrec.graph.graph import fold_adjacency
+from itemrec.graph.propagation import neighbour_sum
+from itemrec.models.base import Kind, Model
+from itemrec.models.item_item import gram_matrix
+from itemrec.validation import positive
 
 BLOCK = 512  # rows and columns of the inverse at a time
 
@@ -29,7 +30,7 @@ class EASE(Model):
     paper = "Embarrassingly Shallow Autoencoders for Sparse Data"
     year = 2019
     explains = True
-    closed_form = True
+    kind = Kind.CLOSED_FORM
 
     weights: Tensor  # [items, items]
 
@@ -41,13 +42,13 @@ class EASE(Model):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Room for the weights; on the CPU it costs nothing until they are there."""
         super().setup(train, inductive=inductive, generator=generator)
-        room_for_square("ease", self.n_items, self.device)
+        check_square_fits("ease", self.n_items, self.device)
         self.store("weights", torch.zeros(self.n_items, self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
         """The item–item Gram matrix, inverted where it stands: one matrix of items × items."""
         device = self.device
-        room_for_square("ease", self.n_items, device)
+        check_square_fits("ease", self.n_items, device)
         self.store("weights", torch.empty(0, device=device))
         gram = gram_matrix(train)
         gram[np.diag_indices_from(gram)] += np.float32(self.l2)

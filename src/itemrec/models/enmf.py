@@ -19,12 +19,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from itemrec.batches import Batch
-from itemrec.graph import Graph
-from itemrec.models.base import EmbeddingModel
-from itemrec.models.checks import positive, positive_integers, share_below_one
-from itemrec.models.own_batches import UserRows
-from itemrec.scoring import row_scores, take_rows
+from itemrec.graph.graph import Graph
+from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.ops.pair_scores import row_scores, take_rows
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.user_rows import UserRows
+from itemrec.validation import positive, positive_integers, share_below_one
 
 
 class ENMF(EmbeddingModel):
@@ -32,11 +32,11 @@ class ENMF(EmbeddingModel):
 
     paper = "Efficient Neural Matrix Factorization without Sampling for Recommendation"
     year = 2020
-    usual = MappingProxyType({"batch": 256})
+    default_training = MappingProxyType({"batch": 256})
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
-    own_objective = True
-    whole_users = True
+    kind = Kind.OWN_OBJECTIVE
+    batch_by = "users"
 
     def __init__(self, dim: int = 64, negative_weight: float = 0.05, dropout: float = 0.3) -> None:
         super().__init__()
@@ -57,13 +57,7 @@ class ENMF(EmbeddingModel):
         """The weights h go to the user's side."""
         return self.users * self.weight, self.items
 
-    def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
-    ) -> Tensor:
+    def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """The whole-data loss of the batch's users, a mean over them."""
         real = batch.mask.any(1)  # [B]
         own = take_rows(self.users, batch.users) * real.unsqueeze(1)  # [B, d]

@@ -15,11 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from itemrec.edges import edge_sum, largest_source, row_total, weighted_sum
 from itemrec.errors import ItemrecError
-from itemrec.graph import Adjacency
-from itemrec.models.base import Pooling
-from itemrec.models.weights import WeightedGNN, glorot
+from itemrec.graph.edge_ops import edge_sum, largest_source, row_total, weighted_sum
+from itemrec.graph.graph import Adjacency
+from itemrec.models.gnn import Pooling, WeightedGNN, glorot
 
 
 class GAT(WeightedGNN):
@@ -59,18 +58,18 @@ class GAT(WeightedGNN):
             )
             for h in range(self.heads)
         ]
-        heard = torch.cat(out, dim=1) + self.biases[depth]
-        return heard if depth == self.depth - 1 else F.leaky_relu(heard, 0.2)
+        messages = torch.cat(out, dim=1) + self.biases[depth]
+        return messages if depth == self.depth - 1 else F.leaky_relu(messages, 0.2)
 
 
 def attend(
     adjacency: Adjacency, source: Tensor, own: Tensor, to_source: Tensor, to_own: Tensor
 ) -> Tensor:
     """One head: ``Σ_j softmax_j(LeakyReLU(to_own·own_v + to_source·source_j)) source_j``."""
-    mine = own @ to_own  # [listeners]
+    mine = own @ to_own  # [targets]
     theirs = source @ to_source  # [sources]
     logit = F.leaky_relu(edge_sum(adjacency, mine, theirs), 0.2)  # [edges]
-    self_logit = F.leaky_relu(mine + own @ to_source, 0.2)  # [listeners]
+    self_logit = F.leaky_relu(mine + own @ to_source, 0.2)  # [targets]
     with torch.no_grad():  # any shift gives the same softmax; the row's largest keeps exp finite
         most = F.leaky_relu(mine + largest_source(adjacency, theirs), 0.2)
         shift = torch.maximum(most, self_logit)

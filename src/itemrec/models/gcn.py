@@ -13,10 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from itemrec.graph import Adjacency
-from itemrec.models.base import Pooling
-from itemrec.models.weights import WeightedGNN, glorot
-from itemrec.propagate import neighbour_sum
+from itemrec.graph.graph import Adjacency
+from itemrec.graph.propagation import neighbour_sum
+from itemrec.models.gnn import Pooling, WeightedGNN, glorot
 
 
 class GCN(WeightedGNN):
@@ -39,6 +38,6 @@ class GCN(WeightedGNN):
         weight = self.weights[depth]
         scale = (adjacency.degree + 1).rsqrt().unsqueeze(1)
         source_scale = (adjacency.source_degree + 1).rsqrt().unsqueeze(1)
-        heard = neighbour_sum(adjacency, (source @ weight) * source_scale)
-        out = (heard + (own @ weight) * scale) * scale + self.biases[depth]
+        messages = neighbour_sum(adjacency, (source @ weight) * source_scale)
+        out = (messages + (own @ weight) * scale) * scale + self.biases[depth]
         return out if depth == self.depth - 1 else torch.nn.functional.leaky_relu(out, 0.2)

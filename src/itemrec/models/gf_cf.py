@@ -18,10 +18,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.graph import Graph, inverse_root
-from itemrec.models.base import Model
-from itemrec.models.checks import at_least_zero, positive_integers
-from itemrec.propagate import propagate
+from itemrec.graph.graph import Graph, inverse_root
+from itemrec.graph.propagation import propagate
+from itemrec.models.base import Kind, Model
+from itemrec.validation import at_least_zero, positive_integers
 
 SPARE = 32  # more vectors than asked for: the wanted ones converge faster
 BLOCK = 512  # users propagated at a time
@@ -33,7 +33,7 @@ class GFCF(Model):
     paper = "How Powerful is Graph Convolution for Recommendation?"
     year = 2021
     explains = True
-    closed_form = True
+    kind = Kind.CLOSED_FORM
 
     basis: Tensor  # [items, k]
     crow: Tensor  # the training graph, int32 [nodes + 1]

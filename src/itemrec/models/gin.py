@@ -14,10 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from itemrec.graph import Adjacency
-from itemrec.models.base import Pooling
-from itemrec.models.weights import WeightedGNN, glorot
-from itemrec.propagate import listen, neighbour_sum
+from itemrec.graph.graph import Adjacency
+from itemrec.graph.propagation import neighbour_sum, propagate
+from itemrec.models.gnn import Pooling, WeightedGNN, glorot
 
 
 class GIN(WeightedGNN):
@@ -48,8 +47,8 @@ class GIN(WeightedGNN):
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
         """Sum, then the network."""
-        hear = listen if self.normalise else neighbour_sum
-        mixed = (1 + self.epsilon[depth]) * own + hear(adjacency, source)
+        gather = propagate if self.normalise else neighbour_sum
+        mixed = (1 + self.epsilon[depth]) * own + gather(adjacency, source)
         hidden = torch.relu(mixed @ self.first[depth] + self.first_bias[depth])
         out: Tensor = hidden @ self.second[depth] + self.second_bias[depth]
         return out

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
-from itemrec.models.base import EmbeddingModel
-from itemrec.models.checks import at_least_zero, positive, positive_integers
+from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.validation import at_least_zero, positive, positive_integers
 
 ROOM = 2**24  # numbers held at a time in one block of systems
 
@@ -36,7 +36,7 @@ class IALS(EmbeddingModel):
     paper = "Collaborative Filtering for Implicit Feedback Datasets"
     year = 2008
     explains = True
-    closed_form = True
+    kind = Kind.CLOSED_FORM
 
     def __init__(
         self,

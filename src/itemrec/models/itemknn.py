@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from itemrec.models.checks import at_least_zero, positive_integers
-from itemrec.models.neighbours import SparseWeights, cooccurrence, strongest
+from itemrec.models.item_item import SparseWeights, cooccurrence, strongest
+from itemrec.validation import at_least_zero, positive_integers
 
 
 class ItemKNN(SparseWeights):

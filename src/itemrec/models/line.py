@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
-from itemrec.graph import Graph
-from itemrec.models.base import EmbeddingModel
-from itemrec.models.checks import at_least_zero, positive_integers
-from itemrec.models.walks import NodeDraws
-from itemrec.scoring import pair_scores, take_rows
+from itemrec.graph.graph import Graph
+from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.models.random_walks import NodeDraws
+from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.sampling.batch import Batch
+from itemrec.validation import at_least_zero, positive_integers
 
 
 class LINE(EmbeddingModel):
@@ -35,10 +35,10 @@ class LINE(EmbeddingModel):
 
     paper = "LINE: Large-scale Information Network Embedding"
     year = 2015
-    usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
+    default_training = MappingProxyType({"batch_by": "interactions", "lr": 1e-3})
     inductive = False
     why_not_inductive = "every node's vectors are trained parameters"
-    own_objective = True
+    kind = Kind.OWN_OBJECTIVE
 
     def __init__(
         self, dim: int = 64, order: int = 2, negatives: int = 5, power: float = 0.0
@@ -69,13 +69,7 @@ class LINE(EmbeddingModel):
         users = torch.cat([self.users, self.user_context], dim=1)
         return users, torch.cat([self.item_context, self.items], dim=1)
 
-    def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
-    ) -> Tensor:
+    def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """Both directions of the batch's edges, a mean over them."""
         if self.known is not graph:
             self.known = graph

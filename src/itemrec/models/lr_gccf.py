@@ -15,9 +15,9 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from itemrec.graph import Adjacency
-from itemrec.models.base import GNN
-from itemrec.propagate import neighbour_sum
+from itemrec.graph.graph import Adjacency
+from itemrec.graph.propagation import neighbour_sum
+from itemrec.models.gnn import GNN
 
 
 class LRGCCF(GNN):
@@ -28,8 +28,8 @@ class LRGCCF(GNN):
         "A Linear Residual Graph Convolutional Network Approach"
     )
     year = 2020
-    usual_loss = "bpr"
-    usual = MappingProxyType({"lr": 5e-3, "l2": 1e-2})
+    default_loss = "bpr"
+    default_training = MappingProxyType({"lr": 5e-3, "l2": 1e-2})
 
     def __init__(self, dim: int = 64, layers: int | None = None) -> None:
         super().__init__(dim, layers, "concat")

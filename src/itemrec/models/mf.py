@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from itemrec.errors import ItemrecError
-from itemrec.graph import Graph
+from itemrec.graph.graph import Graph
 from itemrec.models.base import EmbeddingModel
-from itemrec.scoring import squared_lengths
+from itemrec.ops.pair_scores import squared_lengths
 
 
 class MF(EmbeddingModel):
@@ -24,8 +24,8 @@ class MF(EmbeddingModel):
 
     paper = "BPR: Bayesian Personalized Ranking from Implicit Feedback"
     year = 2009
-    usual_loss = "bpr"
-    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
+    default_loss = "bpr"
+    default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
 

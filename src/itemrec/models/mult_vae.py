@@ -20,12 +20,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from itemrec.batches import Batch
-from itemrec.graph import Graph
-from itemrec.models.base import Model
-from itemrec.models.checks import at_least_zero, positive_integers, share_below_one
-from itemrec.models.own_batches import UserRows
-from itemrec.models.weights import glorot
+from itemrec.graph.graph import Graph
+from itemrec.models.base import Kind, Model
+from itemrec.models.gnn import glorot
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.user_rows import UserRows
+from itemrec.validation import at_least_zero, positive_integers, share_below_one
 
 
 class MultVAE(Model):
@@ -33,9 +33,9 @@ class MultVAE(Model):
 
     paper = "Variational Autoencoders for Collaborative Filtering"
     year = 2018
-    usual = MappingProxyType({"batch": 500, "lr": 1e-3})
-    own_objective = True
-    whole_users = True
+    default_training = MappingProxyType({"batch": 500, "lr": 1e-3})
+    kind = Kind.OWN_OBJECTIVE
+    batch_by = "users"
 
     def __init__(
         self,
@@ -62,13 +62,7 @@ class MultVAE(Model):
         # a parameter without gradient: what training changes is saved with the weights for resuming
         self.steps = nn.Parameter(torch.zeros(()), requires_grad=False)
 
-    def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
-    ) -> Tensor:
+    def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """The negative bound, a mean over the batch's users."""
         real = batch.mask.any(1)  # [B]
         _, owner, item, valid = self.rows(graph, batch.users, real)  # [entries]

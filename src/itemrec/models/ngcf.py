@@ -20,10 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from itemrec.errors import ItemrecError
-from itemrec.graph import Adjacency, Graph
-from itemrec.models.base import GNN
-from itemrec.models.weights import glorot
-from itemrec.propagate import listen
+from itemrec.graph.graph import Adjacency, Graph
+from itemrec.graph.propagation import propagate
+from itemrec.models.gnn import GNN, glorot
 
 
 class NGCF(GNN):
@@ -31,8 +30,8 @@ class NGCF(GNN):
 
     paper = "Neural Graph Collaborative Filtering"
     year = 2019
-    usual_loss = "bpr"
-    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-5})
+    default_loss = "bpr"
+    default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-5})
 
     def __init__(self, dim: int = 64, layers: int | None = None, dropout: float = 0.1) -> None:
         super().__init__(dim, layers, "concat")
@@ -48,8 +47,8 @@ class NGCF(GNN):
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
         """Neighbours, oneself, and their products."""
-        heard = listen(adjacency, source)
-        mixed = (own + heard) @ self.plain[depth] + (own * heard) @ self.product[depth]
+        messages = propagate(adjacency, source)
+        mixed = (own + messages) @ self.plain[depth] + (own * messages) @ self.product[depth]
         return F.leaky_relu(mixed, 0.2)
 
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:

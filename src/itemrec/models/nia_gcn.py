@@ -21,10 +21,9 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from itemrec.graph import Adjacency
-from itemrec.models.base import GNN
-from itemrec.models.weights import glorot
-from itemrec.propagate import listen, neighbour_sum
+from itemrec.graph.graph import Adjacency
+from itemrec.graph.propagation import neighbour_sum, propagate
+from itemrec.models.gnn import GNN, glorot
 
 
 class NIAGCN(GNN):
@@ -32,8 +31,8 @@ class NIAGCN(GNN):
 
     paper = "Neighbor Interaction Aware Graph Convolution Networks for Recommendation"
     year = 2020
-    usual_loss = "bpr"
-    usual = MappingProxyType({"lr": 1e-3})
+    default_loss = "bpr"
+    default_training = MappingProxyType({"lr": 1e-3})
 
     def __init__(self, dim: int = 64, layers: int | None = None) -> None:
         super().__init__(dim, layers, "concat")
@@ -47,7 +46,7 @@ class NIAGCN(GNN):
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
         """Neighbours, pairs of neighbours, oneself."""
-        mixed = listen(adjacency, source) @ self.convolved[depth]
+        mixed = propagate(adjacency, source) @ self.convolved[depth]
         mixed = mixed + pairwise_mean(adjacency, source) @ self.paired[depth]
         return torch.tanh(mixed + own @ self.kept[depth])
 

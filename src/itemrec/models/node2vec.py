@@ -2,17 +2,17 @@
 
 Grover & Leskovec, "node2vec: Scalable Feature Learning for Networks", KDD 2016. A walk that came
 from t to v goes on to x with weight 1/p where x = t, 1 where x is a neighbour of t, 1/q elsewhere;
-in a bipartite graph the middle case is empty, see `walks`. The objective is DeepWalk's. Not
+in a bipartite graph the middle case is empty, see `random_walks`. The objective is DeepWalk's. Not
 inductive, for the same reason.
 """
 
 from __future__ import annotations
 
-from itemrec.models.checks import positive
-from itemrec.models.deepwalk import DeepWalk
+from itemrec.models.random_walks import SkipGramModel
+from itemrec.validation import positive
 
 
-class Node2Vec(DeepWalk):
+class Node2Vec(SkipGramModel):
     """Skip-gram on biased walks (KDD 2016)."""
 
     paper = "node2vec: Scalable Feature Learning for Networks"

@@ -8,14 +8,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.models.base import Model
+from itemrec.models.base import Kind, Model
 
 
 class Popularity(Model):
     """Items by their number of training interactions."""
 
     paper = "(no paper)"
-    closed_form = True
+    kind = Kind.CLOSED_FORM
 
     counts: Tensor  # [items]
 

@@ -20,22 +20,22 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
-from itemrec.graph import Graph
-from itemrec.models.base import Pooling
-from itemrec.models.checks import at_least_zero, positive
-from itemrec.models.contrast import contrast
-from itemrec.models.lightgcn import LightGCN
+from itemrec.graph.graph import Graph
+from itemrec.models.gnn import LinearGNN, Pooling
+from itemrec.models.info_nce import contrast
+from itemrec.sampling.base import Encoded
+from itemrec.sampling.batch import Batch
+from itemrec.validation import at_least_zero, positive
 
 
-class SGL(LightGCN):
+class SGL(LinearGNN):
     """Self-supervised graph learning by edge dropout (SIGIR 2021)."""
 
     paper = "Self-supervised Graph Learning for Recommendation"
     year = 2021
-    usual_loss = "bpr"
-    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
+    default_loss = "bpr"
+    default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
 
     def __init__(
         self,
@@ -52,29 +52,25 @@ class SGL(LightGCN):
         positive(temperature=temperature)
         at_least_zero(weight=weight)
         self.drop, self.weight, self.temperature = drop, weight, temperature
-        self.views: list[Graph] = []
+        self.dropped_graphs: list[Graph] = []
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Free vectors; graphs of other training data are forgotten."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.views = []
+        self.dropped_graphs = []
 
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
         """Draw the two graphs of this epoch, into the memory of the last ones."""
         drawn = [graph.drop_edges(self.drop, generator) for _ in range(2)]
-        for view, new in zip(self.views, drawn, strict=False):
+        for view, new in zip(self.dropped_graphs, drawn, strict=False):
             view.become(new)
-        self.views = self.views or drawn
+        self.dropped_graphs = self.dropped_graphs or drawn
 
     def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
+        self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
         """The contrast between the epoch's two graphs."""
-        if not self.views:
+        if not self.dropped_graphs:
             self.begin_epoch(graph, generator)
-        one, two = (self.encode(view) for view in self.views)
+        one, two = (self.encode(view) for view in self.dropped_graphs)
         return self.weight * contrast(one, two, batch, self.temperature, generator)

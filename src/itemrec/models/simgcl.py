@@ -18,24 +18,24 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from itemrec.batches import Batch
-from itemrec.graph import Graph
-from itemrec.models.base import Pooling, halves
-from itemrec.models.checks import at_least_zero, positive
-from itemrec.models.contrast import contrast
-from itemrec.models.lightgcn import LightGCN
-from itemrec.noise import noisy_passes
+from itemrec.graph.graph import Graph
+from itemrec.graph.noisy_propagation import noisy_passes
+from itemrec.models.gnn import LinearGNN, Pooling, halves
+from itemrec.models.info_nce import contrast
+from itemrec.sampling.base import Encoded
+from itemrec.sampling.batch import Batch
+from itemrec.validation import at_least_zero, positive
 
 
-class SimGCL(LightGCN):
+class SimGCL(LinearGNN):
     """Contrastive learning by noise (SIGIR 2022)."""
 
     paper = (
         "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for Recommendation"
     )
     year = 2022
-    usual_loss = "bpr"
-    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
+    default_loss = "bpr"
+    default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
     first = 1  # layer 0 is left out of pooling
 
     def __init__(
@@ -51,28 +51,19 @@ class SimGCL(LightGCN):
         positive(epsilon=epsilon, temperature=temperature)
         at_least_zero(weight=weight)
         self.epsilon, self.weight, self.temperature = epsilon, weight, temperature
-        self.noisy: list[list[Tensor]] = []  # from `training_layers` to `extra_loss`
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator, hops: bool = True
-    ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Always layer by layer: passes with noise share the first one."""
-        return super().encode_step(graph, generator)
-
-    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
-        """The pass without noise; those with noise wait for `extra_loss`."""
+        self, graph: Graph, generator: torch.Generator, layers: bool = False
+    ) -> Encoded:
+        """The pass without noise, and two with noise as views; all share their first sum."""
         noise = [0.0, self.epsilon, self.epsilon]
-        clean, *self.noisy = noisy_passes(graph, self.base(graph), self.depth, noise, generator)
-        return clean
+        clean, *noisy = noisy_passes(graph, self.base(graph), self.depth, noise, generator)
+        views = tuple(halves(graph, self.pool(each)) for each in noisy)
+        return self.encoded(graph, clean, layers, views)
 
     def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
+        self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
         """The contrast between the two noisy passes."""
-        one, two = (halves(graph, self.pool(layers)) for layers in self.noisy)
-        self.noisy = []
+        one, two = encoded.views
         return self.weight * contrast(one, two, batch, self.temperature, generator)

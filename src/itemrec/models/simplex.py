@@ -21,10 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from itemrec.errors import ItemrecError
-from itemrec.graph import Graph, fold_adjacency
+from itemrec.graph.graph import Graph, fold_adjacency
+from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.base import EmbeddingModel
-from itemrec.propagate import neighbour_sum
-from itemrec.scoring import squared_lengths
+from itemrec.ops.pair_scores import squared_lengths
 
 
 class SimpleX(EmbeddingModel):
@@ -32,8 +32,10 @@ class SimpleX(EmbeddingModel):
 
     paper = "SimpleX: A Simple and Strong Baseline for Collaborative Filtering"
     year = 2021
-    usual_loss = "ccl"
-    usual = MappingProxyType({"by": "interactions", "similarity": "cosine", "lr": 1e-3})
+    default_loss = "ccl"
+    default_training = MappingProxyType(
+        {"batch_by": "interactions", "similarity": "cosine", "lr": 1e-3}
+    )
 
     def __init__(self, dim: int = 64, g: float = 0.5) -> None:
         super().__init__()
@@ -57,9 +59,9 @@ class SimpleX(EmbeddingModel):
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """Both kinds of vector, of length 1."""
         nobody = self.items.new_zeros(graph.n_users, self.dim)
-        heard = neighbour_sum(graph, torch.cat([nobody, self.items]))[: graph.n_users]
+        messages = neighbour_sum(graph, torch.cat([nobody, self.items]))[: graph.n_users]
         degree = graph.degree[: graph.n_users].clamp(min=1).unsqueeze(1)
-        users = (heard / degree) @ self.transform
+        users = (messages / degree) @ self.transform
         if self.users is not None:
             users = self.g * self.users + (1 - self.g) * users
         return F.normalize(users, dim=1), F.normalize(self.items, dim=1)

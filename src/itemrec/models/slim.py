@@ -20,9 +20,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec import validation
+from itemrec.environment import check_square_fits
 from itemrec.errors import ItemrecError
-from itemrec.models import checks
-from itemrec.models.neighbours import SparseWeights, gram_matrix, strongest
+from itemrec.models.item_item import SparseWeights, gram_matrix, strongest
 
 
 class SLIM(SparseWeights):
@@ -40,15 +41,15 @@ class SLIM(SparseWeights):
         sweeps: int = 20,
     ) -> None:
         super().__init__()
-        checks.positive_integers(neighbours=neighbours, sweeps=sweeps)
-        checks.at_least_zero(l1=l1)
-        checks.positive(l2=l2)
+        validation.positive_integers(neighbours=neighbours, sweeps=sweeps)
+        validation.at_least_zero(l1=l1)
+        validation.positive(l2=l2)
         self.neighbours, self.l1, self.l2 = neighbours, l1, l2
         self.positive, self.sweeps = positive, sweeps
 
     def fit(self, train: sp.csr_array) -> None:
         """Columns of W, a block of items at a time."""
-        checks.room_for_square("slim", self.n_items, self.device)
+        check_square_fits("slim", self.n_items, self.device)
         counts = gram_matrix(train)  # [items, items]
         root = np.sqrt(np.maximum(counts.diagonal(), 1)).astype(np.float32)
         k = min(self.neighbours, self.n_items - 1)

@@ -22,13 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from itemrec.batches import Batch
-from itemrec.graph import Graph
-from itemrec.models.base import EmbeddingModel
-from itemrec.models.checks import at_least_zero, positive_integers
-from itemrec.models.neighbours import cooccurrence, strongest
-from itemrec.models.own_batches import OwnNegatives
-from itemrec.scoring import pair_scores, take_rows
+from itemrec.graph.graph import Graph
+from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.models.item_item import cooccurrence, strongest
+from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.user_rows import OwnNegatives
+from itemrec.validation import at_least_zero, positive_integers
 
 
 class UltraGCN(EmbeddingModel):
@@ -36,10 +36,10 @@ class UltraGCN(EmbeddingModel):
 
     paper = "UltraGCN: Ultra Simplification of Graph Convolutional Networks for Recommendation"
     year = 2021
-    usual = MappingProxyType({"by": "interactions", "lr": 1e-3})
+    default_training = MappingProxyType({"batch_by": "interactions", "lr": 1e-3})
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
-    own_objective = True
+    kind = Kind.OWN_OBJECTIVE
 
     def __init__(
         self,
@@ -74,13 +74,7 @@ class UltraGCN(EmbeddingModel):
         """The vectors themselves: the graph lives in the loss."""
         return self.users, self.items
 
-    def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
-    ) -> Tensor:
+    def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """All three terms for the batch's pairs."""
         self.prepare(graph)
         drawn = self.draw(graph, batch.users, self.negatives, generator)  # [B, N]

@@ -17,24 +17,24 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.batches import Batch
 from itemrec.errors import ItemrecError
-from itemrec.graph import Graph
-from itemrec.models.base import Pooling, halves
-from itemrec.models.checks import at_least_zero, positive
-from itemrec.models.contrast import contrast
-from itemrec.models.lightgcn import LightGCN
-from itemrec.noise import noisy_passes
+from itemrec.graph.graph import Graph
+from itemrec.graph.noisy_propagation import noisy_passes
+from itemrec.models.gnn import LinearGNN, Pooling, halves
+from itemrec.models.info_nce import contrast
+from itemrec.sampling.base import Encoded
+from itemrec.sampling.batch import Batch
+from itemrec.validation import at_least_zero, positive
 
 
-class XSimGCL(LightGCN):
+class XSimGCL(LinearGNN):
     """Contrastive learning between depths of one noisy pass (TKDE 2023)."""
 
     paper = "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation"
     year = 2023
-    usual_loss = "bpr"
-    usual = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
-    spread = 0.01  # as small as the authors begin
+    default_loss = "bpr"
+    default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
+    init_std = 0.01  # as small as the authors begin
     first = 1  # layer 0 is left out of pooling
 
     def __init__(
@@ -58,7 +58,6 @@ class XSimGCL(LightGCN):
             raise ItemrecError(f"'contrasted' must be a layer, 1 or more, got {contrasted}")
         self.epsilon, self.weight, self.temperature = epsilon, weight, temperature
         self.contrasted = contrasted
-        self.contrast_layer: Tensor | None = None  # from `training_layers` to `extra_loss`
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Free vectors; the number of layers is known only now."""
@@ -69,28 +68,16 @@ class XSimGCL(LightGCN):
             )
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator, hops: bool = True
-    ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Always layer by layer: each is disturbed."""
-        return super().encode_step(graph, generator)
-
-    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
-        """The noisy pass."""
+        self, graph: Graph, generator: torch.Generator, layers: bool = False
+    ) -> Encoded:
+        """The noisy pass, with layer l* as a view."""
         base = self.base(graph)
-        (layers,) = noisy_passes(graph, base, self.depth, [self.epsilon], generator)
-        self.contrast_layer = layers[self.contrasted]
-        return layers
+        (noisy,) = noisy_passes(graph, base, self.depth, [self.epsilon], generator)
+        return self.encoded(graph, noisy, layers, (halves(graph, noisy[self.contrasted]),))
 
     def extra_loss(
-        self,
-        graph: Graph,
-        batch: Batch,
-        encoded: tuple[Tensor, Tensor] | None,
-        generator: torch.Generator,
+        self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
         """The contrast between the final vectors and those of layer l*."""
-        layer, self.contrast_layer = self.contrast_layer, None
-        assert encoded is not None
-        assert layer is not None
-        other = halves(graph, layer)
-        return self.weight * contrast(encoded, other, batch, self.temperature, generator)
+        final = (encoded.users, encoded.items)
+        return self.weight * contrast(final, encoded.views[0], batch, self.temperature, generator)

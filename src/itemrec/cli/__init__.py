@@ -1,0 +1,1 @@
+"""The command line: each command parses its options, then calls one function."""

@@ -1,0 +1,104 @@
+"""Is everything there: versions, devices, kernels and data, and what to do about a lack."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from itemrec.data.datasets import DATASETS, cache_folder
+from itemrec.environment import EXTRAS
+from itemrec.graph.graph import Graph
+from itemrec.graph.propagation import propagate
+
+NEEDED = ("torch", "numpy", "scipy", "torch-geometric", "safetensors", "typer", "rich")
+USEFUL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
+USEFUL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: str  # ok, missing, wrong
+    told: str
+
+    @property
+    def bad(self) -> bool:
+        """Whether something needed does not work."""
+        return self.state == "wrong"
+
+
+def checks() -> list[Check]:
+    """Everything that can be looked at without a network."""
+    out = [Check("python", "ok", f"{platform.python_version()} on {platform.machine()}")]
+    out += [_package(name, needed=True) for name in NEEDED]
+    out += [_package(name, needed=False, use=use) for name, use in USEFUL.items()]
+    out.append(
+        Check("cpu", "ok", f"{os.cpu_count()} cores, {torch.get_num_threads()} torch threads")
+    )
+    out.append(_gpu())
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    out += [kernel(device) for device in devices]
+    return out + [_dataset(name) for name in DATASETS]
+
+
+def kernel(device: str) -> Check:
+    """Does the fast propagation agree with scipy on a small graph?"""
+    rng = np.random.default_rng(0)
+    train = sp.csr_array((rng.random((7, 5)) < 0.5).astype(np.float32))
+    x = rng.standard_normal((12, 8)).astype(np.float32)
+    whole = np.zeros((12, 12), dtype=np.float32)
+    whole[:7, 7:] = train.toarray()
+    whole[7:, :7] = train.toarray().T
+    degree = whole.sum(axis=1)
+    root = np.where(degree > 0, 1 / np.sqrt(np.maximum(degree, 1)), 0)[:, None]
+    expected = root * (sp.csr_array(whole) @ (root * x))
+    name = f"propagation on {device}"
+    try:
+        found = propagate(Graph.from_csr(train, device), torch.from_numpy(x).to(device))
+    except RuntimeError as error:
+        return Check(name, "wrong", str(error).splitlines()[0])
+    gap = float(np.abs(found.cpu().numpy() - expected).max())
+    told = f"largest difference from scipy {gap:.1e}"
+    return Check(name, "ok" if gap < 1e-5 else "wrong", told)
+
+
+def _package(name: str, *, needed: bool, use: str = "") -> Check:
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        module = importlib.util.find_spec(name.replace("-", "_"))
+        if module is not None:
+            return Check(name, "ok", "of unknown version")
+        why = f"needed for {use}" if use else "needed"
+        return Check(name, "wrong" if needed else "missing", f"{why}: pip install {name}")
+    return Check(name, "ok", found)
+
+
+def _gpu() -> Check:
+    if torch.cuda.is_available():
+        memory = torch.cuda.get_device_properties(0).total_memory / 2**30
+        return Check("gpu", "ok", f"{torch.cuda.get_device_name(0)}, {memory:.0f} GiB")
+    return Check("gpu", "missing", "torch sees none; everything runs on the CPU")
+
+
+def _dataset(name: str) -> Check:
+    entry = DATASETS[name]
+    if not entry.files:
+        return Check(f"data {name}", "ok", "generated, needs no file")
+    needed = "ratings.csv" if entry.files[0].members else "train.txt"
+    root = os.environ.get("ITEMREC_DATA")
+    for parent in [*([Path(root).expanduser()] if root else []), cache_folder()]:
+        if (parent / name / needed).is_file():
+            return Check(f"data {name}", "ok", str(parent / name))
+    told = f"downloaded when first used, or put {needed} into {cache_folder() / name}"
+    return Check(f"data {name}", "missing", told)

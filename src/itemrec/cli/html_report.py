@@ -1,0 +1,264 @@
+"""One self-contained HTML file: settings, figures, tests, curves and examples of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.cli import plots
+from itemrec.cli.tables import p_value, span
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.compare import METRICS, compare_runs
+from itemrec.evaluation.significance import bootstrap_interval
+from itemrec.files import atomic, check_file
+from itemrec.serving.recommender import Recommendation, Recommender
+from itemrec.training.run import Run
+from itemrec.training.run_folder import load_runs
+
+EXAMPLES = 2  # users whose lists are shown
+LENGTH = 10  # of such a list
+SAMPLE = 2000  # users whose lists show which items are recommended
+
+
+def report(runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path) -> Path:
+    """Write a report of run folders (or of loaded runs by name) that needs no other file."""
+    path = check_file(path, (".html", ".htm"))
+    if not runs:
+        raise ItemrecError("'runs' must be at least one run")
+    if not isinstance(runs, Mapping):
+        runs = load_runs([str(folder) for folder in runs])
+    groups = _groups(runs)
+    parts = [_head(runs)]
+    for title, group in groups.items():
+        if len(groups) > 1:
+            parts.append(f"<h2>{escape(title)}</h2>")
+        parts += [_figures(group), _tests(group)]
+        parts += [_plot(*item) for item in _plots(group)]
+        parts.append(_examples(group))
+    parts.append(_settings(runs))
+    with atomic(path) as draft:
+        draft.write_text(PAGE.replace("{body}", "\n".join(parts)), encoding="utf-8")
+    return path
+
+
+def _groups(runs: Mapping[str, Run]) -> dict[str, dict[str, Run]]:
+    """Runs that can be compared with one another: the same data and protocol."""
+    out: dict[tuple[str, str], dict[str, Run]] = {}
+    for name, run in runs.items():
+        out.setdefault((run.dataset["fingerprint"], run.protocol), {})[name] = run
+    titles = {"transductive": "Known users", "inductive": "Users never seen in training"}
+    named: dict[str, dict[str, Run]] = {}
+    for (print_, protocol), group in out.items():
+        data = next(iter(group.values())).dataset["name"]
+        title = f"{titles.get(protocol, protocol)}: {data}, {protocol}"
+        named[f"{title} ({print_})" if title in named else title] = group
+    return named
+
+
+def _head(runs: Mapping[str, Run]) -> str:
+    sets = {run.dataset["fingerprint"]: run.dataset for run in runs.values()}
+    facts = " ".join(
+        f"Data set <b>{escape(str(d['name']))}</b>: {d['users']:,} users, {d['items']:,} items, "
+        f"{d['interactions']:,} interactions, fingerprint <code>{escape(d['fingerprint'])}</code>."
+        for d in sets.values()
+    )
+    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}."
+    return f"<header><h1>itemrec report</h1><p>{facts} {count}</p></header>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) -> str:
+    """Cells are HTML; the first ``text`` columns are words, the others numbers."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        classes = ("" if i < text else ' class="n"' for i in range(len(cells)))
+        return "".join(f"<{tag}{c}>{cell}</{tag}>" for c, cell in zip(classes, cells, strict=True))
+
+    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
+    return (
+        f'<div class="wide"><table><thead><tr>{line(head, "th")}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _figures(group: Mapping[str, Run]) -> str:
+    metrics = list(dict.fromkeys(m for run in group.values() for m in run.metrics["test"]))
+    best = {m: max(run.metrics["test"].get(m, -np.inf) for run in group.values()) for m in metrics}
+    rows = []
+    for metric in metrics:
+        cells = [escape(metric)]
+        for run in group.values():
+            value = run.metrics["test"].get(metric)
+            if value is None:
+                cells.append("–")
+                continue
+            shown = f"{value:.4f}"
+            if value == best[metric] and len(group) > 1:
+                shown = f"<b>{shown}</b>"
+            if metric in run.per_user:
+                found = bootstrap_interval(run.per_user[metric])
+                shown += f"<br><small>{span(found.low, found.high)}</small>"
+            cells.append(shown)
+        rows.append(cells)
+    for label, value in (("training, s", "train"), ("epochs", "best_epoch")):
+        cells = [label]
+        for run in group.values():
+            seconds = run.metrics["seconds"]
+            cells.append(f"{seconds['train']:.1f}" if value == "train" else str(run.metrics[value]))
+        rows.append(cells)
+    judged = next(iter(group.values())).metrics.get("users", {}).get("judged", 0)
+    note = f"Means over {judged:,} test users with bootstrap 95 % intervals; best in bold."
+    return (
+        "<h3>Test figures</h3>"
+        + _table(["", *map(escape, group)], rows)
+        + f'<p class="note">{note} recall divides by |T|, capped_recall by min(|T|, k).</p>'
+    )
+
+
+def _tests(group: Mapping[str, Run]) -> str:
+    if len(group) < 2:
+        return ""
+    try:
+        found, _, notes = compare_runs(group, METRICS)
+    except ItemrecError as error:
+        return f'<p class="note">No paired test: {escape(str(error))}.</p>'
+    rows = []
+    for row in found.rows:
+        change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
+        cells = [escape(row.metric), escape(row.system), f"{row.test.difference:+.4f}"]
+        cells += [f"{change:+.1%}", *(escape(p_value(p)) for p in (row.p_t, row.p_wilcoxon))]
+        rows.append(cells)
+    head = ["metric", "run", "difference", "change", "p, t-test", "p, Wilcoxon"]
+    told = f"Paired over users against {found.baseline}, Holm's correction; {'; '.join(notes)}."
+    return (
+        "<h3>Is the difference real?</h3>"
+        + _table(head, rows, text=2)
+        + f'<p class="note">{escape(told)}</p>'
+    )
+
+
+def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
+    """Title, SVG and note of each plot that this group has something to show for."""
+    out = []
+    if any(len(run.history) > 1 for run in group.values()):
+        told = "What validation chose by, as training went; a dot marks the epoch that was "
+        told += "chosen, a dashed line a closed form."
+        out.append(("Learning curves", plots.learning_curves(group), told))
+    if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):
+        told = "Mean NDCG@20 of test users by how many items are known of them, 95 % intervals."
+        out.append(("By length of history", plots.by_history(group), told))
+    lists = {name: sample_lists(run) for name, run in group.items()}
+    told = (
+        "Share of recommended items in each tenth of the catalogue, from the most popular items "
+        f"(left) to the least; top {LENGTH} of up to {SAMPLE:,} training users."
+    )
+    out.append(("Popularity of what is recommended", plots.popularity(group, lists), told))
+    return out
+
+
+def sample_lists(run: Run) -> npt.NDArray[np.int32]:
+    """Rows of recommended items for a spread of training users, [users, LENGTH]."""
+    n_users = run.train.shape[0]
+    rows = np.unique(np.linspace(0, n_users - 1, min(n_users, SAMPLE)).astype(np.int64))
+    users = run.user_ids.external(rows)
+    return Recommender.from_run(run).recommend_all(LENGTH, users=users).rows
+
+
+def _plot(title: str, svg: str, note: str) -> str:
+    return f'<h3>{title}</h3><figure>{svg}<figcaption class="note">{note}</figcaption></figure>'
+
+
+def _examples(group: Mapping[str, Run]) -> str:
+    """The same users' lists from every run, side by side."""
+    first = next(iter(group.values()))
+    size = np.diff(first.train.indptr)
+    typical = np.argsort(np.abs(size - np.median(size)), kind="stable")[:EXAMPLES]
+    parts = ["<h3>Examples</h3>"]
+    for user in first.user_ids.external(typical).tolist():
+        columns, seen = [], ""
+        for name, run in group.items():
+            if int(run.user_ids.index([user])[0]) < 0:
+                continue
+            recommender = Recommender.from_run(run)
+            found = recommender.recommend(user, k=LENGTH, explain=run.model.explains)
+            seen = seen or _history(run, user)
+            lines = "".join(f"<li>{_line(pick)}</li>" for pick in found)
+            columns.append(f"<div><h5>{escape(name)}</h5><ol>{lines}</ol></div>")
+        parts.append(
+            f"<h4>User {escape(str(user))}</h4><p class='note'>Has: {seen}</p>"
+            f'<div class="lists">{"".join(columns)}</div>'
+        )
+    return "".join(parts)
+
+
+def _history(run: Run, user: Any) -> str:
+    row = int(run.user_ids.index([user])[0])
+    items = run.train.indices[run.train.indptr[row] : run.train.indptr[row + 1]]
+    names = run.titles if run.titles is not None else run.item_ids.ids
+    shown = [escape(str(names[i]) or str(run.item_ids.ids[i])) for i in items[:8]]
+    more = len(items) - len(shown)
+    return "; ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _line(pick: Recommendation) -> str:
+    text = escape(pick.title or str(pick.item))
+    if pick.genres:
+        text += f" <small>{escape(pick.genres.replace('|', ', '))}</small>"
+    if pick.reasons:
+        reason = pick.reasons[0]
+        text += (
+            f"<br><small>most of all for {escape(reason.title or str(reason.item))} "
+            f"({reason.share:+.3f} of {pick.score:.3f})</small>"
+        )
+    return text
+
+
+def _settings(runs: Mapping[str, Run]) -> str:
+    """Every setting; those in which runs differ are marked."""
+    names = list(
+        dict.fromkeys(
+            (s, k) for run in runs.values() for s, section in run.config.items() for k in section
+        )
+    )
+    rows = []
+    for section, key in names:
+        values = [str(run.config.get(section, {}).get(key, "–")) for run in runs.values()]
+        mark = "<b>{}</b>" if len(set(values)) > 1 else "{}"
+        rows.append([f"{section}.{key}", *(mark.format(escape(value)) for value in values)])
+    table = _table(["", *map(escape, runs)], rows, text=len(runs) + 1)
+    return f"<details><summary>Settings of every run</summary>{table}</details>"
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>itemrec report</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<style>
+:root { --ink: #1c2430; --dim: #5d6878; --line: #d9dee6; --paper: #fff; --soft: #f4f6f9;
+  --c0: #3465a4; --c1: #d1622b; --c2: #3c8d5a; --c3: #8a56ac; --c4: #b0413e; --c5: #6b7280; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6eaf0; --dim: #9aa5b5; --line: #39424f; --paper: #161b22; --soft: #1f2630;
+    --c0: #7aa7e8; --c1: #f0945f; --c2: #74c893; --c3: #c39be0; --c4: #e58a86; --c5: #a3acb9; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 60rem; margin: 2rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.7rem; margin: 0; }
+h2 { margin-top: 2.6rem; border-bottom: 2px solid var(--line); }
+h3 { margin: 1.8rem 0 .4rem; } h4 { margin: 1.2rem 0 0; } h5 { margin: 0; font-size: 1rem; }
+.note, small { color: var(--dim); } .note { font-size: .88rem; margin: .3rem 0; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .92rem; }
+th, td { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--line); }
+.n { text-align: right; font-variant-numeric: tabular-nums; }
+figure { margin: .4rem 0; } figure svg { width: 100%; max-width: 46rem; height: auto; }
+.lists { display: flex; flex-wrap: wrap; gap: 1.2rem; } .lists > div { flex: 1 1 18rem;
+  background: var(--soft); padding: .7rem 1rem; border-radius: .5rem; }
+ol { margin: .3rem 0; padding-left: 1.4rem; } li { margin-bottom: .25rem; }
+details { margin: 2rem 0; } summary { cursor: pointer; font-weight: 600; }
+</style></head><body>
+{body}
+</body></html>
+"""

@@ -1,0 +1,146 @@
+"""Plots as SVG that takes its colours from the page, so that they read in light and dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.evaluation.significance import bootstrap_interval
+from itemrec.training.run import Run
+
+# Stand-ins that matplotlib can draw with; in the SVG they become variables of the page.
+INK, DIM, LINE = "#010101", "#020202", "#030303"
+COLOURS = [f"#0{n}0a0{n}" for n in range(6)]
+VARIABLES = {INK: "--ink", DIM: "--dim", LINE: "--line"}
+VARIABLES |= {colour: f"--c{n}" for n, colour in enumerate(COLOURS)}
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text: small, sharp, searchable
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": DIM,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": DIM,
+    "ytick.color": DIM,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+}
+
+
+def learning_curves(runs: Mapping[str, Run]) -> str:
+    """The validation metric by epoch, with a dot at the chosen one."""
+
+    def draw(axes: Any) -> None:
+        for colour, (name, run) in zip(_colours(runs), runs.items(), strict=True):
+            metric = run.config["train"].get("metric", "ndcg@20")
+            points = [(row["epoch"], row[metric]) for row in run.history if metric in row]
+            if not points:
+                continue
+            if points[-1][0] == 0:  # a closed form has no epochs: a level to compare with
+                axes.axhline(points[-1][1], color=colour, linewidth=1.5, linestyle="--", label=name)
+                continue
+            x, y = zip(*points, strict=True)
+            mark = {"marker": "o", "markersize": 3} if len(points) < 3 else {}
+            axes.plot(x, y, color=colour, linewidth=1.8, label=name, **mark)
+            best = max(points, key=lambda point: point[1])
+            axes.plot(*best, "o", color=colour, markersize=6)
+        axes.set_xlabel("epoch")
+        asked = {run.config["train"].get("metric", "ndcg@20") for run in runs.values()}
+        axes.set_ylabel(f"validation {asked.pop() if len(asked) == 1 else 'metric of each run'}")
+        axes.set_ylim(bottom=0)
+
+    return _svg(draw, "learning curves")
+
+
+def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20") -> str:
+    """Mean of a metric over users with few, more, many known items."""
+    lengths = np.concatenate([run.per_user["history"] for run in runs.values()])
+    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, groups + 1)).astype(np.int64))
+    edges = np.append(edges[: max(len(edges) - 1, 1)], edges[-1] + 1)  # the last bin is closed
+    bins = list(pairwise(edges.tolist()))
+
+    def draw(axes: Any) -> None:
+        width = 0.8 / len(runs)
+        for n, (name, run) in enumerate(runs.items()):
+            known, values = run.per_user["history"], run.per_user[metric]
+            inside = [values[(known >= low) & (known < high)] for low, high in bins]
+            found = [bootstrap_interval(v) for v in inside]
+            at = np.arange(len(bins)) + (n - (len(runs) - 1) / 2) * width
+            means = np.array([f.mean for f in found])
+            spread = np.array([[f.mean - f.low for f in found], [f.high - f.mean for f in found]])
+            axes.bar(at, means, width * 0.9, color=_colours(runs)[n], label=name)
+            axes.errorbar(at, means, spread, fmt="none", ecolor=DIM, elinewidth=1)
+        names = [f"{low}" if high == low + 1 else f"{low}–{high - 1}" for low, high in bins]
+        axes.set_xticks(range(len(bins)), names)
+        axes.set_xlabel("items known of a user")
+        axes.set_ylabel("NDCG@20")
+
+    return _svg(draw, "by history")
+
+
+def popularity(
+    runs: Mapping[str, Run], lists: Mapping[str, npt.NDArray[np.int32]], groups: int = 10
+) -> str:
+    """Share of recommendations by popularity of the item, beside the share of interactions."""
+
+    def shares(run: Run, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        degree = np.bincount(run.train.indices, minlength=run.train.shape[1])
+        place = np.empty(len(degree), dtype=np.int64)
+        place[np.argsort(-degree, kind="stable")] = np.arange(len(degree))
+        tenth = place[rows[rows >= 0]] * groups // len(degree)
+        counts = np.bincount(tenth, minlength=groups)
+        out: npt.NDArray[np.float64] = counts / max(counts.sum(), 1)
+        return out
+
+    def draw(axes: Any) -> None:
+        x = np.arange(groups) + 1
+        first = next(iter(runs.values()))
+        base = shares(first, first.train.indices)
+        axes.bar(x, base, 0.9, color=LINE, label="training interactions")
+        for colour, (name, run) in zip(_colours(runs), runs.items(), strict=True):
+            share = shares(run, lists[name])
+            axes.plot(x, share, "o-", color=colour, linewidth=1.8, markersize=4, label=name)
+        axes.set_xticks(x)
+        axes.set_xlabel("tenth of the catalogue, by popularity")
+        axes.set_ylabel("share")
+
+    return _svg(draw, "popularity")
+
+
+def _colours(runs: Mapping[str, Run]) -> list[str]:
+    return [COLOURS[n % len(COLOURS)] for n in range(len(runs))]
+
+
+def _svg(draw: Any, name: str) -> str:
+    """Draw on one pair of axes; an SVG element ready to stand in a page."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+        figure = Figure(figsize=(7.2, 3.3), layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best", fontsize=9)
+        file = io.StringIO()
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    for stand_in, variable in VARIABLES.items():
+        text = text.replace(stand_in, f"var({variable})")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)

@@ -1,0 +1,1 @@
+"""Interactions from any source, data sets by name, and splits with their leak guard."""

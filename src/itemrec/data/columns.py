@@ -1,0 +1,219 @@
+"""Columns of a file or a frame: which is whose, and ids, ratings and times as arrays.
+
+Nothing here maps ids or merges duplicates; that happens once, in `itemrec.data.interactions`.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.errors import ItemrecError
+
+# fmt: off
+KNOWN_NAMES = {
+    "user": ("userid", "user", "uid", "customerid", "visitorid", "reviewerid", "sessionid"),
+    "item": ("itemid", "item", "iid", "movieid", "movie", "productid", "product", "trackid",
+             "track", "songid", "artistid", "bookid", "isbn", "asin", "businessid", "newsid"),
+    "rating": ("rating", "ratings", "score", "stars", "overall"),
+    "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
+}
+# fmt: on
+"""Column names recognised without being told, lower case and without `_`, `-`, space."""
+
+Where = Callable[[int], str]
+Names = Mapping[str, str | int | None]  # role → the column that was asked for
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """Raw columns of equal length, before ids are mapped; `ids_are_text` if read from text.
+
+    `left_out` says of a column that nobody asked for why it could not be read.
+    """
+
+    user: npt.NDArray[Any]  # int64 or object (str)
+    item: npt.NDArray[Any]
+    rating: npt.NDArray[np.float64] | None = None
+    time: npt.NDArray[np.float64] | None = None
+    held_out: npt.NDArray[np.bool_] | None = None
+    ids_are_text: bool = False
+    left_out: dict[str, str] = field(default_factory=dict)  # role → the refusal
+
+
+def plain_name(name: str) -> str:
+    """A column's name as `KNOWN_NAMES` writes it."""
+    return name.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str, int]:
+    """Position of each role's column: the name that was asked for, else a usual one."""
+    untyped = [c.split(":")[0].strip() for c in columns]  # RecBole writes user_id:token
+    plain = [plain_name(c) for c in untyped]
+    found: dict[str, int] = {}
+    for role, usual in KNOWN_NAMES.items():
+        asked = names.get(role)
+        if asked is not None:
+            hits = [j for j, c in enumerate(columns) if str(asked) in (c.strip(), untyped[j])]
+        else:
+            hits = [plain.index(u) for u in usual if u in plain]
+        if hits:
+            found[role] = hits[0]
+            if untyped.count(untyped[hits[0]]) > 1:
+                raise ItemrecError(
+                    f"{place}: the {role} column must have a name of its own, "
+                    f"and several columns are called '{untyped[hits[0]]}'"
+                )
+        elif asked is not None or role in ("user", "item"):
+            what = f"column '{asked}'" if asked is not None else f"{role} column"
+            raise ItemrecError(
+                f"{place}: no {what}; columns found: {', '.join(untyped) or 'none'}"
+                + ("" if asked is not None else f" (name it with {role}=… or --{role}-col)")
+            )
+    if found["user"] == found["item"]:
+        raise ItemrecError(f"{place}: 'user' and 'item' must be two different columns")
+    return found
+
+
+def _array(column: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(column.to_numpy())
+    except Exception:  # what numpy has no type for, such as 128-bit integers, goes by Python
+        out = np.empty(len(column), dtype=object)
+        out[:] = column.to_list()
+        return out
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or value is np.nan or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return (isinstance(value, str) and not value.strip()) or (
+        isinstance(value, float) and value != value
+    )
+
+
+def _whole_numbers(column: Any) -> Any:
+    """A polars text column as integers if that loses nothing ("007" would); a short cut."""
+    if not type(column).__module__.startswith("polars"):
+        return column
+    import polars as pl
+
+    numbers = column.cast(pl.Int64, strict=False)
+    same = numbers.null_count() == 0 and (numbers.cast(pl.String) == column).all()
+    return numbers if same else column
+
+
+def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
+    """External ids as int64 where they are whole numbers, else as strings."""
+    values = _array(column)
+    if values.ndim != 1:
+        raise ItemrecError(f"{where(0)}: {role} ids must be numbers or strings")
+    if values.dtype.kind == "i" or (values.dtype.kind == "u" and values.max() < 2**63):
+        return values.astype(np.int64)
+    if values.dtype.kind == "f":
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} id is missing")
+        if (values == np.floor(values)).all() and (np.abs(values) < 2**53).all():
+            return values.astype(np.int64)
+    listed = values.tolist()
+    try:
+        distinct = dict.fromkeys(listed)  # in order: the first bad row is named
+    except TypeError:
+        raise ItemrecError(f"{where(0)}: {role} ids must be numbers or strings") from None
+    if bytes in map(type, distinct):
+        listed = _decoded(listed, role, where)
+        distinct = dict.fromkeys(listed)
+    for value in distinct:
+        problem = ""
+        if _is_missing(value):
+            problem = f"the {role} id is missing"
+        elif isinstance(value, Collection) and not isinstance(value, str):
+            problem = f"{role} ids must be numbers or strings"
+        elif isinstance(value, str) and "\0" in value:
+            problem = f"the {role} id has a NUL character"
+        if problem:  # found by identity: pandas' NA cannot be compared
+            row = next(row for row, other in enumerate(listed) if other is value)
+            raise ItemrecError(f"{where(row)}: {problem}")
+    if all(type(v) is int and -(2**63) <= v < 2**63 for v in distinct):
+        return np.array(listed, dtype=np.int64)
+    out = np.empty(len(listed), dtype=object)
+    out[:] = [v if type(v) is str else str(v) for v in listed]
+    return out
+
+
+def _decoded(listed: list[Any], role: str, where: Where) -> list[Any]:
+    """Bytes, as the binary columns of parquet files hold them, are UTF-8 text."""
+    out = []
+    for row, value in enumerate(listed):
+        try:
+            out.append(value.decode() if isinstance(value, bytes) else value)
+        except UnicodeDecodeError:
+            raise ItemrecError(
+                f"{where(row)}: the {role} id must be UTF-8 text, got {value[:60]!r}"
+            ) from None
+    return out
+
+
+def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
+    """Finite numbers; for times also ISO dates, as seconds since 1970."""
+    values = _array(column)
+    if values.dtype.kind in "iufb":
+        numbers = values.astype(np.float64)
+    elif values.dtype.kind == "M":
+        numbers = (values - np.datetime64(0, "s")) / np.timedelta64(1, "s")  # a missing one is NaN
+    else:
+        numbers = np.empty(len(values))
+        for row, value in enumerate(values.tolist()):
+            try:
+                numbers[row] = np.nan if _is_missing(value) else _number(value, role)
+            except (ValueError, TypeError, AttributeError, OverflowError):
+                expected = "a number" if role == "rating" else "seconds or a date like 2024-01-31"
+                raise ItemrecError(
+                    f"{where(row)}: the {role} must be {expected}, got {str(value)[:60]!r}"
+                ) from None
+    bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
+    if bad.any():
+        raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} is missing or not finite")
+    return numbers
+
+
+def _number(value: Any, role: str) -> float:
+    try:
+        return float(value)
+    except (ValueError, TypeError):
+        if role != "time":
+            raise
+        moment = value if hasattr(value, "year") else dt.datetime.fromisoformat(value.strip())
+        if not isinstance(moment, dt.datetime):
+            moment = dt.datetime(moment.year, moment.month, moment.day)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def table_of(
+    get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool, names: Names
+) -> RawTable:
+    """The columns at these positions; ``get`` finds one, ``where`` names a row in complaints."""
+    left_out: dict[str, str] = {}
+
+    def numbers(role: str) -> npt.NDArray[np.float64] | None:
+        try:
+            return _numbers(get(at[role]), role, where) if role in at else None
+        except ItemrecError as error:
+            if names.get(role) is not None:
+                raise
+            left_out[role] = str(error)  # whoever needs the column will be told
+            return None
+
+    short_cut = _whole_numbers if text else lambda column: column
+    return RawTable(
+        user=_ids(short_cut(get(at["user"])), "user", where),
+        item=_ids(short_cut(get(at["item"])), "item", where),
+        rating=numbers("rating"),
+        time=numbers("time"),
+        ids_are_text=text,
+        left_out=left_out,
+    )

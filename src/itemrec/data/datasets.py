@@ -1,0 +1,357 @@
+"""Data sets by name: where they live, how they are recognised, and `load` for names and paths."""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from itemrec.data.interactions import Interactions, read
+from itemrec.data.synthetic import synthetic
+from itemrec.errors import ItemrecError
+
+TIMEOUT = 30.0  # seconds without a byte
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file at its home; `md5` disregards carriage returns, `members` are taken out of a zip."""
+
+    name: str
+    urls: tuple[str, ...]  # tried in this order
+    md5: str | None = None
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A named data set and what must be true of it on load, before any threshold.
+
+    Copies may differ in their bytes (order of items, line ends), so a copy is recognised by its
+    counts and by the order-independent fingerprint of its interactions.
+    """
+
+    about: str
+    home: str
+    licence: str
+    files: tuple[Remote, ...] = ()
+    users: int = 0
+    items: int = 0
+    interactions: int = 0
+    held_out: int = 0
+    fingerprints: tuple[str, ...] = ()
+    min_rating: float | None = None
+
+
+def _adjacency(
+    *bases: str, train: str | None = None, test: str | None = None
+) -> tuple[Remote, ...]:
+    return (
+        Remote("train.txt", tuple(f"{b}/train.txt" for b in bases), train),
+        Remote("test.txt", tuple(f"{b}/test.txt" for b in bases), test),
+    )
+
+
+_GITHUB = "https://raw.githubusercontent.com"
+_LIGHTGCN = f"{_GITHUB}/gusye1234/LightGCN-PyTorch/master/data"
+_ULTRAGCN = f"{_GITHUB}/xue-pai/UltraGCN/HEAD/data"
+_RECZOO = "https://huggingface.co/datasets/reczoo"
+
+DATASETS: dict[str, Dataset] = {
+    "synthetic": Dataset(
+        about="generated film tastes, no file needed; "
+        "sizes: synthetic:users=…,items=…,interactions=…,seed=…",
+        home="itemrec.data.synthetic",
+        licence="MIT, as itemrec",
+    ),
+    "ml-latest-small": Dataset(
+        about="MovieLens latest small, ratings of 3 and more, with titles and genres",
+        home="https://grouplens.org/datasets/movielens/latest/",
+        licence="GroupLens, research use, see its README.txt; Harper and Konstan 2015",
+        files=(
+            Remote(
+                "ml-latest-small.zip",
+                ("https://files.grouplens.org/datasets/movielens/ml-latest-small.zip",),
+                members=("ratings.csv", "movies.csv", "README.txt"),
+            ),
+        ),
+        users=610,
+        items=9724,
+        interactions=100_836,
+        # With users numbered from 1, as at its home, and from 1001, as in a copy in circulation.
+        fingerprints=("a830c54b631bbd9f", "69b50ce06a073c7e"),
+        min_rating=3.0,
+    ),
+    "ml-1m": Dataset(
+        about="MovieLens-1M, the train/test split of UltraGCN (from LCFN)",
+        home="https://github.com/xue-pai/UltraGCN",
+        licence="GroupLens, research use; Harper and Konstan 2015",
+        files=_adjacency(f"{_ULTRAGCN}/Movielens1M_m1", f"{_ULTRAGCN}/ml-1m"),
+        users=6022,
+        items=3043,
+        interactions=895_699,
+        held_out=99_455,
+        fingerprints=("51ed46e38c0f5753",),
+    ),
+    "yelp2018": Dataset(
+        about="Yelp 2018, the train/test split of LightGCN (from NGCF)",
+        home="https://github.com/gusye1234/LightGCN-PyTorch",
+        licence="Yelp Open Dataset, academic use",
+        files=_adjacency(
+            f"{_LIGHTGCN}/yelp2018",
+            f"{_RECZOO}/Yelp18_m1/resolve/main",
+            train="1b8b5d22a227e01d6de002c53d32b4c4",
+            test="0d57d7399862c32152b045ec5d2698e7",
+        ),
+        users=31_668,
+        items=38_048,
+        interactions=1_561_406,
+        held_out=324_147,
+        fingerprints=("f9b405a08c5d2c9f",),
+    ),
+    "amazon-book": Dataset(
+        about="Amazon books, the train/test split of LightGCN (from NGCF)",
+        home="https://github.com/gusye1234/LightGCN-PyTorch",
+        licence="Amazon product data, research use; He and McAuley 2016",
+        files=_adjacency(
+            f"{_LIGHTGCN}/amazon-book",
+            f"{_RECZOO}/AmazonBooks_m1/resolve/main",
+            train="c916ecac04ca72300a016228258b41ed",
+            test="30f8ccfea18d25007ba9fb9aba4e174d",
+        ),
+        users=52_643,
+        items=91_599,
+        interactions=2_984_108,
+        held_out=603_378,
+    ),
+    "amazon-cds": Dataset(
+        about="Amazon CDs and vinyl, the train/test split of UltraGCN (from BGCF)",
+        home="https://github.com/xue-pai/UltraGCN",
+        licence="Amazon product data, research use; He and McAuley 2016",
+        files=_adjacency(
+            f"{_RECZOO}/AmazonCDs_m1/resolve/main",
+            f"{_ULTRAGCN}/AmazonCDs_m1",
+            train="2df6a35cac4373cf3eef95f75568da0a",
+            test="d29acb66d0fb74bc3bc0791cbbce5cf2",
+        ),
+        users=43_169,
+        items=35_648,
+        interactions=777_426,
+        held_out=172_951,
+        fingerprints=("2fd861f5ff557480",),
+    ),
+}
+
+
+def load(
+    data: str | Path,
+    *,
+    data_root: str | Path | None = None,
+    min_rating: float | None = None,
+    k_core: int | None = None,
+    **columns: Any,
+) -> Interactions:
+    """Interactions by built-in name, or from a path as `read` takes it.
+
+    A name is looked for in the folder `data_root/NAME` (`ITEMREC_DATA` where no root is given),
+    then in the user's cache, then downloaded there. Its contents are verified. `min_rating` is
+    the data set's own unless given; 0 keeps everything. `columns` goes to `read` (user, item,
+    rating, time, titles). "synthetic:users=5000,seed=1" sets the generator's arguments.
+
+    >>> load("synthetic:users=50,items=80,interactions=600").n_users
+    50
+    """
+    if not isinstance(data, str | Path):
+        kind = type(data).__name__
+        raise ItemrecError(f"'data' must be a name or a path, got {kind}; frames are for 'read'")
+    name = str(data)
+    dataset = DATASETS.get(name)
+    if dataset is None and not name.startswith("synthetic:"):
+        if not Path(name).expanduser().exists() and not re.search(r"[/\\]|\.\w+$", name):
+            raise ItemrecError(
+                f"unknown data '{name}': neither a file or folder nor one of {', '.join(DATASETS)}"
+            )
+        return read(data, min_rating=min_rating, k_core=k_core, **columns)
+    if columns:
+        raise ItemrecError(f"'{next(iter(columns))}' is for files, '{name}' has its own columns")
+    if name.partition(":")[0] == "synthetic":
+        found = synthetic(**_sizes(name))
+        source = dict(found.source)
+    else:
+        assert dataset is not None
+        found = _find(name, dataset, data_root)
+        source = {"data": name}
+        if data_root is not None:
+            source["data_root"] = str(Path(data_root).expanduser().resolve())
+        min_rating = dataset.min_rating if min_rating is None else min_rating
+    if min_rating is not None:
+        found, source["min_rating"] = found.at_least(min_rating), min_rating
+    if k_core is not None:
+        found, source["k_core"] = found.k_core(k_core), k_core
+    return replace(found, name=name.partition(":")[0], source=source)
+
+
+def _sizes(name: str) -> dict[str, int]:
+    """The generator's arguments in "synthetic:users=…,items=…"."""
+    known = ("users", "items", "interactions", "seed")
+    sizes: dict[str, int] = {}
+    for part in filter(None, name.partition(":")[2].split(",")):
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        if key not in known:
+            raise ItemrecError(f"'{name}': unknown setting '{key}', choose from {', '.join(known)}")
+        if not re.fullmatch(r"-?[0-9][0-9_]*", value):
+            raise ItemrecError(f"'{name}': '{key}' must be an integer, got '{value}'")
+        sizes[key] = int(value)
+    return sizes
+
+
+# ------------------------------------------------------------------ finding and verifying
+
+
+def cache_folder() -> Path:
+    """Where downloads go: `XDG_CACHE_HOME/itemrec`, else `~/.cache/itemrec`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "itemrec"
+
+
+def _find(name: str, dataset: Dataset, data_root: str | Path | None) -> Interactions:
+    root = data_root if data_root is not None else os.environ.get("ITEMREC_DATA") or None
+    if data_root is not None and not Path(data_root).expanduser().is_dir():
+        raise ItemrecError(f"'data_root' must be an existing folder, got '{data_root}'")
+    needed = "ratings.csv" if dataset.files[0].members else "train.txt"
+    for parent in [*([Path(root).expanduser()] if root else []), cache_folder()]:
+        if (parent / name / needed).is_file():
+            return _verified(name, dataset, parent / name)
+    return download(name, dataset, cache_folder())
+
+
+def _verified(name: str, dataset: Dataset, folder: Path) -> Interactions:
+    """The data in `folder` if it is what its name says."""
+    data = read(folder, name=name)
+    held_out = 0 if data.held_out is None else int(data.held_out.sum())
+    counts = {
+        "users": (data.n_users, dataset.users),
+        "items": (data.n_items, dataset.items),
+        "interactions": (len(data), dataset.interactions),
+        "held-out interactions": (held_out, dataset.held_out),
+    }
+    for what, (got, expected) in counts.items():
+        if got != expected:
+            raise ItemrecError(
+                f"{folder} is not '{name}': expected {expected:,} {what}, found {got:,}; "
+                "to use it as it is, give its path instead of the name"
+            )
+    if dataset.fingerprints and data.fingerprint not in dataset.fingerprints:
+        raise ItemrecError(
+            f"{folder} is not '{name}': the counts agree, but its interactions have the "
+            f"fingerprint {data.fingerprint}, expected {dataset.fingerprints[0]}; "
+            "to use it as it is, give its path instead of the name"
+        )
+    return data
+
+
+# ------------------------------------------------------------------ downloading
+
+
+def download(name: str, dataset: Dataset, cache: Path) -> Interactions:
+    """Fetch, verify, then move into `cache/NAME` at once; whatever fails leaves nothing behind."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    wanted = [member for file in dataset.files for member in (file.members or (file.name,))]
+    advice = (
+        f"put {' and '.join(wanted[:2])} from {dataset.home} into {cache / name}, "
+        f"or set ITEMREC_DATA to a folder that holds {name}/"
+    )
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        _sweep(cache, name)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
+    except OSError as error:
+        raise ItemrecError(f"'{name}' cannot be stored ({error}): {advice}") from error
+    try:
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        with bar:
+            for file in dataset.files:
+                task = bar.add_task(f"{name}/{file.name}", total=None)
+                _fetch(file, temporary, partial(_advance, bar, task))
+        data = _verified(name, dataset, temporary)
+        temporary.chmod(0o755)  # mkdtemp's folders are for the owner alone
+        try:
+            temporary.rename(cache / name)
+        except OSError:  # another process was first, or an incomplete folder is in the way
+            for file_path in sorted(temporary.iterdir()):  # the file `_find` looks for goes last
+                file_path.replace(cache / name / file_path.name)
+        return data
+    except ItemrecError as error:
+        problem = str(error).replace(str(temporary), "the download")
+        raise ItemrecError(f"{problem}; {advice}") from error
+    except (OSError, HTTPException, zipfile.BadZipFile, KeyError) as error:
+        reason = str(error).strip() or type(error).__name__
+        raise ItemrecError(
+            f"'{name}' is not on this machine and could not be downloaded ({reason}): {advice}"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _advance(bar: Any, task: int, done: int, total: int | None) -> None:
+    bar.update(task, completed=done, total=total)
+
+
+def _sweep(cache: Path, name: str) -> None:
+    """Remove what a killed download left a day ago or earlier."""
+    for old in cache.glob(f".{name}-*"):
+        if time.time() - old.stat().st_mtime > 86_400:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _fetch(file: Remote, folder: Path, progress: Callable[[int, int | None], None]) -> None:
+    """Download one file from the first home that answers, check it, and unpack it."""
+    for n, url in enumerate(file.urls):
+        try:
+            _stream(url, folder / file.name, progress)
+            break
+        except (OSError, HTTPException):
+            if n + 1 == len(file.urls):
+                raise
+    if file.md5 is not None:
+        text = (folder / file.name).read_bytes().replace(b"\r", b"")
+        found = hashlib.md5(text, usedforsecurity=False).hexdigest()
+        if found != file.md5:
+            raise OSError(f"{file.name} has the md5 {found}, expected {file.md5}")
+    if file.members:
+        with zipfile.ZipFile(folder / file.name) as archive:
+            inside = {Path(entry).name: entry for entry in archive.namelist()}
+            for member in file.members:
+                (folder / member).write_bytes(archive.read(inside[member]))
+        (folder / file.name).unlink()
+
+
+def _stream(url: str, target: Path, progress: Callable[[int, int | None], None]) -> None:
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, target.open("wb") as out:
+        length = answer.headers.get("Content-Length")
+        total = int(length) if length else None
+        done = 0
+        while block := answer.read(1 << 16):
+            out.write(block)
+            done += len(block)
+            progress(done, total)
+    if total is not None and done != total:  # a dropped connection reads like an end of file
+        raise OSError(f"{url} broke off after {done:,} of {total:,} bytes")

@@ -1,0 +1,207 @@
+"""What a data set looks like before anything is trained on it: `describe` and its rendering."""
+
+import datetime as dt
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.data.interactions import Interactions
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+FEW = 5  # a user with fewer interactions can hardly be split and judged
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """How many interactions users (or items) have."""
+
+    mean: float
+    quantiles: dict[str, float]  # "0%" … "100%"
+    histogram: tuple[tuple[int, int, int], ...]  # (from, to inclusive, how many), doubling bins
+
+
+@dataclass(frozen=True)
+class Description:
+    """Counts, shapes and warnings of a data set."""
+
+    name: str
+    fingerprint: str
+    users: int
+    items: int
+    interactions: int
+    density: float
+    held_out: int
+    duplicates: int
+    user_degrees: Degrees
+    item_degrees: Degrees
+    ratings: dict[str, float] | None  # value → how many, or a summary where there are many values
+    first: str | None  # earliest and latest time, ISO, UTC
+    last: str | None
+    titles: int  # items with a title
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain dictionary that JSON can store."""
+        return asdict(self)
+
+
+def degrees(counts: npt.NDArray[np.int64]) -> Degrees:
+    """Quantiles and a histogram with bins 0, 1, 2–3, 4–7, 8–15, …
+
+    >>> degrees(np.array([1, 1, 2, 3, 9])).histogram
+    ((1, 1, 2), (2, 3, 2), (4, 7, 0), (8, 15, 1))
+    """
+    values = np.quantile(counts, QUANTILES)
+    bins = np.zeros(len(counts), dtype=np.int64)
+    bins[counts > 0] = np.floor(np.log2(counts[counts > 0])).astype(np.int64) + 1
+    histogram = []
+    for b in range(int(bins.min()), int(bins.max()) + 1):
+        low, high = (0, 0) if b == 0 else (2 ** (b - 1), 2**b - 1)
+        histogram.append((low, high, int((bins == b).sum())))
+    shown = {f"{q:.0%}": round(float(v), 2) for q, v in zip(QUANTILES, values, strict=True)}
+    return Degrees(round(float(counts.mean()), 2), shown, tuple(histogram))
+
+
+def describe(data: Interactions) -> Description:
+    """Describe a data set, with plain-sentence warnings about what may surprise later."""
+    user_counts = np.bincount(data.users, minlength=data.n_users)
+    item_counts = np.bincount(data.items, minlength=data.n_items)
+    span = (None, None) if data.times is None else (data.times.min(), data.times.max())
+    return Description(
+        name=data.name,
+        fingerprint=data.fingerprint,
+        users=data.n_users,
+        items=data.n_items,
+        interactions=len(data),
+        density=len(data) / (data.n_users * data.n_items),
+        held_out=0 if data.held_out is None else int(data.held_out.sum()),
+        duplicates=data.duplicates,
+        user_degrees=degrees(user_counts),
+        item_degrees=degrees(item_counts),
+        ratings=None if data.ratings is None else _ratings(data.ratings),
+        first=_date(span[0]),
+        last=_date(span[1]),
+        titles=0 if data.titles is None else int((data.titles != "").sum()),
+        warnings=tuple(_warnings(data, user_counts, item_counts)),
+    )
+
+
+def _ratings(ratings: npt.NDArray[np.float32]) -> dict[str, float]:
+    values, counts = np.unique(ratings, return_counts=True)
+    if len(values) <= 12:
+        return {f"{v:g}": int(n) for v, n in zip(values, counts, strict=True)}
+    low, mean, high = float(values[0]), float(ratings.mean()), float(values[-1])
+    return {"lowest": low, "mean": round(mean, 4), "highest": high}
+
+
+def _date(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    try:
+        return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # beyond the calendar, e.g. nanoseconds
+        return f"{seconds:.0f}"
+
+
+def _warnings(
+    data: Interactions, user_counts: npt.NDArray[np.int64], item_counts: npt.NDArray[np.int64]
+) -> list[str]:
+    found = []
+
+    def warn(count: int, one: str, many: str) -> None:
+        if count:
+            found.append(f"1 {one}" if count == 1 else f"{count:,} {many}")
+
+    few = int(((user_counts > 0) & (user_counts < FEW)).sum())
+    warn(
+        few, f"user has fewer than {FEW} interactions", f"users have fewer than {FEW} interactions"
+    )
+    warn(int((user_counts == 0).sum()), "user has no interaction", "users have no interaction")
+    warn(int((item_counts == 1).sum()), "item was seen only once", "items were seen only once")
+    warn(int((item_counts == 0).sum()), "item was never seen", "items were never seen")
+    merged = "merged (highest rating, latest time)"
+    warn(data.duplicates, f"duplicate row was {merged}", f"duplicate rows were {merged}")
+    if item_counts.max() > 0.5 * data.n_users and data.n_users >= 20:
+        share = item_counts.max() / data.n_users
+        found.append(f"one item was chosen by {share:.0%} of all users")
+    if data.held_out is not None:
+        trained = np.bincount(data.items[~data.held_out], minlength=data.n_items)
+        only = int(((trained == 0) & (item_counts > 0)).sum())
+        warn(only, "item occurs only in the test file", "items occur only in the test file")
+        known = np.bincount(data.users[~data.held_out], minlength=data.n_users)
+        only = int(((known == 0) & (user_counts > 0)).sum())
+        warn(only, "user occurs only in the test file", "users occur only in the test file")
+    if data.ratings is not None and data.ratings.min() == data.ratings.max():
+        found.append(f"all ratings are {data.ratings[0]:g}, so they carry no information")
+    found += _time_warnings(data.times)
+    found += [note.rstrip(".") for note in data.notes]
+    return found
+
+
+def _time_warnings(times: npt.NDArray[np.float64] | None) -> list[str]:
+    if times is None:
+        return ["there are no times, so splits by time are not possible"]
+    first, last = times.min(), times.max()
+    if first == last:
+        return ["all times are equal, so splits by time are not possible"]
+    if last > 4_102_444_800:  # the year 2100
+        return ["times lie beyond the year 2100: are they milliseconds instead of seconds?"]
+    if first < 0:
+        return ["some times lie before 1970"]
+    if last < 315_532_800:  # 1980
+        return ["all times lie before 1980: are they seconds since 1970?"]
+    return []
+
+
+# ------------------------------------------------------------------ rendering
+
+
+def render(description: Description) -> "RenderableType":
+    """A table of counts, two small histograms and the warnings, for a terminal."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    d = description
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    facts.add_column()
+    facts.add_row("data", Text(d.name))  # a file's name is no markup
+    facts.add_row("fingerprint", d.fingerprint)
+    facts.add_row("users", f"{d.users:,}")
+    facts.add_row("items", f"{d.items:,}" + (f" ({d.titles:,} with a title)" if d.titles else ""))
+    held = f" ({d.held_out:,} from the test file)" if d.held_out else ""
+    facts.add_row("interactions", f"{d.interactions:,}{held}")
+    facts.add_row("density", f"{d.density:.4%}")
+    if d.first is not None:
+        facts.add_row("time", f"{d.first} to {d.last}")
+    if d.ratings is not None:
+        facts.add_row("ratings", ", ".join(f"{k}: {v:,}" for k, v in d.ratings.items()))
+    parts: list[RenderableType] = [facts]
+    for title, side in (("user", d.user_degrees), ("item", d.item_degrees)):
+        quantiles = "  ".join(f"{k} {v:,.0f}" for k, v in side.quantiles.items())
+        parts += [
+            Text(f"\nInteractions per {title}: mean {side.mean:,.1f}", style="bold"),
+            Text(f"quantiles  {quantiles}", style="dim"),
+            Text(_bars(side.histogram, f"{title}s")),
+        ]
+    if d.warnings:
+        parts.append(Text("\nWarnings", style="bold yellow"))
+        parts += [Text(f"- {warning}") for warning in d.warnings]
+    return Group(*parts)
+
+
+def _bars(histogram: tuple[tuple[int, int, int], ...], what: str, width: int = 40) -> str:
+    most = max(count for _, _, count in histogram)
+    lines: list[str] = []
+    for low, high, count in histogram:
+        span = f"{low:,}" if low == high else f"{low:,}–{high:,}"
+        eighths = max(round(8 * width * count / most), 1 if count else 0)
+        bar = "█" * (eighths // 8) + ("", *"▏▎▍▌▋▊▉")[eighths % 8]
+        lines.append(f"{span:>17} {bar} {count:,}" + (f" {what}" if not lines else ""))
+    return "\n".join(lines)

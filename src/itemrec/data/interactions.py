@@ -1,0 +1,399 @@
+"""Interactions between users and items with external ids mapped once, and `read` for any source."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemrec.data import readers
+from itemrec.data.columns import Names, RawTable
+from itemrec.errors import ItemrecError
+
+FILE_KINDS = ".csv, .tsv, .inter (each also with .gz) or .parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class IdMap:
+    """External ids of rows 0 … n-1, unique, in sorted order when `read` made them.
+
+    >>> ids = IdMap(np.array([10, 20, 30]))
+    >>> ids.index(["20", 30, "nobody"]).tolist()
+    [1, 2, -1]
+    """
+
+    ids: npt.NDArray[Any]  # int64 or str, 1-D
+
+    def __post_init__(self) -> None:
+        if self.ids.ndim != 1:
+            raise ItemrecError(f"'ids' must have one dimension, got {self.ids.ndim}")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {str(value): row for row, value in enumerate(self.ids.tolist())}
+
+    def index(self, external: Iterable[Any]) -> npt.NDArray[np.int64]:
+        """Rows of external ids, -1 where unknown; ids compare by their text, so "1" finds 1."""
+        values = external.tolist() if isinstance(external, np.ndarray) else list(external)
+        return np.fromiter(map(self._find, values), np.int64, len(values))
+
+    def _find(self, value: Any) -> int:
+        if isinstance(value, np.generic | np.ndarray) and value.size == 1:
+            value = value.item()
+        if isinstance(value, bytes):  # what is no UTF-8 finds nothing
+            value = value.decode(errors="surrogateescape")
+        row = self._row_of.get(str(value).strip(), -1)
+        if row < 0 and isinstance(value, float) and value.is_integer():
+            return self._row_of.get(str(int(value)), -1)  # whole floats were read as integers
+        return row
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> "IdMap":
+        """The map of a selection of rows, renumbered from 0."""
+        return IdMap(self.ids[rows])
+
+    def external(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+        """External ids of rows."""
+        return np.asarray(self.ids[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Unique (user, item) pairs, and what else is known of them.
+
+    `held_out` marks pairs that came from a given test file. `duplicates` counts the rows that
+    were merged away. `source` holds the arguments of the `load` call that gives this data again
+    (empty for frames and matrices in memory). `left_out` has, for a column that nobody asked for
+    and that could not be read, the reason: whatever needs the column refuses with it.
+    """
+
+    users: npt.NDArray[np.int32]  # [n]
+    items: npt.NDArray[np.int32]  # [n]
+    user_ids: IdMap
+    item_ids: IdMap
+    ratings: npt.NDArray[np.float32] | None = None  # [n]
+    times: npt.NDArray[np.float64] | None = None  # [n], seconds since 1970
+    titles: npt.NDArray[Any] | None = None  # [n_items], "" where unknown
+    genres: npt.NDArray[Any] | None = None  # [n_items], "" where unknown
+    held_out: npt.NDArray[np.bool_] | None = None  # [n]
+    name: str = "data"
+    duplicates: int = 0
+    source: dict[str, Any] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)  # "rating", "time", "title" → why
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def n_users(self) -> int:
+        """Number of users."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.item_ids)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Plain sentences: which columns were left out."""
+        return tuple(
+            f"The {role} column was left out: {why}." for role, why in self.left_out.items()
+        )
+
+    def csr(self) -> sp.csr_array:
+        """Ones at the pairs, [n_users, n_items], float32, sorted indices."""
+        ones = np.ones(len(self), dtype=np.float32)
+        matrix = sp.coo_array((ones, (self.users, self.items)), shape=(self.n_users, self.n_items))
+        out = sp.csr_array(matrix)
+        out.sort_indices()
+        return out
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits over external ids, pairs and `held_out`; the order of rows does not matter.
+
+        Every pair is hashed to 64 bits and the hashes are summed, so no sorting is needed; ids
+        count by their text, so 1 in a frame and "1" in a file are the same id.
+        """
+        user_hash, item_hash = _hash_ids(self.user_ids.ids), _hash_ids(self.item_ids.ids)
+        held = np.zeros(1, np.uint64) if self.held_out is None else self.held_out.astype(np.uint64)
+        pair = _mix(user_hash[self.users] * _ODD[0] + _mix(item_hash[self.items]) + held * _ODD[1])
+        sums = [user_hash, _mix(user_hash), item_hash, _mix(item_hash), pair, _mix(pair)]
+        numbers = [len(self), self.n_users, self.n_items]
+        numbers += [int(np.sum(s, dtype=np.uint64)) for s in sums]
+        return hashlib.sha256(" ".join(map(str, numbers)).encode()).hexdigest()[:16]
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> "Interactions":
+        """The pairs where `keep` is true; users and items left without a pair go, too."""
+        user_rows, users = np.unique(self.users[keep], return_inverse=True)
+        item_rows, items = np.unique(self.items[keep], return_inverse=True)
+        return replace(
+            self,
+            users=users.astype(np.int32),
+            items=items.astype(np.int32),
+            user_ids=self.user_ids.take(user_rows),
+            item_ids=self.item_ids.take(item_rows),
+            ratings=None if self.ratings is None else self.ratings[keep],
+            times=None if self.times is None else self.times[keep],
+            titles=None if self.titles is None else self.titles[item_rows],
+            genres=None if self.genres is None else self.genres[item_rows],
+            held_out=None if self.held_out is None else self.held_out[keep],
+        )
+
+    def at_least(self, rating: float) -> "Interactions":
+        """The pairs rated `rating` or better."""
+        if isinstance(rating, bool) or not isinstance(rating, Real):
+            raise ItemrecError(f"'min_rating' must be a number, got {rating!r}")
+        if self.ratings is None:
+            none = f"'min_rating' needs ratings, and '{self.name}' has none"
+            raise ItemrecError(self.left_out.get("rating", none))
+        keep = self.ratings >= rating
+        if not keep.any():
+            low, high = self.ratings.min(), self.ratings.max()
+            raise ItemrecError(
+                f"'min_rating' must be at most {high:g}, the best rating in '{self.name}' "
+                f"(they run from {low:g}), got {rating:g}"
+            )
+        return self.where(keep)
+
+    def k_core(self, k: int) -> "Interactions":
+        """The largest part in which every user and every item has at least `k` pairs."""
+        if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+            raise ItemrecError(f"'k_core' must be a positive integer, got {k!r}")
+        keep = np.ones(len(self), dtype=np.bool_)
+        while True:  # removing users may starve items and the other way round
+            user_degree = np.bincount(self.users[keep], minlength=self.n_users)
+            item_degree = np.bincount(self.items[keep], minlength=self.n_items)
+            after = keep & (user_degree[self.users] >= k) & (item_degree[self.items] >= k)
+            if (after == keep).all():
+                break
+            keep = after
+        if not keep.any():
+            raise ItemrecError(f"'k_core' must be smaller: '{self.name}' has no {k}-core")
+        return self.where(keep)
+
+
+_ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
+
+
+def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64: every input bit reaches every output bit."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _hash_ids(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """FNV-1a over the code points of each id's text, all ids at once."""
+    if len(ids) == 0:
+        return np.zeros(0, np.uint64)
+    text = np.array([str(v) for v in ids.tolist()])
+    points = text.view(np.uint32).reshape(len(ids), -1)  # [n, longest], zero padded
+    state = np.full(len(ids), 0xCBF29CE484222325, dtype=np.uint64)
+    for column in points.T:
+        state = np.where(column > 0, (state ^ column) * np.uint64(0x100000001B3), state)
+    return _mix(state)
+
+
+def read(
+    source: Any,
+    *,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    rating: str | int | None = None,
+    time: str | int | None = None,
+    min_rating: float | None = None,
+    k_core: int | None = None,
+    titles: str | Path | Mapping[Any, str] | None = None,
+    name: str | None = None,
+) -> Interactions:
+    """Interactions from a file, a folder, a pandas or polars frame, or a scipy sparse matrix.
+
+    Files are .csv, .tsv, RecBole .inter (each also .gz) and .parquet; folders hold train.txt (and
+    test.txt) as LightGCN's do, or ratings.csv (and movies.csv) as MovieLens's do. Columns are found
+    by their usual names unless given; a rating or time column that was not asked for and cannot be
+    read is left out, and `notes` says so. Rows of the same user and item become one pair, counted
+    in `duplicates`: it keeps the highest rating and the latest time, and is a training pair if any
+    of its rows is. Then `min_rating` is applied, then `k_core`. `titles` is a file with an item
+    and a title column, or a mapping from item id to title.
+
+    >>> import scipy.sparse as sp
+    >>> read(sp.csr_array([[1, 0, 1], [0, 1, 0]])).users.tolist()
+    [0, 0, 1]
+    """
+    names = {"user": user, "item": item, "rating": rating, "time": time}
+    module = type(source).__module__.split(".")[0]
+    repeat: dict[str, Any] = {}
+    shape: tuple[int, ...] | None = None
+    titles_file = None
+    if isinstance(titles, str | Path):
+        titles_file = Path(titles).expanduser().resolve()
+    elif titles is not None and not isinstance(titles, Mapping):
+        raise ItemrecError(
+            "'titles' must be a file, or a mapping from item id to title, "
+            f"got {type(titles).__name__}"
+        )
+    if isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        table, found_titles = _read_path(path, names)
+        asked = {**names, "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
+        asked = {"data": path.resolve(), **asked}
+        repeat = {
+            k: str(v) if isinstance(v, Path) else v for k, v in asked.items() if v is not None
+        }
+        titles_file = titles_file or found_titles
+        inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+        name = name or (inner.stem if path.is_file() else path.resolve().name)
+    elif sp.issparse(source):
+        table, shape = _from_sparse(source)
+    elif module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
+        table = readers.read_frame(source, names)
+    else:
+        raise ItemrecError(
+            "'source' must be a path, a pandas or polars frame, or a scipy sparse matrix, "
+            f"got {type(source).__name__}"
+        )
+    data = _build(table, shape, name or "data", repeat)
+    if titles_file is not None:
+        data = _with_titles(data, str(titles_file), readers.read_titles(titles_file))
+    elif isinstance(titles, Mapping):
+        texts = [str(title) for title in titles.values()]
+        data = _with_titles(data, "'titles'", (list(titles), texts, None))
+    if min_rating is not None:
+        data = data.at_least(min_rating)
+    return data if k_core is None else data.k_core(k_core)
+
+
+def _read_path(path: Path, names: Names) -> tuple[RawTable, Path | None]:
+    try:
+        if path.is_dir():
+            if (path / "train.txt").is_file():
+                return readers.read_lightgcn(path, names), None
+            if (path / "ratings.csv").is_file():
+                movies = path / "movies.csv"
+                table = readers.read_delimited(path / "ratings.csv", names)
+                return table, movies if movies.is_file() else None
+            raise ItemrecError(f"{path}: expected train.txt or ratings.csv in the folder")
+        if not path.exists():
+            raise ItemrecError(f"{path}: no such file or folder")
+        if path.name in ("train.txt", "test.txt"):
+            raise ItemrecError(f"{path}: give the folder that holds train.txt and test.txt")
+        kind = readers.kind_of(path)
+        if kind == ".parquet":
+            return readers.read_parquet(path, names), None
+        if kind in (".csv", ".tsv", ".inter"):
+            return readers.read_delimited(path, names), None
+    except OSError as error:
+        raise ItemrecError(f"{path}: cannot be read ({error.strerror or error})") from error
+    raise ItemrecError(
+        f"{path}: unknown kind of file '{path.suffix}'; expected {FILE_KINDS}, "
+        "or a folder with train.txt or ratings.csv"
+    )
+
+
+def _from_sparse(matrix: Any) -> tuple[RawTable, tuple[int, ...]]:
+    coo = sp.coo_array(matrix)
+    if coo.ndim != 2:
+        raise ItemrecError(f"the matrix: must have two dimensions, got {coo.ndim}")
+    if np.iscomplexobj(coo.data):
+        raise ItemrecError("the matrix: entries must be real numbers, got complex ones")
+    there = coo.data != 0
+    values = np.asarray(coo.data[there], dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ItemrecError("the matrix: entries must be finite numbers")
+    if not len(values):
+        raise ItemrecError("the matrix: has no entries")
+    users, items = coo.coords[0][there].astype(np.int64), coo.coords[1][there].astype(np.int64)
+    rating = None if (values == 1).all() else values
+    return RawTable(users, items, rating=rating), coo.shape
+
+
+def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, npt.NDArray[np.int64]]:
+    """Ids in sorted order and the row of each value; text that is all whole numbers becomes int."""
+    if values.dtype.kind in "iu":
+        unique, codes = np.unique(values, return_inverse=True)
+        return IdMap(unique), codes.reshape(-1)
+    listed = values.tolist()
+    stripped = {value: value.strip() for value in dict.fromkeys(listed)}
+    unique_text = sorted(set(stripped.values()))
+    ids: npt.NDArray[Any]
+    if text and all(_is_plain_int(v) for v in unique_text):  # "007" stays text
+        unique_text.sort(key=int)
+        ids = np.array([int(v) for v in unique_text], dtype=np.int64)
+    else:
+        ids = np.array(unique_text)
+    row = {value: n for n, value in enumerate(unique_text)}
+    row_of = {value: row[short] for value, short in stripped.items()}
+    return IdMap(ids), np.fromiter(map(row_of.__getitem__, listed), np.int64, len(listed))
+
+
+def _is_plain_int(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 19 and str(int(text)) == text
+
+
+def _build(
+    table: RawTable, shape: tuple[int, ...] | None, name: str, source: dict[str, Any]
+) -> Interactions:
+    """Map the ids and merge duplicates."""
+    if shape is None:
+        user_ids, users = _factorise(table.user, table.ids_are_text)
+        item_ids, items = _factorise(table.item, table.ids_are_text)
+    else:  # a matrix keeps its rows and columns, also empty ones
+        user_ids, item_ids = IdMap(np.arange(shape[0])), IdMap(np.arange(shape[1]))
+        users, items = table.user, table.item
+    if max(len(user_ids), len(item_ids)) >= 2**31:
+        raise ItemrecError(f"{name}: at most 2**31 users and items are supported")
+    key = users * len(item_ids) + items  # [rows]
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    starts = np.flatnonzero(first)
+    pick = order[starts]  # [n]
+
+    def merged(values: npt.NDArray[Any] | None, best: np.ufunc) -> Any:
+        return None if values is None else best.reduceat(values[order], starts)
+
+    ratings = merged(table.rating, np.maximum)
+    return Interactions(
+        users=users[pick].astype(np.int32),
+        items=items[pick].astype(np.int32),
+        user_ids=user_ids,
+        item_ids=item_ids,
+        ratings=None if ratings is None else ratings.astype(np.float32),
+        times=merged(table.time, np.maximum),
+        held_out=merged(table.held_out, np.logical_and),
+        name=name,
+        duplicates=len(key) - len(pick),
+        source=source,
+        left_out=table.left_out,
+    )
+
+
+def _with_titles(data: Interactions, place: str, found: readers.Titles) -> Interactions:
+    ids, titles, genres = found
+    rows = data.item_ids.index(ids)
+    known = rows >= 0
+    if not known.any():
+        none = f"0 of {data.n_items:,} items have a title in {place}"
+        return replace(data, left_out={**data.left_out, "title": none})
+
+    def aligned(values: Sequence[str]) -> npt.NDArray[Any]:
+        out = np.full(data.n_items, "", dtype=object)
+        out[rows[known]] = np.array(values, dtype=object)[known]
+        return out.astype(str)
+
+    return replace(
+        data,
+        titles=aligned(titles),
+        genres=aligned(genres) if genres is not None and any(genres) else None,
+    )

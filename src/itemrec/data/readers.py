@@ -1,0 +1,290 @@
+"""Files and frames to columns: one function a format, every complaint names file and line."""
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.data.columns import KNOWN_NAMES, Names, RawTable, choose_columns, plain_name, table_of
+from itemrec.errors import ItemrecError
+
+
+def read_frame(frame: Any, names: Names, place: str = "the frame") -> RawTable:
+    """Columns of a pandas or polars frame."""
+    if type(frame).__name__ == "LazyFrame":
+        frame = frame.collect()
+    if len(frame) == 0:
+        raise ItemrecError(f"{place}: has no rows")
+    columns = [str(c) for c in frame.columns]
+    at = choose_columns(columns, names, place)
+    real = list(frame.columns)
+
+    def where(row: int) -> str:
+        return f"{place}, row {row + 1}"
+
+    return table_of(lambda j: frame[real[j]], at, where, text=False, names=names)
+
+
+# ------------------------------------------------------------------ delimited text and parquet
+
+
+def kind_of(path: Path) -> str:
+    """The ending that says what a file holds: capitals and compression are no part of it.
+
+    >>> kind_of(Path("Plays.CSV")), kind_of(Path("plays.csv.gz"))
+    ('.csv', '.csv')
+    """
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def _open(path: Path, **options: Any) -> TextIO:
+    unpack: Callable[..., TextIO] = gzip.open if path.name.lower().endswith(".gz") else open
+    return unpack(path, "rt", encoding="utf-8-sig", **options)
+
+
+def _load(path: Path, **csv_options: Any) -> Any:
+    """A polars frame, or a pandas one where polars is not installed."""
+    text = csv_options.pop("text", [])
+    try:
+        import polars as pl
+    except ImportError:
+        import pandas as pd
+
+        if kind_of(path) == ".parquet":
+            return pd.read_parquet(path)
+        quoting = csv.QUOTE_MINIMAL if csv_options["quotes"] else csv.QUOTE_NONE
+        return pd.read_csv(
+            path, sep=csv_options["sep"], quoting=quoting, dtype=dict.fromkeys(text, str),
+            keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
+            index_col=False,
+        ).dropna(how="all")  # fmt: skip
+    if kind_of(path) == ".parquet":
+        return pl.read_parquet(path, glob=False)
+    frame = pl.read_csv(
+        path, separator=csv_options["sep"], quote_char='"' if csv_options["quotes"] else None,
+        schema_overrides=dict.fromkeys(text, pl.String), infer_schema_length=None, glob=False,
+    )  # fmt: skip
+    return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+
+
+def read_parquet(path: Path, names: Names) -> RawTable:
+    """Columns of a parquet file."""
+    return read_frame(_parquet(path), names, str(path))
+
+
+def _parquet(path: Path) -> Any:
+    with path.open("rb") as file:
+        head = file.read(4)
+        file.seek(max(0, path.stat().st_size - 4))
+        tail = file.read(4)
+    if head != b"PAR1":
+        raise ItemrecError(f"{path}: not a parquet file (it does not begin with PAR1)")
+    if tail != b"PAR1":
+        raise ItemrecError(f"{path}: the parquet file is truncated (it does not end with PAR1)")
+    try:
+        return _load(path)
+    except Exception as error:  # the engines raise types of their own
+        raise ItemrecError(f"{path}: the parquet file is damaged ({_first(error)})") from error
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
+def _records(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of every line that is not blank; slow, for headers and for messages."""
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    csv.field_size_limit(1 << 30)
+    try:
+        with _open(path, newline="") as file:
+            reader = csv.reader(file, delimiter=sep, quoting=quoting)
+            for fields in reader:
+                if any(fields):
+                    yield reader.line_num, fields
+    except UnicodeDecodeError as error:
+        raise ItemrecError(f"{path}: expected UTF-8 text ({_first(error)})") from error
+    except (csv.Error, EOFError) as error:  # the latter of a .gz that ends too soon
+        raise ItemrecError(f"{path}: expected delimited text ({_first(error)})") from error
+
+
+def _separator(path: Path) -> str:
+    """A tab, or what the first line of a .csv file has most of."""
+    if kind_of(path) in (".tsv", ".inter", ".item"):
+        return "\t"
+    with _open(path, errors="replace") as file:
+        first = file.readline()
+    return max(",;\t|", key=first.count)  # a tie, also of zeros, goes to the comma
+
+
+def read_delimited(path: Path, names: Names) -> RawTable:
+    """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
+    sep, quotes = _separator(path), kind_of(path) != ".inter"
+    shown = {"\t": "a tab"}.get(sep, f"'{sep}'")
+    header = next(_records(path, sep, quotes), None)
+    if header is None:
+        raise ItemrecError(f"{path}: the file is empty; expected a header line and rows")
+    columns = header[1]
+    if len(columns) == 1:
+        raise ItemrecError(
+            f"{path}, line {header[0]}: expected columns separated by {shown}, "
+            f"found one column: {columns[0][:60]!r}"
+        )
+    try:
+        at = choose_columns(columns, names, str(path))
+    except ItemrecError as error:
+        if not _looks_like_data(columns):
+            raise
+        told = f"line {header[0]} looks like data, not column names: add a header line"
+        raise ItemrecError(f"{error}; {told}") from error
+
+    def check_fields() -> None:
+        """A line that does not have the header's number of fields explains most problems."""
+        for line, fields in _records(path, sep, quotes):
+            if len(fields) != len(columns):
+                raise ItemrecError(
+                    f"{path}, line {line}: expected {len(columns)} fields separated by {shown}, "
+                    f"as in the header, found {len(fields)}: {sep.join(fields)[:60]!r}"
+                )
+
+    def where(row: int) -> str:
+        for n, (line, _) in enumerate(_records(path, sep, quotes)):
+            if n == row + 1:
+                return f"{path}, line {line}"
+        return f"{path}, row {row + 1}"
+
+    try:
+        frame = _load(path, sep=sep, quotes=quotes, text=[columns[at["user"]], columns[at["item"]]])
+    except Exception as error:  # the engines raise types of their own
+        check_fields()
+        problem = f"{path}: not readable as text separated by {shown} ({_first(error)})"
+        raise ItemrecError(problem) from error
+    if len(frame) == 0:
+        raise ItemrecError(f"{path}: the file has a header but no rows")
+    real = list(frame.columns)
+    try:
+        table = table_of(lambda j: frame[real[j]], at, where, text=True, names=names)
+    except ItemrecError:
+        check_fields()
+        raise
+    if table.left_out:
+        check_fields()
+    return table
+
+
+def _looks_like_data(columns: list[str]) -> bool:
+    """No name is a usual one, and some are numbers."""
+    usual = {name for names in KNOWN_NAMES.values() for name in names}
+    numbers = (column.strip().removeprefix("-").replace(".", "", 1) for column in columns)
+    return not usual & set(map(plain_name, columns)) and any(map(str.isdecimal, numbers))
+
+
+# ------------------------------------------------------------------ LightGCN folders
+
+
+def read_adjacency(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(users, items) of a LightGCN file: one line a user, `user item item …`, ids ≥ 0."""
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        raise ItemrecError(f"{path}: the file is empty; expected lines 'user item item …'")
+    if data.translate(None, b"0123456789 \t\r\n"):
+        _complain_adjacency(path, data)
+    raw = np.frombuffer(data, dtype=np.uint8)
+    digit = raw >= 48  # all that is left below '0' is white space
+    starts = np.flatnonzero(digit & ~np.concatenate(([False], digit[:-1])))  # [tokens]
+    ends = np.flatnonzero(digit & ~np.concatenate((digit[1:], [False])))
+    if (ends - starts).max() >= 18:
+        _complain_adjacency(path, data)
+    values = np.fromstring(data.decode("ascii"), dtype=np.int64, sep=" ")  # [tokens]
+    line = np.searchsorted(np.flatnonzero(raw == 10), starts)  # [tokens], from 0
+    first = np.concatenate(([True], line[1:] != line[:-1]))
+    heads = values[first]
+    unique, counts = np.unique(heads, return_counts=True)
+    if len(unique) != len(heads):
+        user = unique[counts.argmax()]
+        lines = line[first][heads == user][:2] + 1
+        raise ItemrecError(
+            f"{path}, line {lines[1]}: user {user} already has line {lines[0]}; "
+            "expected one line a user"
+        )
+    per_line = np.diff(np.flatnonzero(np.concatenate((first, [True])))) - 1
+    return np.repeat(heads, per_line), values[~first]
+
+
+def _complain_adjacency(path: Path, data: bytes) -> NoReturn:
+    for number, text in enumerate(io.BytesIO(data), start=1):
+        for token in text.split():
+            if not token.isdigit() or len(token) > 18:
+                shown = token.decode("utf-8", "replace")[:40]
+                raise ItemrecError(
+                    f"{path}, line {number}: expected non-negative integer ids separated by "
+                    f"spaces, got '{shown}'"
+                )
+    raise ItemrecError(f"{path}: expected non-negative integer ids separated by spaces")
+
+
+def read_lightgcn(folder: Path, names: Names) -> RawTable:
+    """A folder with train.txt and, where there is one, test.txt (its pairs are held out)."""
+    for role in (role for role, asked in names.items() if asked is not None):
+        raise ItemrecError(f"'{role}' is for files with columns, {folder / 'train.txt'} has none")
+    users, items = read_adjacency(folder / "train.txt")
+    if len(users) == 0:
+        raise ItemrecError(f"{folder / 'train.txt'}: no user has an item")
+    if not (folder / "test.txt").exists():
+        return RawTable(users, items)
+    test_users, test_items = read_adjacency(folder / "test.txt")
+    held_out = np.zeros(len(users) + len(test_users), dtype=np.bool_)
+    held_out[len(users) :] = True
+    return RawTable(
+        np.concatenate((users, test_users)), np.concatenate((items, test_items)), held_out=held_out
+    )
+
+
+# ------------------------------------------------------------------ titles
+
+Titles = tuple[list[Any], list[str], list[str] | None]  # item ids, titles, genres
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of a text or parquet file, the names of its columns first."""
+    if kind_of(path) != ".parquet":
+        yield from _records(path, _separator(path), quotes=True)
+        return
+    frame = _parquet(path)
+    yield 0, [str(column) for column in frame.columns]
+    columns = (frame[column].to_list() for column in frame.columns)
+    for row, values in enumerate(zip(*columns, strict=True), start=1):
+        whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+        yield row, ["" if v is None or v != v else str(v) for v in whole]
+
+
+def read_titles(path: Path) -> Titles:
+    """(item ids, titles, genres) of a file with a header, such as movies.csv, or of parquet."""
+    if not path.is_file():
+        raise ItemrecError(f"'titles' must be an existing file, got '{path}'")
+    records = _rows(path)
+    columns = [c.split(":")[0] for c in next(records, (0, [""]))[1]]
+    plain = [plain_name(c) for c in columns]
+    item = next((plain.index(u) for u in (*KNOWN_NAMES["item"], "id") if u in plain), None)
+    title = next((plain.index(u) for u in ("title", "name", "movietitle") if u in plain), None)
+    if item is None or title is None or item == title:
+        raise ItemrecError(
+            f"{path}: expected an item column and a title column; "
+            f"columns found: {', '.join(columns)}"
+        )
+    genre = next((plain.index(u) for u in ("genres", "genre", "category") if u in plain), None)
+    ids, titles, genres = [], [], []
+    for line, fields in records:
+        if len(fields) != len(columns):
+            raise ItemrecError(
+                f"{path}, line {line}: expected {len(columns)} fields, found {len(fields)}"
+            )
+        ids.append(fields[item].strip())
+        titles.append(fields[title].strip())
+        shown = fields[genre].strip() if genre is not None else ""
+        genres.append("" if shown == "(no genres listed)" else shown)
+    return ids, titles, genres

@@ -1,0 +1,109 @@
+"""What is held out: the parts of a split, and the guard that proves them apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemrec.data.csr import as_ones, scatter_rows
+from itemrec.data.interactions import IdMap
+from itemrec.errors import ItemrecError, LeakError
+
+Protocol = Literal["transductive", "inductive"]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Users to be judged: what a model may know of each, and what it must find."""
+
+    history: sp.csr_array  # [rows, n_items] ones: all that is known of a user when judged
+    target: sp.csr_array  # [rows, n_items] ones: held-out items, disjoint from history
+    users: npt.NDArray[np.int64]  # [rows] row of Split.train, -1 for a user unseen in training
+    ids: npt.NDArray[Any]  # [rows] external ids
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training interactions and the users held out for validation and test.
+
+    Transductive: the same users everywhere; `valid.history` is their training row and
+    `test.history` their training and validation rows. Inductive: validation and test users are
+    in no row of `train`; `history` is their fold-in part, `target` their fold-out part.
+    """
+
+    protocol: Protocol
+    train: sp.csr_array  # [n_users, n_items] ones, sorted indices
+    valid: HeldOut | None
+    test: HeldOut
+    user_ids: IdMap  # of the rows of train
+    item_ids: IdMap  # of the columns
+    titles: npt.NDArray[Any] | None  # [n_items]
+    genres: npt.NDArray[Any] | None  # [n_items]
+    dataset: dict[str, Any]  # name, fingerprint, users, items, interactions of the whole data
+    settings: dict[str, Any]  # everything needed to repeat the split
+    notes: tuple[str, ...] = ()  # plain sentences: what was left out
+    source: dict[str, Any] = field(default_factory=dict)  # arguments of `load` for the data
+
+    @property
+    def n_users(self) -> int:
+        """Number of training users."""
+        return int(self.train.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """Number of items that can be recommended."""
+        return int(self.train.shape[1])
+
+    def refit(self) -> Split:
+        """Training and validation interactions become the training part; test stays as it is."""
+        if self.protocol == "inductive":
+            raise ItemrecError(
+                "'refit' is for the transductive protocol: inductive validation users are a group "
+                "of their own and never join training"
+            )
+        if self.valid is None:
+            return self
+        grown = self.train + scatter_rows(self.valid.target, self.valid.users, self.n_users)
+        return replace(self, train=as_ones(grown), valid=None)
+
+    def check(self) -> None:
+        """Prove that no held-out interaction reaches graph, sampler or selection, or LeakError."""
+        for name, held in (("validation", self.valid), ("test", self.test)):
+            if held is None:
+                continue
+            self._no_common(held.target, held.history, held, name, "in that user's own history")
+            if self.protocol == "inductive":
+                known = np.flatnonzero(self.user_ids.index(held.ids) >= 0)
+                if len(known) or (held.users >= 0).any():
+                    row = int(known[0]) if len(known) else int(np.argmax(held.users >= 0))
+                    user = held.ids[[row]].tolist()[0]
+                    raise LeakError(f"{name} user {user!r} is also a training user")
+            rows = np.flatnonzero(held.users >= 0)
+            own = scatter_rows(self.train[held.users[rows]], rows, len(held))
+            self._no_common(held.target, own, held, name, "in training")
+        if self.valid is None:
+            return
+        match = IdMap(self.valid.ids).index(self.test.ids)  # [test rows] → validation row or -1
+        rows = np.flatnonzero(match >= 0)
+        for part, where in (("target", "a validation target"), ("history", "validation history")):
+            other = scatter_rows(getattr(self.valid, part)[match[rows]], rows, len(self.test))
+            self._no_common(self.test.target, other, self.test, "test", where)
+
+    def _no_common(
+        self, target: sp.csr_array, other: sp.csr_array, held: HeldOut, name: str, where: str
+    ) -> None:
+        common = target.multiply(other).tocoo()
+        if common.nnz:
+            user = held.ids[common.row[:1]].tolist()[0]
+            item = self.item_ids.external(common.col[:1]).tolist()[0]
+            raise LeakError(
+                f"{name} target {item!r} of user {user!r} is also {where} "
+                f"({common.nnz} such interactions)"
+            )

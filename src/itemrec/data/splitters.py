@@ -1,0 +1,347 @@
+"""Splits as verbs: each takes Interactions and returns one Split of train, validation and test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemrec.data.csr import (
+    as_ones,
+    from_parts,
+    pick_share,
+    row_of_entry,
+    scatter_rows,
+    take_columns,
+    take_entries,
+)
+from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.split import HeldOut, Protocol, Split
+from itemrec.errors import ItemrecError
+
+_TRAIN, _VALID, _TEST = 0, 1, 2
+
+
+def split_interactions(
+    data: Interactions,
+    *,
+    seed: int = 0,
+    valid: float = 0.1,
+    test: float = 0.2,
+    unseen_items: Literal["keep", "drop"] = "keep",
+) -> Split:
+    """Transductive: hold out a share of every user's interactions.
+
+    The test part is the given one where the data has it (`held_out`), else the share `test` of
+    each user's items, rounded, one item always staying in training. The validation part is the
+    share `valid` of each user's remaining *training* interactions, never of the test part.
+    """
+    rng = _generator(seed)
+    matrix, order = _sorted(data)
+    part = np.zeros(matrix.nnz, np.int8)
+    given = data.held_out is not None
+    if data.held_out is not None:
+        part[data.held_out[order]] = _TEST
+    else:
+        part[pick_share(matrix, _share("test", test, low=0), rng, leave=1)] = _TEST
+    rest = part == _TRAIN
+    chosen = pick_share(take_entries(matrix, rest), _share("valid", valid), rng, leave=1)
+    part[np.flatnonzero(rest)[chosen]] = _VALID
+    settings = {"strategy": "interactions", "seed": seed, "valid": valid}
+    settings |= {"test": "given" if given else test, "unseen_items": unseen_items}
+    return _transductive(data, matrix, part, settings)
+
+
+def split_by_time(
+    data: Interactions,
+    *,
+    seed: int = 0,
+    valid: float = 0.1,
+    test: float = 0.2,
+    unseen_items: Literal["keep", "drop"] = "keep",
+) -> Split:
+    """Transductive, one global cut: the latest share `test` of all interactions is the test part.
+
+    The latest share `valid` of what is before it is the validation part. Interactions of one
+    moment stay together. Users of whom nothing is known before a cut are left out of that part.
+    Nothing is drawn: `seed` is accepted so that all verbs are called alike.
+    """
+    _generator(seed)  # refuses what is no seed
+    matrix, order = _sorted(data)
+    times = _times(data, "split_by_time")[order]
+    part = np.zeros(matrix.nnz, np.int8)
+    part[times >= _cut(times, _share("test", test, low=0))] = _TEST
+    rest = part == _TRAIN
+    if _share("valid", valid) > 0 and rest.any():
+        part[rest & (times >= _cut(times[rest], valid))] = _VALID
+    settings = {"strategy": "time", "seed": seed, "valid": valid, "test": test}
+    return _transductive(data, matrix, part, settings | {"unseen_items": unseen_items}, past=True)
+
+
+def leave_last_out(
+    data: Interactions, *, seed: int = 0, unseen_items: Literal["keep", "drop"] = "keep"
+) -> Split:
+    """Transductive: each user's last item is the test part, the one before it validation.
+
+    Ties in time are broken by the seed; one item always stays in training.
+    """
+    matrix, order = _sorted(data)
+    times, rows = _times(data, "leave_last_out")[order], row_of_entry(matrix)
+    late = np.lexsort((_generator(seed).random(matrix.nnz), times, rows))
+    from_end = np.empty(matrix.nnz, np.int64)
+    from_end[late] = matrix.indptr[rows + 1] - 1 - np.arange(matrix.nnz)
+    size = np.diff(matrix.indptr)[rows]
+    part = np.zeros(matrix.nnz, np.int8)
+    part[(from_end == 0) & (size >= 2)] = _TEST
+    part[(from_end == 1) & (size >= 3)] = _VALID
+    settings = {"strategy": "last", "seed": seed, "unseen_items": unseen_items}
+    return _transductive(data, matrix, part, settings)
+
+
+def split_users(
+    data: Interactions,
+    *,
+    seed: int = 0,
+    valid: float = 0.1,
+    test: float = 0.1,
+    fold_in: float = 0.8,
+    unseen_items: Literal["keep", "drop"] = "drop",
+) -> Split:
+    """Inductive: hold out whole users; training users keep everything.
+
+    A model sees the share `fold_in` of a held-out user's items and must find the rest; each
+    keeps at least one item on either side. With `unseen_items="drop"`, items no training user
+    has leave the split first.
+    """
+    _share("test", test, low=0), _share("valid", valid)
+    _share("fold_in", fold_in, low=0)
+    if valid + test >= 1:
+        raise ItemrecError(f"'valid' and 'test' must leave training users, got {valid} and {test}")
+    rng = _generator(seed)
+    matrix, _ = _sorted(data)
+    order = rng.permutation(data.n_users)
+    n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
+    groups = np.split(order, [n_test, n_test + n_valid])
+    test_rows, valid_rows, train_rows = (np.sort(g).astype(np.int64) for g in groups)
+    train = as_ones(matrix[train_rows])
+    if not train.nnz or not n_test:
+        raise ItemrecError(
+            f"'test' must hold out at least one of the {data.n_users} users and leave "
+            f"training interactions, got {test}"
+        )
+    columns, notes = _columns(train, unseen_items)
+    matrix, train = take_columns(matrix, columns), take_columns(train, columns)
+
+    def held(rows: npt.NDArray[np.int64], name: str) -> HeldOut | None:
+        whole = as_ones(matrix[rows])
+        shown = pick_share(whole, fold_in, rng, least=1, leave=1)
+        ids = data.user_ids.external(rows)
+        history, target = take_entries(whole, shown), take_entries(whole, ~shown)
+        return _held(history, target, np.full(len(rows), -1, np.int64), ids, name, notes)
+
+    test_part, valid_part = held(test_rows, "test"), held(valid_rows, "validation")
+    settings = {"strategy": "users", "seed": seed, "valid": valid, "test": test, "fold_in": fold_in}
+    settings |= {"unseen_items": unseen_items}
+    user_ids = data.user_ids.take(train_rows)
+    parts = (train, valid_part, test_part)
+    return _finish(data, "inductive", parts, user_ids, columns, settings, notes)
+
+
+def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transductive") -> Split:
+    """Nothing is held out, neither for validation nor for test: for a model that is to be used.
+
+    How long to train has to be known from a run that could be judged. In the inductive protocol
+    users get no vectors of their own. Nothing is drawn; `seed` as in `split_by_time`.
+    """
+    if protocol not in ("transductive", "inductive"):
+        raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
+    _generator(seed)  # refuses what is no seed
+    matrix = _sorted(data)[0]
+    nobody = as_ones(matrix[:0])
+    test = HeldOut(nobody, nobody, np.empty(0, np.int64), data.user_ids.ids[:0])
+    settings = {"strategy": "all", "seed": seed, "protocol": protocol}
+    columns = np.arange(data.n_items)
+    return _finish(
+        data, protocol, (as_ones(matrix), None, test), data.user_ids, columns, settings, []
+    )
+
+
+def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
+    """Keep the share `keep` of each user's training items, at least one; test targets stay.
+
+    In the transductive protocol validation targets are thinned by the same share, so that a
+    refit too sees no more than that share. Removed items are as if they had never been seen.
+    """
+    if not isinstance(keep, Real) or not 0 < keep <= 1:
+        raise ItemrecError(f"'keep' must be a share in (0, 1], got {keep!r}")
+    if "cold_start" in split.settings:
+        raise ItemrecError("'split' must not be thinned already: settings hold one 'cold_start'")
+    rng = _generator(seed)
+    train = take_entries(split.train, pick_share(split.train, keep, rng, least=1))
+    valid, test, notes = split.valid, split.test, list(split.notes)
+    if split.protocol == "transductive":
+        known = train
+        if valid is not None:
+            # Rounding at random keeps the share right on average where a user has few targets.
+            target = take_entries(valid.target, pick_share(valid.target, keep, rng, dither=True))
+            history = as_ones(train[valid.users])
+            valid = _held(history, target, valid.users, valid.ids, "validation", notes)
+        if valid is not None:
+            known = as_ones(train + scatter_rows(valid.target, valid.users, split.n_users))
+        test = replace(test, history=as_ones(known[test.users]))
+    return replace(
+        split,
+        train=train,
+        valid=valid,
+        test=test,
+        settings=split.settings | {"cold_start": {"keep": keep, "seed": seed}},
+        notes=(
+            *notes,
+            f"Cold start: {train.nnz:,} of {split.train.nnz:,} training interactions kept.",
+        ),
+    )
+
+
+SPLITS: dict[str, Callable[..., Split]] = {
+    "interactions": split_interactions,
+    "users": split_users,
+    "time": split_by_time,
+    "last": leave_last_out,
+    "all": keep_all,
+}
+
+
+def _transductive(
+    data: Interactions,
+    matrix: sp.csr_array,
+    part: npt.NDArray[np.int8],
+    settings: dict[str, Any],
+    past: bool = False,
+) -> Split:
+    train, valid, test = (take_entries(matrix, part == p) for p in (_TRAIN, _VALID, _TEST))
+    columns, notes = _columns(train, settings["unseen_items"])
+    train, valid, test = (take_columns(m, columns) for m in (train, valid, test))
+    known = as_ones(train + valid)
+    users = np.arange(data.n_users, dtype=np.int64)
+    ids = data.user_ids.external(users)
+    valid_part = _held(train, valid, users, ids, "validation", notes, past) if valid.nnz else None
+    test_part = _held(known, test, users, ids, "test", notes, past)
+    parts = (train, valid_part, test_part)
+    return _finish(data, "transductive", parts, data.user_ids, columns, settings, notes)
+
+
+def _finish(
+    data: Interactions,
+    protocol: Protocol,
+    parts: tuple[sp.csr_array, HeldOut | None, HeldOut | None],
+    user_ids: IdMap,
+    columns: npt.NDArray[np.int64],
+    settings: dict[str, Any],
+    notes: list[str],
+) -> Split:
+    train, valid, test = parts
+    if not train.nnz:
+        raise ItemrecError(f"the split of {data.name!r} leaves no training interaction")
+    if test is None:
+        raise ItemrecError(f"the split of {data.name!r} leaves no user with a test item")
+    facts = {"name": data.name, "fingerprint": data.fingerprint, "users": data.n_users}
+    split = Split(
+        protocol=protocol,
+        train=train,
+        valid=valid,
+        test=test,
+        user_ids=user_ids,
+        item_ids=data.item_ids.take(columns),
+        titles=None if data.titles is None else data.titles[columns],
+        genres=None if data.genres is None else data.genres[columns],
+        dataset=facts | {"items": data.n_items, "interactions": len(data)},
+        settings=settings,
+        source=data.source,
+        notes=(*data.notes, *notes),
+    )
+    split.check()
+    return split
+
+
+def _held(
+    history: sp.csr_array,
+    target: sp.csr_array,
+    users: npt.NDArray[np.int64],
+    ids: npt.NDArray[Any],
+    name: str,
+    notes: list[str],
+    past: bool = False,
+) -> HeldOut | None:
+    """Keep the rows that have a target (and, where asked, a past); note how many have not."""
+    has_target, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
+    if missing := int((~has_target).sum()):
+        notes.append(f"Users without a {name} item, who do not count: {missing:,}.")
+    if unknown := int((has_target & ~has_past).sum()):
+        what = "left out" if past else "judged without a history"
+        notes.append(
+            f"Users without an interaction before their {name} items, {what}: {unknown:,}."
+        )
+    rows = np.flatnonzero(has_target & has_past if past else has_target)
+    if not len(rows):
+        return None
+    return HeldOut(as_ones(history[rows]), as_ones(target[rows]), users[rows], ids[rows])
+
+
+def _columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+    if unseen_items not in ("keep", "drop"):
+        raise ItemrecError(f"'unseen_items' must be 'keep' or 'drop', got {unseen_items!r}")
+    n_items = int(train.shape[1])
+    seen = np.bincount(train.indices, minlength=n_items) > 0
+    missing = n_items - int(seen.sum())
+    if not missing:
+        return np.arange(n_items), []
+    if unseen_items == "keep":
+        return np.arange(n_items), [f"Items without a training interaction: {missing:,}."]
+    return np.flatnonzero(seen), [f"Items without a training interaction, dropped: {missing:,}."]
+
+
+def _share(name: str, value: float, low: float = -1) -> float:
+    if not isinstance(value, Real) or not max(low, 0) <= value < 1 or value == low:
+        rule = "(0, 1)" if low == 0 else "[0, 1)"
+        raise ItemrecError(f"{name!r} must be a share in {rule}, got {value!r}")
+    return value
+
+
+def _generator(seed: int) -> np.random.Generator:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise ItemrecError(f"'seed' must be an integer of at least 0, got {seed!r}")
+    return np.random.default_rng(int(seed))
+
+
+def _times(data: Interactions, strategy: str) -> npt.NDArray[np.float64]:
+    if data.times is None:
+        none = f"{strategy} needs timestamps, and {data.name!r} has none"
+        raise ItemrecError(data.left_out.get("time", none))
+    return data.times
+
+
+def _cut(times: npt.NDArray[np.float64], share: float) -> float:
+    at = min(len(times) - 1, round((1 - share) * len(times)))
+    return float(np.partition(times, at)[at])
+
+
+def _sorted(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
+    """The interactions as CSR, and the order in which its entries stand in the data.
+
+    Sorting first makes a split depend on the seed and the pairs, not on the order of the file.
+    """
+    if not isinstance(data, Interactions):
+        raise ItemrecError(
+            f"'data' must be what 'load' or 'read' returns, got {type(data).__name__}"
+        )
+    if not len(data):
+        raise ItemrecError(f"{data.name!r} has no interactions to split")
+    order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)
+    counts = np.bincount(data.users, minlength=data.n_users)
+    indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return from_parts(data.items[order], indptr, data.n_items), order

@@ -1,0 +1,1 @@
+"""Ranking of the whole catalogue, metrics, comparisons and paired tests."""

@@ -1,0 +1,82 @@
+"""Runs side by side: the values of their common users, and what a paired test says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.data.interactions import IdMap
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.metrics import parse_metrics
+from itemrec.evaluation.significance import Comparison, Floats, compare
+
+
+class EvaluatedRun(Protocol):
+    """What a comparison needs of a run."""
+
+    config: dict[str, dict[str, Any]]
+    protocol: str
+    dataset: dict[str, Any]
+    metrics: dict[str, Any]
+    per_user: dict[str, npt.NDArray[Any]]
+
+
+METRICS = ("recall@20", "capped_recall@20", "ndcg@20")
+
+
+def common_values(
+    runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
+) -> tuple[dict[str, dict[str, Floats]], int]:
+    """Per-user values of each run, in one order of the users they all judged; and their number."""
+    if len(runs) < 2:
+        raise ItemrecError(f"'runs' must be at least two different runs, got {len(runs)}")
+    prints = {name: run.dataset["fingerprint"] for name, run in runs.items()}
+    if len(set(prints.values())) > 1:
+        told = ", ".join(f"{name} {value}" for name, value in prints.items())
+        raise ItemrecError(f"the runs must be of the same data, got the fingerprints {told}")
+    protocols = {run.protocol for run in runs.values()}
+    if len(protocols) > 1:
+        raise ItemrecError("the runs must be of one protocol, got transductive and inductive ones")
+    for name, run in runs.items():
+        if "user" not in run.per_user:
+            why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
+            raise ItemrecError(f"{name} has no per-user values: {why}")
+    wanted = list(METRICS) if metrics is None else [m.key for m in parse_metrics(metrics)]
+    known = [
+        name
+        for name in next(iter(runs.values())).per_user
+        if name not in ("user", "history") and all(name in run.per_user for run in runs.values())
+    ]
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise ItemrecError(
+            f"'metrics' must be among those stored in the runs, {', '.join(known)}, "
+            f"got {missing[0]!r}; itemrec evaluate gives others"
+        )
+    users = {name: run.per_user["user"] for name, run in runs.items()}
+    first = next(iter(users.values()))
+    shared = np.all([IdMap(ids).index(first) >= 0 for ids in users.values()], axis=0)
+    if not shared.any():
+        raise ItemrecError(
+            "the runs have no judged user in common: were they split by other seeds?"
+        )
+    values = {}
+    for name, run in runs.items():
+        rows = IdMap(users[name]).index(first[shared])
+        values[name] = {metric: run.per_user[metric][rows] for metric in wanted}
+    return values, int(shared.sum())
+
+
+def compare_runs(
+    runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
+) -> tuple[Comparison, dict[str, dict[str, Floats]], tuple[str, ...]]:
+    """Every run against the first: paired tests with Holm's correction, the values, and notes."""
+    values, count = common_values(runs, metrics)
+    notes = [f"{count} users in common"]
+    splits = [run.config.get("split") for run in runs.values()]
+    if any(split != splits[0] for split in splits):
+        notes.append("the runs were split differently: their users had different items held out")
+    return compare(values, next(iter(runs))), values, tuple(notes)

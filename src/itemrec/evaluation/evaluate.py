@@ -1,0 +1,249 @@
+"""All-ranking of the whole catalogue under a memory budget, and what it is worth to each user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.data.interactions import IdMap
+from itemrec.data.split import HeldOut, Split
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.metrics import (
+    CATALOGUE_METRICS,
+    FULL_METRICS,
+    METRICS,
+    Metric,
+    coverage,
+    novelty,
+    parse_metric,
+    parse_metrics,
+)
+from itemrec.evaluation.ranking import BUDGET, ROWS, block_scores, mask_history, top_items
+from itemrec.evaluation.significance import bootstrap_interval
+from itemrec.graph.graph import Graph
+from itemrec.models.base import EmbeddingModel, Model
+from itemrec.models.gnn import GNN
+
+DEFAULT_METRICS = (*METRICS, *CATALOGUE_METRICS)
+
+
+class TrainedRun(Protocol):
+    """What evaluation needs of a run."""
+
+    model: Model
+    train: sp.csr_array
+    user_ids: IdMap
+    item_ids: IdMap
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means over users, with the per-user values they are means of."""
+
+    metrics: dict[str, float]
+    per_user: dict[str, npt.NDArray[np.float64]]  # [users] each
+    ids: npt.NDArray[Any]  # external ids of the users judged
+    history: npt.NDArray[np.int64]  # how many items are known of each
+
+    def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
+        """Bootstrap 95 % interval of a metric's mean over users."""
+        if metric not in self.per_user:
+            raise ItemrecError(
+                f"'metric' must be one of {', '.join(self.per_user)}, got {metric!r}"
+            )
+        found = bootstrap_interval(self.per_user[metric], seed=seed)
+        return found.low, found.high
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.ids)} users"]
+        for name, value in self.metrics.items():
+            text = f"{name:>18} {value:.4f}"
+            if name in self.per_user:
+                low, high = self.interval(name)
+                text += f"  [{low:.4f}, {high:.4f}]"
+            lines.append(text)
+        return "\n".join(lines)
+
+
+def evaluate(
+    run: TrainedRun | Model,
+    split: Split,
+    k: int | Sequence[int] = 20,
+    *,
+    part: Literal["valid", "test"] = "test",
+    metrics: Sequence[str] | None = None,
+    fold_in: Literal["frozen", "joint"] = "frozen",
+    budget: float = BUDGET,
+) -> Evaluation:
+    """Rank the whole catalogue for every held-out user and judge the lists.
+
+    ``metrics`` such as "NDCG@10" or, for the whole list, "ap"; by default all at each ``k``.
+    Items a user is known to have are never recommended. Users without targets do not count.
+    ``fold_in="joint"`` lets unseen users' histories join the graph (for comparison only: it needs a
+    model that encodes a graph). A run is only judged by what it was not trained on, or LeakError.
+    """
+    model = run if isinstance(run, Model) else run.model
+    trained = split.train if isinstance(run, Model) else run.train
+    if part not in ("valid", "test"):
+        raise ItemrecError(f"'part' must be valid or test, got {part!r}")
+    held = split.valid if part == "valid" else split.test
+    if part == "valid" and not isinstance(run, Model) and run.metrics.get("refit"):
+        raise ItemrecError(
+            "'part' must be test for a refitted run: it was trained on the validation part"
+        )
+    if held is None or not len(held):
+        raise ItemrecError(f"this split has no {part} part: nothing was held out for it")
+    if fold_in not in ("frozen", "joint"):
+        raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
+    wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
+    if not isinstance(run, Model):
+        _check_unseen(run, split, held)
+    judge = Evaluator(held, model.device, budget=budget)
+    held = judge.held
+    if fold_in == "joint":
+        own = replace(split, train=trained)
+        model, judge.users = joined(model, own, held), np.arange(len(held))
+    popularity = np.bincount(trained.indices, minlength=split.n_items)
+    values, catalogue = judge.values(model, wanted, popularity)
+    means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
+    known = np.diff(held.history.indptr).astype(np.int64)
+    return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
+
+
+def _check_unseen(run: TrainedRun, split: Split, held: HeldOut) -> None:
+    """Nothing that is to be found was in the run's own training, whatever split it came from."""
+    same = np.array_equal(run.item_ids.ids, split.item_ids.ids)
+    if split.protocol == "transductive":  # users are known by their row
+        same = same and np.array_equal(run.user_ids.ids, split.user_ids.ids)
+    if not same:
+        raise ItemrecError("'split' must have the users and items of the run, got those of others")
+    replace(split, train=run.train, user_ids=run.user_ids, valid=None, test=held).check()
+
+
+def joined(model: Model, split: Split, held: HeldOut) -> EmbeddingModel:
+    """A scorer of the held-out users, encoded in a graph that their histories joined."""
+    if not isinstance(model, GNN):
+        raise ItemrecError(
+            f"'fold_in' must be frozen for {type(model).__name__}: only message passing can join"
+        )
+    if split.protocol == "transductive":
+        raise ItemrecError(
+            "'fold_in' must be frozen in the transductive protocol: its users are in the graph"
+        )
+    graph = Graph.from_csr(split.train, model.device).with_users(held.history)
+    with torch.no_grad():
+        users, items = model.encode(graph)
+    scorer = EmbeddingModel()
+    scorer.store("user_vectors", users[split.n_users :])
+    scorer.store("item_vectors", items)
+    return scorer
+
+
+def with_targets(held: HeldOut) -> HeldOut:
+    """Only the users who have something to be found."""
+    rows = np.flatnonzero(np.diff(held.target.indptr))
+    if len(rows) == len(held):
+        return held
+    return HeldOut(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
+
+
+def _defaults(k: int | Sequence[int]) -> list[Metric]:
+    if isinstance(k, str) or not isinstance(k, Integral | Sequence):
+        raise ItemrecError(f"'k' must be a positive integer or several, got {k!r}")
+    cuts = [k] if isinstance(k, Integral) else list(k)
+    if not cuts:
+        raise ItemrecError("'k' must be a positive integer or several, got none")
+    return [parse_metric(f"{name}@{cut}") for cut in cuts for name in DEFAULT_METRICS]
+
+
+class Evaluator:
+    """A held-out part laid out on a device, ready to be judged many times."""
+
+    def __init__(self, held: HeldOut, device: torch.device | str, budget: float = BUDGET) -> None:
+        if budget <= 0:
+            raise ItemrecError(f"'budget' must be a positive number of MB, got {budget}")
+        held = with_targets(held)
+        if not len(held):
+            raise ItemrecError("nobody can be judged: no held-out user has a target")
+        self.held, self.users, self.device, self.budget = held, held.users, device, budget
+        self.n_items = held.target.shape[1]
+        rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
+        keys = np.append(rows * self.n_items + held.target.indices, np.iinfo(np.int64).max)
+        self.targets = torch.from_numpy(np.sort(keys)).to(device)  # row · items + item
+        self.n_target = np.diff(held.target.indptr).astype(np.int64)
+
+    def metrics(self, model: Model, metric: str) -> dict[str, float]:
+        """Validation figures: the one to choose by, and the usual three."""
+        asked = parse_metric(metric)
+        k = asked.k or 20
+        wanted = [Metric(name, k) for name in ("recall", "capped_recall", "ndcg")]
+        values, _ = self.values(model, [*wanted, *([] if asked in wanted else [asked])])
+        return {name: float(np.mean(v)) for name, v in values.items()}
+
+    def values(
+        self, model: Model, wanted: list[Metric], popularity: npt.NDArray[Any] | None = None
+    ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
+        """Each metric for each user, and those of the catalogue as a whole."""
+        depth = min(max((m.k for m in wanted if m.k), default=1), self.n_items)
+        full = any(m.k is None for m in wanted)
+        tops, hits, ranks = [], [], []
+        for start, scores in self._blocks(model):
+            top = top_items(scores, depth)  # [b, depth], −1 where nothing is left
+            rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
+            wanted_keys = rows * self.n_items + top
+            found = self.targets[torch.searchsorted(self.targets, wanted_keys)] == wanted_keys
+            hits.append(found & (top >= 0))
+            tops.append(top)
+            if full:
+                ranks.append(self._ranks(scores, start))
+        seen = np.concatenate([h.cpu().numpy() for h in hits])
+        listed = np.concatenate([t.cpu().numpy() for t in tops])
+        out: dict[str, npt.NDArray[np.float64]] = {}
+        catalogue: dict[str, float] = {}
+        where = np.repeat(np.arange(len(self.held)), self.n_target)
+        for metric in wanted:
+            if metric.k is None:
+                all_ranks = np.concatenate(ranks)
+                out[metric.key] = FULL_METRICS[metric.name](all_ranks, where, len(self.held))
+            elif metric.name == "coverage":
+                catalogue[metric.key] = coverage(listed, self.n_items, metric.k)
+            elif metric.name == "novelty":
+                assert popularity is not None
+                catalogue[metric.key] = float(np.mean(novelty(listed, popularity, metric.k)))
+            else:
+                k = min(metric.k, self.n_items)
+                out[metric.key] = METRICS[metric.name](seen, self.n_target, k)
+        return out, catalogue
+
+    @torch.no_grad()
+    def _blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
+        """Scores of users, a block at a time, with what they already have at −∞."""
+        size = int(self.budget * 2**20 / 4 / self.n_items)
+        size = max(ROWS, size // ROWS * ROWS)
+        history, users = self.held.history, self.users
+        for start in range(0, len(users), size):
+            part = slice(start, start + size)
+            rows = history[part]
+            count = rows.shape[0]
+            yield start, mask_history(block_scores(model, rows, users[part]), rows)[:count]
+
+    def _ranks(self, scores: Tensor, start: int) -> npt.NDArray[np.int64]:
+        """1-based rank of every target in the whole list; ties go to the lower item."""
+        part = self.held.target[start : start + len(scores)]
+        place = torch.argsort(scores, dim=1, descending=True, stable=True)
+        rank = torch.empty_like(place)
+        order = torch.arange(1, scores.shape[1] + 1, device=scores.device)
+        rank.scatter_(1, place, order.expand_as(place))
+        rows = np.repeat(np.arange(part.shape[0], dtype=np.int64), np.diff(part.indptr))
+        flat = torch.from_numpy(rows * scores.shape[1] + part.indices).to(rank.device)
+        out: npt.NDArray[np.int64] = rank.view(-1)[flat].cpu().numpy()
+        return out

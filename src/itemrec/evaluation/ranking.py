@@ -1,0 +1,85 @@
+"""Scores of a block of users, what they already have masked, and the best items of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.models.base import Model
+
+BUDGET = 256  # MB of scores held at a time
+ROWS = 64  # users a block are a multiple of this, so that products round alike in any block
+STRETCH = 64  # items whose largest score stands for them at first
+
+
+def block_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+    """Scores of a block padded to a multiple of `ROWS` users: a product rounds by its shape."""
+    missing = -history.shape[0] % ROWS
+    if missing:
+        empty = np.full(missing, history.indptr[-1], dtype=history.indptr.dtype)
+        parts = (history.data, history.indices, np.concatenate([history.indptr, empty]))
+        history = sp.csr_array(parts, shape=(history.shape[0] + missing, history.shape[1]))
+        users = np.concatenate([users, np.full(missing, users[0], dtype=users.dtype)])
+    return own_scores(model, history, users)
+
+
+def own_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+    """Scores that may be written into: a model may have answered with a part of itself."""
+    scores = model.scores(history, users)
+    held = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    shared = scores.untyped_storage().data_ptr() in held
+    return scores.clone(memory_format=torch.contiguous_format) if shared else scores.contiguous()
+
+
+def mask_history(scores: Tensor, history: sp.csr_array) -> Tensor:
+    """−∞ at the items of each user's history, in place."""
+    rows = np.repeat(np.arange(history.shape[0], dtype=np.int64), np.diff(history.indptr))
+    flat = torch.from_numpy(rows * scores.shape[1] + history.indices).to(scores.device)
+    scores.view(-1)[flat] = -torch.inf
+    return scores
+
+
+def top_items(scores: Tensor, k: int) -> Tensor:
+    """The k best items a row, best first, −1 where scores are −∞; ties to the lower item; [B, k].
+
+    ``topk`` leaves the order of equal scores open. One extra place shows whether a tie crosses the
+    cut; only such rows are sorted in full.
+    """
+    depth = min(k + 1, scores.shape[1])
+    value, item = _largest(scores, depth)
+    order = torch.argsort(
+        item, dim=1
+    )  # by item first, then stably by score: ties to the lower item
+    value, item = value.gather(1, order), item.gather(1, order)
+    order = torch.argsort(value, dim=1, descending=True, stable=True)
+    value, item = value.gather(1, order), item.gather(1, order)
+    if depth > k:
+        crossing = (value[:, k - 1] == value[:, k]) & (value[:, k] > -torch.inf)
+        tied = torch.nonzero(crossing).squeeze(1)
+        for row in torch.split(tied, 256):
+            full = torch.sort(scores[row], dim=1, descending=True, stable=True)
+            value[row, :k], item[row, :k] = full.values[:, :k], full.indices[:, :k]
+    return item[:, :k].masked_fill(value[:, :k] == -torch.inf, -1)
+
+
+def _largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    """The largest scores a row and their items, each ``[B, depth]``; a faster ``topk`` on a CPU.
+
+    They lie in the ``depth`` stretches with the largest maxima: a stretch left out has ``depth``
+    others whose maxima are at least its own. Finding maxima is one vectorised pass.
+    """
+    stretches = scores.shape[1] // STRETCH
+    if scores.is_cuda or stretches < 4 * depth:
+        found = torch.topk(scores, depth, dim=1)
+        return found.values, found.indices
+    covered = stretches * STRETCH
+    best = scores[:, :covered].view(len(scores), stretches, STRETCH).amax(2)
+    chosen = torch.topk(best, depth, dim=1, sorted=False).indices.unsqueeze(2) * STRETCH
+    inside = (chosen + torch.arange(STRETCH)).flatten(1)  # [B, depth · STRETCH]
+    rest = torch.arange(covered, scores.shape[1]).expand(len(scores), -1)
+    item = torch.cat([inside, rest], dim=1)
+    value, at = torch.topk(scores.gather(1, item), depth, dim=1)
+    return value, item.gather(1, at)

@@ -1,0 +1,1 @@
+"""Experiments from configurations: building, searching, suites and the results page."""

@@ -1,0 +1,128 @@
+"""Settings in full: a configuration is resolved once, before any data is read.
+
+File, suite row, options and the defaults of model and loss become one frozen object; everything
+after it takes that object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from itemrec.config_file import Config, normalise
+from itemrec.data.splitters import SPLITS
+from itemrec.errors import ItemrecError
+from itemrec.experiments.registry import DEFAULTS, SECTIONS, TABLES, protocol_of, with_names
+from itemrec.losses import bind
+from itemrec.models.base import Kind, Model
+from itemrec.sampling import Sampler
+from itemrec.training.config import TrainConfig, resolve_training
+from itemrec.validation import check_settings, lookup, schema
+
+# What has no bearing on the figures is left out of comparisons.
+INDIFFERENT = (
+    ("train", "device"),
+    ("train", "precision"),
+    ("train", "save_seconds"),
+    ("negatives", "cache"),
+)
+OF_CLOSED_FORMS = ("metric", "refit", "seed")  # the settings of training that concern them
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings of one experiment, checked, with every default in its place."""
+
+    data: dict[str, Any]
+    split: dict[str, Any]
+    model: Model
+    loss: Callable[..., Tensor]
+    sampler: Sampler
+    train: TrainConfig
+    given: Config  # what was asked for, with components named
+
+    def comparable(self) -> Config:
+        """Every setting that has a bearing on figures, defaults included, as TOML holds it."""
+        given, kind = self.given, self.model.kind
+        train = self.train
+        if kind is Kind.CLOSED_FORM:  # nothing is descended: the rest has no bearing
+            some = {key: given["train"][key] for key in OF_CLOSED_FORMS if key in given["train"]}
+            train = resolve_training(self.model, self.loss, some)
+        out: Config = {"data": dict(self.data), "split": dict(self.split)}
+        for section, table in TABLES.items():
+            settings = dict(given[section])
+            name = settings.pop("name")
+            if section != "model" and kind is not Kind.LIST_LOSS:
+                out[section] = {"name": "none"}
+                continue
+            component = table[name]
+            settings = check_settings(component, name, settings)
+            out[section] = {"name": name, **schema(component), **settings}
+        out["train"] = asdict(train)
+        for section, key in INDIFFERENT:
+            out[section].pop(key, None)
+        return normalise(out)
+
+
+def resolve(config: Config) -> Resolved:
+    """Check a configuration and fill in its defaults; nothing is read, nothing is drawn.
+
+    Whatever a component's constructor refuses is refused here.
+    """
+    given = with_names(config)
+    made = {section: _component(given, section) for section in TABLES}
+    if protocol_of(given) == "inductive":
+        made["model"].check_inductive()
+    return Resolved(
+        data=given["data"],
+        split=_split(given["split"]),
+        model=made["model"],
+        loss=made["loss"],
+        sampler=made["negatives"],
+        train=resolve_training(made["model"], made["loss"], given["train"]),
+        given=given,
+    )
+
+
+def changes(before: Config, now: Config) -> list[str]:
+    """The settings in which two comparable configurations differ, such as "train.lr".
+
+    A setting that only one of them knows has its default in the other: settings that are added to
+    a component later leave older results valid.
+    """
+    names = {section: {"name": now[section]["name"]} for section in TABLES}
+    base = resolve({**names, "split": {"strategy": now["split"]["strategy"]}}).comparable()
+    parts = {s: [c.get(s, {}) for c in (before, now, base)] for s in SECTIONS}
+    return [
+        f"{section}.{key}"
+        for section, (one, two, default) in parts.items()
+        for key in dict.fromkeys([*one, *two])
+        if one.get(key, default.get(key)) != two.get(key, default.get(key))
+    ]
+
+
+def _split(section: dict[str, Any]) -> dict[str, Any]:
+    """The split in full: strategy, its settings, and how training is thinned, if it is."""
+    settings = dict(section)
+    strategy, thin = settings.pop("strategy"), settings.pop("cold_start", None)
+    given = {"test": settings.pop("test")} if settings.get("test") == "given" else {}
+    settings = check_settings(SPLITS[strategy], "split", settings)
+    if settings.get("seed", 0) < 0:
+        raise ItemrecError(f"'split.seed' must be at least 0, got {settings['seed']}")
+    known = {**schema(SPLITS[strategy]), **settings, **given}
+    return {"strategy": strategy, **known, "cold_start": thin}
+
+
+def _component(config: Config, section: str) -> Any:
+    settings = dict(config[section])
+    name = settings.pop("name")
+    if section != "model" and name == "none":  # closed forms and models with their own objective
+        name = DEFAULTS[section]
+    component = lookup(TABLES[section], section, name)
+    settings = check_settings(component, name, settings)
+    if section == "loss":  # bound in full, so that a run's configuration tells all of it
+        return bind(component, {**schema(component), **settings})
+    return component(**settings)

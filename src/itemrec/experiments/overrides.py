@@ -1,0 +1,154 @@
+"""What comes on top of a configuration: options, ``key=value`` texts, another component."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from itemrec.config_file import Config
+from itemrec.data.splitters import SPLITS
+from itemrec.errors import ItemrecError
+from itemrec.experiments.registry import (
+    PROTOCOLS,
+    SECTIONS,
+    TABLES,
+    keys,
+    model_class,
+    protocol_of,
+    with_names,
+)
+from itemrec.models.base import Kind
+from itemrec.renamed import RENAMED, current_names
+from itemrec.validation import lookup, one_of
+
+
+def assign(config: Config, text: str) -> None:
+    """Set ``section.key=value``, or ``key=value`` where only one section knows the key.
+
+    >>> config = {"model": {"name": "lightgcn"}}
+    >>> assign(config, "dim=16")
+    >>> assign(config, "split.seed=3")
+    >>> config["model"]["dim"], config["split"]["seed"]
+    (16, 3)
+    """
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key or not value:
+        raise ItemrecError(f"'--set' must look like model.dim=64, got {text!r}")
+    known = {name: keys(config, name) for name in SECTIONS}
+    section, rest = _place(key, known)
+    config.setdefault(section, {})[rest] = parse_value(value)
+
+
+def _place(key: str, known: Mapping[str, list[str]]) -> tuple[str, str]:
+    """Section and name of a key that may be written without its section, or by an old name."""
+    section, dot, rest = key.partition(".")
+    if dot:
+        (rest,) = current_names(section, {rest: None})
+        if section not in known or rest not in known[section]:
+            choices = known.get(section)
+            what = f"[{section}] knows {', '.join(choices)}" if choices else _listing(known)
+            raise ItemrecError(f"'--set' has no key {key!r}; {what}")
+        return section, rest
+    places = [name for name, choices in known.items() if key in choices]
+    if not places:  # a key that none has may be an old name
+        places = [name for name in known if key in RENAMED.get(name, {})]
+    if not places:
+        raise ItemrecError(f"'--set' has no key {key!r}; {_listing(known)}")
+    if len(places) > 1:
+        options = " or ".join(f"{name}.{key}" for name in places)
+        raise ItemrecError(f"'--set' does not know which {key!r} is meant: write {options}")
+    (name,) = current_names(places[0], {key: None})
+    return places[0], name
+
+
+def parse_value(text: str) -> Any:
+    """A number, true or false, a list, or else text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):  # also for numbers of thousands of digits
+        return text
+
+
+def choose(config: Config, section: str, name: str) -> str:
+    """Name a component; the settings of another one that stood there go with it.
+
+    A note where the model has no use for it, as `shortcut` gives one.
+    """
+    lookup(TABLES[section], section, name)
+    if section != "model" and model_class(config).kind is not Kind.LIST_LOSS:
+        model = with_names(config)["model"]["name"]
+        return f"{model} has an objective of its own: --{section} is not used"
+    if with_names(config)[section]["name"] != name:
+        config[section] = {}
+    config.setdefault(section, {})["name"] = name
+    return ""
+
+
+def choose_split(config: Config, protocol: str | None, strategy: str | None) -> None:
+    """Agree on a split strategy from a protocol, a strategy, or both."""
+    if strategy is not None:
+        lookup(SPLITS, "split", strategy)
+    elif config.get("split", {}).get("strategy") == "all":
+        strategy = "all"  # a protocol says only whether users have vectors of their own
+    if protocol is not None:
+        one_of("protocol", protocol, ("transductive", "inductive"))
+        if strategy is None and config.get("split") and protocol_of(config) == protocol:
+            return
+        strategy = strategy or ("users" if protocol == "inductive" else "interactions")
+        if strategy != "all" and PROTOCOLS.get(strategy, "transductive") != protocol:
+            fitting = [v for v in SPLITS if PROTOCOLS.get(v, "transductive") == protocol]
+            raise ItemrecError(
+                f"'split' must be {' or '.join(fitting)} in the {protocol} protocol, got {strategy!r}"
+            )
+    if strategy is not None:
+        if config.get("split", {}).get("strategy", strategy) != strategy:
+            config["split"] = {}
+        config.setdefault("split", {})["strategy"] = strategy
+    if strategy == "all" and protocol is not None:
+        config["split"]["protocol"] = protocol
+
+
+def shortcut(config: Config, key: str, value: Any) -> str:
+    """Set what a short option such as ``--dim`` stands for; a note where nothing has the setting.
+
+    The same options can then be given for every model and loss of a comparison.
+    """
+    if key == "seed":
+        for section in ("train", "split"):
+            config.setdefault(section, {})["seed"] = value
+        return ""
+    section = {"dim": "model", "layers": "model", "tau": "loss"}.get(key, "train")
+    if key == "l2" and key in keys(config, "model"):
+        section = "model"
+    if key not in keys(config, section):
+        name = with_names(config)[
+            "model" if model_class(config).kind is not Kind.LIST_LOSS else section
+        ]["name"]
+        return f"{name} has no setting '{key}': --{key} is not used"
+    config.setdefault(section, {})[key] = value
+    return ""
+
+
+def override(
+    config: Config,
+    *,
+    data: Mapping[str, Any],
+    parts: Mapping[str, str | None],
+    short: Mapping[str, Any],
+    protocol: str | None = None,
+    strategy: str | None = None,
+    sets: Sequence[str] = (),
+) -> list[str]:
+    """Put what a command line gives on top, where it is not None; notes on what is not used."""
+    config.setdefault("data", {}).update({k: v for k, v in data.items() if v is not None})
+    notes = [choose(config, part, name) for part, name in parts.items() if name is not None]
+    choose_split(config, protocol, strategy)
+    notes += [shortcut(config, key, value) for key, value in short.items() if value is not None]
+    for text in sets:
+        assign(config, text)
+    return [note for note in notes if note]
+
+
+def _listing(known: Mapping[str, list[str]]) -> str:
+    return "known are " + "; ".join(f"[{name}] {', '.join(k)}" for name, k in known.items())

@@ -1,0 +1,75 @@
+"""The components by name, and the sections of a configuration that choose among them.
+
+A configuration has the sections ``data``, ``split``, ``model``, ``loss``, ``negatives`` and
+``train``, as they stand in a run's ``config.toml``; what is left out has its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from itemrec.config_file import Config
+from itemrec.data.datasets import load
+from itemrec.data.interactions import read
+from itemrec.data.splitters import SPLITS
+from itemrec.errors import ItemrecError
+from itemrec.losses import LOSSES
+from itemrec.models import MODELS
+from itemrec.models.base import Kind, Model
+from itemrec.sampling import NEGATIVES
+from itemrec.training.config import TrainConfig
+from itemrec.validation import lookup, schema
+
+SECTIONS = ("data", "split", "model", "loss", "negatives", "train")
+TABLES: dict[str, Mapping[str, Any]] = {"model": MODELS, "loss": LOSSES, "negatives": NEGATIVES}
+DEFAULTS = {"model": "lightgcn", "loss": "item-ndcg", "negatives": "uniform"}
+PROTOCOLS = {"interactions": "transductive", "users": "inductive"}  # the others: transductive
+
+
+def with_names(config: Config) -> Config:
+    """Every section with its component named; unknown sections are refused."""
+    for name in config:
+        if name not in SECTIONS:
+            raise ItemrecError(f"unknown section [{name}]; the sections are {', '.join(SECTIONS)}")
+    out = {name: dict(config.get(name, {})) for name in SECTIONS}
+    out["model"].setdefault("name", DEFAULTS["model"])
+    model: type[Model] = lookup(MODELS, "model", out["model"]["name"])
+    defaults = {"loss": model.default_loss, "negatives": DEFAULTS["negatives"]}
+    for name, default in defaults.items():
+        given = dict(config.get(name, {}))
+        if model.kind is not Kind.LIST_LOSS:
+            default = "none"
+        elif given.get("name") == "none":  # written by a model that had none
+            given.pop("name")
+        out[name] = {"name": default, **given}
+    out["split"].setdefault("strategy", "interactions")
+    lookup(SPLITS, "split", out["split"]["strategy"])
+    return out
+
+
+def model_class(config: Config) -> type[Model]:
+    """The class of the model that a configuration names."""
+    found: type[Model] = lookup(MODELS, "model", with_names(config)["model"]["name"])
+    return found
+
+
+def protocol_of(config: Config) -> str:
+    """The protocol that a split belongs to: by its strategy, or by a setting of its own."""
+    split = with_names(config)["split"]
+    return str(split.get("protocol") or PROTOCOLS.get(split["strategy"], "transductive"))
+
+
+def keys(config: Config, section: str) -> list[str]:
+    """The settings a section knows, given the components that the configuration names."""
+    if section == "train":
+        return list(schema(TrainConfig))
+    if section == "data":
+        return ["data", *(key for key in {**schema(load), **schema(read)} if key != "name")]
+    full = with_names(config)
+    if section == "split":
+        return ["strategy", *schema(SPLITS[full["split"]["strategy"]]), "cold_start"]
+    name = full[section]["name"]
+    if name == "none":
+        return ["name"]
+    return ["name", *schema(lookup(TABLES[section], section, name))]

@@ -1,0 +1,1 @@
+"""RESULTS.md, its pages and its plots, made from stored results."""

@@ -1,0 +1,191 @@
+"""What a search looks for: settings by name, with the choices or the range of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from itemrec.config_file import Config
+from itemrec.errors import ItemrecError
+from itemrec.experiments.config import resolve
+from itemrec.experiments.overrides import assign, choose, parse_value
+from itemrec.experiments.registry import TABLES, with_names
+from itemrec.models import MODELS
+from itemrec.models.base import EmbeddingModel, Kind, Model
+from itemrec.training.config import TrainConfig
+from itemrec.validation import check_settings, lookup, schema
+
+# A model's own settings that are searched unless told otherwise, from so many times less than their
+# default to as many times more: EASE's λ was best at 50 to 1000, SimGCL's weight at .02 to .5.
+FACTORS = {
+    "l2": 10,
+    "alpha": 10,
+    "shrink": 10,
+    "neighbours": 4,
+    "weight": 30,
+    "negative_weight": 10,
+}
+
+
+@dataclass(frozen=True)
+class SearchRange:
+    """One setting that is searched: among choices, or in a range."""
+
+    key: str  # "train.lr"
+    choices: tuple[Any, ...] = ()
+    low: float = 0
+    high: float = 0
+    log: bool = False
+    whole: bool = False
+
+    def __str__(self) -> str:
+        choices = ",".join(json.dumps(choice) for choice in self.choices)
+        return f"{self.key}={choices or f'{self.low}..{self.high}'}"
+
+
+def default_search_space(config: Config) -> dict[str, SearchRange]:
+    """What is usually worth a search, by the components that the configuration names."""
+    full = resolve(config).comparable()
+    model: type[Model] = MODELS[full["model"]["name"]]
+    own, texts = schema(model), []
+    if model.kind is not Kind.CLOSED_FORM:
+        texts.append("train.lr=0.0001..0.03")
+    decays = getattr(model, "base_norms", EmbeddingModel.base_norms)
+    if decays is not EmbeddingModel.base_norms and model.kind is Kind.LIST_LOSS:
+        texts.append("train.l2=0.00001..0.01")
+    if "tau" in full["loss"]:
+        cosine = full["train"]["similarity"] == "cosine"
+        texts.append("loss.tau=" + ("0.05..0.5" if cosine else "0.3..3.0"))
+    if "layers" in own:
+        texts.append("model.layers=1..4")
+    for name, factor in FACTORS.items():
+        if isinstance(usual := own.get(name), int | float) and usual > 0:
+            low = usual / factor if isinstance(usual, float) else max(usual // factor, 1)
+            texts.append(f"model.{name}={low:g}..{usual * factor:g}")
+    if not texts:
+        name = full["model"]["name"]
+        raise ItemrecError(f"'search' must be given: no ranges are known for {name!r}")
+    return parse_search_space(config, texts)
+
+
+def parse_search_space(config: Config, texts: Sequence[str]) -> dict[str, SearchRange]:
+    """The settings that texts such as "lr=0.0001..0.03" and "layers=1,2,3" name.
+
+    >>> parse_search_space({}, ["lr=0.001..0.1"])
+    {'train.lr': SearchRange(key='train.lr', choices=(), low=0.001, high=0.1, log=True, whole=False)}
+    """
+    space: dict[str, SearchRange] = {}
+    for text in texts:
+        one = _parse(config, text)
+        if one.key in space:
+            raise ItemrecError(f"'search' must name a setting once, got {one.key!r} twice")
+        space[one.key] = one
+    for key in space:
+        name = f"{key.partition('.')[0]}.name"
+        if name in space and key != name:
+            raise ItemrecError(
+                f"'search' must be of {name!r} or of settings beside it, got {key!r} too: each "
+                "component has settings of its own"
+            )
+    _check_values(config, space)
+    return space
+
+
+def _parse(config: Config, text: str) -> SearchRange:
+    name, _, value = (part.strip() for part in text.partition("="))
+    if not name or not value:
+        raise ItemrecError(f"'search' must look like lr=0.001..0.1 or layers=1,2,3, got {text!r}")
+    key = _key(config, name)
+    low, dots, high = (part.strip() for part in value.partition(".."))
+    if dots:
+        ends = [_typed(config, key, parse_value(end)) for end in (low, high)]
+        numbers = all(type(end) in (int, float) for end in ends)
+        if not numbers or not ends[0] < ends[1]:
+            raise ItemrecError(
+                f"'search' must give a range by two numbers, the lower one first, got {text!r}"
+            )
+        whole = all(isinstance(end, int) for end in ends)
+        log = not whole and ends[0] > 0 and ends[1] / ends[0] >= 10
+        return SearchRange(key, low=ends[0], high=ends[1], log=log, whole=whole)
+    words = parse_value(f"[{value}]")
+    if not isinstance(words, list):  # without quotes
+        words = [parse_value(word.strip()) for word in value.split(",")]
+    choices: list[Any] = []
+    for choice in (_typed(config, key, word) for word in words):
+        choices += [choice] * (choice not in choices)
+    if len(choices) < 2:
+        raise ItemrecError(f"'search' must give two values or more, or LOW..HIGH, got {text!r}")
+    return SearchRange(key, tuple(choices))
+
+
+def _key(config: Config, name: str) -> str:
+    """``section.key`` of what may be a key alone, found as ``--set`` finds it."""
+    probe = {
+        section: {key: value for key, value in settings.items() if key in ("name", "strategy")}
+        for section, settings in with_names(config).items()
+    }
+    try:
+        assign(probe, f"{name}=?")
+    except ItemrecError as error:
+        raise ItemrecError(str(error).replace("'--set'", "'search'")) from None
+    section, key = next((s, k) for s, part in probe.items() for k, v in part.items() if v == "?")
+    if section in ("data", "split") or (section == "train" and key in ("metric", "seed")):
+        raise ItemrecError(
+            "'search' must leave data, split, metric and seed as they are, or trials do not "
+            f"compare, got '{section}.{key}'"
+        )
+    return f"{section}.{key}"
+
+
+def _typed(config: Config, key: str, value: Any) -> Any:
+    """A value as its setting takes it: 1 becomes 1.0 for a float."""
+    section, _, name = key.partition(".")
+    if name == "name":
+        return str(value)
+    kind: Any = TrainConfig
+    if section != "train":
+        kind = lookup(TABLES[section], section, with_names(config)[section]["name"])
+    value = check_settings(kind, section, {name: value})[name]
+    return list(value) if isinstance(value, tuple) else value  # as it comes back from a file
+
+
+def _check_values(config: Config, space: Mapping[str, SearchRange]) -> None:
+    """Refuse values that a component would refuse, and settings that make no difference."""
+    names = [key for key in space if key.endswith(".name")]
+    chosen = [
+        dict(zip(names, some, strict=True)) for some in product(*(space[n].choices for n in names))
+    ]
+    for key, one in space.items():
+        values, matters = one.choices or (one.low, one.high), False
+        for some in chosen:
+            made = [
+                resolve(without_refit(merged(config, {**some, key: value}))).comparable()
+                for value in values
+            ]
+            matters = matters or any(other != made[0] for other in made)
+        if not matters:
+            model = with_names(config)["model"]["name"]
+            raise ItemrecError(f"'search' must be of what {model!r} has a use for, got {key!r}")
+
+
+def merged(config: Config, settings: Mapping[str, Any]) -> Config:
+    """The configuration with these settings; another component comes without those of the first."""
+    out = {name: dict(section) for name, section in config.items()}
+    if "model.name" in settings:  # first: a loss that nobody gave is the model's usual one
+        choose(out, "model", settings["model.name"])
+    out = with_names(out)
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        if name != "name":
+            out[section][name] = value
+        elif section != "model":
+            choose(out, section, value)
+    return out
+
+
+def without_refit(config: Config) -> Config:
+    """As a trial trains it: never on what it is evaluated by."""
+    return {**config, "train": {**config["train"], "refit": False}}

@@ -1,0 +1,86 @@
+"""Configurations and splits that come from run folders: resume, final training, evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from itemrec.config_file import Config
+from itemrec.data.split import Split
+from itemrec.errors import ItemrecError
+from itemrec.experiments.build import make_data, make_split
+from itemrec.experiments.registry import model_class, protocol_of, with_names
+from itemrec.models.base import Kind
+from itemrec.training.run import Run
+from itemrec.training.run_folder import RunFolder
+
+
+def split_of(run: Run, data_root: str | Path | None = None) -> Split:
+    """The split a run was trained and judged on, made again from its settings and verified."""
+    config = {name: dict(section) for name, section in run.config.items()}
+    if not config.get("data"):
+        raise ItemrecError("this run was trained on data in memory: evaluate it in Python")
+    if data_root is not None:
+        config["data"]["data_root"] = str(data_root)
+    data = make_data(config)
+    if data.fingerprint != run.dataset["fingerprint"]:
+        raise ItemrecError(
+            f"{data.name!r} is not the data of this run: its fingerprint is {data.fingerprint}, "
+            f"expected {run.dataset['fingerprint']}"
+        )
+    split = make_split(config, data)
+    if run.metrics.get("refit"):
+        split = split.refit()
+    same = split.train.shape == run.train.shape
+    if not same or not all(
+        np.array_equal(getattr(split.train, part), getattr(run.train, part))
+        for part in ("indptr", "indices")
+    ):
+        raise ItemrecError(
+            f"the split made again is not the one this run was trained on: {data.name!r} or the "
+            "run's config.toml has changed since"
+        )
+    return split
+
+
+def default_folder(config: Config) -> Path:
+    """runs/<data>-<protocol>-<model>-<loss>-<seed>; a model's own objective has no name."""
+    config = with_names(config)
+    data = str(config["data"].get("data", "data"))
+    name = Path(data).stem if Path(data).exists() else data.partition(":")[0]
+    parts = [name, protocol_of(config), config["model"]["name"]]
+    parts += [config["loss"]["name"]] if model_class(config).kind is Kind.LIST_LOSS else []
+    return Path("runs") / "-".join([*parts, str(config["train"].get("seed", 0))])
+
+
+def stored_config(folder: str | Path) -> Config:
+    """The settings of a run that is to be resumed."""
+    config = RunFolder(folder).stored_config()
+    if config is None:
+        raise ItemrecError(f"{folder} holds no run to resume: config.toml is missing")
+    return config
+
+
+def final_config(folder: str | Path, data: str | None, strategy: str | None) -> Config:
+    """The settings of a finished run with all of its data in training, for as long as it chose."""
+    run = Run.load(folder)
+    if strategy not in (None, "all"):
+        raise ItemrecError(f"'split' must be all with '--final', got {strategy!r}")
+    if not run.config.get("data") and data is None:
+        raise ItemrecError(f"{folder} was trained on data in memory: give its file before --final")
+    config = {name: dict(section) for name, section in run.config.items()}
+    config["split"] = {"strategy": "all", "seed": config["split"]["seed"], "protocol": run.protocol}
+    config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
+    return config
+
+
+def change_of_data(folder: str | Path, run: Run) -> str:
+    """A note where a run was trained on other data than the one in the folder was chosen on."""
+    before, now = Run.load(folder).dataset, run.dataset
+    if before["fingerprint"] == now["fingerprint"]:
+        return ""
+    counts = (f"{data['interactions']:,}" for data in (before, now))
+    return "the data has changed since {} was chosen: {} interactions then, {} now".format(
+        folder, *counts
+    )

@@ -1,0 +1,1 @@
+"""Suites: tables of rows × data sets × seeds, run and stored."""

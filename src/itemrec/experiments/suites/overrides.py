@@ -1,0 +1,118 @@
+"""The layers of a suite: defaults, a row, then both once more for a protocol or a data set.
+
+What is said of a data set beats what is said of all of them, and a row beats the defaults.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from itemrec.errors import ItemrecError
+from itemrec.experiments.registry import PROTOCOLS, SECTIONS, TABLES, keys
+from itemrec.renamed import current_names
+
+STRATEGIES = {"transductive": "interactions", "inductive": "users"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set under a protocol."""
+
+    data: str
+    protocol: str
+
+    @classmethod
+    def parse(cls, text: str, protocol: str = "transductive") -> Entry:
+        """``DATA`` or ``DATA/PROTOCOL``.
+
+        >>> Entry.parse("yelp2018/inductive")
+        Entry(data='yelp2018', protocol='inductive')
+        """
+        head, slash, tail = text.rpartition("/")
+        return cls(head, tail) if slash and tail in STRATEGIES else cls(text, protocol)
+
+    @property
+    def key(self) -> str:
+        """As written in a suite."""
+        return f"{self.data}/{self.protocol}"
+
+    @property
+    def folder(self) -> str:
+        """A name for files."""
+        return re.sub(r"[^\w.=-]+", "-", self.data).strip("-.") + f"-{self.protocol}"
+
+
+def split_names(text: str) -> list[str]:
+    """Names between commas; those within a name such as synthetic:users=9,items=8 stay.
+
+    >>> split_names("ml-1m, synthetic:users=9,items=8/inductive")
+    ['ml-1m', 'synthetic:users=9,items=8/inductive']
+    """
+    return [part.strip() for part in re.split(r",(?!\s*\w+=)", text) if part.strip()]
+
+
+def entries(row: Mapping[str, Any], suite: Mapping[str, Any]) -> list[Entry]:
+    """The data sets of a row: its own list, or the suite's."""
+    data = row.get("data", suite.get("data", ()))
+    protocol = row.get("protocol", suite.get("protocol", "transductive"))
+    return [Entry.parse(text, protocol) for text in ([data] if isinstance(data, str) else data)]
+
+
+def merge(defaults: Mapping[str, Any], row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+    """The sections of a row on a data set, and "seeds" where a layer says how many."""
+    (general, *on_general), (own, *on_own) = _layers(defaults, entry), _layers(row, entry)
+    order = [(general, False), (own, True)]
+    order += [(layer, False) for layer in on_general] + [(layer, True) for layer in on_own]
+    out: dict[str, Any] = {section: {} for section in SECTIONS}
+    for layer, _ in order:  # names first: they say which settings there are
+        for name in TABLES:
+            if "name" in section(layer, name):
+                out[name]["name"] = section(layer, name)["name"]
+        strategy = section(layer, "split").get("strategy")
+        if strategy is not None and PROTOCOLS.get(strategy, "transductive") == entry.protocol:
+            out["split"]["strategy"] = strategy
+        if "seeds" in layer:
+            out["seeds"] = layer["seeds"]
+    out["split"].setdefault("strategy", STRATEGIES[entry.protocol])
+    known = {name: keys({s: out[s] for s in SECTIONS}, name) for name in SECTIONS}
+    for layer, must in order:
+        for name in SECTIONS:
+            _fill(out[name], name, section(layer, name), known[name], must)
+    out["data"]["data"] = entry.data
+    return out
+
+
+def section(layer: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The settings of a section; a component may be given by its bare name."""
+    value = layer.get(name, {})
+    if name == "data" and not isinstance(value, dict):
+        return {}  # a row's list of data sets
+    if isinstance(value, str) and name in TABLES:
+        return {"name": value}
+    if not isinstance(value, dict):
+        raise ItemrecError(f"'{name}' must be a table of settings, got {value!r}")
+    return current_names(name, value)
+
+
+def _layers(table: Mapping[str, Any], entry: Entry) -> Iterator[Mapping[str, Any]]:
+    yield table
+    for key in (entry.protocol, entry.data, entry.key):
+        if key in table.get("on", {}):
+            yield table["on"][key]
+
+
+def _fill(
+    out: dict[str, Any], name: str, settings: Mapping[str, Any], known: list[str], must: bool
+) -> None:
+    for key, value in settings.items():
+        if key in ("name", "strategy"):
+            continue
+        if key in known:
+            out[key] = value
+        elif must:
+            raise ItemrecError(
+                f"[{name}] has no setting {key!r}; its settings are: {', '.join(known)}"
+            )

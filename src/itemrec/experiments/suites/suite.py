@@ -1,0 +1,358 @@
+"""A suite: a TOML file of rows to run, with published figures and expected bands beside them.
+
+::
+
+    title = "Negatives by personalised PageRank"
+    description = "What the table is about, in Markdown."
+    baseline = "uniform"                     # the row that paired tests compare with
+    columns = ["recall@20", "ndcg@20"]       # the metrics of the table
+    plot = ["ndcg@20"]                       # those of the plot; the last column unless given
+    cost = true                              # show seconds an epoch and to the best epoch too
+    data = ["ml-1m", "yelp2018/inductive"]   # DATA or DATA/PROTOCOL; a row may have its own list
+    protocol = "transductive"                # of entries that name none
+    seeds = 3                                # 0, 1, 2: of training, and of the split as well
+    source = "Whom the published figures come from."
+
+    [defaults.train]                         # the sections of a run's config.toml
+    lr = 0.01
+    [defaults.on.inductive.loss]             # where the data set, the protocol or both are so
+    tau = 1.0
+    [defaults.on.ml-latest-small]
+    seeds = 5
+
+    [[row]]
+    name = "tempered"
+    model = "lightgcn"                       # a name, or a table with a name and settings
+    negatives = { name = "ppr", share = 0.02 }
+    baseline = "other"                       # if not the suite's; its own name: no test
+    train = { l2 = 1e-4 }
+    on.yelp2018.train = { l2 = 1e-5 }        # overrides for one data set
+    paper.yelp2018 = { "ndcg@20" = 0.0588 }  # published, as fractions
+    paper.source = "Table 3"
+    band.yelp2018 = { "ndcg@20" = [0.058, 0.060] }
+    note = "Anything a reader of the table must know."
+
+Later layers win: defaults, the row, ``defaults.on`` (protocol, then data set, then both), the
+row's own ``on``. A default applies to the rows whose component has that setting; a setting of a row
+that its component does not have is an error. A row's ``data`` lists data sets; how files are read
+(the section ``data`` of a config.toml) stands in ``defaults.data`` or ``on.NAME.data``.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from itemrec.config_file import Config
+from itemrec.data.datasets import DATASETS
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.metrics import parse_metric
+from itemrec.experiments.config import resolve
+from itemrec.experiments.registry import SECTIONS, keys
+from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge, section
+from itemrec.validation import lookup
+
+FOLDER = Path(__file__).parent / "tables"
+COLUMNS = ("capped_recall@20", "recall@20", "ndcg@20")
+SUITE_KEYS = (
+    *("title", "description", "baseline", "columns", "plot", "cost"),
+    *("data", "protocol", "seeds", "source"),
+)
+ROW_KEYS = ("name", "baseline", "data", "protocol", "seeds", "on", "paper", "band", "note")
+SETTINGS = tuple(name for name in SECTIONS if name != "data")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row on one data set: its settings in full, and what is known about the outcome."""
+
+    row: str
+    entry: Entry
+    config: Config  # resolved, with the seeds of its split and training left to `seeded`
+    seeds: int
+    paper: dict[str, float]
+    source: str
+    band: dict[str, tuple[float, float]]
+
+    def seeded(self, seed: int) -> Config:
+        """The settings with a seed: of training, and of the split unless the suite fixes it."""
+        config = copy.deepcopy(self.config)
+        config["train"]["seed"] = seed
+        config["split"].setdefault("seed", seed)
+        return config
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Rows in their order, from which cells are made."""
+
+    name: str
+    path: Path
+    title: str
+    description: str
+    baseline: str
+    columns: tuple[str, ...]
+    plotted: tuple[str, ...]
+    cost: bool
+    source: str
+    rows: tuple[str, ...]
+    notes: dict[str, str]  # of rows
+    table: dict[str, Any]  # as it stands in the file
+
+    def baseline_of(self, row: str) -> str:
+        """The row that a row is compared with."""
+        own: dict[str, str] = {
+            r["name"]: r.get("baseline", self.baseline) for r in self.table["row"]
+        }
+        return own[row]
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it came with the package, so that its name alone finds it."""
+        return self.path.parent == FOLDER
+
+    def cells(
+        self, datasets: Sequence[str] | None = None, rows: Sequence[str] | None = None
+    ) -> list[Cell]:
+        """All cells, data set by data set; or those of some data sets and rows.
+
+        A data set that no row lists is taken by every row, under the protocols it has elsewhere.
+        """
+        for name in rows or ():
+            lookup(dict.fromkeys(self.rows), "rows", name)
+        found: dict[Entry, list[Cell]] = {}
+        for row in self.table["row"]:
+            if rows is None or row["name"] in rows:
+                for entry in self._chosen(row, datasets):
+                    found.setdefault(entry, []).append(self.cell(row, entry))
+        return [cell for cells in found.values() for cell in cells]
+
+    def cell(self, row: Mapping[str, Any], entry: Entry) -> Cell:
+        """A row on a data set."""
+        merged = merge(self.table.get("defaults", {}), row, entry)
+        seeds = merged.pop("seeds", self.table.get("seeds", 1))
+        try:
+            config = resolve(merged).comparable()
+        except ItemrecError as error:
+            raise ItemrecError(f"row '{row['name']}' on {entry.key}: {error}") from error
+        if "seed" not in merged["split"]:
+            del config["split"]["seed"]
+        own = entries(row, self.table)
+        paper, band = (_figures(row, what, own, entry) for what in ("paper", "band"))
+        bands = {metric: (float(low), float(high)) for metric, (low, high) in band.items()}
+        source = row.get("paper", {}).get("source", self.source)
+        return Cell(row["name"], entry, config, seeds, paper, source, bands)
+
+    def _chosen(self, row: Mapping[str, Any], datasets: Sequence[str] | None) -> list[Entry]:
+        own = entries(row, self.table)
+        if datasets is None:
+            return own
+        everywhere = {e for other in self.table["row"] for e in entries(other, self.table)}
+        out: list[Entry] = []
+        for text in datasets:
+            exact = Entry.parse(text, "")
+            fitting = [e for e in own if exact in (e, Entry(e.data, ""))]
+            if not any(exact in (e, Entry(e.data, "")) for e in everywhere):
+                _check_data(exact.data)
+                protocols = [exact.protocol] if exact.protocol else [e.protocol for e in own]
+                fitting = [Entry(exact.data, p) for p in dict.fromkeys(protocols)]
+            out += [entry for entry in fitting if entry not in out]
+        return out
+
+
+def find_suite(name: str | Path) -> Path:
+    """The file of a suite: a path, or the name of one that is shipped."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    shipped = {file.stem: file for file in sorted(FOLDER.glob("*.toml"))}
+    if str(name) not in shipped:
+        raise ItemrecError(
+            f"'suite' must be a .toml file or one of {', '.join(shipped)}, got {str(name)!r}"
+        )
+    return shipped[str(name)]
+
+
+def load_suite(name: str | Path) -> Suite:
+    """Read a suite and check every row of it: components, settings, published figures."""
+    path = find_suite(name)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ItemrecError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ItemrecError(f"{path} is not a TOML file: {error}") from error
+    try:
+        _check(table)
+        rows = tuple(row["name"] for row in table["row"])
+        columns = tuple(parse_metric(m).key for m in table.get("columns", COLUMNS))
+        suite = Suite(
+            name=path.stem,
+            path=path.resolve(),
+            title=table.get("title", path.stem),
+            description=table.get("description", "").strip(),
+            baseline=table.get("baseline", rows[0]),
+            columns=columns,
+            plotted=tuple(parse_metric(m).key for m in table.get("plot", columns[-1:])),
+            cost=table.get("cost", False),
+            source=table.get("source", ""),
+            rows=rows,
+            notes={row["name"]: row["note"] for row in table["row"] if "note" in row},
+            table=table,
+        )
+        for name in (suite.baseline, *map(suite.baseline_of, rows)):
+            lookup(dict.fromkeys(rows), "baseline", name)
+        for metric in suite.plotted:
+            lookup(dict.fromkeys(columns), "plot", metric)
+        suite.cells()
+    except ItemrecError as error:
+        raise ItemrecError(f"{path.name}: {error}") from error
+    return suite
+
+
+def row_settings(text: str, data: str, protocol: str | None) -> Config:
+    """What ``SUITE/ROW`` says of split, model, loss, negatives and training, for any data.
+
+    ``SUITE/ROW@DATA``: what it says for a data set of its own. Without a protocol, that of the
+    row's first data set.
+    """
+    found = re.fullmatch(r"(.+\.toml|[\w-]+)/(\w[\w.-]*)(?:@(.+))?", text)
+    if not found:
+        raise ItemrecError(f"'--like' must be SUITE/ROW, such as systems/ease, got {text!r}")
+    name, row, like = found.groups()
+    suite = load_suite(name)
+    table = {each["name"]: each for each in suite.table["row"]}
+    own = lookup(table, f"--like {name}/…", row)
+    known = entries(own, suite.table)
+    if like is not None:
+        lookup({entry.data: entry for entry in known}, f"--like {name}/{row}@…", like)
+        known = [entry for entry in known if entry.data == like]
+    if protocol is None:
+        protocol = known[0].protocol
+    lookup(STRATEGIES, "protocol", protocol)
+    entry = Entry(like or data, protocol)
+    merged = merge(suite.table.get("defaults", {}), own, entry)
+    return {section: merged[section] for section in SETTINGS if merged[section]}
+
+
+def _figures(row: Mapping[str, Any], what: str, own: list[Entry], entry: Entry) -> dict[str, Any]:
+    """Published figures or bands; a bare name stands for the row's first entry of that data."""
+    table = row.get(what, {})
+    first = next((other for other in own if other.data == entry.data), None)
+    found: dict[str, Any] = table.get(
+        entry.key, table.get(entry.data, {}) if entry == first else {}
+    )
+    return {parse_metric(metric).key: figure for metric, figure in found.items()}
+
+
+# --- checks --------------------------------------------------------------------------------------
+
+
+def _check(table: dict[str, Any]) -> None:
+    _only(table, (*SUITE_KEYS, "defaults", "row"), "a suite")
+    rows = table.get("row", [])
+    if not rows or not isinstance(rows, list):
+        raise ItemrecError("a suite needs at least one [[row]]")
+    names = []
+    for row in rows:
+        if not re.fullmatch(r"[\w][\w.-]*", str(row.get("name", ""))):
+            raise ItemrecError(f"a row's 'name' must be a short word, got {row.get('name')!r}")
+        names.append(row["name"])
+    if len(set(names)) < len(names):
+        raise ItemrecError(f"rows must have different names, got {', '.join(names)}")
+    data = {entry.data for row in rows for entry in entries(row, table)}
+    for where, part, known in (
+        ("[defaults]", table.get("defaults", {}), (*SECTIONS, "on")),
+        *((f"row '{row['name']}'", row, (*ROW_KEYS, *SETTINGS)) for row in rows),
+    ):
+        _only(part, known, where)
+        for key, settings in part.get("on", {}).items():
+            if key not in STRATEGIES and Entry.parse(key).data not in {*data, *DATASETS}:
+                choices = ", ".join([*STRATEGIES, *sorted(data)])
+                raise ItemrecError(f"{where} has 'on' {key!r}, which is none of {choices}")
+            _only(settings, (*SECTIONS, "seeds"), f"{where} on {key}")
+            _check_seeds(settings, where)
+        _check_seeds(part, where)
+    _check_seeds(table, "the suite")
+    if not isinstance(table.get("cost", False), bool):
+        raise ItemrecError(f"'cost' must be true or false, got {table['cost']!r}")
+    for row in rows:
+        _check_row(row, table)
+    _check_defaults(table)
+
+
+def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
+    where = f"row '{row['name']}'"
+    own = entries(row, table)
+    if not own:
+        raise ItemrecError(f"{where} has no 'data', and neither has the suite")
+    for name in (row.get("protocol"), table.get("protocol")):
+        if name is not None:
+            lookup(STRATEGIES, "protocol", name)
+    for entry in own:
+        _check_data(entry.data)
+    names = [name for entry in own for name in (entry.data, entry.key)]
+    for what in ("paper", "band"):
+        for key, figures in row.get(what, {}).items():
+            if what == "paper" and key == "source":
+                continue
+            if key not in names and key not in DATASETS:
+                raise ItemrecError(f"{where} has '{what}' for {key!r}, not one of its data sets")
+            for metric, value in figures.items():
+                parse_metric(metric)
+                values = [value] if what == "paper" else value
+                if (
+                    not isinstance(values, list)
+                    or len(values) != (1 if what == "paper" else 2)
+                    or not all(isinstance(v, int | float) and 0 <= v <= 1 for v in values)
+                ):
+                    rule = "a fraction" if what == "paper" else "two fractions"
+                    raise ItemrecError(
+                        f"{where}: '{what}.{key}.{metric}' must be {rule}, got {value!r}"
+                    )
+
+
+def _check_defaults(table: Mapping[str, Any]) -> None:
+    """A default that no row's component has is a slip of the pen."""
+    defaults = table.get("defaults", {})
+    known: dict[str, set[str]] = {name: set() for name in SECTIONS}
+    for row in table["row"]:
+        for entry in entries(row, table):
+            merged = merge(defaults, row, entry)
+            for name in SECTIONS:
+                known[name].update(keys({s: merged[s] for s in SECTIONS}, name))
+    for layer in (defaults, *defaults.get("on", {}).values()):
+        for name in SECTIONS:
+            for key in section(layer, name):
+                if key not in known[name]:
+                    raise ItemrecError(
+                        f"[defaults.{name}] has {key!r}, which no row has as a setting; "
+                        f"known are: {', '.join(sorted(known[name]))}"
+                    )
+
+
+def _check_seeds(table: Mapping[str, Any], where: str) -> None:
+    seeds = table.get("seeds", 1)
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise ItemrecError(f"{where}: 'seeds' must be a positive integer, got {seeds!r}")
+
+
+def _check_data(name: str) -> None:
+    built_in = name in DATASETS or name.startswith("synthetic:")
+    if not built_in and not Path(name).expanduser().exists():
+        raise ItemrecError(
+            f"unknown data '{name}': neither a file or folder nor one of {', '.join(DATASETS)}"
+        )
+
+
+def _only(table: Any, known: Iterable[str], where: str) -> None:
+    if not isinstance(table, dict):
+        raise ItemrecError(f"{where} must be a table, got {table!r}")
+    for key in table:
+        if key not in known:
+            raise ItemrecError(f"{where} has no key {key!r}; known are: {', '.join(known)}")

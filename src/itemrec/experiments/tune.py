@@ -1,0 +1,380 @@
+"""Search for settings: trials are judged on validation alone and survive whatever ends them.
+
+``tune.toml`` the configuration and what is searched · ``trials.jsonl`` a line a finished trial ·
+``best.toml`` the configuration of the best, for ``itemrec train --config`` · ``running`` the state
+of the trial in flight.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from itemrec.config_file import Config, difference, dump_config, load_config, normalise
+from itemrec.data.datasets import DATASETS
+from itemrec.data.interactions import Interactions
+from itemrec.data.split import HeldOut, Split
+from itemrec.environment import need_extra, out_of_memory, pick_device
+from itemrec.errors import ItemrecError
+from itemrec.experiments.build import make_data, make_plan, make_split
+from itemrec.experiments.config import resolve
+from itemrec.experiments.search_space import (
+    SearchRange,
+    default_search_space,
+    merged,
+    parse_search_space,
+    without_refit,
+)
+from itemrec.files import alone, check_folder, read_file, write_text
+from itemrec.models.base import Kind
+from itemrec.training.loop import run_plan
+from itemrec.training.progress import duration
+from itemrec.training.run import Run
+from itemrec.validation import positive_integers
+
+FILES = ("tune.toml", "trials.jsonl", "best.toml", "running")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training run of a search."""
+
+    number: int  # 0 is the given configuration as it stands
+    settings: dict[str, Any]  # {"train.lr": 0.003}; None where a default is no value
+    value: float | None  # the best validation value; None where it failed
+    best_epoch: int
+    epochs: int
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The trials of a search, and the configuration of the best."""
+
+    trials: tuple[Trial, ...]
+    config: Config
+    metric: str
+
+    @property
+    def best(self) -> Trial:
+        """The first of the trials with the highest value."""
+        return _best(self.trials)
+
+
+@dataclass(frozen=True)
+class _Search:
+    config: Config  # as given
+    space: dict[str, SearchRange]
+    split: Split  # without a test part
+    folder: Path
+    metric: str
+    seed: int
+
+    def config_of(self, trial: Trial) -> Config:
+        """The configuration of a trial, for anybody to train with."""
+        config = merged(self.config, trial.settings if trial.number else {})
+        return {**config, "data": dict(self.split.source) or config["data"]}
+
+    def identity(self, trial: Trial) -> str:
+        """The same for trials that train alike, however their settings came about."""
+        return dump_config(resolve(without_refit(self.config_of(trial))).comparable())
+
+
+def tune(
+    config: Config,
+    out: str | Path,
+    *,
+    search: Sequence[str] = (),
+    trials: int = 20,
+    time_limit: float | None = None,
+    resume: bool = False,
+    data: Interactions | None = None,
+    progress: bool = False,
+) -> Tuned:
+    """Search for the settings with the best validation value of ``train.metric``.
+
+    ``search`` holds texts such as "lr=0.0001..0.03" or "loss.name=bpr,item-ndcg"; without any,
+    `default_search_space` is searched. ``trials`` counts the finished ones, also those of earlier calls;
+    after ``time_limit`` seconds no further one starts. The first trial is the configuration as it
+    stands. ``resume=True`` continues to the very trials of a search that was left alone.
+    """
+    started = time.monotonic()
+    need_extra("tune")
+    positive_integers(trials=trials)
+    if time_limit is not None and not time_limit > 0:
+        raise ItemrecError(f"'time_limit' must be a positive number of seconds, got {time_limit}")
+    folder, config = check_folder("out", out), _anywhere(config)
+    space = parse_search_space(config, search) if search else default_search_space(config)
+    full = resolve(config).train
+    pick_device(str(config.get("train", {}).get("device", "auto")))
+    claim = {**config, "search": {"settings": [str(one) for one in space.values()]}}
+    known = _claim(folder, claim, resume)
+    if data is None:
+        data = make_data(config)
+    if known not in ("", data.fingerprint):
+        raise ItemrecError(f"{folder} holds a search on other data; it cannot be resumed")
+    split = _without_test(make_split(config, data))
+    this = _Search(config, space, split, folder, full.metric, full.seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder):
+        if not _claim(folder, claim, resume):  # now that nobody else can
+            facts = {"name": data.name, "fingerprint": data.fingerprint}
+            write_text(folder / "tune.toml", dump_config({**claim, "dataset": facts}))
+        for draft in folder.glob(".*.tmp"):  # what a killed process was writing
+            draft.unlink()
+        done = _search(this, trials, time_limit and started + time_limit, progress)
+    return Tuned(tuple(done), this.config_of(_best(done)), this.metric)
+
+
+def _search(this: _Search, trials: int, end: float | None, progress: bool) -> list[Trial]:
+    """All trials, the finished ones of earlier calls first."""
+    done = read_file(this.folder / "trials.jsonl", lambda path: _stored_trials(path, this.space))
+    trained = {this.identity(trial): trial for trial in done}
+    _keep(this, done)
+    with TrialBar(len(done), trials, this.metric, show=progress) as bar:
+        while len(done) < trials and not (end is not None and time.monotonic() >= end):
+            done.append(_perform(this, done, trained))
+            trained.setdefault(this.identity(done[-1]), done[-1])
+            _keep(this, done)
+            bar.update(done)
+    return done
+
+
+def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
+    """The ``config`` and the ``search`` of a folder whose search is to be resumed."""
+    path = Path(folder) / "tune.toml"
+    if not path.is_file():
+        raise ItemrecError(f"{folder} holds no search to resume: tune.toml is missing")
+    config = load_config(path, note=False)
+    config.pop("dataset", None)
+    texts = config.pop("search", {}).get("settings")
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ItemrecError(f"{path} is damaged: it has no list 'settings' in [search]")
+    return config, texts
+
+
+# --- trials --------------------------------------------------------------------------------------
+
+
+def _perform(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial]) -> Trial:
+    """The next trial; where its settings have been trained before, what came of them then."""
+    number, given = len(done), resolve(search.config).comparable()
+    parts = {key: key.partition(".") for key in search.space}
+    settings = {key: given[section].get(name) for key, (section, _, name) in parts.items()}
+    if number:
+        settings = _suggest(search.space, done, (search.seed + number) % 2**32)
+    trial = Trial(number, settings, None, 0, 0, 0.0)
+    if earlier := known.get(search.identity(trial)):
+        return replace(earlier, number=number, settings=settings, seconds=0.0)
+    config, started = without_refit(search.config_of(trial)), time.perf_counter()
+    try:
+        found = _train(search, config, search.folder / "running" / str(number)).metrics
+        value, seconds = found["valid"][search.metric], found["seconds"]["train"]
+        return Trial(number, settings, value, found["best_epoch"], found["epochs"], seconds)
+    except ItemrecError as error:
+        told = str(error)
+    except (MemoryError, RuntimeError) as error:
+        if not (told := out_of_memory(error)):
+            raise  # a fault of ours
+    finally:
+        if torch.cuda.is_available():
+            gc.collect()  # a recorded step refers to itself
+            torch.cuda.empty_cache()
+    return replace(trial, seconds=round(time.perf_counter() - started, 3), error=told)
+
+
+def _train(search: _Search, config: Config, folder: Path) -> Run:
+    """Train, from where an interrupted trial stopped if there was one.
+
+    No trial is ended for being behind the others: these losses sit on a plateau before they climb
+    (LOG.md), and the best might be the first to go. Patience ends a trial.
+    """
+    plan = make_plan(resolve(config), search.split)
+    # a single fit has no state to keep
+    out = None if plan.model.kind is Kind.CLOSED_FORM else folder
+    if folder.exists():
+        try:
+            return run_plan(plan, out=out, resume=True)
+        except ItemrecError:  # of another version, or damaged: from the start
+            shutil.rmtree(folder, ignore_errors=True)
+    return run_plan(plan, out=out, resume=True)
+
+
+def _suggest(space: Mapping[str, SearchRange], done: Sequence[Trial], seed: int) -> dict[str, Any]:
+    """Settings by a tree of Parzen estimators, which depend on finished trials and seed alone."""
+    import optuna
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    kinds: dict[str, Any] = {}
+    for key, one in space.items():
+        if one.choices:
+            kinds[key] = CategoricalDistribution(range(len(one.choices)))
+        elif one.whole:
+            kinds[key] = IntDistribution(int(one.low), int(one.high))
+        else:
+            kinds[key] = FloatDistribution(one.low, one.high, log=one.log)
+    sampler = optuna.samplers.TPESampler(seed=seed)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for trial in done:
+        places = {key: _place(one, trial.settings[key]) for key, one in space.items()}
+        params = {key: place for key, place in places.items() if place is not None}
+        value = -1.0 if trial.value is None else trial.value  # a failure is worse than anything
+        limits = {key: kinds[key] for key in params}
+        study.add_trial(optuna.trial.create_trial(value=value, params=params, distributions=limits))
+    drawn = study.ask(kinds).params
+    return {key: _value(one, drawn[key]) for key, one in space.items()}
+
+
+def _place(space: SearchRange, value: Any) -> Any:
+    """Where a value lies in a space; None where the given configuration's lies outside."""
+    if space.choices:
+        return space.choices.index(value) if value in space.choices else None
+    return value if isinstance(value, int | float) and space.low <= value <= space.high else None
+
+
+def _value(space: SearchRange, drawn: Any) -> Any:
+    if space.choices or space.whole:
+        return space.choices[drawn] if space.choices else drawn
+    return min(max(float(f"{drawn:.4g}"), space.low), space.high)  # no more digits than are read
+
+
+def _best(trials: Sequence[Trial]) -> Trial:
+    found = [(trial.value, -trial.number, trial) for trial in trials if trial.value is not None]
+    if not found:
+        told = f", the first for this: {trials[0].error}" if trials else ": there was no time"
+        raise ItemrecError(f"none of {len(trials)} trials succeeded{told}")
+    return max(found)[2]
+
+
+def _without_test(split: Split) -> Split:
+    if split.valid is None:
+        strategy = split.settings["strategy"]
+        raise ItemrecError(
+            f"'split' must hold out a validation part to judge trials by, got {strategy!r} without one"
+        )
+    test = split.test
+    nobody = HeldOut(test.history[:0], test.target[:0], test.users[:0], test.ids[:0])
+    return replace(split, test=nobody)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def _anywhere(config: Config) -> Config:
+    """With whole paths, so that a search can be resumed from any folder."""
+    data = dict(config.get("data", {}))
+    for key in ("data", "titles", "data_root"):
+        name = str(data.get(key) or "")
+        if name and name.partition(":")[0] not in DATASETS and Path(name).expanduser().exists():
+            data[key] = str(Path(name).expanduser().resolve())
+    return {**config, "data": data}
+
+
+def _claim(folder: Path, claim: Config, resume: bool) -> str:
+    """Refuse a folder that holds another search; the fingerprint of its data if it holds this."""
+    if not any((folder / name).exists() for name in FILES):
+        return ""
+    if not resume:
+        raise ItemrecError(
+            f"{folder} already holds a search: continue it with --resume, or choose another --out"
+        )
+    config, texts = stored_search(folder)
+    stored = {**config, "search": {"settings": texts}}
+    if (told := difference(stored, normalise(claim))) != "none":
+        raise ItemrecError(f"{folder} holds a search with other settings: {told}")
+    return str(
+        load_config(folder / "tune.toml", note=False).get("dataset", {}).get("fingerprint", "")
+    )
+
+
+def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
+    """The finished trials; a last line that was cut off is none."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = []
+    for number, line in enumerate(lines):
+        try:
+            content = json.loads(line)
+        except json.JSONDecodeError:
+            if number < len(lines) - 1:
+                raise
+            continue
+        if not isinstance(content, dict) or set(content) != set(Trial.__dataclass_fields__):
+            raise ItemrecError(f"line {number + 1} is no trial")
+        trial = Trial(**content)
+        keys = trial.settings.keys() if isinstance(trial.settings, dict) else ()
+        if set(keys) != set(space) or not isinstance(trial.value, float | int | None):
+            raise ItemrecError(f"line {number + 1} is no trial of this search")
+        found.append(trial)
+    return found
+
+
+def _keep(search: _Search, done: Sequence[Trial]) -> None:
+    """Write down what is finished, and take away what it was trained in."""
+    texts = {"trials.jsonl": "".join(json.dumps(asdict(trial)) + "\n" for trial in done)}
+    if any(trial.value is not None for trial in done):
+        texts["best.toml"] = dump_config(search.config_of(_best(done)))
+    for name, text in texts.items():
+        path = search.folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
+    running = search.folder / "running"
+    for left in running.glob("*"):
+        if left.name != str(len(done)):  # the next trial may have begun before
+            shutil.rmtree(left, ignore_errors=True)
+    with suppress(OSError):  # it is not there, or not empty
+        running.rmdir()
+
+
+class TrialBar:
+    """Trials, the best value and the time left; without a terminal a line a trial."""
+
+    def __init__(self, done: int, trials: int, metric: str, *, show: bool) -> None:
+        self.first, self.trials, self.metric = done, trials, metric
+        self.started, self.console = time.perf_counter(), Console(stderr=True)
+        self.log = show and not self.console.is_terminal
+        self.bar = Progress(
+            TextColumn("{task.completed}/{task.total} trials"),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=self.console,
+            disable=not show or self.log,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=trials, completed=done, note="")
+
+    def update(self, done: Sequence[Trial]) -> None:
+        """Show where the search stands."""
+        pace = (time.perf_counter() - self.started) / (len(done) - self.first)
+        note = f"{duration(pace * (self.trials - len(done)))} left"
+        if any(trial.value is not None for trial in done):
+            best = _best(done)
+            note = f"best {self.metric} {best.value:.4f} (trial {best.number}) · {note}"
+        self.bar.update(self.task, completed=len(done), note=note)
+        if self.log:
+            last = done[-1]
+            said = last.error or f"{self.metric} {last.value:.4f}"
+            tried = [f"{k} {v}" for k, v in last.settings.items() if v is not None]
+            parts = [f"trial {last.number}: {said}", *([", ".join(tried)] if tried else []), note]
+            line = f"[{len(done)}/{self.trials}] " + " · ".join(parts)
+            self.console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()

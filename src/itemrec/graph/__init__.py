@@ -1,0 +1,1 @@
+"""The interaction graph, message passing over it, and personalised PageRank."""

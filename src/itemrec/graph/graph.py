@@ -1,0 +1,205 @@
+"""The interaction graph as CSR: targets, their sources, and how many neighbours each node has."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+
+Side = Literal["users", "items"]
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """Targets (rows) and the sources of their messages (columns), without weights.
+
+    In a whole graph targets and sources are the same nodes; when new users are folded in, the
+    targets are those users and the sources are the items they touched.
+    """
+
+    crow: Tensor  # int32 [targets + 1]
+    col: Tensor  # int32 [edges], ascending within a row
+    degree: Tensor  # float32 [targets]
+    source_degree: Tensor  # float32 [sources], degrees in the training graph
+
+    @property
+    def read(self) -> torch.dtype:
+        """The type in which a GPU gathers the sources' vectors; sums are float32."""
+        return torch.float32
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the transpose is the same matrix, so that a backward is the same product."""
+        return False
+
+    def become(self, other: Adjacency) -> None:
+        """Hold the edges of another of the same size, in the same memory.
+
+        A step that was recorded as a CUDA graph reads memory, and so follows.
+        """
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if isinstance(mine, Tensor):
+                mine.copy_(theirs)
+            elif isinstance(mine, dict):  # the sides
+                for side, adjacency in mine.items():
+                    adjacency.become(theirs[side])
+
+    @cached_property
+    def row(self) -> Tensor:
+        """The target of every edge, int64 [edges]."""
+        counts = self.crow.diff().long()
+        return torch.repeat_interleave(
+            torch.arange(len(counts), device=self.crow.device), counts, output_size=len(self.col)
+        )
+
+    @cached_property
+    def order(self) -> Tensor:
+        """Rows, longest first, int64 [targets]: how a GPU kernel hands them out."""
+        return torch.argsort(self.degree, descending=True, stable=True)
+
+
+@dataclass(frozen=True)
+class Graph(Adjacency):
+    """Symmetric bipartite graph: nodes are all users, then all items."""
+
+    n_users: int
+    n_items: int
+    half: bool = False
+
+    @property
+    def read(self) -> torch.dtype:
+        """Half the bytes with `half`: eight bits of mantissa, which the sums even out."""
+        return torch.bfloat16 if self.half else torch.float32
+
+    @classmethod
+    def from_csr(cls, train: sp.csr_array, device: torch.device | str = "cpu") -> Graph:
+        """Both directions of the training interactions ``[users, items]``.
+
+        >>> import numpy as np, scipy.sparse as sp
+        >>> graph = Graph.from_csr(sp.csr_array(np.array([[1., 1.], [0., 1.]])))
+        >>> graph.degree.tolist()  # two users, then two items
+        [2.0, 1.0, 1.0, 2.0]
+        """
+        n_users, n_items = train.shape
+        if train.nnz >= 2**30:  # before two directions overflow 32-bit indices
+            raise ItemrecError(f"a graph holds at most 2**30 - 1 interactions, got {train.nnz}")
+        forward = sp.csr_array(train)
+        if not forward.has_sorted_indices:
+            forward = forward.sorted_indices()  # a copy: the caller's matrix stays as it is
+        backward = sp.csr_array(forward.T)  # conversion leaves sorted indices
+        crow = np.concatenate([forward.indptr, backward.indptr[1:] + forward.indptr[-1]])
+        col = np.concatenate([forward.indices + n_users, backward.indices])
+        degree = torch.from_numpy(np.diff(crow).astype(np.float32)).to(device)
+        return cls(
+            crow=torch.from_numpy(crow.astype(np.int32)).to(device),
+            col=torch.from_numpy(col.astype(np.int32)).to(device),
+            degree=degree,
+            source_degree=degree,
+            n_users=n_users,
+            n_items=n_items,
+        )
+
+    @property
+    def symmetric(self) -> bool:
+        """Messages go both ways."""
+        return True
+
+    @property
+    def n_nodes(self) -> int:
+        """Users and items together."""
+        return self.n_users + self.n_items
+
+    @property
+    def item_degree(self) -> Tensor:
+        """Training interactions of each item, float32 [items]."""
+        return self.degree[self.n_users :]
+
+    @cached_property
+    def sides(self) -> dict[Side, Adjacency]:
+        """Messages from items to users, and from users to items, each side numbered from 0."""
+        half, n = len(self.col) // 2, self.n_users
+        users, items = self.degree[:n], self.degree[n:]
+        return {
+            "users": Adjacency(self.crow[: n + 1], self.col[:half] - n, users, items),
+            "items": Adjacency(self.crow[n:] - half, self.col[half:], items, users),
+        }
+
+    @cached_property
+    def inverse_root(self) -> Tensor:
+        """``d^-1/2`` as a column, 0 for a node without neighbours, float32 [nodes, 1]."""
+        return inverse_root(self.degree)
+
+    @cached_property
+    def edge_weight(self) -> Tensor:
+        """``1/√(d_v·d_j)`` of every edge, float32 [edges]: the entries of ``D^-1/2 A D^-1/2``."""
+        scale = self.inverse_root.squeeze(1)
+        target = torch.repeat_interleave(scale, self.crow.diff(), output_size=len(self.col))
+        return target.mul_(scale.index_select(0, self.col))
+
+    @cached_property
+    def reverse(self) -> Tensor:
+        """Position of each edge's opposite direction, int64 [edges].
+
+        Both halves hold the same interactions, one ordered by user and one by item, so sorting the
+        first half by item (stably) walks the second half in order.
+        """
+        half = len(self.col) // 2
+        order = torch.sort(self.col[:half], stable=True).indices
+        back = torch.empty(2 * half, dtype=torch.int64, device=self.col.device)
+        back[half:] = order
+        back[order] = torch.arange(half, 2 * half, device=self.col.device)
+        return back
+
+    def interactions(self) -> sp.csr_array:
+        """The training interactions again, ``[users, items]``."""
+        crow = self.crow[: self.n_users + 1].cpu().numpy()
+        col = self.col[: int(crow[-1])].cpu().numpy() - self.n_users
+        ones = np.ones(len(col), dtype=np.float32)
+        return sp.csr_array((ones, col, crow), shape=(self.n_users, self.n_items))
+
+    def with_users(self, history: sp.csr_array) -> Graph:
+        """The graph after new users with these histories have joined, behind the known ones."""
+        joined = sp.csr_array(sp.vstack([self.interactions(), history]))
+        return Graph.from_csr(joined, self.crow.device)
+
+    def drop_edges(self, share: float, generator: torch.Generator) -> Graph:
+        """A copy without a share of the interactions, drawn; their number is always the same."""
+        half = len(self.col) // 2
+        drawn = torch.randperm(half, generator=generator, device=generator.device)
+        keep = torch.ones(half, dtype=torch.bool, device=self.col.device)
+        keep[drawn[: round(share * half)].to(self.col.device)] = False
+        keep = torch.cat([keep, keep[self.reverse[half:]]])
+        ends = torch.cat([keep.new_zeros(1, dtype=torch.int32), keep.cumsum(0, dtype=torch.int32)])
+        crow = ends[self.crow.long()]
+        degree = crow.diff().float()
+        return replace(self, crow=crow, col=self.col[keep], degree=degree, source_degree=degree)
+
+
+def inverse_root(degree: Tensor) -> Tensor:
+    """``d^-1/2`` as a column, 0 where the degree is 0."""
+    return degree.clamp(min=1).rsqrt().mul(degree > 0).unsqueeze(1)
+
+
+def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
+    """New users (rows of ``history``) as targets of items, whose degrees stay as they are."""
+    device = item_degree.device
+    crow = torch.from_numpy(history.indptr.astype(np.int32)).to(device)
+    col = torch.from_numpy(history.indices.astype(np.int32)).to(device)
+    return Adjacency(crow, col, crow.diff().float(), item_degree)
+
+
+def graph_fingerprint(train: sp.csr_array) -> str:
+    """Hash of a graph's shape and edges: names caches that depend on nothing else."""
+    digest = hashlib.sha256(repr(train.shape).encode())
+    digest.update(np.ascontiguousarray(train.indptr, dtype=np.int64).tobytes())
+    digest.update(np.ascontiguousarray(train.indices, dtype=np.int64).tobytes())
+    return digest.hexdigest()[:16]

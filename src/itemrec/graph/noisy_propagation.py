@@ -1,0 +1,69 @@
+"""Message passing with noise after every layer, and a gradient that knows nothing of the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemrec.graph.graph import Graph
+from itemrec.graph.propagation import first_messages, normalised_sum, step
+from itemrec.ops.segment import fused
+
+
+def noisy_passes(
+    graph: Graph, x: Tensor, depth: int, noise: Sequence[float], generator: torch.Generator
+) -> list[list[Tensor]]:
+    """``h⁰ = x … hᴸ`` of a pass for each ε in ``noise``, where ``hˡ⁺¹ = disturb(Â hˡ, ε)``.
+
+    All passes begin with the same ``Â x``. Noise depends on a vector by its signs alone, which have
+    no slope: every pass has the gradient of the layers without noise, and all of them together take
+    one backward, by Horner's rule ``y ← g_l + Â y`` with ``g_l`` summed over the passes.
+    """
+    flat = _NoisyPasses.apply(x, graph, depth, noise, generator)  # type: ignore[no-untyped-call]
+    return [[x, *flat[at : at + depth]] for at in range(0, len(flat), depth)]
+
+
+def disturb(x: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
+    """Move every row by ``epsilon``, away from zero in each coordinate; in place.
+
+    ``x + ε · sign(x) ⊙ n/|n|`` with ``n ~ U(0, 1)ᵈ``.
+    """
+    noise = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+    if fused(x):
+        from itemrec.ops.triton.noise import add_noise
+
+        return add_noise(x, noise, epsilon)
+    return x.addcmul_(torch.sign(x), F.normalize(noise, dim=1), value=epsilon)
+
+
+class _NoisyPasses(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        graph: Graph,
+        depth: int,
+        noise: Sequence[float],
+        generator: torch.Generator,
+    ) -> tuple[Tensor, ...]:
+        ctx.graph, ctx.depth = graph, depth
+        first, out = normalised_sum(graph, x), list[Tensor]()
+        for epsilon in noise:
+            messages = first.clone()
+            for at in range(depth):
+                messages = normalised_sum(graph, messages) if at else messages
+                out.append(disturb(messages, epsilon, generator) if epsilon else messages)
+        return tuple(out)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
+        asked = [reduce(torch.add, grads[at :: ctx.depth]) for at in range(ctx.depth)]
+        out, messages = asked[-1], first_messages(ctx.graph, None, asked[-1])
+        for below in reversed((None, *asked[:-1])):  # what the layer below is asked for itself
+            out, messages = step(ctx.graph, None, messages, below, sends=below is not None)
+        return out, None, None, None, None

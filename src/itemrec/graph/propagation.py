@@ -1,0 +1,173 @@
+"""The one fast neighbourhood sum with its backward, on CPU and GPU; weighted edges: `edge_ops`.
+
+A symmetric graph is its own transpose, so the gradient of a sum over neighbours is the same sum.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from itemrec.graph.graph import Adjacency, Graph, Side, inverse_root
+from itemrec.ops.segment import fused, segment_sum
+
+
+def neighbour_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """``out[v] = Σ x[j]`` over the sources of ``v``; ``[sources, d] → [targets, d]``."""
+    if adjacency.symmetric and x.requires_grad:
+        out: Tensor = _SymmetricSum.apply(x, adjacency, plain_sum)  # type: ignore[no-untyped-call]
+        return out
+    return plain_sum(adjacency, x)
+
+
+def propagate(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """``Â x`` with ``Â = D^-1/2 A D^-1/2``, ``[sources, d] → [targets, d]``.
+
+    In a graph the normalisation is part of the sum, and the scaled matrix is symmetric as well:
+    scales of the nodes on a GPU, weights of the edges elsewhere, which cost next to nothing beside
+    the gathered rows. For targets outside the graph sources and targets are scaled by themselves.
+    """
+    if isinstance(adjacency, Graph):
+        out: Tensor = _SymmetricSum.apply(x, adjacency, normalised_sum)  # type: ignore[no-untyped-call]
+        return out
+    source = x * inverse_root(adjacency.source_degree)
+    return neighbour_sum(adjacency, source) * inverse_root(adjacency.degree)
+
+
+def smooth(graph: Graph, x: Tensor, depth: int, *, first: int = 0, share: float = 1.0) -> Tensor:
+    """``share · Σ_{l=first}^{depth} Âˡ x``: linear message passing and the sum of its layers.
+
+    By Horner's rule, ``y ← share·x + Â y``, so that no layer is ever written beside another;
+    ``first`` is 0 or 1. A polynomial of a symmetric matrix is its own gradient.
+    """
+    product = functools.partial(_horner, depth=depth, first=first, share=share)
+    out: Tensor = _SymmetricSum.apply(x, graph, product)  # type: ignore[no-untyped-call]
+    return out
+
+
+def smooth_items(
+    graph: Graph, items: Tensor, depth: int, *, share: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """`smooth` where users start from zero: user and item vectors ``[users, d], [items, d]``.
+
+    A layer then lives on one side: messages reach users at odd depths and items at even ones, so
+    half of the sums are not made. With R the user rows of Â: ``u ← R i``, ``i ← share·items + Rᵀ u``.
+    """
+    users, out = _SmoothItems.apply(items, graph, depth, share)  # type: ignore[no-untyped-call]
+    return users, out
+
+
+def plain_sum(adjacency: Adjacency, x: Tensor, weight: Tensor | None = None) -> Tensor:
+    """`neighbour_sum`, weighed by edge or not, without gradients of its own."""
+    messages, order = as_gathered(adjacency, x)
+    return segment_sum(adjacency.crow, adjacency.col, messages, weight=weight, order=order)
+
+
+def as_gathered(adjacency: Adjacency, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Sources in the type they are read in, and the order of the rows, which only a GPU needs."""
+    return x.to(adjacency.read) if fused(x) else x, adjacency.order if x.is_cuda else None
+
+
+def normalised_sum(graph: Graph, x: Tensor) -> Tensor:
+    """`propagate` without a gradient of its own."""
+    return step(graph, None, first_messages(graph, None, x), sends=False)[0]
+
+
+def _horner(graph: Graph, x: Tensor, *, depth: int, first: int, share: float) -> Tensor:
+    out, messages = x, first_messages(graph, None, x, share)
+    for left in reversed(range(depth)):
+        base = x if left or not first else None
+        out, messages = step(graph, None, messages, base, share, sends=left > 0, writes=left == 0)
+    return out
+
+
+def _scale(graph: Graph, side: Side | None) -> Tensor:
+    users = graph.n_users
+    part = {"users": slice(users), "items": slice(users, None), None: slice(None)}[side]
+    return graph.inverse_root[part]
+
+
+def first_messages(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Tensor:
+    """The first messages of all nodes, or of those of one side: ``share·x``.
+
+    On a GPU it is scaled here, once a node and not once an edge, and in the type of the graph.
+    """
+    if not fused(x):
+        return x if share == 1 else x * share
+    from itemrec.ops.triton.segment import scaled_rows
+
+    return scaled_rows(x, _scale(graph, side), share, graph.read)
+
+
+def step(
+    graph: Graph,
+    to: Side | None,
+    messages: Tensor,
+    base: Tensor | None = None,
+    share: float = 1.0,
+    *,
+    sends: bool = True,
+    writes: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """``share·base + Â·messages`` of all nodes or of one side, and their next messages."""
+    adjacency = graph if to is None else graph.sides[to]
+    if fused(messages):
+        from itemrec.ops.triton.segment import smooth_step
+
+        scale = _scale(graph, to)
+        return smooth_step(adjacency, messages, scale, base, share, sends=sends, writes=writes)
+    half = len(graph.col) // 2
+    part = {"users": slice(half), "items": slice(half, None), None: slice(None)}[to]
+    weight = graph.edge_weight[part].to(messages.dtype)
+    out = segment_sum(adjacency.crow, adjacency.col, messages, weight=weight)
+    return (out if base is None else out.add_(base, alpha=share),) * 2
+
+
+class _SymmetricSum(torch.autograd.Function):
+    """A product with a symmetric matrix, which is its own gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, adjacency: Adjacency, product: Any) -> Tensor:
+        ctx.adjacency, ctx.product = adjacency, product
+        out: Tensor = product(adjacency, x)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.product(ctx.adjacency, grad), None, None
+
+
+class _SmoothItems(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, items: Tensor, graph: Graph, depth: int, share: float
+    ) -> tuple[Tensor, Tensor]:
+        ctx.graph, ctx.depth, ctx.share = graph, depth, share
+        messages, found = first_messages(graph, "items", items, share), dict[Side, Tensor]()
+        if depth == 1:
+            found["items"] = items * share
+        for at in range(1, depth + 1):
+            to, base = _side(at), None if at % 2 else items
+            last = {"sends": at < depth, "writes": at >= depth - 1}  # the last two are the result
+            found[to], messages = step(graph, to, messages, base, share, **last)
+        return found["users"], found["items"]
+
+    @staticmethod
+    def backward(ctx: Any, users: Tensor, items: Tensor) -> tuple[Tensor, None, None, None]:
+        graph, share, grads = ctx.graph, ctx.share, {"users": users, "items": items}
+        side = _side(ctx.depth)
+        out, messages = users, first_messages(graph, side, grads[side], share)
+        for at in reversed(range(ctx.depth)):
+            to = _side(at)
+            out, messages = step(
+                graph, to, messages, grads[to], share, sends=at > 0, writes=at == 0
+            )
+        return out, None, None, None
+
+
+def _side(depth: int) -> Side:
+    """Who is not zero at a depth when only items start with vectors."""
+    return "users" if depth % 2 else "items"

@@ -1,0 +1,72 @@
+"""Losses of lists of scores; LOSSES is the table of their names.
+
+Each is a plain function of scores and masks, described in `itemrec.losses.base`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from itemrec.losses.base import LazyScores, Loss, Scores, bind, bindable, unbind
+from itemrec.losses.pairwise import bpr, ccl
+from itemrec.losses.smooth_ranking import (
+    item_ap,
+    item_log,
+    item_ndcg,
+    item_recall,
+    neural_ndcg,
+    smooth_rank,
+)
+from itemrec.losses.softmax_family import bsl, softmax
+
+LOSSES: dict[str, Loss] = {
+    "bpr": bpr,
+    "item-ndcg": item_ndcg,
+    "item-ap": item_ap,
+    "item-recall": item_recall,
+    "item-log": item_log,
+    "neural-ndcg": neural_ndcg,
+    "softmax": softmax,
+    "bsl": bsl,
+    "ccl": ccl,
+}
+
+# How a loss is trained in the paper that introduced it, where that differs from lists of users.
+DEFAULT_TRAINING: dict[str, dict[str, Any]] = {
+    "bpr": {"batch_by": "interactions", "n_negatives": 1}
+}
+
+
+def default_training(loss: Callable[..., Tensor]) -> dict[str, Any]:
+    """Training settings that belong to a loss unless others are given.
+
+    >>> default_training(bpr)
+    {'batch_by': 'interactions', 'n_negatives': 1}
+    """
+    function, _ = unbind(loss)
+    names = [name for name, known in LOSSES.items() if known is function]
+    return DEFAULT_TRAINING.get(names[0], {}) if names else {}
+
+
+__all__ = [
+    "DEFAULT_TRAINING",
+    "LOSSES",
+    "LazyScores",
+    "Loss",
+    "Scores",
+    "bind",
+    "bindable",
+    "bpr",
+    "bsl",
+    "ccl",
+    "default_training",
+    "item_ap",
+    "item_log",
+    "item_ndcg",
+    "item_recall",
+    "neural_ndcg",
+    "smooth_rank",
+    "softmax",
+    "unbind",
+]

@@ -1,0 +1,165 @@
+"""What every list loss shares: binding of settings, masks of padding, means over users.
+
+A loss is a plain function ``loss(pos, neg, pos_mask=None, neg_mask=None, *, settings)``:
+
+- ``pos`` [B, P] scores of P positives of each of B users, ``neg`` [B, N] (or [1, N]) of negatives;
+- ``pos_mask``, ``neg_mask`` bool, True where an entry is real; the values of padding never matter;
+- the result is the mean over users with at least one positive, and a differentiable 0 without any.
+
+Called with settings alone a loss binds them: ``item_ndcg(tau=0.5)`` is
+``functools.partial(item_ndcg, tau=0.5)``. Nothing here depends on the *values* of tensors on the
+host, so that a GPU never waits and a step can be captured as a CUDA graph.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, overload
+
+import torch
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+from itemrec.validation import (
+    at_least_zero,
+    is_number,
+    positive,
+    positive_integer,
+    schema,
+    typed,
+)
+
+
+class LazyScores(Protocol):
+    """Negatives that are never written out, such as the whole catalogue streamed in blocks."""
+
+    def count_above(self, pos: Tensor, tau: float) -> Tensor:
+        """Σ_j σ((s_j − s_p)/τ) over each user's negatives, [B, P]; differentiable."""
+        ...
+
+
+Scores: TypeAlias = Tensor | LazyScores
+
+
+def _cuts(name: str, value: Any) -> None:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not len(value):
+        raise ItemrecError(f"'{name}' must be a list of positive integers, got {value!r}")
+    for k in value:
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ItemrecError(f"'{name}' must be a list of positive integers, got {value!r}")
+
+
+def _cosine(name: str, value: Any) -> None:
+    if not is_number(value) or not -1 <= value <= 1:
+        raise ItemrecError(f"'{name}' must be a number between -1 and 1, got {value!r}")
+
+
+# Rules beyond the type of a setting's default, by the setting's name.
+RULES: dict[str, Callable[[str, Any], Any]] = {
+    "tau": lambda name, value: positive(**{name: value}),
+    "tau_k": lambda name, value: positive(**{name: value}),
+    "t2": lambda name, value: positive(**{name: value}),
+    "ks": _cuts,
+    "margin": _cosine,
+    "weight": lambda name, value: at_least_zero(**{name: value}),
+    "iterations": positive_integer,
+}
+
+
+class Loss(Protocol):
+    """A loss as it is seen from outside: scores give a scalar, settings alone give a partial."""
+
+    __name__: str
+
+    @overload
+    def __call__(
+        self,
+        pos: Tensor,
+        neg: Scores,
+        pos_mask: Tensor | None = None,
+        neg_mask: Tensor | None = None,
+        **settings: float | Sequence[int],
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(self, **settings: float | Sequence[int]) -> functools.partial[Tensor]: ...
+
+
+def bindable(function: Callable[..., Tensor]) -> Loss:
+    """Check the settings of every call; with settings alone, bind them instead of computing.
+
+    A setting must have the type of its default, and obey the rule in `RULES` if there is one.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    inputs = {p.name for p in parameters} - set(defaults)
+
+    def check(name: str, value: Any) -> None:
+        if name not in defaults:
+            choices = f"choose from {', '.join(defaults)}" if defaults else "it has none"
+            raise ItemrecError(f"'{name}' is not a setting of {function.__name__}: {choices}")
+        if name in RULES:
+            RULES[name](name, value)
+        else:
+            typed(defaults[name], value, name)
+
+    @functools.wraps(function)
+    def loss(*args: Any, **kwargs: Any) -> Any:
+        settings = kwargs.keys() - inputs
+        for name in settings:
+            check(name, kwargs[name])
+        if args or inputs & kwargs.keys():
+            return function(*args, **kwargs)
+        if not settings:
+            how = f"; settings to bind are {', '.join(defaults)}" if defaults else ""
+            raise ItemrecError(
+                f"{function.__name__} needs the scores of positives and negatives; to train with "
+                f"it, give the function itself{how}"
+            )
+        return functools.partial(loss, **kwargs)
+
+    loss.bindable = True  # type: ignore[attr-defined]
+    return loss
+
+
+def bind(loss: Callable[..., Tensor], settings: Mapping[str, Any]) -> Callable[..., Tensor]:
+    """A loss with these settings, which ours check at once; without any, the loss itself."""
+    if not settings:
+        return loss
+    checked = getattr(loss, "bindable", False)
+    out: Any = loss(**settings) if checked else functools.partial(loss, **settings)
+    return out  # type: ignore[no-any-return]
+
+
+def unbind(loss: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
+    """A loss and its settings: those bound to it, and the defaults of the others."""
+    if isinstance(loss, functools.partial):
+        function, settings = unbind(loss.func)
+        return function, {**settings, **loss.keywords}
+    return loss, schema(loss)
+
+
+def real(scores: Tensor, mask: Tensor | None, name: str, fill: float) -> tuple[Tensor, Tensor]:
+    """Scores with `fill` in the padding, and the mask; both [B, n]. Half precision is widened.
+
+    A count of 200 does not fit bfloat16's eight bits. Padding is overwritten first, since not even
+    a zero gradient survives its product with a NaN found there.
+    """
+    if not isinstance(scores, Tensor):
+        raise ItemrecError(
+            "'negatives' must be sampled for this loss: only item-ndcg, item-ap, item-recall and "
+            "item-log sum over the whole catalogue"
+        )
+    if scores.dtype in (torch.float16, torch.bfloat16):
+        scores = scores.float()
+    if mask is None:
+        return scores, torch.ones_like(scores, dtype=torch.bool)
+    if mask.dtype != torch.bool:
+        raise ItemrecError(f"'{name}_mask' must be a boolean tensor, got {mask.dtype}")
+    scores = torch.where(mask, scores, fill)  # broadcasts [1, N] scores to a [B, N] mask
+    return scores, mask.expand_as(scores)
+
+
+def mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the real entries of the last dimension, 0 where there are none."""
+    return torch.where(mask, values, 0.0).sum(-1) / mask.sum(-1).clamp(min=1)

@@ -1,0 +1,167 @@
+"""Smooth ranking metrics as losses: the paper's equations 1 and 2, appendix A, and our item-log."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+from itemrec.losses.base import Scores, bindable, mean, real
+from itemrec.ops.neural_sort import neural_sort, sinkhorn
+from itemrec.ops.smooth_rank import count_above
+
+
+def negative_count(pos: Tensor, neg: Scores, neg_mask: Tensor | None, tau: float) -> Tensor:
+    """Smooth number of negatives above each positive, Σ_{j∈V⁻} σ((s_j − s_p)/τ), [B, P]."""
+    if isinstance(neg, Tensor):
+        neg, mask = real(neg, neg_mask, "neg", -torch.inf)  # σ(−∞) = 0, and so is its slope
+        return count_above(pos, neg.expand(len(pos), mask.shape[-1]), tau)
+    if neg_mask is not None:
+        raise ItemrecError(f"'neg_mask' must be None with {type(neg).__name__}, got a tensor")
+    return neg.count_above(pos, tau)
+
+
+def smooth_rank(
+    pos: Tensor,
+    neg: Scores,
+    pos_mask: Tensor | None = None,
+    neg_mask: Tensor | None = None,
+    *,
+    tau: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rank of each positive in its user's list (equation 1), and its rank among the positives.
+
+    rank(p) = 1 + Σ_{j∈V, j≠p} σ((s_j − s_p)/τ),   rank⁺(p) = 1 + Σ_{j∈V⁺, j≠p} σ((s_j − s_p)/τ)
+
+    As τ → 0, σ becomes the step function and the rank exact (tied items count one half each).
+    Returns rank, rank⁺, and which positives are real, each [B, P].
+    """
+    pos, mask = real(pos, pos_mask, "pos", 0.0)
+    others = pos.masked_fill(~mask, -torch.inf)
+    # p itself is part of this sum with σ(0) = ½ exactly and no net gradient: 1 − ½ takes it out.
+    rank_pos = 0.5 + count_above(pos, others, tau)  # [B, P]
+    return rank_pos + negative_count(pos, neg, neg_mask, tau), rank_pos, mask
+
+
+@bindable
+def item_ndcg(
+    pos: Tensor,
+    neg: Scores,
+    pos_mask: Tensor | None = None,
+    neg_mask: Tensor | None = None,
+    *,
+    tau: float = 1.0,
+) -> Tensor:
+    """1 − DCG/iDCG with DCG = Σ_{p∈V⁺} 1/log₂(1 + rank(p)): the paper's loss (equation 2).
+
+    iDCG = Σ_{i=1}^{|V⁺|} 1/log₂(1 + i) is exact, over the positives the list really has.
+
+    >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
+    >>> round(float(item_ndcg(pos, neg, tau=1e-3)), 4)  # rank 2: 1 − 1/log₂(3)
+    0.3691
+    """
+    rank, _, mask = smooth_rank(pos, neg, pos_mask, neg_mask, tau=tau)
+    dcg = torch.where(mask, 1 / torch.log2(1 + rank), 0.0).sum(-1)  # [B]
+    return mean(1 - dcg / ideal_dcg(mask, rank), mask.any(-1))
+
+
+def ideal_dcg(mask: Tensor, like: Tensor) -> Tensor:
+    """Σ_{i=1}^{n} 1/log₂(1 + i) for the n real positives of each user, at least 1, [B]."""
+    place = torch.arange(mask.shape[-1], device=mask.device)  # [P]
+    discount = 1 / torch.log2(place.to(like.dtype) + 2)
+    return torch.where(place < mask.sum(-1, keepdim=True), discount, 0.0).sum(-1).clamp(min=1)
+
+
+@bindable
+def item_ap(
+    pos: Tensor,
+    neg: Scores,
+    pos_mask: Tensor | None = None,
+    neg_mask: Tensor | None = None,
+    *,
+    tau: float = 1.0,
+) -> Tensor:
+    """1 − average precision: 1 − 1/|V⁺| Σ_{p∈V⁺} rank⁺(p)/rank(p)."""
+    rank, rank_pos, mask = smooth_rank(pos, neg, pos_mask, neg_mask, tau=tau)
+    return mean(1 - mean(rank_pos / rank, mask), mask.any(-1))
+
+
+@bindable
+def item_recall(
+    pos: Tensor,
+    neg: Scores,
+    pos_mask: Tensor | None = None,
+    neg_mask: Tensor | None = None,
+    *,
+    tau: float = 1.0,
+    ks: Sequence[int] = (1, 2, 4, 8, 16),
+    tau_k: float = 50.0,
+) -> Tensor:
+    """1 − 1/|K| Σ_{k∈K} 1/min(|V⁺|, k) Σ_{p∈V⁺} σ((k + ½ − rank(p))/τ_k): capped recall at every k.
+
+    τ_k is in ranks. With τ_k = 1 a positive at rank 500 of 1,000 has no slope, and nothing is ever
+    learnt; a twentieth of the list does (LOG.md).
+
+    The step H(k − rank) counts a positive *at* rank k. Without the ½ the sigmoid would count it
+    half, and the loss would not tend to the metric: the step lies between the ranks k and k + 1.
+    """
+    rank, _, mask = smooth_rank(pos, neg, pos_mask, neg_mask, tau=tau)
+    count = mask.sum(-1)
+    recall = torch.zeros_like(rank[:, :1]).sum(-1)  # [B]
+    for k in ks:
+        hits = torch.where(mask, torch.sigmoid((k + 0.5 - rank) / tau_k), 0.0).sum(-1)
+        recall = recall + hits / count.clamp(min=1, max=k)
+    return mean(1 - recall / len(ks), count > 0)
+
+
+@bindable
+def item_log(
+    pos: Tensor,
+    neg: Scores,
+    pos_mask: Tensor | None = None,
+    neg_mask: Tensor | None = None,
+    *,
+    tau: float = 1.0,
+) -> Tensor:
+    """1/|V⁺| Σ_{p∈V⁺} log₂(1 + n_p), n_p = Σ_{j∈V⁻} σ((s_j − s_p)/τ): a bound of −log₂ NDCG.
+
+    Not in the paper. The slope of 1/log₂(1 + rank) vanishes as 1/(rank·log² rank), so positives
+    far down are given up; that of a logarithm is 1/rank. With e^x in place of σ(x) ≤ e^x it is the
+    softmax loss, a looser bound.
+
+    Why a bound, for exact counts: rank(p) = i + n_p for the i-th positive, log₂(1 + i + n) ≤
+    (1 + n)·log₂(1 + i), hence NDCG ≥ Σᵢ wᵢ/(1 + n_p) with wᵢ ∝ 1/log₂(1 + i). Jensen's inequality
+    gives −log₂ NDCG ≤ Σᵢ wᵢ log₂(1 + n_p), and Chebyshev's equal weights, since w falls as n grows.
+    """
+    pos, mask = real(pos, pos_mask, "pos", 0.0)
+    above = negative_count(pos, neg, neg_mask, tau)  # [B, P]
+    return mean(mean(torch.log2(1 + above), mask), mask.any(-1))
+
+
+@bindable
+def neural_ndcg(
+    pos: Tensor,
+    neg: Tensor,
+    pos_mask: Tensor | None = None,
+    neg_mask: Tensor | None = None,
+    *,
+    tau: float = 1.0,
+    iterations: int = 50,
+) -> Tensor:
+    """1 − NDCG of the list as NeuralSort orders it (Pobrotyn and Białobrzeski, 2021).
+
+    DCG = Σᵢ (P̃·gain)ᵢ / log₂(1 + i), P̃ the permutation of `neural_sort` made doubly stochastic by
+    `sinkhorn`, gain 1 for positives. Memory is a few [B, P+N, P+N] tensors: 2,048 users with lists
+    of 205 take 0.34 GB each in float32, so use smaller batches on a small machine.
+    """
+    pos, mask = real(pos, pos_mask, "pos", 0.0)
+    neg, negatives = real(neg, neg_mask, "neg", 0.0)
+    negatives = negatives.expand(len(pos), -1)
+    scores = torch.cat([pos, neg.expand_as(negatives)], -1)  # [B, L], L = P + N
+    order = neural_sort(scores, torch.cat([mask, negatives], -1), tau)  # [B, L, L]
+    r, c = sinkhorn(order, iterations)
+    gain = torch.where(mask, c[:, : mask.shape[-1]], 0.0)  # [B, P]
+    place = torch.arange(scores.shape[-1], device=scores.device)
+    discount = r / torch.log2(place.to(scores.dtype) + 2)  # [B, L]
+    dcg = (discount * (order[:, :, : mask.shape[-1]] @ gain[:, :, None])[:, :, 0]).sum(-1)
+    return mean(1 - dcg / ideal_dcg(mask, scores), mask.any(-1))

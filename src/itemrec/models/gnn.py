@@ -1,0 +1,260 @@
+"""Message passing: the bases of all GNN encoders, with fold-in of unseen users."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from itemrec.errors import ItemrecError
+from itemrec.graph.graph import Adjacency, Graph, fold_adjacency, inverse_root
+from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
+from itemrec.models.base import EmbeddingModel
+from itemrec.ops.pair_scores import squared_lengths
+from itemrec.sampling.base import Encoded
+from itemrec.validation import positive_integers
+
+Pooling = Literal["auto", "mean", "sum", "concat"]
+
+
+class GNN(EmbeddingModel):
+    """Message passing over the interaction graph; a subclass gives one `layer`.
+
+    ``h⁰`` are free vectors of the items and, in the transductive protocol, of the users; in the
+    inductive protocol users start from zero and are made of their items' messages. The final vector
+    pools ``h⁰ … hᴸ``. A new user is folded in by running the same layers for that user alone
+    against the stored item vectors of each layer: no training graph, no training.
+
+    ``layers`` is 3 in the transductive protocol and 2 in the inductive one unless given (chosen on
+    validation, see LOG.md).
+    """
+
+    init_std: ClassVar[float] = 0.1  # standard deviation of h⁰ before training
+    depth: int
+
+    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
+        super().__init__()
+        positive_integers(dim=dim, **({} if layers is None else {"layers": layers}))
+        if pooling not in ("auto", "mean", "sum", "concat"):
+            raise ItemrecError(f"'pooling' must be auto, mean, sum or concat, got {pooling!r}")
+        self.dim, self.asked_layers, self.pooling = dim, layers, pooling
+        self.pool_by: str = pooling
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Free item vectors, and free user vectors in the transductive protocol."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.depth = self.asked_layers or (2 if inductive else 3)
+        if self.pooling == "auto":
+            self.pool_by = self.automatic_pooling(inductive)
+        self.item_embedding = nn.Parameter(
+            torch.randn(self.n_items, self.dim, generator=generator) * self.init_std
+        )
+        self.user_embedding = (
+            None
+            if inductive
+            else nn.Parameter(
+                torch.randn(self.n_users, self.dim, generator=generator) * self.init_std
+            )
+        )
+        self.make_layers(generator)
+
+    def automatic_pooling(self, inductive: bool) -> str:
+        """The paper pools by sum, except for LightGCN in the transductive protocol."""
+        return "sum"
+
+    def make_layers(self, generator: torch.Generator) -> None:
+        """Allocate the layers' own weights, if there are any."""
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """One step: what the targets (``own``) become with the messages of ``source``."""
+        raise ItemrecError(f"{type(self).__name__} has no layer")
+
+    def base(self, graph: Graph) -> Tensor:
+        """``h⁰`` of all nodes, ``[nodes, d]``; users without parameters start from zero."""
+        own = () if self.user_embedding is None else (self.user_embedding,)
+        known = sum(len(part) for part in own)
+        nothing = self.item_embedding.new_zeros(graph.n_users - known, self.dim)
+        return torch.cat([*own, nothing, self.item_embedding])
+
+    def layers(self, graph: Graph) -> list[Tensor]:
+        """``h⁰ … hᴸ`` of all nodes."""
+        out = [self.base(graph)]
+        for depth in range(self.depth):
+            out.append(self.layer(depth, graph, out[-1], out[-1]))
+        return out
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """One vector a node out of its vectors at all depths."""
+        if self.pool_by == "concat":
+            return torch.cat(layers, dim=-1)
+        total = layers[0]
+        for layer in layers[1:]:
+            total = total + layer
+        return total / len(layers) if self.pool_by == "mean" else total
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """Message passing, then pooling."""
+        users, items = halves(graph, self.pool(self.layers(graph)))
+        return users, items
+
+    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
+        """`layers` with the noise or dropout of a training step, where a model has any."""
+        return self.layers(graph)
+
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator, layers: bool = False
+    ) -> Encoded:
+        """`training_layers`, then pooling."""
+        return self.encoded(graph, self.training_layers(graph, generator), layers)
+
+    def encoded(
+        self,
+        graph: Graph,
+        layers: list[Tensor],
+        keep_layers: bool,
+        views: tuple[tuple[Tensor, Tensor], ...] = (),
+    ) -> Encoded:
+        """Pooled vectors of a step's layers, with its side results."""
+        users, items = halves(graph, self.pool(layers))
+        kept = tuple(layer[graph.n_users :] for layer in layers) if keep_layers else ()
+        return Encoded(users, items, kept, self.pool, views)
+
+    def base_norms(self) -> tuple[Tensor, Tensor]:
+        """Squared lengths at layer 0; users without parameters have length 0."""
+        items = squared_lengths(self.item_embedding)
+        if self.user_embedding is None:
+            return items.new_zeros(self.n_users), items
+        return squared_lengths(self.user_embedding), items
+
+    @torch.no_grad()
+    def cache_embeddings(self, graph: Graph) -> None:
+        """Store final vectors, and what folding in needs: item vectors of each layer, degrees."""
+        layers = self.layers(graph)
+        pooled = self.pool(layers)
+        self.store("user_vectors", pooled[: graph.n_users].contiguous())
+        self.store("item_vectors", pooled[graph.n_users :].contiguous())
+        self.store("item_degree", graph.item_degree.clone())
+        self.cache_fold_in([layer[graph.n_users :] for layer in layers[:-1]])
+
+    item_degree: Tensor
+    fold_layers: Tensor
+
+    def cache_fold_in(self, item_layers: list[Tensor]) -> None:
+        """Store the item vectors whose messages reach new users, ``[L, items, d]``."""
+        self.store("fold_layers", torch.stack(item_layers))
+
+    @torch.no_grad()
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """The layers once more, for these users alone against stored item vectors."""
+        adjacency = fold_adjacency(history, self.item_degree)
+        own = self.item_vectors.new_zeros(history.shape[0], self.dim)
+        out = [own]
+        for depth in range(self.depth):
+            own = self.layer(depth, adjacency, self.fold_layers[depth], own)
+            out.append(own)
+        return self.pool(out)
+
+
+class WeightedGNN(GNN):
+    """Message passing with weights beside the vectors of users and items.
+
+    Every node moves a shared weight, and mostly the same way: at the vectors' learning rate scores
+    grow to thousands within an epoch, where a smooth rank has no slope left, and the model never
+    gets past popularity. A step of a shared weight is therefore divided by its width, which keeps
+    the change of a product independent of it (LOG.md).
+    """
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Vectors at ``lr``, shared weights at ``lr`` over their width."""
+        tables = {id(self.item_embedding), id(self.user_embedding)}
+        vectors = [p for p in self.parameters() if id(p) in tables]
+        shared = [p for p in self.parameters() if id(p) not in tables]
+        return [
+            {"params": vectors, "lr": lr},
+            *({"params": [p], "lr": lr / p.shape[-1]} for p in shared),
+        ]
+
+
+class LinearGNN(GNN):
+    """Linear message passing, ``h⁽ˡ⁺¹⁾ = Â h⁽ˡ⁾`` with ``Â = D^-1/2 A D^-1/2``, then pooling.
+
+    A new user with history H is one weighted sum of stored item vectors, and each history item's
+    share in a score is exact::
+
+        u = Σ_{i∈H} f_i / √|H|        f_i = pool(0, h⁰_i … hᴸ⁻¹_i) / √d_i
+    """
+
+    explains = True
+    first: ClassVar[int] = 0  # the first layer that is pooled
+
+    fold_table: Tensor  # [items, d]
+
+    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
+        super().__init__(dim, layers, pooling)
+
+    def automatic_pooling(self, inductive: bool) -> str:
+        """Mean in the transductive protocol, sum in the inductive one, as in the ITEM paper."""
+        return "sum" if inductive else "mean"
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """``Â h`` in the graph; the same rule for targets outside it."""
+        return propagate(adjacency, source)
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """One vector a node out of its vectors at all depths that count."""
+        return super().pool(layers[self.first :])
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """Message passing and pooling in one, where pooling is a sum."""
+        from_items = self.user_embedding is None
+        if self.pool_by == "concat" or (from_items and self.first):
+            return super().encode(graph)
+        share = 1 / (self.depth + 1 - self.first) if self.pool_by == "mean" else 1.0
+        if from_items:
+            return smooth_items(graph, self.item_embedding, self.depth, share=share)
+        base = self.base(graph)
+        users, items = halves(graph, smooth(graph, base, self.depth, first=self.first, share=share))
+        return users, items
+
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator, layers: bool = False
+    ) -> Encoded:
+        """Layer by layer only where layers are asked for."""
+        if layers:
+            return super().encode_step(graph, generator, layers)
+        return Encoded(*self.encode(graph))
+
+    def cache_fold_in(self, item_layers: list[Tensor]) -> None:
+        """All depths at once: the step is linear, so they can be pooled before it."""
+        pooled = self.pool([torch.zeros_like(item_layers[0]), *item_layers])
+        self.store("fold_table", pooled * inverse_root(self.item_degree))
+
+    @torch.no_grad()
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """``Σ f_i / √|H|``."""
+        adjacency = fold_adjacency(history, self.item_degree)
+        messages = neighbour_sum(adjacency, self.fold_table)
+        return messages * inverse_root(adjacency.degree)
+
+    @torch.no_grad()
+    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """Shares ``f_i·e_j/√|H|``; a trained user's own vector is the rest of the score."""
+        listed = torch.from_numpy(history.indices).long().to(self.device)
+        parts = self.fold_table[listed] / max(len(listed), 1) ** 0.5  # [H, d]
+        shares: Tensor = self.item_vectors[items] @ parts.T
+        return shares
+
+
+def halves(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Users and items of all nodes; a split's gradient is one copy, that of two slices four."""
+    users, items = torch.split(nodes, [graph.n_users, graph.n_items])
+    return users, items
+
+
+def glorot(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
+    """Uniform within ±√(6 / (in + out)) (Glorot & Bengio, 2010)."""
+    bound = math.sqrt(6 / sum(shape))
+    return nn.Parameter((torch.rand(shape, generator=generator) * 2 - 1) * bound)

@@ -1,0 +1,61 @@
+"""InfoNCE between two views of a batch's users and items, with shapes that never change."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemrec.ops.pair_scores import take_rows
+from itemrec.sampling.batch import Batch
+
+
+def contrast(
+    one: tuple[Tensor, Tensor],
+    two: tuple[Tensor, Tensor],
+    batch: Batch,
+    tau: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """InfoNCE of the batch's users plus that of its items, between two (users, items) views.
+
+    Where a list has several positives one of them is drawn: the contrast costs B² either way.
+    """
+    real = batch.mask.any(1)
+    draw = torch.rand(len(real), generator=generator, device=real.device)
+    pick = (draw * batch.mask.sum(1)).long().clamp(max=batch.mask.shape[1] - 1)
+    items = batch.positives.gather(1, pick.unsqueeze(1)).squeeze(1)  # real ones stand first
+    return info_nce(*one_of_each(one[0], two[0], batch.users), tau, first_of(batch.users, real)) + (
+        info_nce(*one_of_each(one[1], two[1], items), tau, first_of(items, real))
+    )
+
+
+def one_of_each(one: Tensor, two: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """The named rows of both views."""
+    return take_rows(one, index), take_rows(two, index)
+
+
+def info_nce(one: Tensor, two: Tensor, tau: float, mask: Tensor) -> Tensor:
+    """−log(e^{cos(a_i, b_i)/τ} / Σ_j e^{cos(a_i, b_j)/τ}), mean over the rows in the mask.
+
+    The sum is over the rows in the mask as well; ``[n, d], [n, d], bool [n]``.
+    """
+    if not mask.is_cuda:  # a GPU keeps the shape; elsewhere fewer rows are less work
+        one, two, mask = one[mask], two[mask], mask[mask]
+    one, two = F.normalize(one, dim=1), F.normalize(two, dim=1)
+    logits = (one @ two.T / tau).masked_fill(~mask, -torch.inf)  # [n, n], columns masked
+    same = (one * two).sum(1) / tau
+    values = torch.where(mask, logits.logsumexp(1) - same, 0.0)
+    return values.sum() / mask.sum().clamp(min=1)
+
+
+def first_of(index: Tensor, real: Tensor) -> Tensor:
+    """True at the first real occurrence of every value: `unique` that keeps its shape.
+
+    A node that occurs twice must count once, and must not be its own negative.
+    """
+    largest = torch.iinfo(index.dtype).max
+    ordered, order = torch.sort(torch.where(real, index, largest), stable=True)
+    new = torch.ones_like(real)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return torch.empty_like(new).scatter_(0, order, new) & real

@@ -1,0 +1,110 @@
+"""Item–item statistics in blocks, and the models whose scores are sparse item–item weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.graph.edge_ops import weighted_sum
+from itemrec.graph.graph import Adjacency, fold_adjacency
+from itemrec.models.base import Kind, Model
+
+Floats = npt.NDArray[np.float32]
+BLOCK = 1024  # items at a time
+
+
+def cooccurrence(train: sp.csr_array, size: int = BLOCK) -> Iterator[tuple[int, Floats]]:
+    """``XᵀX`` a block of rows at a time: first item, dense counts ``[≤ size, items]``."""
+    by_item = sp.csr_array(train.T)  # [items, users]
+    for start in range(0, train.shape[1], size):
+        block = by_item[start : start + size] @ train
+        yield start, np.asarray(block.toarray(), dtype=np.float32)
+
+
+def gram_matrix(train: sp.csr_array) -> Floats:
+    """``XᵀX`` in full ``[items, items]``, filled block by block: never a second copy."""
+    n_items = train.shape[1]
+    gram = np.empty((n_items, n_items), np.float32)
+    for start, block in cooccurrence(train):
+        gram[start : start + len(block)] = block
+    return gram
+
+
+def strongest(values: Floats, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row and their columns, ``[rows, k]`` both."""
+    top = torch.from_numpy(values).topk(min(k, values.shape[1]), dim=1)
+    return top.values, top.indices
+
+
+class SparseWeights(Model):
+    """A linear model with few weights: ``scores = history · W`` with a sparse W [items, items].
+
+    ``W[i, j]`` is what an item i in the history adds to the score of item j, so a score is the sum
+    of its history's weights and every share is exact. No user has parameters: a new user is a
+    history like any other.
+    """
+
+    explains = True
+    kind = Kind.CLOSED_FORM
+
+    weight_starts: Tensor  # int64 [items + 1]
+    weight_items: Tensor  # int32 [weights]
+    weight_values: Tensor  # float32 [weights]
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Room for no weights yet."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.store("weight_starts", torch.zeros(self.n_items + 1, dtype=torch.int64))
+        self.targets: tuple[Adjacency, Tensor] | None = None
+
+    def keep(self, columns: list[tuple[int, Tensor, Tensor]]) -> None:
+        """Store blocks: first item j, its sources i ``[b, k]``, weights ``[b, k]``; zeros go."""
+        rows, cols, values = [], [], []
+        for start, sources, weights in columns:
+            target = torch.arange(start, start + len(sources)).unsqueeze(1).expand_as(sources)
+            real = weights != 0
+            rows.append(sources[real].numpy())
+            cols.append(target[real].numpy())
+            values.append(weights[real].numpy())
+        places = (np.concatenate(rows), np.concatenate(cols))
+        shape = (self.n_items, self.n_items)
+        matrix = sp.csr_array((np.concatenate(values), places), shape=shape)
+        matrix.sort_indices()
+        device = self.device
+        self.store("weight_starts", torch.from_numpy(matrix.indptr.astype(np.int64)).to(device))
+        self.store("weight_items", torch.from_numpy(matrix.indices.astype(np.int32)).to(device))
+        self.store("weight_values", torch.from_numpy(matrix.data).to(device))
+
+    @torch.no_grad()
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """A sparse product; on the CPU scipy's, which works from the history's rows alone."""
+        if self.device.type == "cpu":
+            out: Tensor = torch.from_numpy((history @ self._matrix()).toarray())
+            return out
+        return self.scores_on_device(history)
+
+    def scores_on_device(self, history: sp.csr_array) -> Tensor:
+        """Every item is the target of its sources in all histories at once: a neighbourhood sum."""
+        if self.targets is None or self.targets[0].crow.device != self.device:
+            turned = sp.csr_array(self._matrix().T)  # [targets, sources]
+            adjacency = fold_adjacency(turned, torch.zeros(self.n_items, device=self.device))
+            self.targets = adjacency, torch.from_numpy(turned.data).to(self.device)
+        seen = torch.from_numpy(history.T.toarray().astype(np.float32)).to(self.device)
+        return weighted_sum(*self.targets, seen).T.contiguous()  # [items, B] → [B, items]
+
+    @torch.no_grad()
+    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """The weight from each history item to each recommended one."""
+        part = self._matrix()[history.indices][:, items.cpu().numpy()].toarray()
+        return torch.from_numpy(part.T.copy()).to(self.device)
+
+    def _matrix(self) -> sp.csr_array:
+        """The stored weights as scipy sees them; on the CPU nothing is copied."""
+        parts = (self.weight_values, self.weight_items, self.weight_starts)
+        data, indices, indptr = (part.cpu().numpy() for part in parts)
+        return sp.csr_array((data, indices, indptr), shape=(self.n_items, self.n_items))

@@ -1,0 +1,135 @@
+"""Three primitives over ragged rows of gathered vectors, each by the fastest kernel of the device.
+
+Row v owns the entries ``starts[v] … starts[v+1]``; entry e gathers ``x[index[e]]``. On the CPU that
+is ``embedding_bag`` and ``sampled_addmm``: both walk rows with vector instructions and all threads.
+On the GPU it is a Triton kernel, or embedding_bag and its gradient without triton.
+
+Columns may fall into equal *heads*, each with weights or products of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Gathering rows of a large table costs a page-table walk a row unless pages are large: ask for them
+# (Linux, read by torch at its first allocation). Twice as fast at ten million interactions.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+
+
+def segment_sum(
+    starts: Tensor,
+    index: Tensor,
+    x: Tensor,
+    *,
+    weight: Tensor | None = None,
+    order: Tensor | None = None,
+) -> Tensor:
+    """``out[v] = Σ_e w_e · x[index[e]]`` over the entries of each row, ``[rows, d]``.
+
+    Weights are ``[entries]`` or ``[entries, heads]``. ``order`` may list the rows longest first,
+    which helps a GPU. Both index tensors have one type.
+    """
+    if fused(x):
+        from itemrec.ops.triton.segment import gather_sum
+
+        return gather_sum(starts, index, _rows(starts, order), x, weight=weight)
+    if weight is not None and weight.dim() == 2:
+        parts = zip(x.chunk(weight.shape[1], dim=1), weight.unbind(1), strict=True)
+        return torch.cat([segment_sum(starts, index, part, weight=w) for part, w in parts], dim=1)
+    return F.embedding_bag(
+        index,
+        x.contiguous(),
+        starts,
+        mode="sum",
+        per_sample_weights=None if weight is None else weight.contiguous(),
+        include_last_offset=True,
+    )
+
+
+def sampled_dot(
+    starts: Tensor,
+    index: Tensor,
+    rows: Tensor,
+    x: Tensor,
+    *,
+    heads: int | None = None,
+    order: Tensor | None = None,
+) -> Tensor:
+    """``out[e] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries]``.
+
+    With ``heads`` it is ``[entries, heads]``, a product for each part of the columns.
+    """
+    if fused(x):
+        from itemrec.ops.triton.segment import edge_dots
+
+        dots = edge_dots(starts, index, _rows(starts, order), rows, x, heads or 1)
+        return dots.squeeze(1) if heads is None else dots
+    if heads is not None:
+        parts = zip(rows.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
+        return torch.stack([sampled_dot(starts, index, own, part) for own, part in parts], dim=1)
+    if not x.is_cuda and len(index) <= len(rows) * len(x):  # a pattern holds no more than that
+        return _sampled(starts, index, rows, x)
+    owner = torch.repeat_interleave(
+        torch.arange(len(rows), device=x.device, dtype=index.dtype),
+        starts.diff(),
+        output_size=len(index),
+    )
+    out: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+        rows.contiguous(), x.contiguous(), index, starts[:-1], owner, 0
+    )
+    return out
+
+
+def segment_max(
+    starts: Tensor, index: Tensor, values: Tensor, *, order: Tensor | None = None
+) -> Tensor:
+    """``out[v] = max_e values[index[e]]``, very low for a row without entries, ``[rows]``."""
+    if fused(values):
+        from itemrec.ops.triton.segment import segment_max as kernel
+
+        return kernel(starts, index, _rows(starts, order), values)
+    lowest = torch.finfo(values.dtype).min
+    gathered = values.index_select(0, index)
+    return torch.segment_reduce(gathered, "max", offsets=starts.long(), axis=0, initial=lowest)
+
+
+def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:
+    """The entries of ``rows · xᵀ`` that a CSR pattern names, in its order, repetitions included."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        pattern = torch.sparse_csr_tensor(
+            starts,
+            index,
+            x.new_zeros(len(index)),
+            size=(len(rows), len(x)),
+            check_invariants=False,
+        )
+    product = torch.sparse.sampled_addmm(pattern, rows.contiguous(), x.contiguous().T, beta=0.0)
+    out: Tensor = product.values()
+    return out
+
+
+def fused(x: Tensor) -> bool:
+    """Whether the Triton kernels apply: float32 or bfloat16 on a GPU, and triton is there."""
+    return x.dtype in (torch.float32, torch.bfloat16) and on_triton(x)
+
+
+def on_triton(x: Tensor) -> bool:
+    """Whether kernels of our own can work on it: on a GPU, and triton is there."""
+    return x.is_cuda and _triton_present()
+
+
+@functools.cache
+def _triton_present() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def _rows(starts: Tensor, order: Tensor | None) -> Tensor:
+    return torch.arange(len(starts) - 1, device=starts.device) if order is None else order

@@ -1,0 +1,371 @@
+"""Triton kernels for the GPU; importing this module needs triton, so only CUDA paths do.
+
+All are sums over rows of gathered vectors: one program a row and a tile of columns, float32 sums in
+a fixed order, so that results repeat bit for bit. Widths are constants: only then does the compiler
+know how rows are aligned, and loads them 16 bytes at a time.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from itemrec.graph.graph import Adjacency
+
+GATHERED, COLUMNS = 32, 64  # a program's tile: rows gathered at a time × columns (H200)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _gather_sum(  # type: ignore[no-untyped-def]
+    starts,
+    index,
+    order,
+    x,
+    weight,
+    out,
+    WIDTH: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    begin = tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    tiles: tl.constexpr = (WIDTH // HEADS + COLS - 1) // COLS  # of a head
+    head = tl.program_id(1) // tiles
+    d = tl.program_id(1) % tiles * COLS + tl.arange(0, COLS)
+    column = head * (WIDTH // HEADS) + d
+    total = tl.zeros((COLS,), dtype=tl.float32)
+    for k in range(begin, end, ROWS):
+        at = k + tl.arange(0, ROWS)
+        inside = at < end
+        source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
+        mask = inside[:, None] & (d < WIDTH // HEADS)[None, :]
+        value = tl.load(x + source[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
+        value = value.to(tl.float32)
+        if WEIGHTED:
+            own = tl.load(weight + at.to(tl.int64) * HEADS + head, mask=inside, other=0.0)
+            value *= own[:, None]
+        total += tl.sum(value, axis=0)
+    tl.store(out + row * WIDTH + column, total, mask=d < WIDTH // HEADS)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _edge_dots(  # type: ignore[no-untyped-def]
+    starts,
+    index,
+    order,
+    rows,
+    x,
+    out,
+    WIDTH: tl.constexpr,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    begin = tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    for k in range(begin, end, ROWS):
+        at = k + tl.arange(0, ROWS)
+        inside = at < end
+        source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
+        for h in range(HEADS):
+            total = tl.zeros((ROWS,), dtype=tl.float32)
+            for c in range(0, WIDTH // HEADS, COLS):
+                d = c + tl.arange(0, COLS)
+                column = h * (WIDTH // HEADS) + d
+                within = d < WIDTH // HEADS
+                own = tl.load(rows + row * WIDTH + column, mask=within, other=0.0)
+                mask = inside[:, None] & within[None, :]
+                value = tl.load(x + source[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
+                total += tl.sum(value.to(tl.float32) * own[None, :], axis=1)
+            tl.store(out + at.to(tl.int64) * HEADS + h, total, mask=inside)
+
+
+def gather_sum(
+    starts: Tensor, index: Tensor, order: Tensor, x: Tensor, *, weight: Tensor | None = None
+) -> Tensor:
+    """``out[v] = Σ_e w_e · x[index[e]]`` over a row's entries e, float32 of any float type.
+
+    Weights may be ``[entries]``, or ``[entries, heads]`` for as many equal parts of the columns; 1
+    unless given. Row v has the entries ``starts[v]`` to ``starts[v+1]``; ``order`` lists the rows,
+    longest first, so that no long one is left for the end.
+    """
+    x = x.contiguous()
+    width = x.shape[1]
+    heads = 1 if weight is None or weight.dim() == 1 else weight.shape[1]
+    out = torch.empty(len(starts) - 1, width, dtype=torch.float32, device=x.device)
+    columns = min(COLUMNS, triton.next_power_of_2(width // heads))
+    _gather_sum[(len(order), heads * triton.cdiv(width // heads, columns))](
+        starts,
+        index,
+        order,
+        x,
+        x if weight is None else weight.contiguous(),
+        out,
+        WIDTH=width,
+        WEIGHTED=weight is not None,
+        HEADS=heads,
+        ROWS=GATHERED,
+        COLS=columns,
+        num_warps=1,
+    )
+    return out
+
+
+def edge_dots(
+    starts: Tensor, index: Tensor, order: Tensor, rows: Tensor, x: Tensor, heads: int = 1
+) -> Tensor:
+    """``out[e, h] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries, heads]``.
+
+    Head h is the product of the h-th part of the columns alone.
+    """
+    x, rows = x.contiguous(), rows.contiguous()
+    width = x.shape[1]
+    out = torch.empty(len(index), heads, dtype=torch.float32, device=x.device)
+    columns = min(COLUMNS, triton.next_power_of_2(width // heads))
+    _edge_dots[(len(order),)](
+        starts,
+        index,
+        order,
+        rows,
+        x,
+        out,
+        WIDTH=width,
+        HEADS=heads,
+        ROWS=GATHERED,
+        COLS=columns,
+        num_warps=1,
+    )
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _rows_at(x, index, out, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    source = tl.load(index + at // WIDTH, mask=inside, other=0).to(tl.int64)
+    value = tl.load(x + source * WIDTH + at % WIDTH, mask=inside, other=0.0)
+    tl.store(out + at, value, mask=inside)
+
+
+def rows_at(x: Tensor, index: Tensor) -> Tensor:
+    """``x[index]`` for short rows: torch hands out a block of threads to each, however short."""
+    x = x.contiguous()
+    out = torch.empty(len(index), x.shape[1], dtype=x.dtype, device=x.device)
+    block = 1024
+    _rows_at[(triton.cdiv(out.numel(), block),)](
+        x, index, out, out.numel(), WIDTH=x.shape[1], BLOCK=block
+    )
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _scaled_rows(x, scale, share, out, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    own = tl.load(scale + at // WIDTH, mask=inside, other=0.0) * share
+    value = tl.load(x + at, mask=inside, other=0.0) * own
+    tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
+
+
+def scaled_rows(x: Tensor, scale: Tensor, share: float, dtype: torch.dtype) -> Tensor:
+    """``share · s_v · x_v`` in another type, in one pass."""
+    x = x.contiguous()
+    out = torch.empty_like(x, dtype=dtype)
+    block = 1024
+    _scaled_rows[(triton.cdiv(x.numel(), block),)](
+        x, scale, share, out, x.numel(), WIDTH=x.shape[1], BLOCK=block
+    )
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _smooth_step(  # type: ignore[no-untyped-def]
+    starts,
+    index,
+    order,
+    messages,
+    scale,
+    base,
+    share,
+    outgoing,
+    out,
+    WIDTH: tl.constexpr,
+    ADDED: tl.constexpr,
+    SENDS: tl.constexpr,
+    WRITES: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    begin = tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    d = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    total = tl.zeros((COLS,), dtype=tl.float32)
+    for k in range(begin, end, ROWS):
+        at = k + tl.arange(0, ROWS)
+        inside = at < end
+        source = tl.load(index + at, mask=inside, other=0).to(tl.int64)
+        mask = inside[:, None] & (d < WIDTH)[None, :]
+        value = tl.load(messages + source[:, None] * WIDTH + d[None, :], mask=mask, other=0.0)
+        total += tl.sum(value.to(tl.float32), axis=0)
+    own = tl.load(scale + row)
+    total *= own
+    place = row * WIDTH + d
+    if ADDED:
+        total += share * tl.load(base + place, mask=d < WIDTH, other=0.0)
+    if SENDS:
+        tl.store(outgoing + place, (total * own).to(outgoing.dtype.element_ty), mask=d < WIDTH)
+    if WRITES:
+        tl.store(out + place, total, mask=d < WIDTH)
+
+
+def smooth_step(
+    adjacency: Adjacency,
+    messages: Tensor,
+    scale: Tensor,
+    base: Tensor | None,
+    share: float,
+    *,
+    sends: bool,
+    writes: bool,
+) -> tuple[Tensor, Tensor]:
+    """``y_v = share·base_v + s_v Σ_j told_j`` in float32, and ``s_v·y_v`` in the type of ``messages``.
+
+    The second are the next messages of v. What is not asked for is not written.
+    """
+    width = messages.shape[1]
+    shape = (len(adjacency.degree), width)
+    out = torch.empty(shape if writes else 1, dtype=torch.float32, device=messages.device)
+    outgoing = torch.empty(shape if sends else 1, dtype=messages.dtype, device=messages.device)
+    columns = min(COLUMNS, triton.next_power_of_2(width))
+    _smooth_step[(shape[0], triton.cdiv(width, columns))](
+        adjacency.crow,
+        adjacency.col,
+        adjacency.order,
+        messages,
+        scale,
+        out if base is None else base.contiguous(),
+        share,
+        outgoing,
+        out,
+        WIDTH=width,
+        ADDED=base is not None,
+        SENDS=sends,
+        WRITES=writes,
+        ROWS=GATHERED,
+        COLS=columns,
+        num_warps=1,
+    )
+    return out, outgoing
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _row_max(starts, index, order, x, out, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.load(order + tl.program_id(0)).to(tl.int64)
+    end = tl.load(starts + row + 1)
+    most = tl.full((ROWS,), -float("inf"), dtype=tl.float32)
+    for k in range(tl.load(starts + row), end, ROWS):
+        at = k + tl.arange(0, ROWS)
+        source = tl.load(index + at, mask=at < end, other=0).to(tl.int64)
+        most = tl.maximum(most, tl.load(x + source, mask=at < end, other=-float("inf")))
+    tl.store(out + row, tl.max(most, axis=0))
+
+
+def segment_max(starts: Tensor, index: Tensor, order: Tensor, x: Tensor) -> Tensor:
+    """``out[v] = max_e x[index[e]]`` over a row's entries, −∞ without any, ``[rows]``."""
+    out = torch.empty(len(starts) - 1, dtype=torch.float32, device=x.device)
+    _row_max[(len(order),)](starts, index, order, x.contiguous(), out, ROWS=64, num_warps=1)
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _contains(starts, entries, rows, wanted, out, n, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
+    b = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    item = tl.load(wanted + at, mask=at < n, other=0)
+    row = tl.load(rows + b)
+    begin = tl.load(starts + row)
+    end = tl.load(starts + row + 1)
+    low = tl.zeros((COLS,), dtype=tl.int32) + begin
+    high = tl.zeros((COLS,), dtype=tl.int32) + end
+    left = end - begin
+    while left > 0:
+        middle = (low + high) // 2
+        going = low < high
+        less = tl.load(entries + middle, mask=going, other=0) < item
+        low = tl.where(going & less, middle + 1, low)
+        high = tl.where(going & (less == 0), middle, high)
+        left = left // 2
+    found = tl.load(entries + low, mask=low < end, other=-1) == item
+    tl.store(out + b * n + at, found, mask=at < n)
+
+
+def contains(starts: Tensor, entries: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
+    """Whether row ``rows[b]``, whose entries ascend, holds ``wanted[j]``; ``[B], [N] → [B, N]``.
+
+    A binary search within the row, which stays in the cache.
+    """
+    out = torch.empty(len(rows), len(wanted), dtype=torch.bool, device=rows.device)
+    columns = 512
+    _contains[(len(rows), triton.cdiv(len(wanted), columns))](
+        starts, entries, rows, wanted, out, len(wanted), COLS=columns
+    )
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _count_above(scores, pos, counts, n, P, tau, PADDED: tl.constexpr, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64)
+    p = tl.arange(0, PADDED)
+    own = tl.load(pos + row * P + p, mask=p < P, other=0.0)
+    total = tl.zeros((PADDED,), dtype=tl.float32)
+    for c in range(0, n, COLS):
+        at = c + tl.arange(0, COLS)
+        score = tl.load(scores + row * n + at, mask=at < n, other=-float("inf"))
+        total += tl.sum(tl.sigmoid((score[None, :] - own[:, None]) / tau), axis=1)
+    before = tl.load(counts + row * P + p, mask=p < P, other=0.0)
+    tl.store(counts + row * P + p, before + total, mask=p < P)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _slopes(  # type: ignore[no-untyped-def]
+    scores, pos, grad, weight, grad_pos, n, P, tau, PADDED: tl.constexpr, COLS: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    p = tl.arange(0, PADDED)
+    own = tl.load(pos + row * P + p, mask=p < P, other=0.0)
+    pull = tl.load(grad + row * P + p, mask=p < P, other=0.0)
+    total = tl.zeros((PADDED,), dtype=tl.float32)
+    for c in range(0, n, COLS):
+        at = c + tl.arange(0, COLS)
+        score = tl.load(scores + row * n + at, mask=at < n, other=-float("inf"))
+        sigma = tl.sigmoid((score[None, :] - own[:, None]) / tau)
+        slope = (sigma - sigma * sigma) * pull[:, None]
+        total += tl.sum(slope, axis=1)
+        tl.store(weight + row * n + at, tl.sum(slope, axis=0), mask=at < n)
+    before = tl.load(grad_pos + row * P + p, mask=p < P, other=0.0)
+    tl.store(grad_pos + row * P + p, before - total, mask=p < P)
+
+
+def count_above(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
+    """``counts[b, p] += Σ_j σ((scores[b, j] − pos[b, p])/τ)``; ``[B, n], [B, P], [B, P]``."""
+    rows, n = scores.shape
+    places = triton.next_power_of_2(pos.shape[1])
+    _count_above[(rows,)](scores, pos, counts, n, pos.shape[1], tau, PADDED=places, COLS=256)
+
+
+def slopes(scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float) -> Tensor:
+    """``w[b, j] = Σ_p grad[b, p]·σ'`` of `count_above`, ``[B, n]``; −its row sums into grad_pos."""
+    rows, n = scores.shape
+    places = triton.next_power_of_2(pos.shape[1])
+    out = torch.empty_like(scores)
+    _slopes[(rows,)](
+        scores, pos, grad, out, grad_pos, n, pos.shape[1], tau, PADDED=places, COLS=256
+    )
+    return out

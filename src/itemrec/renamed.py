@@ -1,0 +1,40 @@
+"""Settings that have another name now; their old names are accepted until 0.3, with a note."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+RENAMED: dict[str, dict[str, str]] = {
+    "split": {"verb": "strategy"},
+    "train": {
+        "by": "batch_by",
+        "sampled": "n_negatives",
+        "average": "ema_decay",
+        "every": "eval_every",
+    },
+}
+
+
+def current_name(section: str, key: str) -> str:
+    """What a setting is called now.
+
+    >>> current_name("train", "sampled"), current_name("train", "lr")
+    ('n_negatives', 'lr')
+    """
+    return RENAMED.get(section, {}).get(key, key)
+
+
+def current_names(
+    section: str, settings: Mapping[str, Any], *, note: bool = True
+) -> dict[str, Any]:
+    """The settings of a section under the names of this version; a note for each old one."""
+    for key in settings:
+        if note and (name := current_name(section, key)) != key:
+            warnings.warn(
+                f"'{section}.{key}' is called '{section}.{name}' now; the old name works until 0.3",
+                FutureWarning,
+                stacklevel=3,
+            )
+    return {current_name(section, key): value for key, value in settings.items()}

@@ -1,0 +1,92 @@
+"""The one contract of samplers: encoded vectors and a batch go in, scored lists come out.
+
+A list loss compares the scores of a user's positives with those of negatives. Which items these
+are, and how they are scored, is all that a sampler decides; it never computes a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemrec.losses.base import Scores
+from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.sampling.batch import Batch
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What an encoder made of the graph in one training step."""
+
+    users: Tensor  # [users, d]
+    items: Tensor  # [items, d]
+    item_layers: tuple[Tensor, ...] = ()  # [items, d] at each depth, where a sampler needs them
+    pool: Callable[[list[Tensor]], Tensor] | None = None  # layers → one vector
+    views: tuple[tuple[Tensor, Tensor], ...] = ()  # other (users, items), for the model's own term
+
+    def as_cosine(self) -> Encoded:
+        """Vectors of length one, so that products are cosines."""
+        pool = self.pool
+        return replace(
+            self,
+            users=F.normalize(self.users, dim=1),
+            items=F.normalize(self.items, dim=1),
+            pool=None if pool is None else lambda layers: F.normalize(pool(layers), dim=-1),
+        )
+
+
+@dataclass(frozen=True)
+class ScoredLists:
+    """Scores of a batch's positives and negatives, and which items the negatives were."""
+
+    pos: Tensor  # [B, P]
+    neg: Scores  # [B, N]
+    items: Tensor  # int64, any shape: the items whose vectors the L2 term counts
+    neg_mask: Tensor | None = None  # bool [B, N], False where an item is no negative of that user
+    counted: Tensor | None = None  # bool like `items`, False where it belongs to padding
+
+
+class Sampler:
+    """Base of all samplers; the fields of a subclass, a dataclass, are its settings."""
+
+    needs_layers: ClassVar[bool] = False  # `Encoded.item_layers` must be there
+    draws: ClassVar[bool] = False  # ids are drawn: every user must have an item left to draw
+
+    def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
+        """Build the tables for the training interactions ``[users, items]`` on a device."""
+
+    def score(
+        self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
+    ) -> ScoredLists:
+        """The scored lists of a batch, with ``n`` negatives a user where they are drawn."""
+        raise NotImplementedError
+
+
+class DrawnNegatives(Sampler):
+    """Base of samplers that propose item ids: a subclass draws them by being called."""
+
+    draws = True
+
+    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Item ids ``[B, n]`` (int64), none of them a training positive of its user."""
+        raise NotImplementedError
+
+    def score(
+        self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
+    ) -> ScoredLists:
+        """Draw ``n`` ids a user and score them together with the positives."""
+        own = take_rows(encoded.users, batch.users)  # [B, d]
+        return score_drawn(own, encoded.items, batch, self(batch.users, n, generator))
+
+
+def score_drawn(own: Tensor, items: Tensor, batch: Batch, drawn: Tensor) -> ScoredLists:
+    """Products of users ``[B, d]`` with their positives and with drawn items ``[B, n]``."""
+    scores = pair_scores(own, items, torch.cat([batch.positives, drawn], dim=1))
+    cut = batch.positives.shape[1]
+    return ScoredLists(scores[:, :cut], scores[:, cut:], drawn, counted=batch.real_rows(drawn))

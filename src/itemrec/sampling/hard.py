@@ -1,0 +1,131 @@
+"""Negatives chosen by what the model thinks at the moment: the hardest of a few candidates.
+
+Both samplers draw M uniform candidates for each negative and choose by the step's own vectors. No
+gradient goes through the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.sampling.base import DrawnNegatives, Encoded, ScoredLists, score_drawn
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.exact import Draws, prepared
+
+
+@dataclass
+class Candidates(DrawnNegatives):
+    """Uniform draws of what is not a training positive, to choose from."""
+
+    candidates: int
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise ItemrecError(f"'candidates' must be a positive integer, got {self.candidates}")
+
+    def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
+        """Cut every user's positives out of the range of items."""
+        self._draws = Draws(train, device)
+
+    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Candidates ``[B, n]``: what is left of the sampler without a model."""
+        draws: Draws = prepared(self, "_draws")
+        return draws(users, n, generator)
+
+
+@dataclass
+class Dynamic(Candidates):
+    """Dynamic negative sampling (Zhang et al., SIGIR 2013): the highest-scoring of M candidates."""
+
+    candidates: int = 16
+
+    def score(
+        self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
+    ) -> ScoredLists:
+        """``argmax_j u·e_j`` of M candidates for each of ``n`` negatives a user."""
+        own = take_rows(encoded.users, batch.users)  # [B, d]
+        candidates = self(batch.users, n * self.candidates, generator)  # [B, n·M]
+        return score_drawn(own, encoded.items, batch, best(own, encoded.items, candidates, n))
+
+
+@dataclass
+class MixGCF(Candidates):
+    """Hop mixing (Huang et al., "MixGCF", KDD 2021): synthetic negatives near a positive.
+
+    At each hop l, with e₊ a positive of the list and α⁽ˡ⁾ ~ U(0, 1)::
+
+        e′_j⁽ˡ⁾ = α⁽ˡ⁾·e₊⁽ˡ⁾ + (1 − α⁽ˡ⁾)·e_j⁽ˡ⁾        j over M candidates
+        e₋⁽ˡ⁾ = e′_x⁽ˡ⁾,  x = argmax_j e_u·e′_j⁽ˡ⁾        e₋ = pool(e₋⁰ … e₋ᴸ)
+
+    All candidates of a hop share its α and its positive, so the hardest mixture is the mixture with
+    the hardest candidate: scores decide, and only the winners are ever mixed. Each of a list's n
+    negatives has its own candidates, α's and positive (its real positives take turns). Memory is
+    O(B·n·M) ids and scores; for lists, fewer negatives than with other samplers will do.
+    """
+
+    needs_layers = True
+    candidates: int = 64
+
+    def score(
+        self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
+    ) -> ScoredLists:
+        """Mix at every depth, pool the mixtures, and score them in place of items."""
+        assert encoded.pool is not None
+        own = take_rows(encoded.users, batch.users)  # [B, d]
+        hops, drawn = self.mix(encoded.item_layers, own, batch, n, generator)
+        mixed = encoded.pool(hops)  # [B, n, d], vectors that are no item's own
+        neg = (mixed @ own.unsqueeze(2)).squeeze(2)  # [B, n]
+        pos = pair_scores(own, encoded.items, batch.positives)
+        return ScoredLists(pos, neg, drawn, counted=batch.real_rows(drawn))
+
+    def mix(
+        self,
+        layers: Sequence[Tensor],
+        own: Tensor,
+        batch: Batch,
+        n: int,
+        generator: torch.Generator,
+    ) -> tuple[list[Tensor], Tensor]:
+        """Mixed vectors of each hop, ``L+1 × [B, n, d]``, and the items mixed at hop 0 ``[B, n]``.
+
+        ``layers`` are all items' vectors a hop ``[items, d]``, ``own`` the users' pooled vectors;
+        where pooling concatenates, each hop is scored by its own part of them.
+        """
+        candidates = self(batch.users, n * self.candidates, generator)  # [B, n·M]
+        turn = torch.arange(n, device=own.device) % batch.mask.sum(1, keepdim=True).clamp(min=1)
+        positives = batch.positives.gather(1, turn)  # [B, n]; real ones stand first
+        widths = [layer.shape[1] for layer in layers]
+        concatenated = len(layers) > 1 and own.shape[1] == sum(widths)
+        if not concatenated and own.shape[1] != widths[0]:
+            raise ItemrecError(
+                "'negatives' cannot be mixgcf for this model: its pooled vectors are neither a sum "
+                "of the layers nor all of them side by side"
+            )
+        parts = torch.split(own, widths, dim=1) if concatenated else [own] * len(layers)
+        chosen = torch.stack(
+            [best(part, layer, candidates, n) for layer, part in zip(layers, parts, strict=True)]
+        )  # [L+1, B, n]
+        alpha = torch.rand(
+            (*chosen.shape, 1), generator=generator, device=own.device, dtype=own.dtype
+        )
+        # All hops as one table: its gradient sorts the rows that were taken once, not hop by hop.
+        table, hop = torch.cat(list(layers)), torch.arange(len(layers), device=own.device)
+        first = len(layers[0]) * hop.view(-1, 1, 1)
+        near, far = take_rows(table, first + torch.stack([positives.expand_as(chosen), chosen]))
+        mixed = alpha * near + (1 - alpha) * far  # [L+1, B, n, d]
+        return list(mixed), chosen[0]
+
+
+@torch.no_grad()
+def best(own: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
+    """The highest-scoring of each group of candidates: ``[B, d], [I, d], [B, n·M] → [B, n]``."""
+    scores = pair_scores(own, items, candidates).view(len(own), n, -1)  # [B, n, M]
+    return candidates.view(scores.shape).gather(2, scores.argmax(2, keepdim=True)).squeeze(2)

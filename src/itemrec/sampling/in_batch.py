@@ -1,0 +1,41 @@
+"""The positives of a batch as the negatives of each of its users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.sampling.base import Encoded, Sampler, ScoredLists
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.exact import prepared
+from itemrec.sampling.positives import Positives
+
+
+@dataclass
+class InBatch(Sampler):
+    """The positives of the whole batch are the negatives of each of its users."""
+
+    def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
+        """Remember the training positives, to leave them out."""
+        self._positives = Positives(train, device)
+
+    def score(
+        self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
+    ) -> ScoredLists:
+        """One product with the batch's positives; a user's own training items are masked."""
+        shared = batch.positives.reshape(-1)  # [M], M = B·P, padding included
+        own = take_rows(encoded.users, batch.users)  # [B, d]
+        neg = own @ take_rows(encoded.items, shared).T  # [B, M]
+        pos = pair_scores(own, encoded.items, batch.positives)
+        return ScoredLists(pos, neg, shared, self.mask(batch), batch.mask.reshape(-1))
+
+    def mask(self, batch: Batch) -> Tensor:
+        """Which of the shared items are negatives of which user, bool ``[B, B · P]``."""
+        positives: Positives = prepared(self, "_positives")
+        taken = positives.is_positive(batch.users, batch.positives.reshape(-1))
+        return batch.mask.reshape(1, -1) & ~taken

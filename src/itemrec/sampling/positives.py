@@ -1,0 +1,49 @@
+"""Which items are training positives of which user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.data.csr import as_ones, row_of_entry
+from itemrec.ops.segment import on_triton
+
+
+class Positives:
+    """Looks up whether an item is a training positive: one sorted table of user–item keys."""
+
+    def __init__(self, train: sp.csr_array, device: Any = "cpu") -> None:
+        train = as_ones(train)
+        self.n_items = int(train.shape[1])
+        keys = row_of_entry(train) * self.n_items + train.indices
+        # a last key that nothing equals: a position found is always one that exists
+        self.keys = torch.from_numpy(np.append(keys, np.iinfo(np.int64).max)).to(device)
+        self.starts = torch.from_numpy(train.indptr.astype(np.int32)).to(device)
+        self.items = torch.from_numpy(train.indices.astype(np.int32)).to(device)
+
+    def is_positive(self, users: Tensor, items: Tensor) -> Tensor:
+        """Users ``[B]`` against their items ``[B, N]`` or one shared list ``[N]``: bool [B, N]."""
+        if items.dim() == 1 and on_triton(items):
+            from itemrec.ops.triton.segment import contains
+
+            return contains(self.starts, self.items, users, items)
+        if items.dim() == 1:
+            return self._among(users, items)
+        wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
+        return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
+
+    def _among(self, users: Tensor, items: Tensor) -> Tensor:
+        """Histories are marked among the distinct items, [B, D], instead of searched N times."""
+        distinct, place = torch.unique(items, return_inverse=True)  # [D], [N]
+        column = items.new_full((self.n_items,), len(distinct))  # of an item; D where there is none
+        column[distinct] = torch.arange(len(distinct), device=items.device)
+        start, length = self.starts[users], self.starts[users + 1] - self.starts[users]
+        row = torch.repeat_interleave(length)  # [E], entries of all histories
+        entry = torch.arange(len(row), device=row.device) - (length.cumsum(0) - length)[row]
+        taken = torch.zeros(len(users), len(distinct) + 1, dtype=torch.bool, device=items.device)
+        taken[row, column[self.items[start[row] + entry].long()]] = True
+        return taken[:, place]

@@ -1,0 +1,188 @@
+"""Negatives drawn by personalised PageRank, and how PageRank values become weights of a draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.data.csr import as_ones
+from itemrec.errors import ItemrecError
+from itemrec.graph.ppr import PPRScores, ppr
+from itemrec.graph.ppr_cache import cache_home
+from itemrec.sampling.base import DrawnNegatives
+from itemrec.sampling.exact import Draws, prepared
+
+
+@dataclass
+class PPR(DrawnNegatives):
+    """By personalised PageRank: items near the user in the graph, so harder, are drawn more often.
+
+    mode "temperature": p(i | u) ∝ exp(ppr_ui / T) over all items that are not positives of u;
+        T = 1 is the paper's equation, which is uniform to within half a percent. exp(x) is
+        1 + (exp(x) − 1): a uniform draw mixed with a sparse one over the stored entries.
+        temperature "auto" sets each user's T so that the sparse part has the given share.
+    mode "proportional": p(i | u) ∝ ppr_ui.
+    mode "band": uniform over the items of PageRank rank band[0] (from 0) up to band[1], excluded.
+    mode "avoid": uniform over all items but the `top` nearest, which are likely positives to come.
+
+    share: how much of the draws follows the mode, the rest is uniform; None is all of them, and
+    0.1 % with temperature "auto" (chosen on validation, see LOG.md). Only the `top` entries a user
+    are stored; the others are drawn with their mean value.
+    """
+
+    mode: Literal["temperature", "proportional", "band", "avoid"] = "temperature"
+    temperature: float | Literal["auto"] = "auto"
+    share: float | None = None
+    band: tuple[int, int] = (20, 200)
+    restart: float = 0.15
+    top: int = 256
+    method: Literal["power", "push"] = "power"
+    cache: bool = True
+
+    def __post_init__(self) -> None:
+        if self.mode not in (modes := ("temperature", "proportional", "band", "avoid")):
+            raise ItemrecError(f"'mode' must be one of {', '.join(modes)}, got {self.mode!r}")
+        if self.temperature != "auto" and not (
+            isinstance(self.temperature, int | float) and self.temperature > 0
+        ):
+            raise ItemrecError(
+                f"'temperature' must be a positive number or 'auto', got {self.temperature!r}"
+            )
+        if self.share is not None and not 0 <= self.share <= 1:
+            raise ItemrecError(f"'share' must be in [0, 1], got {self.share}")
+        if len(self.band) != 2 or not 0 <= self.band[0] < self.band[1]:
+            raise ItemrecError(f"'band' must be two ranks 0 <= low < high, got {self.band}")
+        if self.mode == "band" and self.band[1] > self.top:
+            raise ItemrecError(f"'top' must reach the end of the band {self.band}, got {self.top}")
+
+    def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
+        """Compute the PageRank (or find it in the cache) and the tables to draw from."""
+        # A small graph takes less time than a file; a large one is worth keeping.
+        cache = cache_home() if self.cache and train.nnz >= 100_000 else None
+        scores = ppr(
+            train,
+            restart=self.restart,
+            method=self.method,
+            top=self.top,
+            device=device,
+            cache=cache,
+        )
+        if self.mode == "avoid":
+            self._draws = Draws(as_ones(train + scores.matrix()), device)
+            return
+        weights, share = self.mixture(train, scores)
+        sparse = (scores.indptr, scores.indices, weights)
+        self._draws = Draws(train, device, sparse=sparse, share=share)
+
+    def mixture(
+        self, train: sp.csr_array, scores: PPRScores
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Weights of the stored entries ``[stored]`` and their share of the draws ``[n_users]``."""
+        size = np.diff(scores.indptr)
+        free = train.shape[1] - np.diff(train.indptr).astype(np.int64)  # [n_users]
+        if self.mode == "band":
+            rank = np.arange(len(scores.values)) - np.repeat(scores.indptr[:-1], size)
+            weights = ((rank >= self.band[0]) & (rank < self.band[1])).astype(np.float64)
+            share = (sum_rows(scores.indptr, weights) > 0).astype(np.float64)
+            return weights, share * (1 if self.share is None else self.share)
+        rest = rest_mean(scores, free)
+        above = np.maximum(scores.values - np.repeat(rest, size), 0)
+        if self.mode == "proportional":
+            near = sum_rows(scores.indptr, above)
+            share = near / np.maximum(near + rest * free, 1e-300)
+            return above, share * (1 if self.share is None else self.share)
+        if self.temperature == "auto":
+            part = 0.001 if self.share is None else self.share
+            heat = scale_free_temperature(scores.indptr, above, free, part)
+            return excess(scores.indptr, above, heat, free)
+        heat = np.full(len(scores), float(self.temperature))
+        weights, share = excess(scores.indptr, above, heat, free)
+        return weights, share * (1 if self.share is None else self.share)
+
+    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Draw ``[B, n]`` items for ``[B]`` users."""
+        draws: Draws = prepared(self, "_draws")
+        return draws(users, n, generator)
+
+
+# --- from PageRank values to weights: what an entry has above the items that are not stored -------
+
+
+def rest_mean(scores: PPRScores, free: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Mean PageRank ``[n_users]`` of the non-positive items that were not stored."""
+    left = free - np.diff(scores.indptr)
+    return np.where(left > 0, scores.dropped / np.maximum(left, 1), 0.0)
+
+
+def excess(
+    indptr: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    temperature: npt.NDArray[np.float64],
+    free: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """exp(value / T) − 1, scaled to a largest of 1 a row, and its share beside one a free item."""
+    x = values / np.repeat(temperature, np.diff(indptr))
+    with np.errstate(divide="ignore"):  # a value of 0 has no excess: log 0
+        log = x + np.log(-np.expm1(-x))
+    peak = max_rows(indptr, log)  # [n_users]
+    weights = np.exp(log - np.repeat(peak, np.diff(indptr)))
+    mass = sum_rows(indptr, weights)
+    return weights, mass / (mass + free * np.exp(-np.maximum(peak, -700.0)))
+
+
+def scale_free_temperature(
+    indptr: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float64],
+    free: npt.NDArray[np.int64],
+    share: float,
+) -> npt.NDArray[np.float64]:
+    """The T of every user ``[n_users]`` at which Σ_i (exp(x_i / T) − 1) has the given share.
+
+    The sparse part then has mass share / (1 − share) · free, whatever the size and density of the
+    data and the user's number of items. The mass falls with T; with n entries and the largest x it
+    is between exp(x/T) − 1 and n times that, which brackets T for a bisection.
+    """
+    if not 0 < share < 1:
+        raise ItemrecError(f"'share' must be in (0, 1) with temperature 'auto', got {share}")
+    size = np.diff(indptr)
+    target = share / (1 - share) * free  # [n_users]
+    largest = np.maximum(max_rows(indptr, values), 1e-300)
+    low = np.log1p(target / np.maximum(size, 1)) / largest  # of 1 / T
+    high = np.log1p(target) / largest
+    for _ in range(30):
+        middle = (low + high) / 2
+        mass = sum_rows(indptr, np.expm1(values * np.repeat(middle, size)))
+        low, high = np.where(mass < target, middle, low), np.where(mass < target, high, middle)
+    heat: npt.NDArray[np.float64] = 1 / np.maximum((low + high) / 2, 1e-300)
+    return heat
+
+
+def sum_rows(
+    indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Sum of every CSR row, 0 for an empty one."""
+    return _reduced(np.add, indptr, values, 0.0)
+
+
+def max_rows(
+    indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Largest value of every CSR row, 0 for an empty one or one without a finite value."""
+    peaks = _reduced(np.maximum, indptr, values, 0.0)
+    return np.where(np.isfinite(peaks), peaks, 0.0)
+
+
+def _reduced(
+    how: np.ufunc, indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float64], empty: float
+) -> npt.NDArray[np.float64]:
+    out = np.full(len(indptr) - 1, empty)
+    some = np.diff(indptr) > 0
+    if some.any():
+        out[some] = how.reduceat(values, indptr[:-1][some])
+    return out

@@ -1,0 +1,27 @@
+"""Negatives drawn with equal chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.sampling.base import DrawnNegatives
+from itemrec.sampling.exact import Draws, prepared
+
+
+@dataclass
+class Uniform(DrawnNegatives):
+    """Every item that is not a training positive of the user, with equal chance."""
+
+    def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
+        """Cut every user's positives out of the range of items."""
+        self._draws = Draws(train, device)
+
+    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Draw ``[B, n]`` items for ``[B]`` users."""
+        draws: Draws = prepared(self, "_draws")
+        return draws(users, n, generator)

@@ -1,0 +1,83 @@
+"""What models with an objective of their own draw or read for a batch: negatives, whole rows.
+
+Tables belong to one graph and are made at the first call, before a step is recorded as a CUDA
+graph; afterwards every call has one shape and never waits for the device.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from itemrec.graph.graph import Graph
+from itemrec.ops.segment import on_triton
+from itemrec.sampling import Uniform
+from itemrec.sampling.positives import Positives
+
+
+class OwnNegatives:
+    """Uniform negatives for a model that draws them itself."""
+
+    graph: Graph | None = None
+
+    def __call__(self, graph: Graph, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
+        """Item ids ``[B, n]``, none of them a training item of its user."""
+        if self.graph is not graph:
+            self.graph, self.sampler = graph, Uniform()
+            self.sampler.prepare(graph.interactions(), graph.col.device)
+        return self.sampler(users, n, generator)
+
+
+class OwnPositives:
+    """Which items are training items of a user, for a model that leaves them out itself."""
+
+    graph: Graph | None = None
+
+    def __call__(self, graph: Graph, users: Tensor, items: Tensor) -> Tensor:
+        """Users ``[B]`` against one list of items ``[N]``: bool ``[B, N]``."""
+        if self.graph is not graph:
+            self.graph, self.known = graph, Positives(graph.interactions(), graph.col.device)
+        return self.known.is_positive(users, items)
+
+
+class Rows(NamedTuple):
+    """Lists of items one after another; entries behind the last list belong to nobody."""
+
+    starts: Tensor  # int32 [B + 1], where each list begins
+    owner: Tensor  # int64 [entries], row in the batch
+    item: Tensor  # int64 [entries]
+    valid: Tensor  # bool [entries], whether it is an entry of its owner
+
+
+class UserRows:
+    """All training items of a batch of users, as one flat list of entries."""
+
+    graph: Graph | None = None
+
+    def __call__(self, graph: Graph, users: Tensor, real: Tensor) -> Rows:
+        """The items of users ``[B]``; ``real`` bool [B] leaves out padding rows.
+
+        On a GPU the number of entries is what the B users with most items would need, the same for
+        every batch; elsewhere it is exact.
+        """
+        begin = graph.crow[users].long()  # [B]
+        size = (graph.crow[users + 1].long() - begin) * real
+        ends = size.cumsum(0)
+        entry = torch.arange(self._room(graph, ends), device=users.device)
+        owner = torch.searchsorted(ends, entry, right=True).clamp(max=len(users) - 1)
+        place = begin[owner] + entry - (ends - size)[owner]
+        item = graph.col[place.clamp(max=len(graph.col) // 2 - 1)].long() - graph.n_users
+        starts = torch.cat([ends.new_zeros(1), ends]).int()
+        return Rows(starts, owner, item, entry < ends[-1])
+
+    def _room(self, graph: Graph, ends: Tensor) -> int:
+        if not on_triton(ends):
+            return int(ends[-1])
+        if self.graph is not graph:
+            self.graph, self.rooms = graph, dict[int, int]()
+        if len(ends) not in self.rooms:
+            degree = graph.degree[: graph.n_users].long()
+            self.rooms[len(ends)] = int(degree.topk(min(len(ends), len(degree))).values.sum())
+        return self.rooms[len(ends)]

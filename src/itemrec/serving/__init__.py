@@ -1,0 +1,1 @@
+"""Recommendations from a run: in Python, as tables, over HTTP."""

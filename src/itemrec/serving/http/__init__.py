@@ -1,0 +1,6 @@
+"""The HTTP service: recommendations for known and for new users, and a page to try them."""
+
+from itemrec.serving.http.app import create_app
+from itemrec.serving.http.server import serve
+
+__all__ = ["create_app", "serve"]

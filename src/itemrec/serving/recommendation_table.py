@@ -1,0 +1,68 @@
+"""The lists of many users as columns, and the table files they are written to."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.files import atomic, check_file
+
+FILES = (".parquet", ".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class RecommendationTable:
+    """The lists of many users as columns; −1 stands where a user has nothing left to recommend."""
+
+    users: npt.NDArray[Any]  # external ids [users]
+    rows: npt.NDArray[np.int32]  # row of each item [users, k]
+    scores: npt.NDArray[np.float32]  # [users, k]
+    item_ids: npt.NDArray[Any] = field(repr=False)  # external ids of all items
+    unknown: tuple[Any, ...] = ()  # of the filters: what the model has never met
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """user_id, item_id, rank, score: a row a recommendation."""
+        there = self.rows >= 0
+        user, place = np.nonzero(there)
+        rows = self.rows[there]
+        return {
+            "user_id": self.users[user],
+            "item_id": self.item_ids[rows],
+            "rank": (place + 1).astype(np.int32),
+            "score": self.scores[there],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write a .parquet, .csv or .tsv file, complete or not at all."""
+        path = check_table_path(path)
+        columns = self.columns()
+        with atomic(path) as draft:
+            if path.suffix == ".parquet":
+                _write_parquet(columns, draft)
+            else:
+                with draft.open("w", newline="", encoding="utf-8") as file:
+                    writer = csv.writer(file, delimiter="," if path.suffix == ".csv" else "\t")
+                    writer.writerow(columns)
+                    writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
+
+
+def check_table_path(path: str | Path) -> Path:
+    """Refuse a file name that cannot be written, before any work is done."""
+    return check_file(path, FILES)
+
+
+def _write_parquet(columns: dict[str, npt.NDArray[Any]], path: Path) -> None:
+    try:
+        import polars
+    except ImportError:  # a GPU machine may have pyarrow alone
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    else:
+        polars.DataFrame(columns).write_parquet(path)

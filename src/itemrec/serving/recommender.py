@@ -1,0 +1,369 @@
+"""Recommender: external ids in and out, for known users, new users and all users at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.ranking import BUDGET, mask_history, own_scores, top_items
+from itemrec.models.base import EmbeddingModel
+from itemrec.serving.recommendation_table import RecommendationTable
+from itemrec.training.progress import track
+from itemrec.training.run import Run
+
+POPULAR = "nothing is known of this user, so these are the most popular items"
+NOTHING = "nothing is left: every allowed item is in the history or excluded"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What one item of the history contributes to a score."""
+
+    item: Any
+    title: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One recommended item.
+
+    With ``explain`` its score is the sum of all shares in ``reasons`` (largest first) and of
+    ``own``: what a trained user's own vector adds, nothing for a user known by history alone.
+    """
+
+    item: Any
+    title: str
+    genres: str
+    score: float
+    reasons: tuple[Reason, ...] = ()
+    own: float | None = None
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """The list of one user, best first, and what there is to know about it."""
+
+    items: tuple[Recommendation, ...]
+    user: Any = None
+    unknown: tuple[Any, ...] = ()  # of the history and the filters: what the model has never met
+    fallback: str = ""  # a sentence, where the list is not personal
+
+    def __iter__(self) -> Iterator[Recommendation]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, place: int) -> Recommendation:
+        return self.items[place]
+
+    def __str__(self) -> str:
+        if not self.items:
+            return NOTHING
+        lines = [f"{self.fallback}:"] if self.fallback else []
+        for place, pick in enumerate(self.items, start=1):
+            because = "; ".join(f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:3])
+            text = f"{place:>3}  {pick.score:8.4f}  {pick.title or pick.item}"
+            lines.append(f"{text}  ← {because}" if because else text)
+        if self.unknown:
+            lines.append(f"not known: {', '.join(map(str, self.unknown))}")
+        return "\n".join(lines)
+
+
+class Recommender:
+    """Recommends from a run: a folder is enough, neither the data nor its split is needed.
+
+    A user nobody has seen is a history. Where nothing is known of a user (an empty history, or one
+    of unknown items only) the most popular items are recommended and ``fallback`` says so.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.model, self.train = run, run.model, run.train
+        self.n_items = len(run.item_ids)
+        self._ids = run.item_ids.ids.tolist()
+        self._ones = np.ones(self.n_items, dtype=np.float32)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "cpu") -> Self:
+        """From a run folder."""
+        return cls(Run.load(folder, device))
+
+    @classmethod
+    def from_run(cls, run: Run) -> Self:
+        """From a run in memory."""
+        return cls(run)
+
+    @torch.inference_mode()
+    def recommend(
+        self,
+        user: Any = None,
+        *,
+        history: Iterable[Any] | None = None,
+        k: int = 20,
+        exclude_seen: bool = True,
+        only: Iterable[Any] | None = None,
+        without: Iterable[Any] | None = None,
+        genre: str | Iterable[str] | None = None,
+        explain: bool = False,
+    ) -> Recommendations:
+        """The k best items for a known ``user``, or for anybody with this ``history``.
+
+        ``only`` and ``without`` are item ids (those the model does not know are passed over, and
+        listed in ``unknown``); ``genre`` keeps items that have at least one of the genres.
+        """
+        k = _checked(k)
+        if explain and not self.model.explains:
+            raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
+        row, items, unknown = self._who(user, history)
+        allowed, passed_over = self._allowed(only, without, genre)
+        line = self._line(items)
+        if len(items):
+            scores = own_scores(self.model, line, np.array([row], dtype=np.int64))  # [1, items]
+        else:
+            scores = self._popularity.clone().unsqueeze(0)
+        if exclude_seen:
+            scores = mask_history(scores, line)
+        if allowed is not None:
+            scores.masked_fill_(~allowed, -torch.inf)
+        best = top_items(scores, k)[0]
+        best = best[best >= 0]
+        values = scores[0, best]
+        shares = None
+        if explain and len(items):
+            shares = self.model.explain(line, row, best)  # [k, history]
+        picks = self._picks(best, values, items, shares)
+        unknown += passed_over
+        return Recommendations(picks, user, unknown, "" if len(items) else POPULAR)
+
+    @torch.inference_mode()
+    def recommend_all(
+        self,
+        k: int = 20,
+        *,
+        users: Iterable[Any] | None = None,
+        exclude_seen: bool = True,
+        only: Iterable[Any] | None = None,
+        without: Iterable[Any] | None = None,
+        genre: str | Iterable[str] | None = None,
+        progress: bool = False,
+        budget: float = BUDGET,
+    ) -> RecommendationTable:
+        """The k best items of all known users (or of these), a block of users at a time."""
+        k = _checked(k)
+        allowed, unknown = self._allowed(only, without, genre)
+        who = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
+        depth = min(k, self.n_items)
+        rows = np.full((len(who), depth), -1, dtype=np.int32)
+        values = np.zeros((len(who), depth), dtype=np.float32)
+        size = max(1, int(budget * 2**20 / 4 / self.n_items))  # users a block
+        starts = range(0, len(who), size)
+        for start in track(starts, "recommending to all users", show=progress):
+            part = slice(start, start + size)
+            line = self.train[who[part]]
+            scores = own_scores(self.model, line, who[part])
+            blank = np.flatnonzero(np.diff(line.indptr) == 0)
+            if len(blank):
+                scores[torch.from_numpy(blank).to(scores.device)] = self._popularity
+            if exclude_seen:
+                scores = mask_history(scores, line)
+            if allowed is not None:
+                scores.masked_fill_(~allowed, -torch.inf)
+            best = top_items(scores, k)
+            rows[part] = best.cpu().numpy()
+            values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
+        ids = self.run.item_ids.ids
+        return RecommendationTable(self.run.user_ids.external(who), rows, values, ids, unknown)
+
+    @torch.inference_mode()
+    def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
+        """The k items most like this one, without it.
+
+        By the cosine of item vectors, or by the item–item weights of a model that has those; items
+        to which it has no weight are left out.
+        """
+        k = _checked(k)
+        row = int(self.run.item_ids.index([item])[0])
+        if row < 0:
+            raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
+        if isinstance(self.model, EmbeddingModel):
+            scores = self._directions @ self._directions[row]
+        elif self.model.explains:  # scores are sums over the history: here, of one row of weights
+            alone = self._line(np.array([row], dtype=np.int64))
+            scores = own_scores(self.model, alone, np.array([-1], dtype=np.int64))[0]
+            scores[scores == 0] = -torch.inf
+        else:
+            raise ItemrecError(
+                f"{type(self.model).__name__} has neither item vectors nor item–item weights "
+                "to compare items by"
+            )
+        scores[row] = -torch.inf
+        best = top_items(scores.unsqueeze(0), k)[0]
+        best = best[best >= 0]
+        return self._picks(best, scores[best], np.empty(0, dtype=np.int64), None)
+
+    @cached_property
+    def genres(self) -> tuple[str, ...]:
+        """The genres of the catalogue; none where the data has none."""
+        texts = () if self.run.genres is None else self.run.genres
+        return tuple(sorted({name for text in texts for name in _genres(text)}))
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _popularity(self) -> Tensor:
+        counts = np.bincount(self.train.indices, minlength=self.n_items).astype(np.float32)
+        return torch.from_numpy(counts).to(self.model.device)
+
+    @cached_property
+    def _directions(self) -> Tensor:
+        assert isinstance(self.model, EmbeddingModel)
+        return torch.nn.functional.normalize(self.model.item_vectors, dim=1)
+
+    @cached_property
+    def _by_genre(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """For each genre (lower case) which items have it."""
+        if self.run.genres is None:
+            raise ItemrecError("'genre' cannot be used: the data of this run has no genres")
+        out: dict[str, npt.NDArray[np.bool_]] = {}
+        for row, text in enumerate(self.run.genres):
+            for name in _genres(text):
+                out.setdefault(name.lower(), np.zeros(self.n_items, dtype=np.bool_))[row] = True
+        return out
+
+    def _who(
+        self, user: Any, history: Iterable[Any] | None
+    ) -> tuple[int, npt.NDArray[np.int64], tuple[Any, ...]]:
+        """Training row (−1 for a new user), the known items of the history, the unknown ones."""
+        if (user is None) == (history is None):
+            raise ItemrecError("give either 'user' or 'history'")
+        if history is None:
+            row = int(self._rows_of([user])[0])
+            start, end = self.train.indptr[row : row + 2]
+            return row, self.train.indices[start:end].astype(np.int64), ()
+        found, unknown = self._known("history", history)
+        return -1, np.unique(found), unknown
+
+    def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
+        """Training rows of known users."""
+        listed = _listed("users", users)
+        rows = self.run.user_ids.index(listed)
+        for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
+            raise ItemrecError(
+                f"'user' must be a user of the training data, got {user!r}; "
+                "for anybody else give a history of items"
+            )
+        return rows
+
+    def _line(self, items: npt.NDArray[np.int64]) -> sp.csr_array:
+        """One history as a sparse row ``[1, items]``."""
+        ends = np.array([0, len(items)])
+        parts = (self._ones[: len(items)], items, ends)
+        return sp.csr_array(parts, shape=(1, self.n_items))
+
+    def _allowed(
+        self,
+        only: Iterable[Any] | None,
+        without: Iterable[Any] | None,
+        genre: str | Iterable[str] | None,
+    ) -> tuple[Tensor | None, tuple[Any, ...]]:
+        """Which items may be recommended, bool [items] (None where all may); the unknown ids."""
+        if only is None and without is None and genre is None:
+            return None, ()
+        allowed = np.ones(self.n_items, dtype=np.bool_)
+        unknown: tuple[Any, ...] = ()
+        if only is not None:
+            rows, unknown = self._known("only", only)
+            allowed[:] = False
+            allowed[rows] = True
+            if not len(rows):
+                got = ", ".join(map(repr, unknown)) or "none"
+                raise ItemrecError(
+                    f"'only' must name at least one item of the training data, got {got}"
+                )
+        if without is not None:
+            rows, others = self._known("without", without)
+            allowed[rows] = False
+            unknown += others
+        if genre is not None:
+            wanted = [genre] if isinstance(genre, str) else _listed("genre", genre)
+            any_of = np.zeros(self.n_items, dtype=np.bool_)
+            for name in wanted or [""]:  # none at all is refused like one that there is not
+                if str(name).strip().lower() not in self._by_genre:
+                    choices = ", ".join(sorted(self._by_genre))
+                    raise ItemrecError(f"'genre' must be one of {choices}, got {name!r}")
+                any_of |= self._by_genre[str(name).strip().lower()]
+            allowed &= any_of
+        return torch.from_numpy(allowed).to(self.model.device), unknown
+
+    def _known(
+        self, name: str, ids: Iterable[Any]
+    ) -> tuple[npt.NDArray[np.int64], tuple[Any, ...]]:
+        """Rows of the items that the model knows, and the ids that it does not."""
+        listed = _listed(name, ids)
+        rows = self.run.item_ids.index(listed)
+        unknown = tuple(item for item, row in zip(listed, rows, strict=True) if row < 0)
+        return rows[rows >= 0], unknown
+
+    def _picks(
+        self, best: Tensor, values: Tensor, history: npt.NDArray[np.int64], shares: Tensor | None
+    ) -> tuple[Recommendation, ...]:
+        rows, scores = best.tolist(), values.tolist()
+        if shares is None:
+            return tuple(
+                Recommendation(
+                    self._ids[row], self._text("titles", row), self._text("genres", row), s
+                )
+                for row, s in zip(rows, scores, strict=True)
+            )
+        names = [(self._ids[row], self._text("titles", row)) for row in history.tolist()]
+        order = shares.argsort(dim=1, descending=True, stable=True).tolist()
+        own = (values.double() - shares.double().sum(1)).tolist()
+        return tuple(
+            Recommendation(
+                self._ids[row],
+                self._text("titles", row),
+                self._text("genres", row),
+                score,
+                tuple(Reason(names[h][0], names[h][1], part[h]) for h in ranked),
+                rest,
+            )
+            for row, score, part, ranked, rest in zip(
+                rows, scores, shares.tolist(), order, own, strict=True
+            )
+        )
+
+    def _text(self, column: str, row: int) -> str:
+        texts = getattr(self.run, column)
+        return "" if texts is None else str(texts[row])
+
+
+def _genres(text: Any) -> list[str]:
+    return [name for part in str(text).split("|") if (name := part.strip())]
+
+
+def _checked(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise ItemrecError(f"'k' must be a positive integer, got {k!r}")
+    return int(k)
+
+
+def _listed(name: str, values: Iterable[Any]) -> list[Any]:
+    """Any iterable but a text: "34" would be read as 3 and 4."""
+    if not isinstance(values, str | bytes):
+        try:
+            return list(values)
+        except TypeError:  # a number, or an array without dimensions
+            pass
+    raise ItemrecError(f"'{name}' must be a list, got {values!r}")

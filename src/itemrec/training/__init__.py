@@ -1,0 +1,1 @@
+"""Training: settings, one step, the loop, the run and its folder."""

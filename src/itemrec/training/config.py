@@ -1,0 +1,91 @@
+"""The settings of training, beside what they are checked against and where defaults come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
+from itemrec.losses import default_training
+from itemrec.models.base import Kind, Model
+from itemrec.renamed import current_names
+from itemrec.validation import (
+    at_least_zero,
+    check_settings,
+    one_of,
+    positive,
+    positive_integers,
+    share_below_one,
+)
+
+
+def _setting(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of training; each is an option of the command line and a key of a config file."""
+
+    epochs: int = _setting(1000, "at most this many passes over the training users")
+    lr: float = _setting(0.01, "learning rate of Adam")
+    batch: int = _setting(2048, "users (or interactions) a step")
+    batch_by: Literal["users", "interactions"] = _setting("users", "what a batch is made of")
+    positives: int = _setting(5, "positives a user in a list")
+    n_negatives: int = _setting(1000, "negatives in a list")
+    similarity: Literal["dot", "cosine"] = _setting("dot", "score in training; ranking uses dot")
+    ema_decay: float = _setting(0.99, "decay of the moving average of weights; 0: no average")
+    l2: float = _setting(0.0, "weight of the squared layer-0 vectors of a batch")
+    eval_every: int = _setting(5, "epochs between validations")
+    patience: int | None = _setting(
+        None, "epochs without a better validation before stopping; default 150"
+    )
+    metric: str = _setting("ndcg@20", "what validation chooses by")
+    refit: bool = _setting(True, "transductive: train again on training + validation")
+    seed: int = _setting(0, "seed of initial weights, batches and negatives")
+    device: str = _setting("auto", "cpu, cuda or auto")
+    precision: Literal["auto", "full"] = _setting(
+        "auto", "of GPU training: auto reads neighbours as bfloat16, multiplies as TF32"
+    )
+    save_seconds: float = _setting(30.0, "least time between two resumable states")
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "positives", "n_negatives", "eval_every", "patience"):
+            if (value := getattr(self, name)) is not None:
+                positive_integers(**{name: value})
+        positive(lr=self.lr)
+        share_below_one(ema_decay=self.ema_decay)
+        at_least_zero(l2=self.l2)
+        one_of("batch_by", self.batch_by, ("users", "interactions"))
+        one_of("similarity", self.similarity, ("dot", "cosine"))
+        one_of("precision", self.precision, ("auto", "full"))
+        if not 0 <= self.seed < 2**63:
+            raise ItemrecError(f"'seed' must be at least 0 and below 2^63, got {self.seed}")
+        metric = parse_metric(self.metric)
+        if metric.name in CATALOGUE_METRICS:
+            raise ItemrecError(f"'metric' must be one of single users, got {self.metric!r}")
+        object.__setattr__(self, "metric", metric.key)  # "NDCG@20" is called ndcg@20 in results
+        if self.patience is not None and self.patience < self.eval_every:
+            raise ItemrecError(
+                f"'patience' must be at least 'eval_every' ({self.eval_every}), "
+                f"got {self.patience}: training would end before a validation"
+            )
+
+
+def resolve_training(
+    model: Model, loss: Callable[..., Tensor], given: Mapping[str, Any]
+) -> TrainConfig:
+    """What is given, else the defaults of the model, else those of the loss if it has one."""
+    given = check_settings(TrainConfig, "train", current_names("train", given))
+    of_loss = default_training(loss) if model.kind is Kind.LIST_LOSS else {}
+    config = TrainConfig(**{**of_loss, **model.default_training, **given})
+    if model.batch_by not in (None, config.batch_by):
+        raise ItemrecError(
+            f"'batch_by' must be {model.batch_by} for {type(model).__name__}, "
+            f"got {config.batch_by!r}"
+        )
+    return config

@@ -1,0 +1,100 @@
+"""The moving parts of gradient descent: model, optimizer, average of weights, and one step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from itemrec.data.split import Split
+from itemrec.environment import pick_device, tensor_cores
+from itemrec.graph.graph import Graph
+from itemrec.models.base import Kind
+from itemrec.sampling.batches import Batches
+from itemrec.training.cuda_graph import captured
+from itemrec.training.objective import objective
+from itemrec.training.plan import Plan
+from itemrec.training.weight_average import WeightAverage
+
+
+class Learner:
+    """A model on its device with all that changes from step to step."""
+
+    def __init__(self, plan: Plan, split: Split) -> None:
+        """Begin with fresh weights for the training part of ``split``."""
+        self.plan, config = plan, plan.config
+        self.device = pick_device(config.device)
+        on_gpu = self.device.type == "cuda"
+        self.model, weights = plan.model, torch.Generator().manual_seed(config.seed)
+        self.model.setup(split.train, inductive=split.protocol == "inductive", generator=weights)
+        self.model.to(self.device)
+        self.graph = Graph.from_csr(split.train, self.device)
+        self.coarse = on_gpu and config.precision == "auto"
+        # what a training step passes messages over
+        self.step_graph = replace(self.graph, half=True) if self.coarse else self.graph
+        self.generator = torch.Generator(self.device).manual_seed(config.seed)
+        if self.model.kind is Kind.LIST_LOSS:
+            plan.sampler.prepare(split.train, self.device)
+        longest = max(int(self.graph.degree[: self.graph.n_users].max()), 1)
+        positives = min(config.positives, longest)  # no list has more
+        self.batches = Batches(self.graph, config.batch_by, config.batch, positives)
+        groups = self.model.parameter_groups(config.lr)
+        self.optimizer = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
+        self.average = WeightAverage(self.model, config.ema_decay)
+        self._recorded = on_gpu
+        self._replay: Any = None
+
+    def step(self, keys: Tensor) -> Tensor:
+        """One step of Adam on the lists of these keys; its loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        batch, plan = self.batches.draw(keys, self.generator), self.plan
+        with tensor_cores(self.coarse):
+            value = objective(
+                self.model,
+                self.step_graph,
+                batch,
+                plan.loss,
+                plan.sampler,
+                plan.config,
+                self.generator,
+            )
+            value.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.average.update()
+        return value.detach()
+
+    def epoch(self) -> float:
+        """All batches of an epoch; the mean of their losses."""
+        step = self._step()
+        self.model.train()
+        self.model.begin_epoch(self.step_graph, self.generator)
+        losses = [step(keys) for keys in self.batches.epoch(self.generator)]
+        return float(torch.stack(losses).mean())
+
+    def _step(self) -> Any:
+        """`step`, on a GPU as one CUDA graph that is recorded at the first call."""
+        if not self._recorded:
+            return self.step
+        if self._replay is None:
+            keys = self.batches.epoch(torch.Generator(self.device))[0]  # only the shape matters
+            tensors = self.average.tensors
+            self._replay = captured(self.step, keys, self.optimizer, self.generator, tensors)
+        return self._replay
+
+    def tensors(self) -> dict[str, Any]:
+        """All that resuming needs, as ``state.pt`` holds it."""
+        return {
+            "model": dict(self.model.named_parameters()),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+            "average": self.average.tensors,
+        }
+
+    def load(self, tensors: dict[str, Any]) -> None:
+        """Continue from saved `tensors`."""
+        self.model.load_state_dict(tensors["model"], strict=False)
+        self.optimizer.load_state_dict(tensors["optimizer"])
+        self.generator.set_state(tensors["generator"])
+        self.average.load(tensors["average"])

@@ -1,0 +1,188 @@
+"""The training loop: choose the epoch on validation, refit, meet the test users once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from itemrec.data.split import HeldOut, Split
+from itemrec.environment import pick_device
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.evaluate import Evaluator, evaluate
+from itemrec.losses import item_ndcg
+from itemrec.models.base import Kind, Model
+from itemrec.sampling import Sampler, Uniform
+from itemrec.training.config import TrainConfig, resolve_training
+from itemrec.training.interrupt import Interrupt
+from itemrec.training.learner import Learner
+from itemrec.training.plan import Plan, check_epochs_known
+from itemrec.training.progress import EpochBar
+from itemrec.training.run import Run
+from itemrec.training.run_folder import RunFolder
+from itemrec.training.state import TrainState
+
+
+def train(
+    split: Split,
+    model: Model,
+    *,
+    loss: Callable[..., Tensor] = item_ndcg,
+    negatives: Sampler | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train a model on a split, choose the epoch on validation, meet the test users once.
+
+    ``settings`` are the fields of `TrainConfig`. With ``out`` the run is saved there, and its state
+    as training goes, so that ``resume=True`` continues an interrupted run to the same weights.
+    A model that is trained already stays as it is: its settings are trained anew.
+    """
+    sampler = negatives if negatives is not None else Uniform()
+    _check_types(split, model, loss, sampler)
+    if "n_items" in vars(model):  # it has been set up before
+        model = type(model)(**model.settings)
+    config = resolve_training(model, loss, settings)
+    check_epochs_known(split, model, settings)
+    plan = Plan(split, model, loss, sampler, config)
+    return run_plan(plan, out=out, resume=resume, progress=progress)
+
+
+def run_plan(
+    plan: Plan, *, out: str | Path | None = None, resume: bool = False, progress: bool = False
+) -> Run:
+    """Train as a plan says."""
+    plan.check()
+    split, run = plan.split, Run.of(plan)
+    folder = None if out is None else RunFolder(out)
+    state = TrainState(data=run.dataset["fingerprint"])
+    if folder is not None:
+        state = folder.claim(run, state, resume)
+        if resume and folder.is_finished:
+            return folder.load()
+    fit = solve if plan.model.kind is Kind.CLOSED_FORM else descend
+    try:
+        if state.phase == "select":
+            fit(plan, split, state, valid=split.valid, folder=folder, progress=progress)
+            state.begin_refit()
+        if plan.refits:
+            split = split.refit()
+            fit(plan, split, state, valid=None, folder=folder, progress=progress)
+    except Exception:
+        if folder is not None:
+            folder.abandon()
+        raise
+    run.finish(split.train, state, refit=plan.refits)
+    if len(split.test):
+        started = time.perf_counter()
+        run.add_evaluation(evaluate(run, split), time.perf_counter() - started)
+    if folder is not None:
+        folder.save(run)
+    return run
+
+
+def descend(
+    plan: Plan,
+    split: Split,
+    state: TrainState,
+    *,
+    valid: HeldOut | None,
+    folder: RunFolder | None,
+    progress: bool,
+) -> None:
+    """Epochs of gradient descent; the model ends with the weights that validation chose."""
+    learner, config = Learner(plan, split), plan.config
+    state.restore(learner)
+    model, average, graph = learner.model, learner.average, learner.graph
+    evaluator = Evaluator(valid, learner.device) if valid is not None else None
+    last = config.epochs if state.phase == "select" else max(state.best_epoch, 1)
+    patience = _patience(config, split, learner) if evaluator else last  # else nothing to wait for
+    with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
+        while state.epoch < last and state.epoch - state.best_epoch < patience:
+            started = time.perf_counter()
+            loss = learner.epoch()
+            state.epoch += 1
+            state.seconds += time.perf_counter() - started
+            if not math.isfinite(loss):
+                raise ItemrecError(
+                    f"the loss became {loss} in epoch {state.epoch}: "
+                    f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
+                )
+            if evaluator and (state.epoch % config.eval_every == 0 or state.epoch == last):
+                with average.applied():
+                    model.eval()
+                    model.cache_embeddings(graph)
+                    metrics = evaluator.metrics(model, config.metric)
+                    state.record(loss, metrics, config.metric, model)
+            bar.update(state, loss)
+            if folder is not None:
+                pause = 0.0 if interrupt.asked else config.save_seconds
+                folder.save_state(state, learner, least_seconds=pause)
+            interrupt.obey()
+    if evaluator:
+        state.restore_best(model)
+    else:
+        state.best_epoch = state.epoch
+        average.keep()
+    model.eval()
+    model.cache_embeddings(graph)
+
+
+def solve(
+    plan: Plan,
+    split: Split,
+    state: TrainState,
+    *,
+    valid: HeldOut | None,
+    folder: RunFolder | None,
+    progress: bool,
+) -> None:
+    """Closed forms: one fit, and one validation."""
+    started = time.perf_counter()
+    model, config = plan.model, plan.config
+    generator = torch.Generator().manual_seed(config.seed)
+    model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
+    model.to(pick_device(config.device))  # now that there are tensors to move
+    model.fit(split.train)
+    model.eval()
+    state.seconds += time.perf_counter() - started
+    if valid is not None:
+        metrics = Evaluator(valid, model.device).metrics(model, config.metric)
+        state.record(0.0, metrics, config.metric)
+
+
+def _patience(config: TrainConfig, split: Split, learner: Learner) -> int:
+    """Epochs to wait: as given, or 150, and for known users at least 400 steps.
+
+    Free user vectors sit on a plateau for some hundred steps before validation moves (LOG.md).
+    """
+    if config.patience is not None:
+        return config.patience
+    steps = len(learner.batches.epoch(torch.Generator(learner.device)))
+    least = math.ceil(400 / steps) if split.protocol == "transductive" else 0
+    return max(150, least, config.eval_every)
+
+
+def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
+    """Names and classes are what a configuration holds; here stand the things themselves."""
+    for name, value, right, kind in (
+        ("split", split, isinstance(split, Split), "a Split, such as ir.split_users(data)"),
+        ("model", model, isinstance(model, Model), "a model, such as ir.models.LightGCN()"),
+        ("loss", loss, callable(loss), "a function, such as ir.losses.bpr"),
+        (
+            "negatives",
+            sampler,
+            isinstance(sampler, Sampler) and is_dataclass(sampler),
+            "a sampler, such as ir.negatives.PPR()",
+        ),
+    ):
+        if not right:
+            raise ItemrecError(f"'{name}' must be {kind}, got {value!r}")

@@ -1,0 +1,56 @@
+"""The loss of one batch: encode, score positives and negatives, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from itemrec.graph.graph import Graph
+from itemrec.models.base import EmbeddingModel, Kind, Model
+from itemrec.sampling.base import Sampler, ScoredLists
+from itemrec.sampling.batch import Batch
+from itemrec.training.config import TrainConfig
+
+
+def objective(
+    model: Model,
+    graph: Graph,
+    batch: Batch,
+    loss: Callable[..., Tensor],
+    sampler: Sampler,
+    config: TrainConfig,
+    generator: torch.Generator,
+) -> Tensor:
+    """The list loss, the L2 term and what the model adds, as one scalar."""
+    if model.kind is Kind.OWN_OBJECTIVE:
+        return model.own_loss(graph, batch, generator)
+    encoder: EmbeddingModel = model  # type: ignore[assignment] # a list loss needs vectors
+    encoded = encoder.encode_step(graph, generator, layers=sampler.needs_layers)
+    compared = encoded.as_cosine() if config.similarity == "cosine" else encoded
+    lists = sampler.score(compared, batch, config.n_negatives, generator)
+    value = loss(lists.pos, lists.neg, batch.mask, lists.neg_mask)
+    if config.l2 > 0:
+        value = value + config.l2 * penalty(encoder, batch, lists)
+    extra = encoder.extra_loss(graph, batch, encoded, generator)
+    return value if extra is None else value + extra
+
+
+def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:
+    """½(|u⁰|² + |p⁰|² + |n⁰|²), averaged over a batch's users, positives and negatives.
+
+    Each vector is weighted by how often it occurs: a count and a product instead of a gather.
+    """
+    users, items = model.base_norms()
+    drawn, counted = lists.items, lists.counted
+    total = users @ share(batch.users, batch.mask.any(1).to(users.dtype), len(users))
+    total = total + items @ share(batch.positives, batch.mask.to(items.dtype), len(items))
+    real = torch.ones_like(drawn, dtype=items.dtype) if counted is None else counted.to(items.dtype)
+    return 0.5 * (total + items @ share(drawn, real, len(items)))
+
+
+def share(index: Tensor, weight: Tensor, size: int) -> Tensor:
+    """How often each row is named, as a share of all; adding ones is exact in any order."""
+    counts = weight.new_zeros(size).index_add_(0, index.reshape(-1), weight.reshape(-1))
+    return counts / counts.sum().clamp(min=1)

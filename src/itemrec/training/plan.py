@@ -1,0 +1,83 @@
+"""Everything one training run needs, resolved: nothing after it asks for a default again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from itemrec.config_file import Config
+from itemrec.data.split import Split
+from itemrec.environment import pick_device
+from itemrec.errors import ItemrecError
+from itemrec.losses import LOSSES, unbind
+from itemrec.models import MODELS
+from itemrec.models.base import Kind, Model
+from itemrec.sampling import NEGATIVES, Sampler
+from itemrec.sampling.exact import refuse_full
+from itemrec.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The components of one training run and its settings in full."""
+
+    split: Split
+    model: Model
+    loss: Callable[..., Tensor]
+    sampler: Sampler
+    config: TrainConfig
+
+    @property
+    def refits(self) -> bool:
+        """Whether the model is trained again on training and validation data together."""
+        return (
+            self.config.refit
+            and self.split.protocol == "transductive"
+            and self.split.valid is not None
+        )
+
+    def check(self) -> None:
+        """Refuse whatever can be refused before anything is written or trained."""
+        pick_device(self.config.device)
+        self.split.check()
+        if self.split.protocol == "inductive":
+            self.model.check_inductive()
+        if self.refits and self.model.kind is Kind.LIST_LOSS and self.sampler.draws:
+            # now, not after selection
+            refuse_full(self.split.n_items - np.diff(self.split.refit().train.indptr))
+
+    def record(self) -> Config:
+        """The configuration that gives this plan again, as ``config.toml`` holds it."""
+        sampler = {field.name: getattr(self.sampler, field.name) for field in fields(self.sampler)}  # type: ignore[arg-type]
+        lists = self.model.kind is Kind.LIST_LOSS
+        return {
+            "data": dict(self.split.source),
+            "split": dict(self.split.settings),
+            "model": _named(MODELS, type(self.model), self.model.settings),
+            "loss": _named(LOSSES, *unbind(self.loss)) if lists else {"name": "none"},
+            "negatives": _named(NEGATIVES, type(self.sampler), sampler)
+            if lists
+            else {"name": "none"},
+            "train": {
+                field.name: getattr(self.config, field.name) for field in fields(self.config)
+            },
+        }
+
+
+def check_epochs_known(split: Split, model: Model, given: Mapping[str, Any]) -> None:
+    """Where nothing is held out, nothing can choose the number of epochs: it must be given."""
+    blind = split.valid is None and not len(split.test)
+    if blind and "epochs" not in given and model.kind is not Kind.CLOSED_FORM:
+        raise ItemrecError("'epochs' must be given where nothing is held out to choose it by")
+
+
+def _named(table: Mapping[str, Any], component: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """A component as a config section: its name in the table and its settings."""
+    for name, entry in table.items():
+        if entry is component:
+            return {"name": name, **settings}
+    return {"name": component.__name__, **settings}

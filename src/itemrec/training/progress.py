@@ -1,0 +1,107 @@
+"""Progress of anything that takes more than two seconds, with the time left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from itemrec.training.state import TrainState
+
+T = TypeVar("T")
+
+
+def track(steps: Sequence[T], text: str, *, show: bool) -> Iterator[T]:
+    """The steps one by one, behind a bar with the time left."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not show,
+        transient=True,
+    )
+    with bar:
+        yield from bar.track(steps, description=text)
+
+
+LOG_SECONDS = 10.0  # where there is no terminal, a line this often instead of a bar
+
+
+class EpochBar:
+    """Epoch, loss, validation metric, time an epoch and time left."""
+
+    def __init__(self, phase: str, epochs: int, metric: str, *, show: bool) -> None:
+        self.metric, self.started, self.first = metric, time.perf_counter(), -1
+        self.console, self.epochs = Console(stderr=True), epochs
+        self.log = show and not self.console.is_terminal
+        self.logged = self.started
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total} epochs"),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TextColumn("left at most"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not show or self.log,
+            transient=True,
+        )
+        self.action = {"select": "choosing on validation", "refit": "refitting"}.get(phase, phase)
+        self.task = self.bar.add_task(self.action, total=epochs, note="")
+
+    def update(self, state: TrainState, loss: float) -> None:
+        """Show where training stands."""
+        if self.first < 0:
+            self.first = state.epoch - 1
+        pace = (time.perf_counter() - self.started) / max(state.epoch - self.first, 1)
+        note = f"loss {loss:.4f}"
+        if state.best_epoch and state.phase == "select":
+            note += f" · best {self.metric} {state.best_value:.4f} (epoch {state.best_epoch})"
+        note += f" · {pace:.2f} s an epoch"
+        self.bar.update(self.task, completed=state.epoch, note=note)
+        now = time.perf_counter()
+        if self.log and now - self.logged > LOG_SECONDS:
+            self.logged = now
+            left = pace * (self.epochs - state.epoch)
+            line = f"{self.action}: epoch {state.epoch}/{self.epochs} · {note}"
+            line += f" · left at most {left:.0f} s"
+            self.console.print(line, soft_wrap=True, highlight=False)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.bar.stop()
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them.
+
+    >>> duration(42), duration(300), duration(7000)
+    ('42 s', '5 min', '1.9 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

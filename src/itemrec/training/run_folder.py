@@ -1,0 +1,255 @@
+"""A run folder: atomic save, load, and the state from which training resumes exactly.
+
+``config.toml`` everything needed to repeat it · ``model.safetensors`` weights and cached vectors ·
+``ids.json`` external ids and titles · ``state.pt`` optimizer and generators, for resume only ·
+``history.jsonl`` a line an evaluation · ``metrics.json`` · ``per_user.npz``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.config_file import Config, difference, dump_config, load_config, normalise
+from itemrec.data.interactions import IdMap
+from itemrec.environment import pick_device
+from itemrec.errors import ItemrecError
+from itemrec.files import (
+    arrays_of,
+    atomic,
+    check_folder,
+    json_lines,
+    json_object,
+    read_file,
+    tensors_of,
+    write_text,
+)
+from itemrec.models import MODELS
+from itemrec.models.base import Model
+from itemrec.training.learner import Learner
+from itemrec.training.run import Run
+from itemrec.training.state import TrainState
+from itemrec.validation import check_settings, lookup
+
+NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # of a finished run
+FORMAT = 1  # of the run folder; a newer one is refused by name
+
+
+class RunFolder:
+    """The files of one run, finished or under way."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything was written: ``metrics.json`` comes last."""
+        return (self.path / "metrics.json").exists()
+
+    # --- while training --------------------------------------------------------------------------
+
+    def claim(self, run: Run, fresh: TrainState, resume: bool) -> TrainState:
+        """Take the folder for a run, or continue the one in it; the state to begin from."""
+        check_folder("out", self.path)
+        state = self.path / "state.pt"
+        if resume:
+            self._check_same(run)
+            for draft in self.path.glob(".*.tmp"):  # what a killed process was writing
+                draft.unlink()
+            if state.exists() and not self.is_finished:
+                found = TrainState.load(state)
+                if found.data != fresh.data:
+                    raise ItemrecError(
+                        f"{self.path} holds a run on other data; it cannot be resumed"
+                    )
+                return found
+        elif self.is_finished or state.exists() or self._holds_other(run):
+            raise ItemrecError(
+                f"{self.path} already holds a run: continue it with --resume, "
+                "or choose another folder"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_text(self.path / "config.toml", dump_config(run.config))
+        return fresh
+
+    def save_state(self, state: TrainState, learner: Learner, *, least_seconds: float) -> None:
+        """Write ``state.pt``, unless one was written less than ``least_seconds`` ago."""
+        if time.monotonic() - state.saved_at >= least_seconds:
+            state.save(self.path / "state.pt", learner)
+
+    def abandon(self) -> None:
+        """Take back a folder that holds settings and nothing else: training never began."""
+        if [path.name for path in self.path.iterdir()] == ["config.toml"]:
+            (self.path / "config.toml").unlink()
+            self.path.rmdir()
+
+    def stored_config(self) -> Config | None:
+        """The settings in the folder under their present names, None where there are none."""
+        path = self.path / "config.toml"
+        return load_config(path, note=False) if path.exists() else None
+
+    def _check_same(self, run: Run) -> None:
+        """Refuse to continue a run with other settings, or on other data."""
+        stored, given = self.stored_config(), normalise(run.config)
+        if stored is not None and stored != given:
+            changed = difference(stored, given)
+            raise ItemrecError(f"{self.path} holds a run with other settings: {changed}")
+        if self.is_finished:
+            dataset = read_file(self.path / "metrics.json", json_object).get("dataset", {})
+            if dataset.get("fingerprint") != run.dataset["fingerprint"]:
+                raise ItemrecError(f"{self.path} holds a run on other data; it cannot be resumed")
+
+    def _holds_other(self, run: Run) -> bool:
+        """Another run has begun here, though it has saved nothing yet."""
+        stored = self.stored_config()
+        return stored is not None and stored != normalise(run.config)
+
+    # --- finished runs ---------------------------------------------------------------------------
+
+    def save(self, run: Run) -> None:
+        """Write everything; each file is complete or absent, ``metrics.json`` comes last."""
+        folder = self.path
+        if folder.exists() and not folder.is_dir():
+            raise ItemrecError(f"{folder} is a file: a run needs a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metrics.json").unlink(missing_ok=True)  # not finished until all is written
+        write_text(folder / "config.toml", dump_config(run.config))
+        self._save_tensors(run)
+        self._save_ids(run)
+        lines = "".join(json.dumps(row) + "\n" for row in run.history)
+        write_text(folder / "history.jsonl", lines)
+        # ids may be Python strings, which only a pickle could hold as they are
+        columns = {k: v.astype(str) if v.dtype == object else v for k, v in run.per_user.items()}
+        with atomic(folder / "per_user.npz") as path, path.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **columns)
+        write_text(folder / "metrics.json", json.dumps(run.metrics, indent=1) + "\n")
+
+    def _save_tensors(self, run: Run) -> None:
+        from safetensors.torch import save_file
+
+        tensors = {k: v.detach().cpu().contiguous() for k, v in run.model.state_dict().items()}
+        tensors["train.crow"] = torch.from_numpy(run.train.indptr.astype(np.int64))
+        tensors["train.col"] = torch.from_numpy(run.train.indices.astype(np.int32))
+        with atomic(self.path / "model.safetensors") as path:
+            save_file(tensors, path)  # no metadata: its order would differ from run to run
+            path.chmod((self.path / "config.toml").stat().st_mode)  # it is written as private
+
+    def _save_ids(self, run: Run) -> None:
+        ids: dict[str, Any] = {
+            "format": FORMAT,
+            "protocol": run.protocol,
+            "users": run.user_ids.ids.tolist(),
+            "items": run.item_ids.ids.tolist(),
+        }
+        for name, column in (("titles", run.titles), ("genres", run.genres)):
+            if column is not None:
+                ids[name] = [str(text) for text in column]
+        write_text(self.path / "ids.json", json.dumps(ids))
+
+    def load(self, device: str = "cpu") -> Run:
+        """Read a finished run; nothing in the folder is ever executed."""
+        device = str(pick_device(device))
+        self._check_complete()
+        config, ids, metrics = self._read_config(), self._read_ids(), self._read_metrics()
+        history = read_file(self.path / "history.jsonl", json_lines)
+        per_user = read_file(self.path / "per_user.npz", arrays_of)
+        read = functools.partial(tensors_of, device=device)
+        tensors = read_file(self.path / "model.safetensors", read)
+        try:
+            crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
+            shape = (len(ids["users"]), len(ids["items"]))
+            train = sp.csr_array((np.ones(len(col), np.float32), col, crow), shape=shape)
+            inductive = ids["protocol"] == "inductive"
+            return Run(
+                model=rebuild(config["model"], train, inductive, tensors, device),
+                config=config,
+                protocol=ids["protocol"],
+                dataset=metrics["dataset"],
+                user_ids=IdMap(np.array(ids["users"])),
+                item_ids=IdMap(np.array(ids["items"])),
+                titles=np.array(ids["titles"]) if "titles" in ids else None,
+                genres=np.array(ids["genres"]) if "genres" in ids else None,
+                train=train,
+                notes=tuple(metrics.get("notes", ())),
+                history=history,
+                metrics=metrics,
+                per_user=per_user,
+            )
+        except ItemrecError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ItemrecError(
+                f"the files of {self.path} do not belong together: {error}"
+            ) from error
+
+    def _check_complete(self) -> None:
+        folder = self.path
+        if not folder.is_dir():
+            problem = "is a file, not a run folder" if folder.exists() else "no such folder"
+            raise ItemrecError(f"{folder}: {problem}")
+        missing = [name for name in NEEDED if not (folder / name).exists()]
+        if "metrics.json" in missing and "config.toml" not in missing:  # it is written last
+            how = f"itemrec train --resume --out {folder}"
+            raise ItemrecError(f"{folder} is not finished: continue with {how}")
+        if missing:
+            raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
+
+    def _read_config(self) -> Config:
+        config = load_config(self.path / "config.toml", note=False)
+        for section in ("split", "model", "loss", "negatives", "train"):
+            if section not in config:
+                raise ItemrecError(f"{self.path / 'config.toml'} is damaged: it has no [{section}]")
+        return config
+
+    def _read_ids(self) -> dict[str, Any]:
+        ids = read_file(self.path / "ids.json", json_object)
+        if ids.get("format", 0) not in range(FORMAT + 1):
+            raise ItemrecError(f"{self.path} was written by a newer itemrec")
+        return ids
+
+    def _read_metrics(self) -> dict[str, Any]:
+        metrics = read_file(self.path / "metrics.json", json_object)
+        for key in ("best_epoch", "seconds", "test"):  # what tables and plots show
+            if key not in metrics:
+                raise ItemrecError(f"{self.path / 'metrics.json'} is damaged: it has no '{key}'")
+        return metrics
+
+
+def load_runs(folders: Sequence[str]) -> dict[str, Run]:
+    """Runs by the shortest ending of their path that tells them apart."""
+    paths = [Path(folder).resolve() for folder in folders]
+    for depth in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            return {name: Run.load(path) for name, path in zip(names, folders, strict=True)}
+    raise ItemrecError("the same run was given twice")
+
+
+def rebuild(
+    section: dict[str, Any],
+    train: sp.csr_array,
+    inductive: bool,
+    tensors: dict[str, Tensor],
+    device: str,
+) -> Model:
+    """The model of a configuration's section with these tensors."""
+    settings = dict(section)
+    name = settings.pop("name")
+    kind = lookup(MODELS, "model", name)
+    model: Model = kind(**check_settings(kind, name, settings))
+    model.setup(train, inductive=inductive, generator=torch.Generator().manual_seed(0))
+    for key, tensor in tensors.items():
+        if key not in model.state_dict():
+            model.store(key, tensor)
+    model.to(device)
+    model.load_state_dict(tensors)
+    return model.eval()

@@ -1,0 +1,159 @@
+"""Rules that values obey: each refusal is one sentence with the name, the rule and the value.
+
+A component's signature is its configuration schema, so settings are checked against it here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from itemrec.errors import ItemrecError
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """The value, refused where it is no whole number of at least 1.
+
+    >>> positive_integer("k", 0)
+    Traceback (most recent call last):
+    itemrec.errors.ItemrecError: 'k' must be a positive integer, got 0
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ItemrecError(f"'{name}' must be a positive integer, got {value!r}")
+    return int(value)
+
+
+def positive_integers(**values: Any) -> None:
+    """Refuse what is no whole number of at least 1."""
+    for name, value in values.items():
+        positive_integer(name, value)
+
+
+def positive(**values: Any) -> None:
+    """Refuse what is not above 0."""
+    for name, value in values.items():
+        if not (is_number(value) and 0 < value < float("inf")):
+            raise ItemrecError(f"'{name}' must be a positive number, got {value!r}")
+
+
+def at_least_zero(**values: Any) -> None:
+    """Refuse what is below 0."""
+    for name, value in values.items():
+        if not (is_number(value) and 0 <= value < float("inf")):
+            raise ItemrecError(f"'{name}' must be a number of at least 0, got {value!r}")
+
+
+def share_below_one(**values: Any) -> None:
+    """Refuse what is not in [0, 1)."""
+    for name, value in values.items():
+        if not (is_number(value) and 0 <= value < 1):
+            raise ItemrecError(f"'{name}' must be at least 0 and below 1, got {value!r}")
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse what is none of a few words.
+
+    >>> one_of("precision", "half", ("auto", "full"))
+    Traceback (most recent call last):
+    itemrec.errors.ItemrecError: 'precision' must be auto or full, got 'half'
+    """
+    if value not in choices:
+        *most, last = choices
+        listed = f"{', '.join(most)} or {last}" if most else last
+        raise ItemrecError(f"'{name}' must be {listed}, got {value!r}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a plain number; True and False are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# --- settings against a signature ----------------------------------------------------------------
+
+
+def schema(component: Callable[..., Any]) -> dict[str, Any]:
+    """Settings of a component with their defaults: its parameters that have one.
+
+    >>> def loss(pos, neg, *, tau=1.0): ...
+    >>> schema(loss)
+    {'tau': 1.0}
+    """
+    parameters = inspect.signature(component).parameters.values()
+    return {
+        p.name: p.default
+        for p in parameters
+        if p.default is not p.empty and not p.name.endswith("mask")
+    }
+
+
+def lookup(table: Mapping[str, Any], what: str, name: str) -> Any:
+    """The entry of a table, or an error that lists the choices."""
+    if name not in table:
+        raise ItemrecError(f"'{what}' must be one of {', '.join(table)}, got {name!r}")
+    return table[name]
+
+
+def check_settings(
+    component: Callable[..., Any], what: str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings with their types set right, or an error that lists the known ones."""
+    known = schema(component)
+    parameters = inspect.signature(component).parameters
+    out = {}
+    for key, value in settings.items():
+        if key not in known:
+            choices = ", ".join(known) or "none"
+            raise ItemrecError(f"'{what}' has no setting {key!r}; its settings are: {choices}")
+        out[key] = typed(known[key], value, f"{what}.{key}", str(parameters[key].annotation))
+    return out
+
+
+LISTS: dict[str, Any] = dict.fromkeys(("tuple", "list", "Sequence"), ())
+EXAMPLES: dict[str, Any] = {"bool": False, "float": 0.0, "int": 0, "str": "", **LISTS}
+
+
+def typed(default: Any, value: Any, name: str, annotation: str = "") -> Any:
+    """The value as its default's type: 1 becomes 1.0 for a float, a list becomes a tuple.
+
+    A setting may allow both a number and a word such as "auto", or have no default value at all;
+    then its annotation says what it takes.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if is_number(value) and not abs(value) < 1e300:
+        raise ItemrecError(f"'{name}' must be a finite number, got {value!r}")
+    if isinstance(value, str) and ("str" in annotation or "Literal" in annotation):
+        return value
+    if is_number(value) and isinstance(default, str) and re.search("float|int", annotation):
+        return value
+    if default is None:
+        if value is None:
+            return None
+        words = re.findall(r"\w+", annotation)
+        kinds = [EXAMPLES[word] for word in words if word in EXAMPLES]
+        return typed(kinds[0], value, name, annotation) if kinds else value
+    return _as_type_of(default, value, name)
+
+
+def _as_type_of(default: Any, value: Any, name: str) -> Any:
+    kinds: dict[type, tuple[str, bool]] = {
+        bool: ("true or false", isinstance(value, bool)),
+        float: ("a number", is_number(value)),
+        int: ("a whole number", isinstance(value, int) and not isinstance(value, bool)),
+        str: ("text", isinstance(value, str)),
+        tuple: ("a list", isinstance(value, list | tuple)),
+    }
+    kind = type(default)
+    if kind not in kinds:
+        return value
+    rule, fits = kinds[kind]
+    if not fits:
+        raise ItemrecError(f"'{name}' must be {rule}, got {value!r}")
+    return kind(value) if kind in (float, tuple) else value

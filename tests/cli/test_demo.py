@@ -1,0 +1,48 @@
+"""The demo trains every system in both protocols, tells how they compare, and can be continued."""
+
+import io
+
+from rich.console import Console
+
+import itemrec as ir
+from itemrec.cli.demo import PROTOCOLS, SYSTEMS, demo
+
+TINY = "synthetic:users=100,items=80,interactions=1500"
+
+
+def run_demo(out) -> str:
+    file = io.StringIO()
+    demo(out, data=TINY, console=Console(file=file, width=120), epochs=4, eval_every=2)
+    return file.getvalue()
+
+
+def test_demo_on_a_small_data_set(tmp_path):
+    text = run_demo(tmp_path / "demo")
+    for protocol in PROTOCOLS:
+        for system in SYSTEMS:
+            run = ir.Run.load(tmp_path / "demo" / f"{protocol}-{system}")
+            assert run.protocol == protocol
+            assert f"{run.metrics['test']['ndcg@20']:.4f}" in text
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "Users never seen in training" in page
+    titles = {title for title in ir.load(TINY).titles.tolist() if title in text}
+    assert len(titles) >= 8  # a history, recommendations and reasons by title
+    for part in ("p (t)", "report.html", "your own file: itemrec train"):
+        assert part in text
+
+
+def test_the_losses_share_encoder_and_split_and_bpr_is_the_published_one(tmp_path):
+    text = run_demo(tmp_path)
+    for protocol in PROTOCOLS:
+        bpr, item = (ir.Run.load(tmp_path / f"{protocol}-{loss}") for loss in ("bpr", "item-ndcg"))
+        for section in ("split", "model"):
+            assert bpr.config[section] == item.config[section]
+        assert (bpr.config["train"]["by"], bpr.config["train"]["sampled"]) == ("interactions", 1)
+    assert text.count("BPR in NDCG@20 here (p ") == len(PROTOCOLS)
+
+
+def test_a_second_call_trains_nothing(tmp_path):
+    first = run_demo(tmp_path)
+    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
+    assert run_demo(tmp_path) == first
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")} == files

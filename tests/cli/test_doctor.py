@@ -1,0 +1,21 @@
+"""The doctor finds a kernel that is wrong and data that is there."""
+
+import itemrec.cli.doctor as doctor
+
+
+def test_a_wrong_kernel_is_found(monkeypatch):
+    assert doctor.kernel("cpu").state == "ok"
+    right = doctor.propagate
+    monkeypatch.setattr(doctor, "propagate", lambda graph, x: right(graph, x) * 1.001)
+    assert doctor.kernel("cpu").bad
+
+
+def test_data_under_the_root_is_found(monkeypatch, tmp_path):
+    monkeypatch.setenv("ITEMREC_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "yelp2018").mkdir()
+    (tmp_path / "yelp2018" / "train.txt").write_text("0 1\n")
+    states = {check.name: check.state for check in doctor.checks()}
+    assert states["data yelp2018"] == "ok"
+    assert states["data ml-1m"] == "missing"
+    assert states["torch"] == "ok"

@@ -1,0 +1,104 @@
+"""The report stands alone, and its figures are those of the runs."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+import itemrec as ir
+from itemrec.cli.html_report import report
+
+DATA = "synthetic:users=120,items=90,interactions=1800"
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, ir.Run]:
+    data = ir.load(DATA)
+    settings = {"epochs": 6, "eval_every": 2, "lr": 0.05}
+    known, unseen = ir.split_interactions(data), ir.split_users(data, test=0.3)
+    return {
+        "known <bpr>": ir.train(known, ir.models.LightGCN(dim=8), loss=ir.losses.bpr, **settings),
+        "known item": ir.train(known, ir.models.LightGCN(dim=8), **settings),
+        "unseen item": ir.train(unseen, ir.models.LightGCN(dim=8), **settings),
+        "unseen ease": ir.train(unseen, ir.models.EASE()),
+    }
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order, and collects links and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        self.links += [v or "" for k, v in attrs if k in ("src", "href", "xlink:href", "srcset")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [v or "" for k, v in attrs if k in ("src", "href", "xlink:href", "srcset")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page(runs, tmp_path_factory) -> Page:
+    path = report(runs, tmp_path_factory.mktemp("report") / "report.html")
+    parser = Page()
+    parser.feed(path.read_text(encoding="utf-8"))
+    assert parser.open == []
+    parser.source = path.read_text(encoding="utf-8")  # type: ignore[attr-defined]
+    return parser
+
+
+def test_nothing_is_fetched_from_outside(page):
+    assert all(link.startswith("#") for link in page.links)
+    assert "<script" not in page.source
+    assert not re.search(r"url\((?!#)", page.source)
+
+
+def test_every_figure_of_every_run_is_there(page, runs):
+    for run in runs.values():
+        for value in run.metrics["test"].values():
+            assert f"{value:.4f}" in page.text
+
+
+def test_groups_tests_and_plots(page, runs):
+    assert "Known users" in page.text
+    assert "Users never seen in training" in page.text
+    assert page.text.count("Is the difference real?") == 2
+    assert page.source.count("<svg ") == 6  # three plots a group
+    assert "known <bpr>" in page.text  # names are escaped
+    for variable in ("var(--ink)", "var(--c0)", "var(--c1)"):
+        assert variable in page.source
+    assert "#010101" not in page.source
+
+
+def test_examples_are_the_recommenders(page, runs):
+    size = runs["known item"].train.indptr
+    assert len(size) == 121
+    user = re.search(r"User (\d+)", page.text)
+    assert user
+    for name in ("known <bpr>", "known item"):
+        for pick in ir.Recommender.from_run(runs[name]).recommend(user[1], k=10):
+            assert pick.title in page.text
+
+
+def test_one_run_and_bad_paths(runs, tmp_path):
+    run = runs["unseen ease"]
+    run.save(tmp_path / "r")
+    path = report([tmp_path / "r"], tmp_path / "one.html")
+    assert "Is the difference real?" not in path.read_text()
+    with pytest.raises(ir.ItemrecError, match="existing folder"):
+        report(runs, tmp_path / "no" / "report.html")
+    with pytest.raises(ir.ItemrecError, match="'out' must be a file, got the folder"):
+        report(runs, tmp_path)
+    with pytest.raises(ir.ItemrecError, match="at least one run"):
+        report({}, tmp_path / "report.html")

@@ -1,0 +1,86 @@
+"""Runs are compared over the users they share, whatever the order of their files."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import itemrec as ir
+from itemrec.evaluation.compare import common_values, compare_runs
+from itemrec.training.run_folder import load_runs
+
+DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, ir.Run]:
+    split = ir.split_interactions(DATA)
+    return {
+        "popular": ir.train(split, ir.models.Popularity()),
+        "ease": ir.train(split, ir.models.EASE()),
+    }
+
+
+def test_values_are_paired_by_user(runs):
+    order = np.random.default_rng(0).permutation(len(runs["ease"].per_user["user"]))[:70]
+    mixed = replace(runs["ease"], per_user={k: v[order] for k, v in runs["ease"].per_user.items()})
+    values, count = common_values({"popular": runs["popular"], "ease": mixed})
+    assert count == 70
+    by_user = {
+        name: dict(zip(run.per_user["user"].tolist(), run.per_user["ndcg@20"], strict=True))
+        for name, run in runs.items()
+    }
+    users = [u for u in runs["popular"].per_user["user"].tolist() if u in mixed.per_user["user"]]
+    for name in runs:
+        assert values[name]["ndcg@20"].tolist() == [by_user[name][u] for u in users]
+
+
+def test_p_values_are_those_of_scipy_with_holm(runs):
+    found, values, notes = compare_runs(runs, ["NDCG@20"])
+    expected = scipy.stats.ttest_rel(values["ease"]["ndcg@20"], values["popular"]["ndcg@20"])
+    assert found.row("ease", "ndcg@20").p_t == pytest.approx(expected.pvalue, rel=1e-6)
+    assert notes == (f"{len(values['ease']['ndcg@20'])} users in common",)
+
+
+def test_what_cannot_be_compared_is_refused(runs):
+    other = ir.train(
+        ir.split_interactions(ir.load("synthetic:users=90,items=60,interactions=900")),
+        ir.models.EASE(),
+    )
+    unseen = ir.train(ir.split_users(DATA), ir.models.EASE())
+    for runs_, message in (
+        ({"a": runs["ease"]}, "at least two"),
+        ({"a": runs["ease"], "b": other}, "same data"),
+        ({"a": runs["ease"], "b": unseen}, "one protocol"),
+        ({"a": runs["ease"], "b": replace(runs["ease"], per_user={})}, "no per-user values"),
+    ):
+        with pytest.raises(ir.ItemrecError, match=message):
+            compare_runs(runs_)
+    with pytest.raises(ir.ItemrecError, match=r"'metrics' must be among .*, got 'ndcg@7'"):
+        compare_runs(runs, ["ndcg@7"])
+
+
+def test_other_splits_are_noted(runs):
+    again = ir.train(ir.split_interactions(DATA, seed=1), ir.models.EASE())
+    _, _, notes = compare_runs({"a": runs["ease"], "b": again})
+    assert "split differently" in notes[1]
+
+
+def test_names_are_the_shortest_that_tell_runs_apart(runs, tmp_path):
+    for folder in ("x/ease", "y/ease"):
+        runs["ease"].save(tmp_path / folder)
+    assert list(load_runs([str(tmp_path / f) for f in ("x/ease", "y/ease")])) == [
+        "x/ease",
+        "y/ease",
+    ]
+    with pytest.raises(ir.ItemrecError, match="given twice"):
+        load_runs([str(tmp_path / "x/ease")] * 2)
+
+
+@pytest.mark.parametrize("key", ["best_epoch", "seconds", "test"])
+def test_a_run_without_its_figures_is_refused_by_file_and_key(runs, tmp_path, key):
+    metrics = {name: value for name, value in runs["ease"].metrics.items() if name != key}
+    replace(runs["ease"], metrics=metrics).save(tmp_path / "r")
+    with pytest.raises(ir.ItemrecError, match=rf"r/metrics.json is damaged: it has no '{key}'"):
+        load_runs([str(tmp_path / "r")])

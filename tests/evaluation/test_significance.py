@@ -1,0 +1,195 @@
+"""Tests of differences against scipy, naive corrections and known distributions."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.significance import Interval, bootstrap_interval, compare, holm, paired_test
+
+
+def sample(n: int = 200, shift: float = 0.05, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    b = rng.random(n)
+    return b + rng.normal(shift, 0.2, n), b
+
+
+# --- paired tests --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.02, 0.3])
+def test_paired_test_agrees_with_scipy(shift: float) -> None:
+    a, b = sample(shift=shift)
+    test = paired_test(a, b)
+    reference = scipy.stats.ttest_rel(a, b)
+    assert test.t == pytest.approx(reference.statistic)
+    assert test.p_t == pytest.approx(reference.pvalue, rel=1e-6)
+    assert test.p_wilcoxon == pytest.approx(scipy.stats.wilcoxon(a, b).pvalue)
+    assert test.difference == pytest.approx(np.mean(a) - np.mean(b))
+    assert test.effect_size == pytest.approx(np.mean(a - b) / np.std(a - b, ddof=1))
+
+
+def test_swapping_the_systems_turns_the_sign_only() -> None:
+    a, b = sample()
+    one, other = paired_test(a, b), paired_test(b, a)
+    assert (one.difference, one.t, one.effect_size) == pytest.approx(
+        (-other.difference, -other.t, -other.effect_size)
+    )
+    assert (one.p_t, one.p_wilcoxon) == pytest.approx((other.p_t, other.p_wilcoxon))
+
+
+def test_users_without_a_value_in_both_are_left_out() -> None:
+    a, b = sample()
+    c, d = a.copy(), b.copy()
+    c[3], d[7], d[9] = np.nan, np.nan, np.inf
+    kept = np.delete(np.arange(len(a)), [3, 7, 9])
+    assert paired_test(c, d) == paired_test(a[kept], b[kept])
+    assert paired_test(c, d).n == len(a) - 3
+
+
+@pytest.mark.parametrize(("a", "b"), [([0.5, 0.2, 0.9], [0.5, 0.2, 0.9]), ([0.7], [0.2])])
+def test_without_evidence_nothing_is_claimed(a: list[float], b: list[float]) -> None:
+    test = paired_test(a, b)
+    assert (test.t, test.p_t, test.p_wilcoxon, test.effect_size) == (0.0, 1.0, 1.0, 0.0)
+    assert test.difference == pytest.approx(np.mean(a) - np.mean(b))
+
+
+def test_no_user_at_all() -> None:
+    test = paired_test([np.nan], [1.0])
+    assert test.n == 0
+    assert math.isnan(test.difference)
+    assert test.p_t == test.p_wilcoxon == 1.0
+
+
+def test_the_same_difference_for_everyone_is_certain() -> None:
+    b = np.array([0.1, 0.2, 0.3, 0.7])
+    test = paired_test(b - 0.1, b)  # differs from −0.1 by rounding only
+    assert test.t == test.effect_size == -math.inf
+    assert test.p_t == 0.0
+    assert test.p_wilcoxon == pytest.approx(0.125)  # 2 of the 16 sign patterns
+
+
+def test_lists_of_other_users_are_refused() -> None:
+    with pytest.raises(ItemrecError, match="'b' must have as many users as 'a', 2, got 3"):
+        paired_test([0.0, 1.0], [0.0, 1.0, 2.0])
+    with pytest.raises(ItemrecError, match=r"'a' must have one value a user, got shape \(1, 2\)"):
+        paired_test([[0.0, 1.0]], [0.0, 1.0])
+
+
+# --- Holm ----------------------------------------------------------------------------------------
+
+
+def naive_holm(p: list[float]) -> list[float]:
+    """Each p-value by the definition: the largest (m − rank + 1)·p over those not above it."""
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    out = [0.0] * len(p)
+    for place, i in enumerate(order):
+        out[i] = max(min(1.0, (len(p) - j) * p[order[j]]) for j in range(place + 1))
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_equals_its_definition(p: list[float]) -> None:
+    adjusted = holm(p)
+    assert adjusted.tolist() == pytest.approx(naive_holm(p))
+    assert (adjusted >= np.array(p)).all()
+    if p:
+        assert (
+            adjusted <= np.minimum(1, len(p) * np.array(p)) + 1e-12
+        ).all()  # no worse than Bonferroni
+
+
+def test_holm_leaves_missing_values_alone() -> None:
+    adjusted = holm([0.01, np.nan, 0.04])
+    assert adjusted[[0, 2]].tolist() == pytest.approx([0.02, 0.04])
+    assert math.isnan(adjusted[1])
+
+
+def test_holm_refuses_what_is_no_probability() -> None:
+    with pytest.raises(ItemrecError, match="'p_values' must be between 0 and 1"):
+        holm([0.1, 1.1])
+
+
+# --- bootstrap -----------------------------------------------------------------------------------
+
+
+def test_bootstrap_covers_the_true_mean_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    trials = 300
+    inside = 0
+    for trial in range(trials):
+        interval = bootstrap_interval(rng.normal(1.0, 2.0, 60), trial, level=0.9, resamples=400)
+        inside += interval.low <= 1.0 <= interval.high
+    # binomial: three standard deviations are 5 %, and small samples are a little optimistic
+    assert 0.83 <= inside / trials <= 0.95
+
+
+def test_bootstrap_is_near_the_normal_interval() -> None:
+    x = np.random.default_rng(0).random(4000)
+    interval = bootstrap_interval(x, resamples=2000)
+    half = 1.96 * x.std() / math.sqrt(len(x))
+    assert interval.mean == pytest.approx(x.mean())
+    assert (interval.low, interval.high) == pytest.approx(
+        (x.mean() - half, x.mean() + half), abs=half / 8
+    )
+
+
+def test_bootstrap_repeats_itself_and_uses_its_seed() -> None:
+    x = np.random.default_rng(0).random(50)
+    assert bootstrap_interval(x, 1) == bootstrap_interval(x, np.random.default_rng(1))
+    assert bootstrap_interval(x, 1) != bootstrap_interval(x, 2)
+
+
+def test_bootstrap_of_next_to_nothing() -> None:
+    assert bootstrap_interval([0.3, np.nan]) == Interval(0.3, 0.3, 0.3)
+    assert all(math.isnan(v) for v in vars(bootstrap_interval([])).values())
+    with pytest.raises(ItemrecError, match="'level' must be between 0 and 1, got 95"):
+        bootstrap_interval([1.0], level=95)
+    with pytest.raises(ItemrecError, match="'resamples' must be a positive integer, got 0"):
+        bootstrap_interval([1.0], resamples=0)
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def test_compare_corrects_over_the_whole_table() -> None:
+    a, b = sample(shift=0.1)
+    c, _ = sample(shift=0.03, seed=1)
+    values = {
+        "bpr": {"ndcg@20": b, "recall@20": b},
+        "item": {"ndcg@20": a, "recall@20": c},
+        "noise": {"ndcg@20": b, "other": a},
+    }
+    table = compare(values, "bpr")
+    assert [(r.system, r.metric) for r in table.rows] == [
+        ("item", "ndcg@20"),
+        ("item", "recall@20"),
+        ("noise", "ndcg@20"),
+    ]
+    raw = [paired_test(a, b), paired_test(c, b), paired_test(b, b)]
+    assert [r.test for r in table.rows] == raw
+    assert [r.p_t for r in table.rows] == pytest.approx(naive_holm([t.p_t for t in raw]))
+    assert [r.p_wilcoxon for r in table.rows] == pytest.approx(
+        naive_holm([t.p_wilcoxon for t in raw])
+    )
+    row = table.row("item", "ndcg@20")
+    assert row.interval.mean == pytest.approx(a.mean())
+    assert row.interval.low < row.interval.mean < row.interval.high
+    assert row.baseline_mean == pytest.approx(b.mean())
+
+
+def test_compare_names_what_it_does_not_know() -> None:
+    a, b = sample()
+    with pytest.raises(ItemrecError, match="'baseline' must be one of x, y, got 'z'"):
+        compare({"x": {"m": a}, "y": {"m": b}}, "z")
+    with pytest.raises(ItemrecError, match="no row y/n: choose from y/m"):
+        compare({"x": {"m": a}, "y": {"m": b}}, "x").row("y", "n")
+
+
+def test_nothing_to_compare_is_an_empty_table() -> None:
+    assert compare({"x": {"m": np.zeros(3)}}, "x").rows == ()

@@ -1,0 +1,560 @@
+"""Suites: what a file may say, and that running one gives the same whatever happens on the way."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from itemrec.experiments.resolved import changes
+from rich.console import Console
+
+from itemrec.errors import ItemrecError
+from itemrec.experiments.build import Experiment
+from itemrec.experiments.suites.paired_tests import read_values
+from itemrec.experiments.suites.reproduce import Outcome, reproduce, reproduce_all
+from itemrec.experiments.suites.suite import FOLDER, Entry, Suite, load_suite
+from itemrec.models import MODELS
+from itemrec.training.interrupt import Interrupt
+
+TINY = "synthetic:users=60,items=50,interactions=900"
+SHIPPED = sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def make(folder: Path, text: str, name: str = "own") -> Suite:
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return load_suite(path)
+
+
+def tiny(folder: Path, rows: str = "", epochs: int = 3) -> Suite:
+    return make(
+        folder,
+        f"""
+        data = ["{TINY}", "{TINY}/inductive"]
+        columns = ["recall@20", "ndcg@20"]
+        seeds = 2
+        [defaults]
+        model = {{ dim = 4, layers = 1 }}
+        train = {{ epochs = {epochs}, every = 1, sampled = 8, refit = false }}
+        [[row]]
+        name = "bpr"
+        loss = "bpr"
+        [[row]]
+        name = "item"
+        {rows}
+        """,
+    )
+
+
+def run(suite: Suite, folder: Path, **options: Any) -> Outcome:
+    quiet = Console(file=(folder / "log").open("a"), width=200)
+    return reproduce(
+        suite, results=folder / "results", per_user=folder / "values", console=quiet, **options
+    )
+
+
+def results(folder: Path) -> dict[str, dict[str, Any]]:
+    """Every result file without what depends on time and machine."""
+    out = {}
+    for path in sorted((folder / "results").rglob("*-*.json")):
+        content = json.loads(path.read_text())
+        del content["seconds"], content["hardware"]
+        out[str(path.relative_to(folder))] = content
+    return out
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A suite run from start to end by one process."""
+    folder = tmp_path_factory.mktemp("finished")
+    outcome = run(tiny(folder), folder)
+    assert (outcome.ran, outcome.failed, outcome.left) == (8, {}, 0)
+    return folder
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_suite_names_components_and_settings_that_exist(name: str) -> None:
+    suite = load_suite(name)
+    assert suite.title
+    assert suite.description
+    assert suite.cells()
+    for cell in suite.cells():
+        assert cell.seeds >= 1
+        assert changes(cell.seeded(0), cell.seeded(0)) == []
+
+
+KNOWN = {  # of the paper's two tables of the state of the art
+    "transductive": "mf cml enmf deepwalk line node2vec mult-vae ngcf lr-gccf nia-gcn lightgcn "
+    "dgcf sgl simgcl xsimgcl adap-tau neural-ndcg mixgcf item",
+    "inductive": "mult-vae gcn gat gin lightgcn neural-ndcg mixgcf item",
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_system_of_the_papers_tables_has_a_row_with_its_figures(name: str) -> None:
+    suite = load_suite(name)
+    assert set(KNOWN[name].split()) <= set(suite.rows)
+    with_figures = {"ml-1m", "yelp2018", "amazon-book", "ml-latest-small"}
+    for cell in suite.cells():
+        if cell.row in KNOWN[name].split() and cell.entry.data in with_figures:
+            assert len(cell.paper) == 2, (cell.row, cell.entry)
+            assert cell.seeds == (5 if cell.entry.data == "ml-latest-small" else 3)
+
+
+@pytest.mark.parametrize("name", sorted({*SHIPPED} - {"smoke", "negatives"}))
+def test_every_table_has_ease_and_a_way_to_look_at_it_in_minutes(name: str) -> None:
+    suite = load_suite(name)
+    models = {cell.config["model"]["name"] for cell in suite.cells()}
+    assert "ease" in models
+    if name != "unseen":
+        cells = suite.cells(["synthetic"])
+        assert {cell.seeds for cell in cells} == {1}
+        descended = [c for c in cells if not MODELS[c.config["model"]["name"]].closed_form]
+        assert max(cell.config["train"]["epochs"] for cell in descended) <= 100
+
+
+def test_every_model_is_in_the_table_of_systems() -> None:
+    cells = load_suite("systems").cells()
+    for protocol in ("transductive", "inductive"):
+        found = {c.config["model"]["name"] for c in cells if c.entry.protocol == protocol}
+        able = {n for n, m in MODELS.items() if m.inductive or protocol == "transductive"}
+        assert found == able
+
+
+def test_the_same_row_of_two_tables_is_the_same_run() -> None:
+    """So that it can be compared; what differs is said in a note."""
+    systems = {(c.row, c.entry): c.seeded(0) for c in load_suite("systems").cells()}
+    for name in ("transductive", "inductive"):
+        for cell in load_suite(name).cells():
+            both = systems.get((cell.row, cell.entry))
+            if both and cell.row not in ("gcn", "gat", "gin"):  # there with another loss
+                assert changes(both, cell.seeded(0)) == [], (cell.row, cell.entry)
+
+
+def test_later_layers_win_and_defaults_fit_the_component(tmp_path: Path) -> None:
+    suite = make(
+        tmp_path,
+        f"""
+        data = ["{TINY}", "ml-1m/inductive"]
+        seeds = 3
+        [defaults]
+        loss = {{ tau = 2.0 }}
+        train = {{ lr = 0.5, l2 = 0.1 }}
+        on.inductive = {{ train = {{ l2 = 0.2 }}, seeds = 5 }}
+        on.ml-1m = {{ train = {{ lr = 0.25 }}, data = {{ k_core = 3 }} }}
+        [[row]]
+        name = "plain"
+        [[row]]
+        name = "own"
+        loss = "bpr"
+        train = {{ lr = 0.125 }}
+        on."ml-1m/inductive".train = {{ l2 = 0.3 }}
+        """,
+    )
+    cells = {(cell.row, cell.entry.data): cell for cell in suite.cells()}
+    plain, plain_ml = cells["plain", TINY], cells["plain", "ml-1m"]
+    own, own_ml = cells["own", TINY], cells["own", "ml-1m"]
+    found = [(c.config["train"]["lr"], c.config["train"]["l2"], c.seeds) for c in cells.values()]
+    # of "own" on ml-1m: the data set's learning rate beats the row's, which is for any data
+    assert found == [(0.5, 0.1, 3), (0.125, 0.1, 3), (0.25, 0.2, 5), (0.25, 0.3, 5)]
+    assert plain.config["loss"] == {"name": "item-ndcg", "tau": 2.0}
+    assert own.config["loss"] == {"name": "bpr"}  # it has no temperature
+    assert own.config["train"]["by"] == "interactions"  # as BPR is customarily trained
+    assert plain.config["split"]["strategy"] == "interactions"
+    assert plain_ml.config["split"]["strategy"] == own_ml.config["split"]["strategy"] == "users"
+    assert plain_ml.config["data"] == {"k_core": 3, "data": "ml-1m"}
+    assert plain.seeded(2)["train"]["seed"] == plain.seeded(2)["split"]["seed"] == 2
+
+
+def test_figures_belong_to_an_entry_under_the_names_that_results_have(tmp_path: Path) -> None:
+    suite = make(
+        tmp_path,
+        """
+        data = ["yelp2018", "yelp2018/inductive", "ml-1m"]
+        source = "Somebody 2020"
+        [[row]]
+        name = "a"
+        paper.yelp2018 = { "ndcg@20" = 0.05 }
+        paper."ml-1m/transductive" = { "NDCG@20" = 0.25 }
+        band."yelp2018/inductive" = { "MAP@20" = [0.08, 0.09] }
+        """,
+    )
+    one, two, three = suite.cells()
+    assert [cell.paper for cell in (one, two, three)] == [{"ndcg@20": 0.05}, {}, {"ndcg@20": 0.25}]
+    assert [cell.band for cell in (one, two)] == [{}, {"ap@20": (0.08, 0.09)}]
+    assert one.source == "Somebody 2020"
+
+
+ROW = '[[row]]\nname = "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"at least one \[\[row\]\]"),
+        ("sedes = 3\n" + ROW, "a suite has no key 'sedes'; known are: .*seeds"),
+        (ROW + "modle = 'mf'", "row 'a' has no key 'modle'; known are: .*model"),
+        (ROW + "model = 'gnc'", "'model' must be one of lightgcn"),
+        (ROW + "model = {name = 'mf', layers = 2}", "has no setting 'layers'; its .*dim"),
+        (ROW + "train = {learning_rate = 1}", "has no setting 'learning_rate'; its .*lr"),
+        (ROW + "train = {lr = -1}", "row 'a' on synthetic/transductive: 'lr' must be positive"),
+        (ROW + "train = {epochs = 'ten'}", "'train.epochs' must be a whole number"),
+        ("[defaults.train]\nepoch = 3\n" + ROW, "has 'epoch', which no row has .*epochs"),
+        ("[defaults]\nseeds = 2\n" + ROW, r"\[defaults\] has no key 'seeds'"),
+        (ROW + "on.netflix.train = {lr = 1}", "'on' 'netflix', which is none of"),
+        (ROW + "on.synthetic = {tau = 1}", "on synthetic has no key 'tau'"),
+        (ROW + "data = 'netflix'", "unknown data 'netflix'"),
+        (ROW + "protocol = 'both'", "'protocol' must be one of transductive, inductive"),
+        (ROW + "seeds = 0", "'seeds' must be a positive integer, got 0"),
+        (ROW + "paper.synthetic = {'ndcg@20' = 5.88}", "must be a fraction"),
+        (ROW + "band.synthetic = {'ndcg@20' = 0.5}", "must be two fractions"),
+        (ROW + "paper.yelp = {'ndcg@20' = 0.1}", "'paper' for 'yelp'"),
+        (ROW + "model = 'mf'\nprotocol = 'inductive'", "cannot be used in the inductive protocol"),
+        (ROW + ROW, "different names"),
+        ('baseline = "b"\n' + ROW, "'baseline' must be one of a, got 'b'"),
+        ('columns = ["ndgc@20"]\n' + ROW, "ndgc"),
+        ('plot = ["ap"]\n' + ROW, "'plot' must be one of capped_recall@20, .*, got 'ap'"),
+        ("cost = 1\n" + ROW, "'cost' must be true or false, got 1"),
+        (ROW + 'baseline = "b"', "'baseline' must be one of a, got 'b'"),
+    ],
+)
+def test_slips_are_refused_with_what_is_known(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ItemrecError, match=message):
+        make(tmp_path, "" if not text else 'data = "synthetic"\n' + text)
+
+
+def test_an_unknown_suite_lists_the_shipped_ones() -> None:
+    with pytest.raises(ItemrecError, match=r"one of .*negatives, .*smoke, .* got 'negative'"):
+        load_suite("negative")
+
+
+def test_other_data_sets_can_be_asked_for() -> None:
+    suite = load_suite("negatives")
+    rows = len(suite.rows)
+    asked = suite.cells(["yelp2018/inductive"])
+    assert [cell.entry for cell in asked] == [Entry("yelp2018", "inductive")] * rows
+    both = suite.cells(["yelp2018"], ["band"])
+    assert [cell.entry.protocol for cell in both] == ["transductive", "inductive"]
+    assert {cell.entry.key for cell in suite.cells(["synthetic"])} == {
+        "synthetic/transductive",
+        "synthetic/inductive",
+    }
+    with pytest.raises(ItemrecError, match="unknown data 'netflix'"):
+        suite.cells(["netflix"])
+    with pytest.raises(ItemrecError, match=r"'rows' must be one of uniform.* got 'ppr'"):
+        suite.cells(rows=["ppr"])
+
+
+def test_a_setting_added_later_leaves_results_valid(tmp_path: Path) -> None:
+    now = tiny(tmp_path).cells()[1].seeded(0)
+    older = {name: dict(section) for name, section in now.items()}
+    del older["train"]["average"]  # as if it did not exist then; it now has its default
+    assert changes(older, now) == []
+    assert changes({**older, "loss": {**older["loss"], "tau": 7.0}}, now) == ["loss.tau"]
+    now["train"]["average"] = 0.5
+    assert changes(older, now) == ["train.ema_decay"]
+
+
+def test_a_result_says_how_it_was_made(finished: Path) -> None:
+    path = finished / "results/own" / Entry(TINY, "inductive").folder / "item-1.json"
+    found = json.loads(path.read_text())
+    assert (found["row"], found["seed"], found["protocol"]) == ("item", 1, "inductive")
+    assert found["config"]["split"]["seed"] == found["config"]["train"]["seed"] == 1
+    assert len(found["dataset"]["fingerprint"]) == 16
+    assert {"device", "cpu", "cores", "torch"} <= set(found["hardware"])
+    assert 0 < found["best_epoch"] <= found["epochs"] == 3
+    values = read_values(finished / "values/own" / Entry(TINY, "inductive").folder / "item-1.npz")
+    assert values is not None
+    assert values.run == found["id"]
+    assert values.metrics["ndcg@20"].mean() == pytest.approx(found["test"]["ndcg@20"], abs=1e-6)
+    assert path.stat().st_size < 4000
+    assert not any((finished / "values/unfinished").iterdir())
+
+
+def test_paired_tests_are_those_of_scipy(finished: Path) -> None:
+    folder = Entry(TINY, "transductive").folder
+    found = json.loads((finished / "results/own" / folder / "tests.json").read_text())
+    rows: dict[str, dict[Any, list[float]]] = {"bpr": {}, "item": {}}
+    for row, users in rows.items():
+        for seed in (0, 1):
+            with np.load(finished / f"values/own/{folder}/{row}-{seed}.npz") as file:
+                for user, value in zip(file["user"], file["ndcg@20"], strict=True):
+                    users.setdefault(user, []).append(float(value))
+    both = sorted(rows["bpr"])
+    item, bpr = ([np.mean(rows[row][user]) for user in both] for row in ("item", "bpr"))
+    expected = scipy.stats.ttest_rel(item, bpr).pvalue
+    test = found["rows"]["item"]["ndcg@20"]
+    assert test["uncorrected"]["p_t"] == pytest.approx(expected)
+    other = found["rows"]["item"]["recall@20"]["uncorrected"]["p_t"]
+    worse = max(expected, other)
+    assert test["p_t"] == pytest.approx(
+        min(1, max(2 * min(expected, other), worse)) if expected == worse else min(1, 2 * expected)
+    )
+
+
+def test_a_row_is_tested_against_its_own_baseline(tmp_path: Path) -> None:
+    rows = """
+        baseline = "item"  # itself: not tested
+        [[row]]
+        name = "other"
+        loss = { tau = 0.5 }
+        baseline = "item"
+    """
+    suite = tiny(tmp_path, rows, epochs=1)
+    own = suite.path.read_text().replace('loss = "bpr"', 'loss = "bpr"\nbaseline = "bpr"')
+    suite = make(tmp_path, own)
+    run(suite, tmp_path, datasets=[f"{TINY}/inductive"])
+    path = tmp_path / "results/own" / Entry(TINY, "inductive").folder
+    found = json.loads((path / "tests.json").read_text())["rows"]
+    assert set(found) == {"other"}
+    assert found["other"]["baseline"] == "item"
+    users: dict[str, dict[Any, list[float]]] = {"item": {}, "other": {}}
+    for row, values in users.items():
+        for seed in (0, 1):
+            kept = read_values(tmp_path / "values/own" / path.name / f"{row}-{seed}.npz")
+            assert kept is not None
+            for user, value in zip(kept.users, kept.metrics["ndcg@20"], strict=True):
+                values.setdefault(user, []).append(float(value))
+    differences = [np.mean(users["other"][u]) - np.mean(users["item"][u]) for u in users["item"]]
+    assert found["other"]["ndcg@20"]["difference"] == pytest.approx(np.mean(differences))
+
+
+def test_columns_of_the_whole_list_are_judged_too(tmp_path: Path) -> None:
+    suite = make(
+        tmp_path,
+        f"""
+        data = ["{TINY}", "{TINY}/inductive"]
+        columns = ["ap", "ndcg", "recall@5", "ndcg@20"]
+        [[row]]
+        name = "popularity"
+        model = "popularity"
+        """,
+    )
+    assert run(suite, tmp_path).ran == 2
+    for entry in (Entry(TINY, "transductive"), Entry(TINY, "inductive")):
+        path = tmp_path / "results/own" / entry.folder / "popularity-0.json"
+        stored = json.loads(path.read_text())
+        config = {**stored["config"], "train": {**stored["config"]["train"], "device": "cpu"}}
+        again = Experiment.from_config(config)
+        split = again.split.refit() if stored["refit"] else again.split
+        model = MODELS["popularity"]()
+        model.setup(split.train, inductive=False, generator=torch.Generator())
+        model.fit(split.train)
+        scores = model.scores(split.test.history, split.test.users)
+        scores[torch.from_numpy(split.test.history.toarray() > 0)] = -torch.inf
+        expected = []
+        for row, target in zip(scores.numpy(), split.test.target.toarray(), strict=True):
+            order = np.argsort(-row, kind="stable")
+            ranks = np.flatnonzero(target[order]) + 1
+            expected.append(np.mean(np.arange(1, len(ranks) + 1) / ranks))
+        assert stored["test"]["ap"] == pytest.approx(np.mean(expected))
+        assert stored["test"]["recall@5"] <= stored["test"]["recall@20"]
+
+
+def test_what_is_done_is_skipped_until_its_settings_change(finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (finished / "results").rglob("*-*.json")}
+    again = run(load_suite(finished / "own.toml"), finished)
+    assert (again.done, again.ran) == (8, 0)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    other = make(
+        finished, (finished / "own.toml").read_text().replace("sampled = 8", "sampled = 9")
+    )
+    stale = run(other, finished, rows=["item"], time_limit=0)
+    assert (stale.done, stale.left) == (0, 4)
+    make(finished, (finished / "own.toml").read_text().replace("sampled = 9", "sampled = 8"))
+
+
+def test_a_column_added_to_a_suite_is_computed(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    text = (finished / "own.toml").read_text()
+    text = text.replace('"ndcg@20"]', '"MAP@5", "coverage@20", "NDCG@20"]')
+    suite = make(tmp_path, text)
+    one = {"datasets": [f"{TINY}/inductive"], "rows": ["bpr"], "seeds": 1}
+    assert run(suite, tmp_path, time_limit=0).left == 8
+    assert run(suite, tmp_path, **one).ran == 1
+    again = run(suite, tmp_path, **one)
+    assert (again.done, again.ran) == (1, 0)
+    path = f"results/own/{Entry(TINY, 'inductive').folder}/bpr-0.json"
+    before, now = results(finished)[path]["test"], results(tmp_path)[path]["test"]
+    assert now == {**before, "ap@5": now["ap@5"], "coverage@20": now["coverage@20"]}
+
+
+def test_the_suite_beside_its_results_follows_the_users_own(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    text = 'title = "Another"\n' + (finished / "own.toml").read_text()
+    outcome = run(make(tmp_path, text), tmp_path)
+    assert (outcome.done, outcome.ran) == (8, 0)
+    assert load_suite(tmp_path / "results/own/own.toml").title == "Another"
+
+
+def test_tests_are_not_rewritten_where_values_are_missing(finished: Path) -> None:
+    suite = load_suite(finished / "own.toml")
+    paths = sorted((finished / "results").rglob("tests.json"))
+    before = [path.read_bytes() for path in paths]
+    assert len(before) == 2
+    reproduce(
+        suite,
+        results=finished / "results",
+        per_user=finished / "nowhere",
+        console=Console(file=(finished / "log").open("a")),
+    )
+    assert [path.read_bytes() for path in paths] == before
+    assert "tests.json is left as it was" in (finished / "log").read_text()
+
+
+def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    shutil.copytree(finished / "values", tmp_path / "values")
+    text = (finished / "own.toml").read_text().replace('name = "item"', 'name = "ours"')
+    twin = make(tmp_path, text, name="twin")
+    outcome = run(twin, tmp_path)
+    assert (outcome.done, outcome.ran) == (8, 0)
+    folder = Entry(TINY, "inductive").folder
+    copied = json.loads((tmp_path / "results/twin" / folder / "ours-1.json").read_text())
+    first = json.loads((tmp_path / "results/own" / folder / "item-1.json").read_text())
+    assert copied == {**first, "suite": "twin", "row": "ours", "made_by": "own/item"}
+    tests = [
+        json.loads((tmp_path / "results" / name / folder / "tests.json").read_text())
+        for name in ("own", "twin")
+    ]
+    assert tests[0]["rows"]["item"] == tests[1]["rows"]["ours"]
+    other = make(tmp_path, text.replace("sampled = 8", "sampled = 9"), name="other")
+    assert run(other, tmp_path, time_limit=0).left == 8
+    more = make(tmp_path, text.replace('"ndcg@20"]', '"ap", "ndcg@20"]'), name="more")
+    assert run(more, tmp_path, time_limit=0).left == 8  # those have no AP
+    timed = make(tmp_path, "cost = true\n" + text, name="timed")
+    assert run(timed, tmp_path, time_limit=0).left == 8
+
+
+def test_all_is_everything_but_the_smoke_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    asked: dict[str, list[str] | None] = {}
+    module = "itemrec.experiments.suites.reproduce."
+
+    def run_none(suite: Suite, *, rows: list[str] | None, **_: Any) -> Outcome:
+        called.append(suite.name)
+        asked[suite.name] = rows
+        return Outcome()
+
+    monkeypatch.setattr(module + "reproduce", run_none)
+    for name in ("datasets", "qualitative"):
+        monkeypatch.setattr(
+            f"{module}reproduce_{name}", lambda *_, name=name, **__: called.append(name)
+        )
+    assert reproduce_all("all", console=Console(quiet=True), results=tmp_path)
+    assert sorted(called) == sorted({*SHIPPED, "datasets", "qualitative"} - {"smoke"})
+    assert set(asked.values()) == {None}
+    # with rows: the suites that have one of them, each with those it has, and no other table
+    called.clear(), asked.clear()
+    assert reproduce_all("all", console=Console(quiet=True), results=tmp_path, rows=["gat", "band"])
+    suites = [load_suite(name) for name in SHIPPED if name != "smoke"]
+    own = {suite.name: [row for row in ("gat", "band") if row in suite.rows] for suite in suites}
+    assert asked == {name: rows for name, rows in own.items() if rows}
+    assert sorted(called) == sorted(asked)
+    assert len(called) > 1
+
+
+def test_after_the_time_limit_nothing_starts(tmp_path: Path) -> None:
+    outcome = run(tiny(tmp_path), tmp_path, time_limit=0)
+    assert (outcome.ran, outcome.left) == (0, 8)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_absent_data_is_skipped_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("itemrec.data.datasets._stream", _no_network)
+    suite = make(tmp_path, f'data = ["amazon-book", "{TINY}"]\n' + ROW + "train = {epochs = 1}")
+    outcome = run(suite, tmp_path)
+    assert outcome.ran == 1
+    assert "could not be downloaded" in outcome.absent["amazon-book/transductive"]
+    assert "skipped: 'amazon-book'" in (tmp_path / "log").read_text()
+
+
+def _no_network(*_: Any) -> None:
+    raise OSError("no network")
+
+
+def test_a_failed_run_is_told_and_tried_again(tmp_path: Path) -> None:
+    suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + "train = {epochs = 2, lr = 1e38}")
+    outcome = run(suite, tmp_path)
+    assert "the loss became" in outcome.failed[f"{TINY}/transductive a seed 0"]
+    assert not results(tmp_path)
+    assert run(suite, tmp_path).failed
+
+
+def test_an_unforeseen_error_costs_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = 'model = "popularity"\n'
+    suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + row + ROW.replace('"a"', '"b"') + row)
+    train = sys.modules["itemrec.experiments.suites.worker"]._train
+
+    def no_room(job: dict[str, Any]) -> Any:
+        if job["row"] == "a":
+            raise MemoryError("no room")
+        return train(job)
+
+    monkeypatch.setattr("itemrec.experiments.suites.worker._train", no_room)
+    outcome = run(suite, tmp_path)
+    assert outcome.ran == 1
+    assert outcome.failed == {f"{TINY}/transductive a seed 0": "MemoryError: no room"}
+    assert [result["row"] for result in results(tmp_path).values()] == ["b"]
+
+
+def test_an_interrupted_run_continues_where_it_stopped(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = []
+
+    class Impatient(Interrupt):
+        """Counts epochs; after the first it notes a Ctrl-C, after the second it obeys it."""
+
+        def obey(self) -> None:
+            epochs.append(1)
+            self.asked = len(epochs) == 1
+            if len(epochs) == 2:
+                raise KeyboardInterrupt
+
+    suite = tiny(tmp_path)
+    monkeypatch.setattr(sys.modules["itemrec.training.loop"], "Interrupt", Impatient)
+    with pytest.raises(KeyboardInterrupt):
+        run(suite, tmp_path)
+    assert not results(tmp_path)
+    assert list((tmp_path / "values/unfinished").glob("*/state.pt"))
+    run(suite, tmp_path, datasets=[f"{TINY}/transductive"], rows=["bpr"], seeds=1)
+    assert len(epochs) == 3  # two before, one after
+    (path, own), *others = results(tmp_path).items()
+    assert not others
+    assert own == results(finished)[path]
+
+
+def test_workers_killed_midway_leave_whole_files_and_the_same_results(
+    finished: Path, tmp_path: Path
+) -> None:
+    """Two workers, their parent killed after the first result; another process does the rest."""
+    tiny(tmp_path)
+    command = [sys.executable, "-m", "itemrec", "reproduce", str(tmp_path / "own.toml")]
+    command += ["--jobs", "2", "--results", str(tmp_path / "results")]
+    command += ["--per-user", str(tmp_path / "values")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    while not results(tmp_path) and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    some = results(tmp_path)  # each of them whole, or json would have refused it
+    assert some
+    outcome = run(load_suite(tmp_path / "own.toml"), tmp_path)
+    assert outcome.done + outcome.ran == 8
+    assert results(tmp_path) == results(finished)

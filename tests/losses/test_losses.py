@@ -1,0 +1,461 @@
+"""Losses against closed forms, hand-written loops and the metrics they stand for."""
+
+import functools
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from itemrec import losses
+from itemrec.errors import ItemrecError
+from itemrec.losses import LOSSES
+from itemrec.ops.neural_sort import neural_sort, sinkhorn
+
+SMOOTH = ("item-ndcg", "item-ap", "item-recall", "neural-ndcg")
+RANKED = (*SMOOTH[:3], "item-log")  # those made of the sigmoid rank
+KS = (1, 2, 4, 8, 16)
+
+
+def lists(
+    users: int = 4, p: int = 3, n: int = 6, dtype: torch.dtype = torch.float64, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Random scores and masks; every user but the last keeps a positive, the last has none."""
+    g = torch.Generator().manual_seed(seed)
+    pos, neg = torch.randn(users, p, generator=g), torch.randn(users, n, generator=g)
+    pos_mask = torch.rand(users, p, generator=g) < 0.7
+    pos_mask[:, 0], pos_mask[-1] = True, False
+    neg_mask = torch.rand(users, n, generator=g) < 0.8
+    return pos.to(dtype), neg.to(dtype), pos_mask, neg_mask
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def naive_user(name: str, pos: list[float], neg: list[float], tau: float) -> float:
+    """A loss of one user by loops over plain numbers, from its formula."""
+    if name in RANKED:
+        ranks, ranks_pos = [], []
+        for i, s in enumerate(pos):
+            above = sum(sigmoid((o - s) / tau) for j, o in enumerate(pos) if j != i)
+            ranks_pos.append(1 + above)
+            ranks.append(1 + above + sum(sigmoid((o - s) / tau) for o in neg))
+        if name == "item-ndcg":
+            ideal = sum(1 / math.log2(i + 2) for i in range(len(pos)))
+            return 1 - sum(1 / math.log2(1 + r) for r in ranks) / ideal
+        if name == "item-ap":
+            return 1 - sum(a / r for a, r in zip(ranks_pos, ranks, strict=True)) / len(pos)
+        if name == "item-log":
+            counts = [r - a for r, a in zip(ranks, ranks_pos, strict=True)]
+            return sum(math.log2(1 + n) for n in counts) / len(pos)
+        at = [sum(sigmoid(k + 0.5 - r) for r in ranks) / min(len(pos), k) for k in KS]
+        return 1 - sum(at) / len(KS)
+    if name == "bpr":
+        pairs = [math.log1p(math.exp(n - p)) for p, n in itertools.product(pos, neg)]
+        return sum(pairs) / len(pairs) if pairs else 0.0
+    total = sum(math.exp(n / tau) for n in neg)
+    if name == "softmax":
+        each = [-math.log(math.exp(p / tau) / (math.exp(p / tau) + total)) for p in pos]
+    elif name == "bsl":
+        each = [-math.log(math.exp(p / tau) / (total**1.1 if neg else 1)) for p in pos]
+    else:
+        push = 5.0 * sum(max(0.0, n - 0.3) for n in neg) / max(len(neg), 1)
+        each = [1 - p + push for p in pos]
+    return sum(each) / len(each)
+
+
+def exact_metric(name: str, pos: list[float], neg: list[float]) -> float:
+    """The metric of one list by sorting it; scores must not be tied."""
+    order = sorted(pos + neg, reverse=True)
+    ranks = sorted(order.index(s) + 1 for s in pos)
+    if name.endswith("ndcg"):
+        ideal = sum(1 / math.log2(i + 2) for i in range(len(pos)))
+        return sum(1 / math.log2(1 + r) for r in ranks) / ideal
+    if name == "item-ap":
+        return sum((i + 1) / r for i, r in enumerate(ranks)) / len(ranks)
+    return sum(sum(r <= k for r in ranks) / min(len(pos), k) for k in KS) / len(KS)
+
+
+def settings_of(name: str, tau: float = 0.7) -> dict[str, float]:
+    own = {"bpr": {}, "ccl": {"margin": 0.3, "weight": 5.0}, "bsl": {"tau": tau, "t2": 1.1}}
+    own["item-recall"] = {"tau": tau, "tau_k": 1.0}
+    return own.get(name, {"tau": tau})
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", [n for n in LOSSES if n != "neural-ndcg"])
+def test_equals_hand_written_loops(name: str, dtype: torch.dtype) -> None:
+    pos, neg, pos_mask, neg_mask = lists(dtype=dtype)
+    users = [
+        naive_user(name, p[pm].tolist(), n[nm].tolist(), 0.7)
+        for p, n, pm, nm in zip(pos, neg, pos_mask, neg_mask, strict=True)
+        if pm.any()
+    ]
+    value = LOSSES[name](pos, neg, pos_mask, neg_mask, **settings_of(name))
+    # half precision is widened: the loops see the same rounded scores
+    assert float(value) == pytest.approx(
+        sum(users) / len(users), abs=1e-12 if dtype == torch.float64 else 1e-5
+    )
+
+
+def test_one_pair_has_the_closed_forms() -> None:
+    gap = 0.3
+    pos, neg = torch.tensor([[0.5]]), torch.tensor([[0.5 + gap]])
+    sigma = sigmoid(gap)
+    assert float(losses.bpr(pos, neg)) == pytest.approx(-math.log(1 - sigma), rel=1e-6)
+    assert float(losses.softmax(pos, neg)) == pytest.approx(-math.log(1 - sigma), rel=1e-6)
+    assert float(losses.item_ndcg(pos, neg)) == pytest.approx(
+        1 - 1 / math.log2(2 + sigma), rel=1e-5
+    )
+    assert float(losses.item_ap(pos, neg)) == pytest.approx(1 - 1 / (1 + sigma), rel=1e-5)
+    assert float(losses.item_log(pos, neg)) == pytest.approx(math.log2(1 + sigma), rel=1e-5)
+    # NeuralSort of two items is a softmax of ±(s₁ − s₂): already doubly stochastic
+    assert float(losses.neural_ndcg(pos, neg)) == pytest.approx(
+        sigma * (1 - 1 / math.log2(3)), rel=1e-5
+    )
+
+
+def test_tied_scores_give_the_middle_rank() -> None:
+    pos, neg = torch.zeros(1, 2), torch.zeros(1, 5)
+    rank, rank_pos, _ = losses.smooth_rank(pos, neg, tau=1e-6)
+    assert rank.tolist() == [[4.0, 4.0]]  # 1 + 6 others, each counted half
+    assert rank_pos.tolist() == [[1.5, 1.5]]
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("seed", range(3))
+def test_small_tau_gives_the_metric_of_the_list(name: str, seed: int) -> None:
+    pos, neg, pos_mask, neg_mask = lists(users=8, p=5, n=20, dtype=torch.float32, seed=seed)
+    users = [
+        exact_metric(name, p[pm].tolist(), n[nm].tolist())
+        for p, n, pm, nm in zip(pos, neg, pos_mask, neg_mask, strict=True)
+        if pm.any()
+    ]
+    extra = {"tau_k": 1e-2} if name == "item-recall" else {}
+    value = LOSSES[name](pos, neg, pos_mask, neg_mask, tau=1e-5, **extra)
+    assert 1 - float(value) == pytest.approx(sum(users) / len(users), abs=1e-5)
+
+
+# --- edges ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_padding_holds_never_matters(name: str) -> None:
+    pos, neg, pos_mask, neg_mask = lists(dtype=torch.float32)
+    values, grads = [], []
+    for junk in (0.0, 1e30, math.inf, math.nan):
+        p = pos.masked_fill(~pos_mask, junk).requires_grad_()
+        n = neg.masked_fill(~neg_mask, junk).requires_grad_()
+        value = LOSSES[name](p, n, pos_mask, neg_mask, **settings_of(name))
+        value.backward()
+        values.append(value.detach())
+        grads.append(torch.cat([p.grad, n.grad], 1))
+    for value, grad in zip(values, grads, strict=True):
+        assert torch.equal(value, values[0])
+        assert torch.equal(grad, grads[0])
+    assert not grads[0][:, : pos.shape[1]][~pos_mask].any()
+    assert not grads[0][:, pos.shape[1] :][~neg_mask].any()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_shorter_list_equals_a_padded_one(name: str) -> None:
+    pos, neg, *_ = lists(dtype=torch.float64)
+    pos_mask = torch.tensor([True, True, False]).expand_as(pos)
+    neg_mask = (torch.arange(neg.shape[1]) < 4).expand_as(neg)
+    bound = LOSSES[name](**settings_of(name))
+    assert float(bound(pos, neg, pos_mask, neg_mask)) == pytest.approx(
+        float(bound(pos[:, :2], neg[:, :4])), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("tau", [1e-9, 0.1, 10.0])
+@pytest.mark.parametrize("name", RANKED)
+def test_extreme_scores_any_temperature(name: str, tau: float) -> None:
+    extreme_scores_are_finite(name, {"tau": tau})
+
+
+@pytest.mark.parametrize("name", [n for n in LOSSES if n not in RANKED])
+def test_extreme_scores(name: str) -> None:
+    extreme_scores_are_finite(name, settings_of(name))
+
+
+def extreme_scores_are_finite(name: str, bound: dict[str, float]) -> None:
+    ends = torch.tensor([-1e30, 0.0, 1e30])
+    pos = torch.cartesian_prod(ends, ends).requires_grad_()  # every pair of extremes, [9, 2]
+    for row in itertools.product(ends.tolist(), repeat=3):
+        neg = torch.tensor([row]).repeat(9, 1).requires_grad_()
+        value = LOSSES[name](pos, neg, **bound)
+        grads = torch.autograd.grad(value, [pos, neg])
+        assert value.isfinite()
+        assert all(grad.isfinite().all() for grad in grads)
+
+
+def test_extremes_rank_as_they_should() -> None:
+    best = losses.item_ndcg(torch.tensor([[1e30]]), torch.tensor([[-1e30, 0.0]]))
+    worst = losses.item_ndcg(torch.tensor([[-1e30]]), torch.tensor([[1e30, 0.0]]))
+    assert float(best) == 0.0
+    assert float(worst) == pytest.approx(1 - 1 / math.log2(4))
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_a_lone_positive_is_ranked_first(name: str) -> None:
+    pos = torch.randn(3, 1, requires_grad=True)
+    extra = {"tau_k": 0.01} if name == "item-recall" else {}
+    value = LOSSES[name](pos, torch.empty(3, 0), **extra)
+    value.backward()
+    assert float(value.detach()) == pytest.approx(0.0, abs=1e-6)
+    assert not pos.grad.any()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("shape", [(3, 2, 4), (3, 0, 4), (0, 2, 4), (3, 2, 0)])
+def test_without_positives_a_differentiable_zero(name: str, shape: tuple[int, int, int]) -> None:
+    b, p, n = shape
+    pos, neg = torch.randn(b, p, requires_grad=True), torch.randn(b, n, requires_grad=True)
+    value = LOSSES[name](pos, neg, torch.zeros(b, p, dtype=torch.bool))
+    value.backward()
+    assert float(value.detach()) == 0.0
+    assert not pos.grad.any()
+    assert neg.grad is None or not neg.grad.any()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_users_without_positives_do_not_count(name: str) -> None:
+    pos, neg, pos_mask, neg_mask = lists()
+    bound = LOSSES[name](**settings_of(name))
+    assert float(bound(pos, neg, pos_mask, neg_mask)) == pytest.approx(
+        float(bound(pos[:-1], neg[:-1], pos_mask[:-1], neg_mask[:-1])), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("masked", [True, False])
+def test_negatives_shared_by_all_users(name: str, masked: bool) -> None:
+    pos, neg, pos_mask, neg_mask = lists()
+    bound = LOSSES[name](**settings_of(name))
+    masks = (pos_mask, neg_mask) if masked else (None, None)
+    shared = neg[:1]
+    assert torch.equal(bound(pos, shared, *masks), bound(pos, shared.repeat(4, 1), *masks))
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_are_the_numerical_ones(name: str) -> None:
+    pos, neg, pos_mask, neg_mask = lists()
+    bound = settings_of(name)
+    if name == "neural-ndcg":
+        bound["iterations"] = 5
+
+    def f(p: Tensor, n: Tensor) -> Tensor:
+        return LOSSES[name](p, n, pos_mask, neg_mask, **bound)
+
+    assert torch.autograd.gradcheck(f, (pos.requires_grad_(), neg.requires_grad_()))
+
+
+def test_count_keeps_one_tensor_for_the_backward_pass() -> None:
+    pos, neg = torch.randn(2, 3, requires_grad=True), torch.randn(2, 50, requires_grad=True)
+    kept: list[int] = []
+
+    def pack(x: Tensor) -> Tensor:
+        kept.append(x.numel())
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        losses.item_ndcg(pos, neg)
+    assert [size for size in kept if size >= 2 * 3 * 50] == [2 * 3 * 50]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_value_is_read_on_the_host(name: str) -> None:
+    """Meta tensors have no values: any look at one, which would make a GPU wait, fails here."""
+    pos, neg, pos_mask, neg_mask = (x.to("meta") for x in lists())
+    value = LOSSES[name](pos.requires_grad_(), neg.requires_grad_(), pos_mask, neg_mask)
+    value.backward()
+    assert value.shape == ()
+    assert pos.grad.shape == pos.shape
+    assert neg.grad.shape == neg.shape
+
+
+# --- laws ----------------------------------------------------------------------------------------
+
+score = st.floats(-5, 5).map(lambda x: round(x, 3))
+list_of_scores = st.tuples(
+    st.lists(score, min_size=1, max_size=4), st.lists(score, min_size=1, max_size=6)
+)
+
+
+def loss_of(name: str, pos: list[float], neg: list[float], **bound: float) -> float:
+    p, n = torch.tensor([pos], dtype=torch.float64), torch.tensor([neg], dtype=torch.float64)
+    return float(LOSSES[name](p, n, **bound))
+
+
+@settings(max_examples=30, deadline=None)
+@given(list_of_scores, st.sampled_from(sorted(LOSSES)), st.randoms(use_true_random=False))
+def test_order_within_the_list_changes_nothing(lists, name, random) -> None:  # type: ignore[no-untyped-def]
+    pos, neg = lists
+    before = loss_of(name, pos, neg)
+    random.shuffle(pos)
+    random.shuffle(neg)
+    assert loss_of(name, pos, neg) == pytest.approx(before, abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.permutations(range(12)), st.integers(1, 8), st.floats(0.2, 3))
+def test_the_log_of_the_rank_bounds_ndcg_from_above_and_softmax_the_log(order, p, tau) -> None:  # type: ignore[no-untyped-def]
+    pos, neg = [float(s) for s in order[:p]], [float(s) for s in order[p:]]
+    bound = loss_of("item-log", pos, neg, tau=1e-3)
+    assert -math.log2(exact_metric("item-ndcg", pos, neg)) <= bound + 1e-9
+    assert (
+        loss_of("item-log", pos, neg, tau=tau) * math.log(2)
+        <= loss_of("softmax", pos, neg, tau=tau) + 1e-9
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(list_of_scores, st.floats(0.01, 5), st.floats(0.2, 3))
+def test_raising_the_only_positive_never_hurts(lists, up, tau) -> None:  # type: ignore[no-untyped-def]
+    pos, neg = lists
+    for name in ("item-ndcg", "item-ap", "item-recall", "softmax", "bpr"):
+        bound = {} if name == "bpr" else {"tau": tau}
+        before = loss_of(name, pos[:1], neg, **bound)
+        assert loss_of(name, [pos[0] + up], neg, **bound) <= before + 1e-12
+
+
+@settings(max_examples=60, deadline=None)
+@given(list_of_scores, st.floats(0.01, 5), st.floats(0.2, 3))
+def test_raising_all_positives_never_hurts(lists, up, tau) -> None:  # type: ignore[no-untyped-def]
+    pos, neg = lists
+    for name in RANKED:
+        higher = [s + up for s in pos]
+        assert loss_of(name, higher, neg, tau=tau) <= loss_of(name, pos, neg, tau=tau) + 1e-12
+
+
+@settings(max_examples=30, deadline=None)
+@given(list_of_scores, st.floats(0.1, 10), st.floats(-3, 3), st.sampled_from(SMOOTH))
+def test_only_score_differences_over_tau_matter(lists, scale, shift, name) -> None:  # type: ignore[no-untyped-def]
+    pos, neg = lists
+    moved = [[scale * s + shift for s in part] for part in (pos, neg)]
+    assert loss_of(name, *moved, tau=0.8 * scale) == pytest.approx(
+        loss_of(name, pos, neg, tau=0.8), abs=1e-7
+    )
+
+
+def test_raising_one_of_two_positives_may_cost_the_other_more() -> None:
+    """The discount is convex: without negatives, two positives far apart are the best list."""
+    assert loss_of("item-ndcg", [2.0, 1.0], []) > loss_of("item-ndcg", [2.0, 0.0], []) > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(list_of_scores, st.floats(0.05, 5))
+def test_no_smooth_ranking_beats_the_ideal_one(lists, tau) -> None:  # type: ignore[no-untyped-def]
+    for name in ("item-ndcg", "item-ap"):
+        assert -1e-12 <= loss_of(name, *lists, tau=tau) < 1.0
+
+
+# --- NeuralSort ----------------------------------------------------------------------------------
+
+
+def permutation(scores: Tensor, mask: Tensor, tau: float, iterations: int) -> Tensor:
+    order = neural_sort(scores, mask, tau)
+    r, c = sinkhorn(order, iterations)
+    return r[:, :, None] * order * c[:, None, :]
+
+
+def test_sinkhorn_makes_neural_sort_doubly_stochastic() -> None:
+    scores = torch.randn(5, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(scores, dtype=torch.bool)
+    mask[0, 4:], mask[1] = False, False
+    matrix = permutation(scores, mask, 1.0, 500)
+    real = mask.double()
+    ranks = (torch.arange(9) < mask.sum(1, keepdim=True)).double()
+    assert torch.allclose(matrix.sum(1), real, atol=1e-5)  # every real item has one place
+    assert torch.allclose(matrix.sum(2), ranks, atol=1e-5)  # every rank up to n has one item
+
+
+def test_small_tau_makes_neural_sort_the_sort() -> None:
+    scores = torch.randn(5, 9, generator=torch.Generator().manual_seed(0))
+    matrix = permutation(scores, torch.ones_like(scores, dtype=torch.bool), 1e-4, 50)
+    sorted_scores = (matrix @ scores[:, :, None])[:, :, 0]
+    assert torch.allclose(sorted_scores, scores.sort(descending=True).values, atol=1e-5)
+
+
+def test_sinkhorn_of_a_user_does_not_depend_on_the_batch() -> None:
+    scores = torch.randn(6, 12, generator=torch.Generator().manual_seed(1))
+    scores *= torch.tensor([0.01, 0.1, 0.3, 1.0, 3.0, 10.0])[:, None]  # converge at other times
+    order = neural_sort(scores, torch.ones_like(scores, dtype=torch.bool), 1.0)
+    together = sinkhorn(order, tolerance=1e-2)
+    for i in range(6):
+        for batch, alone in zip(together, sinkhorn(order[i : i + 1], tolerance=1e-2), strict=True):
+            assert torch.allclose(batch[i], alone[0], atol=1e-6)
+
+
+# --- settings and lazy scores --------------------------------------------------------------------
+
+
+def test_settings_alone_bind() -> None:
+    bound = losses.item_ndcg(tau=0.5)
+    assert isinstance(bound, functools.partial)
+    assert bound.func is losses.item_ndcg
+    assert bound.keywords == {"tau": 0.5}
+    pos, neg, *masks = lists()
+    assert torch.equal(bound(pos, neg, *masks), losses.item_ndcg(pos, neg, *masks, tau=0.5))
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "message"),
+    [
+        ("item-ndcg", {"tau": 0}, "'tau' must be a positive number, got 0"),
+        ("item-ap", {"tau": math.nan}, "'tau' must be a positive number, got nan"),
+        ("item-recall", {"ks": []}, "'ks' must be a list of positive integers, got []"),
+        ("item-recall", {"tau_k": -1.0}, "'tau_k' must be a positive number, got -1.0"),
+        ("ccl", {"margin": 2}, "'margin' must be a number between -1 and 1, got 2"),
+        ("softmax", {"tau": "1"}, "'tau' must be a positive number, got '1'"),
+        ("softmax", {"temp": 1.0}, "'temp' is not a setting of softmax: choose from tau"),
+        ("bpr", {"tau": 1.0}, "'tau' is not a setting of bpr: it has none"),
+    ],
+)
+def test_bad_settings_are_named(name: str, bad: dict[str, object], message: str) -> None:
+    pos, neg, *_ = lists()
+    for call in (functools.partial(LOSSES[name]), functools.partial(LOSSES[name], pos, neg)):
+        with pytest.raises(ItemrecError) as error:
+            call(**bad)
+        assert str(error.value) == message
+
+
+def test_a_mask_of_numbers_is_refused() -> None:
+    pos, neg, pos_mask, _ = lists()
+    with pytest.raises(
+        ItemrecError, match=r"'pos_mask' must be a boolean tensor, got torch\.int64"
+    ):
+        losses.item_ndcg(pos, neg, pos_mask.long())
+
+
+class Streamed:
+    """Negatives that are only ever counted, one at a time."""
+
+    def __init__(self, neg: Tensor) -> None:
+        self.neg = neg
+
+    def count_above(self, pos: Tensor, tau: float) -> Tensor:
+        return sum(torch.sigmoid((column[:, None] - pos) / tau) for column in self.neg.T)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_negatives_that_are_streamed_give_the_same(name: str) -> None:
+    pos, neg, pos_mask, _ = lists()
+    results = []
+    for lazy in (False, True):
+        p, n = pos.clone().requires_grad_(), neg.clone().requires_grad_()
+        value = LOSSES[name](p, Streamed(n) if lazy else n, pos_mask, tau=0.7)
+        results.append([value, *torch.autograd.grad(value, [p, n])])
+    for plain, streamed in zip(*results, strict=True):
+        assert torch.allclose(plain, streamed, atol=1e-12)

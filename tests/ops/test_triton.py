@@ -1,0 +1,378 @@
+"""The Triton kernels against the CPU's operations, which have oracles of their own.
+
+On a GPU as they are; elsewhere in Triton's interpreter (`conftest.py`), where it is installed.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from small import board_split, random_matrix, seeded
+from torch import Tensor
+
+from itemrec.graph.edge_ops import (
+    both_ways,
+    edge_dot,
+    edge_sum,
+    largest_source,
+    row_total,
+    weighted_sum,
+)
+from itemrec.graph.graph import Graph
+from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
+from itemrec.losses import bpr, item_ndcg, softmax
+from itemrec.models import MODELS, LightGCN
+from itemrec.models.ease import EASE
+from itemrec.models.enmf import ENMF
+from itemrec.models.gnn import GNN
+from itemrec.ops.neural_sort import neural_sort, sinkhorn
+from itemrec.ops.pair_scores import pair_scores, row_scores, take_rows
+from itemrec.ops.segment import sampled_dot, segment_max, segment_sum
+from itemrec.ops.smooth_rank import count_above
+from itemrec.ops.triton.noise import add_noise
+from itemrec.sampling import InBatch
+from itemrec.sampling.batch import Batch, draw_positives
+from itemrec.sampling.exact import Draws
+from itemrec.sampling.positives import Positives
+from itemrec.training.loop import train
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+pytest.importorskip("triton", reason="needs triton, and a GPU or patience")
+
+on_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
+USERS, ITEMS = (400, 90) if GPU else (21, 9)
+NODES = USERS + ITEMS
+WIDTHS = (1, 16, 64, 65, 200) if GPU else (1, 65)
+
+
+@contextmanager
+def kernels() -> Iterator[None]:
+    """Within this context operations on `DEVICE` use the kernels."""
+    if GPU:
+        yield
+        return
+    with ExitStack() as stack:
+        for module in ("bags", "batches", "draws", "negatives", "models.own_batches"):
+            stack.enter_context(mock.patch(f"itemrec.{module}.on_triton", return_value=True))
+        yield
+
+
+def agree(function: Callable[..., Tensor], *inputs: Tensor) -> None:
+    """The same values and gradients with the kernels as without."""
+
+    def found(device: str) -> list[Tensor]:
+        leaves = [x.to(device).requires_grad_(x.is_floating_point()) for x in inputs]
+        out = function(*leaves)
+        toward = torch.randn(out.shape, generator=seeded(9)).to(device)
+        wanted = [x for x in leaves if x.requires_grad]
+        grads = torch.autograd.grad((out * toward).sum(), wanted)
+        return [out.detach().cpu(), *(g.cpu() for g in grads)]
+
+    plain = found("cpu")
+    with kernels():
+        for here, there in zip(plain, found(DEVICE), strict=True):
+            torch.testing.assert_close(there, here, **CLOSE)
+
+
+def graphs() -> dict[str, Graph]:
+    matrix = random_matrix(USERS, ITEMS, 0.3)
+    return {device: Graph.from_csr(matrix, device) for device in ("cpu", DEVICE)}
+
+
+def vectors(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=seeded(seed))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sums_over_neighbours(width: int) -> None:
+    graph = graphs()
+    x = vectors(NODES, width)
+    agree(lambda x: neighbour_sum(graph[x.device.type], x), x)
+    agree(lambda x: propagate(graph[x.device.type], x), x)
+    for depth in (1, 2, 3):
+        agree(lambda x: smooth(graph[x.device.type], x, depth, share=0.3), x)  # noqa: B023
+        agree(lambda x: smooth(graph[x.device.type], x, depth, first=1), x)  # noqa: B023
+        agree(
+            lambda x: torch.cat(smooth_items(graph[x.device.type], x, depth, share=0.3)),  # noqa: B023
+            x[:ITEMS],
+        )
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, 64), (4, 64), (4, 4), (2, 200), (3, 15)])
+def test_weighted_sums_and_products_by_heads(heads: int, width: int) -> None:
+    graph = graphs()
+    weight = vectors(len(graph["cpu"].col), heads, seed=1)
+    x, y = vectors(NODES, width), vectors(NODES, width, seed=2)
+    agree(lambda w, x: weighted_sum(graph[x.device.type], w, x), weight, x)
+    agree(lambda w, x: weighted_sum(graph[x.device.type], w[:, 0], x), weight, x)
+    agree(lambda y, x: edge_dot(graph[x.device.type], y, x, heads), y, x)
+    agree(lambda y, x: edge_dot(graph[x.device.type], y, x), y, x)
+    agree(lambda w: row_total(graph[w.device.type], w), weight)
+
+
+def test_half_of_the_bytes_is_close() -> None:
+    full, x = graphs()[DEVICE], vectors(NODES, 64).to(DEVICE)
+    graph = replace(full, half=True)
+    weight = vectors(len(full.col), 4).to(DEVICE)
+    for function in (
+        lambda g: propagate(g, x),
+        lambda g: smooth(g, x, 3),
+        lambda g: torch.cat(smooth_items(g, x[:ITEMS], 2)),
+        lambda g: neighbour_sum(g, x),
+        lambda g: weighted_sum(g, weight, x),
+        lambda g: edge_dot(g, x, x, 4),
+    ):
+        with kernels():
+            coarse, fine = function(graph), function(full)
+        assert 0 < (coarse - fine).norm() / fine.norm() < 4e-3
+
+
+def test_scalars_of_edges() -> None:
+    graph = graphs()
+    mine, theirs = vectors(NODES), vectors(NODES, seed=1)
+    agree(lambda m, t: edge_sum(graph[m.device.type], m, t), mine, theirs)
+    agree(lambda v: both_ways(graph[v.device.type], v), vectors(len(graph["cpu"].col) // 2, 3))
+    here = largest_source(graph["cpu"], theirs)
+    with kernels():
+        there = largest_source(graph[DEVICE], theirs.to(DEVICE)).cpu()
+    heard = graph["cpu"].degree > 0
+    assert torch.equal(here[heard], there[heard])
+    assert (there[~heard] < -1e30).all()
+
+
+def test_ragged_rows_with_repeated_entries() -> None:
+    starts = torch.tensor([0, 3, 3, 100, 101], dtype=torch.int32)
+    index = torch.randint(0, 7, (101,), generator=seeded()).int()
+    x, rows, weight = vectors(7, 70), vectors(4, 70, seed=1), vectors(101, seed=2)
+    for function in (
+        lambda d: segment_sum(starts.to(d), index.to(d), x.to(d), weight=weight.to(d)),
+        lambda d: sampled_dot(starts.to(d), index.to(d), rows.to(d), x.to(d)),
+        lambda d: segment_max(starts.to(d), index.to(d), weight[:7].to(d)).clamp(min=-1e30),
+    ):
+        plain = function("cpu")
+        with kernels():
+            torch.testing.assert_close(function(DEVICE).cpu(), plain, **CLOSE)
+
+
+def test_scores_of_pairs_and_taken_rows() -> None:
+    users, items = vectors(12, 64), vectors(20, 64, seed=1)
+    index = torch.randint(0, 20, (12, 33), generator=seeded())
+    agree(pair_scores, users, items, index)
+    agree(take_rows, items, index)
+    agree(take_rows, items, index[:, 0])
+
+
+def test_scores_of_lists_with_entries_of_nobody() -> None:
+    starts = torch.tensor([0, 3, 3, 40], dtype=torch.int32)
+    index = torch.randint(0, 20, (50,), generator=seeded()).int()
+    index[40:] = 20
+    owner = torch.searchsorted(starts[1:], torch.arange(50), right=True).clamp(max=2)
+    users, items = vectors(3, 64), vectors(20, 64, seed=1)
+
+    def scores(users: Tensor, items: Tensor) -> Tensor:
+        where = users.device
+        out = row_scores(users, items, starts.to(where), index.to(where), owner.to(where))
+        return out[:40]
+
+    def plain(users: Tensor, items: Tensor) -> Tensor:
+        return (users[owner[:40]] * items[index[:40].long()]).sum(1)
+
+    leaves = [x.clone().requires_grad_() for x in (users, items)]
+    expected = torch.autograd.grad(plain(*leaves).square().sum(), leaves)
+    with kernels():
+        leaves = [x.to(DEVICE).requires_grad_() for x in (users, items)]
+        found = torch.autograd.grad(scores(*leaves).square().sum(), leaves)
+    for here, there in zip(expected, found, strict=True):
+        torch.testing.assert_close(there.cpu(), here, **CLOSE)
+
+
+def test_all_rows_of_a_batch() -> None:
+    """ENMF's loss and gradients, whose lists are padded to one size on a GPU."""
+    matrix = random_matrix(USERS, ITEMS, 0.3)
+    found = []
+    for device, context in (("cpu", nullcontext), (DEVICE, kernels)):
+        model = ENMF(dim=8, dropout=0)
+        model.setup(matrix, inductive=False, generator=seeded())
+        model.to(device)
+        graph = Graph.from_csr(matrix, device)
+        users = torch.arange(0, USERS, 3, device=device)
+        real = torch.ones(len(users), 1, dtype=torch.bool, device=device)
+        real[-1] = False
+        batch = Batch(users, torch.zeros_like(real, dtype=torch.int64), real)
+        with context():
+            value = model.extra_loss(graph, batch, None, torch.Generator(device))
+            grads = torch.autograd.grad(value, list(model.parameters()))
+        found.append([value.detach().cpu(), *(g.cpu() for g in grads)])
+    for here, there in zip(*found, strict=True):
+        torch.testing.assert_close(there, here, **CLOSE)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_noise_of_a_layer(width: int) -> None:
+    x, noise = vectors(NODES, width), torch.rand(NODES, width, generator=seeded(1))
+    x[3] = 0.0  # has no direction and stays
+    moved = add_noise(x.clone().to(DEVICE), noise.to(DEVICE), 0.25).cpu()
+    expected = x + 0.25 * torch.sign(x) * noise / noise.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(moved, expected, **CLOSE)
+
+
+def drawn(function: Callable[[torch.Generator], Any], device: str) -> Any:
+    """What the operations without kernels draw with a generator, and what the kernels draw."""
+    generator = torch.Generator(device).manual_seed(3)
+    state = generator.get_state()
+    with (  # the plain form, by the same numbers
+        mock.patch("itemrec.sampling.exact.on_triton", return_value=False),
+        mock.patch("itemrec.sampling.batches.on_triton", return_value=False),
+    ):
+        plain = function(generator)
+    generator.set_state(state)
+    with kernels():
+        return plain, function(generator)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_positives_of_a_batch(count: int) -> None:
+    """Users with no item, fewer than wanted, as many, and more."""
+    graph = graphs()[DEVICE]
+    users = torch.arange(USERS, device=DEVICE).flip(0)
+    (items, real), (ours, there) = drawn(
+        lambda generator: draw_positives(graph, users, count, generator), DEVICE
+    )
+    assert torch.equal(real, there)
+    assert torch.equal(items[real], ours[there])
+    assert not real.all()
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_negatives_of_a_batch(mixed: bool) -> None:
+    matrix = random_matrix(USERS, 90, 0.3)
+    rng = np.random.default_rng(0)
+    sparse = share = None
+    if mixed:  # three near items for every user, of which some have none
+        near = np.stack(
+            [rng.choice(np.flatnonzero(row == 0), 3, False) for row in matrix.toarray()]
+        )
+        ends = 3 * np.arange(USERS + 1)
+        sparse = (ends, np.sort(near, 1).ravel(), rng.random(3 * USERS))
+        share = rng.random(USERS) * (rng.random(USERS) < 0.8)
+    draws = Draws(matrix, DEVICE, sparse=sparse, share=share, search=True)
+    users = torch.arange(USERS, device=DEVICE).flip(0)
+    plain, ours = drawn(lambda generator: draws(users, 40, generator), DEVICE)
+    assert torch.equal(plain, ours)
+    assert not matrix.toarray()[users.cpu().numpy()[:, None], ours.cpu().numpy()].any()
+
+
+def test_smooth_counts() -> None:
+    """Over lists longer than one stretch, with padding (−∞) and ties."""
+    pos, others = vectors(6, 5), vectors(6, 300, seed=1)
+    others[2, 7:] = -torch.inf
+    others[3, :5] = pos[3]
+    agree(lambda pos, others: count_above(pos, others, 0.7), pos, others)
+
+
+def test_sinkhorn() -> None:
+    """Lists of several lengths, with padding, with a user of no items, converged or cut short."""
+    scores, mask = vectors(5, 11), torch.arange(11) < torch.tensor([[11], [7], [1], [0], [2]])
+    mix = vectors(5, 11, seed=3), vectors(5, 11, seed=4)
+    for iterations in (1, 4, 50):
+
+        def both(scores: Tensor, *mix: Tensor, iterations: int = iterations) -> Tensor:
+            order = neural_sort(scores, mask.to(scores.device), 1.0)
+            return torch.stack(sinkhorn(order, iterations)) * torch.stack(mix)
+
+        agree(both, scores, *mix)
+
+
+def test_lookup_of_positives() -> None:
+    matrix = random_matrix(9, 700, 0.2)
+    users, items = torch.arange(9).flip(0), torch.randint(0, 700, (1300,), generator=seeded())
+    here = Positives(matrix).is_positive(users, items)
+    with kernels():
+        looked = Positives(matrix, DEVICE).is_positive(users.to(DEVICE), items.to(DEVICE))
+    there = looked.cpu()
+    assert here.any()
+    assert torch.equal(here, there)
+
+
+@on_gpu
+@pytest.mark.parametrize("name", [n for n, m in MODELS.items() if issubclass(m, GNN)])
+@pytest.mark.parametrize("inductive", [False, True])
+def test_encoders(name: str, inductive: bool) -> None:
+    matrix = random_matrix(80, 60, 0.2)
+    found = []
+    for device in ("cpu", "cuda"):
+        model = MODELS[name](dim=16)
+        if inductive and not model.inductive:
+            return
+        model.setup(matrix, inductive=inductive, generator=seeded())
+        model.to(device)
+        users, items = model.encode(Graph.from_csr(matrix, device))
+        grads = torch.autograd.grad(users.square().sum() + items.pow(3).sum(), model.item_embedding)
+        found.append([t.detach().cpu() for t in (users, items, *grads)])
+    for here, there in zip(*found, strict=True):
+        torch.testing.assert_close(there, here, rtol=2e-3, atol=1e-4)
+
+
+@on_gpu
+@pytest.mark.parametrize("protocol", ["transductive", "inductive"])
+def test_two_runs_are_the_same_and_learn(protocol: str) -> None:
+    split = board_split(protocol)
+    runs = [
+        train(split, LightGCN(dim=8), loss=item_ndcg, epochs=30, batch=16, device="cuda")
+        for _ in range(2)
+    ]
+    first, second = (run.model.state_dict() for run in runs)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert runs[0].metrics["test"]["ndcg@20"] > 0.5
+
+
+@on_gpu
+@pytest.mark.parametrize("name", ["sgl", "simgcl", "xsimgcl", "dgcf", "enmf", "mult-vae", "ngcf"])
+def test_recorded_steps_do_what_single_ones_do(name: str) -> None:
+    """Two epochs, so that what changes between epochs is followed."""
+    kind, found = MODELS[name], []
+    for recorded in (False, True):
+        with mock.patch.object(kind, "capturable", recorded), warnings.catch_warnings():
+            warnings.simplefilter("error")  # such as that a step could not be recorded
+            run = train(
+                board_split(), kind(), loss=bpr, epochs=2, eval_every=2, refit=False, device="cuda"
+            )
+        found.append({k: v.cpu() for k, v in run.model.state_dict().items()})
+    for key, value in found[0].items():
+        torch.testing.assert_close(found[1][key], value, rtol=1e-3, atol=1e-4)
+
+
+@on_gpu
+def test_in_batch_negatives_learn() -> None:
+    run = train(
+        board_split(),
+        LightGCN(dim=8),
+        loss=softmax(tau=0.2),
+        negatives=InBatch(),
+        similarity="cosine",
+        epochs=40,
+        batch=16,
+        device="cuda",
+    )
+    assert run.metrics["test"]["ndcg@20"] > 0.5
+
+
+@on_gpu
+def test_ease_is_the_same_closed_form() -> None:
+    matrix = random_matrix(300, 120, 0.1)
+    found = []
+    for device in ("cpu", "cuda"):
+        model = EASE(l2=10.0)
+        model.setup(matrix, inductive=False, generator=seeded())
+        model.to(device)
+        model.fit(matrix)
+        found.append(model.scores(matrix, torch.arange(300).numpy()).cpu())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)

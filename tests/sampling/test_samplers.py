@@ -1,0 +1,327 @@
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from itemrec.sampling.tempering import scale_free_temperature
+from scipy.stats import chisquare
+
+from itemrec.errors import ItemrecError
+from itemrec.graph.ppr import ppr
+from itemrec.sampling import NEGATIVES, PPR, InBatch, Uniform
+from itemrec.sampling.exact import Draws
+from itemrec.sampling.full_catalogue import All
+from itemrec.sampling.positives import Positives
+
+
+def graph(
+    n_users: int = 12, n_items: int = 17, density: float = 0.4, seed: int = 0
+) -> sp.csr_array:
+    rng = np.random.default_rng(seed)
+    dense = rng.random((n_users, n_items)) < density * rng.random(n_items) * 2
+    dense[:, 0] = False  # nobody has everything
+    dense[0] = False  # one user has nothing
+    dense[-1, n_items // 2] = True
+    dense[1], dense[1, n_items // 2] = True, False  # one has all but one
+    return sp.csr_array(dense.astype(np.float32))
+
+
+def drawn(sampler: Any, train: sp.csr_array, n: int, seed: int = 0) -> np.ndarray:
+    """How often each item was drawn for each user, [n_users, n_items]."""
+    users = torch.arange(train.shape[0])
+    items = sampler(users, n, torch.Generator().manual_seed(seed))
+    assert items.dtype == torch.int64
+    assert items.shape == (train.shape[0], n)
+    counts = np.zeros(train.shape, np.int64)
+    np.add.at(counts, (np.repeat(np.arange(train.shape[0]), n), items.numpy().reshape(-1)), 1)
+    return counts
+
+
+def assert_drawn_from(counts: np.ndarray, weight: np.ndarray) -> None:
+    """Chi-square for every user against the dense distribution; zero weight is never drawn."""
+    for row, wanted in zip(counts, weight.astype(np.float64), strict=True):
+        assert row[wanted == 0].sum() == 0
+        some = wanted > 0
+        if some.sum() > 1:
+            expected = wanted[some] / wanted[some].sum() * row.sum()
+            assert chisquare(row[some], expected).pvalue > 1e-5
+
+
+def test_uniform_is_uniform_over_the_items_a_user_has_not() -> None:
+    train = graph()
+    sampler = Uniform()
+    sampler.prepare(train, "cpu")
+    assert_drawn_from(drawn(sampler, train, 20_000), 1.0 - train.toarray())
+
+
+@pytest.mark.parametrize("power", [0.0, 0.75, 1.0, 2.0])
+def test_popularity_follows_the_number_of_interactions(power: float) -> None:
+    train = graph()
+    sampler = Popularity(power=power)
+    sampler.prepare(train, "cpu")
+    degree = train.toarray().sum(0).astype(np.float64)
+    weight = (1.0 - train.toarray()) * degree**power
+    with_mass = weight.sum(1) > 0
+    assert with_mass.all()
+    assert_drawn_from(drawn(sampler, train, 20_000), weight)
+
+
+@pytest.mark.parametrize("search", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_mixture_of_a_uniform_and_a_sparse_part(share: float, search: bool) -> None:
+    train = graph(seed=1)
+    rng = np.random.default_rng(2)
+    sparse = (1 - train.toarray()) * (rng.random(train.shape) < 0.5) * rng.random(train.shape) ** 3
+    sparse[2] = 0  # nothing stored: uniform whatever the share
+    stored = sp.csr_array(sparse)
+    parts = (stored.indptr, stored.indices, stored.data.astype(np.float64))
+    shares = np.full(train.shape[0], share)
+    draws = Draws(train, sparse=parts, share=shares, search=search)
+    free = 1.0 - train.toarray()
+    shares[sparse.sum(1) == 0] = 0
+    weight = (1 - shares)[:, None] * free / free.sum(1, keepdims=True)
+    weight += shares[:, None] * sparse / np.maximum(sparse.sum(1, keepdims=True), 1e-30)
+    assert_drawn_from(drawn(draws, train, 20_000), weight)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 30), st.integers(2, 60), st.floats(0, 1), st.integers(0, 99))
+def test_never_a_positive(n_users: int, n_items: int, density: float, seed: int) -> None:
+    train = graph(n_users, n_items, density, seed)
+    users = torch.randint(n_users, (50,), generator=torch.Generator().manual_seed(seed))
+    lookup = Positives(train)
+    uniform = Uniform()
+    uniform.prepare(train, "cpu")
+    samplers: list[Any] = [uniform, Draws(train, search=True)]
+    degree = train.toarray().sum(0)
+    if ((1 - train.toarray()) @ degree > 0).all():
+        popularity = Popularity()
+        popularity.prepare(train, "cpu")
+        samplers.append(popularity)
+    for sampler in samplers:
+        items = sampler(users, 30, torch.Generator().manual_seed(seed))
+        assert ((items >= 0) & (items < n_items)).all()
+        assert not lookup.is_positive(users, items).any()
+
+
+def test_a_seed_repeats_and_a_step_does_not() -> None:
+    train = graph()
+    for sampler in (Uniform(), Popularity()):
+        sampler.prepare(train, "cpu")
+        users = torch.arange(12)
+        first = sampler(users, 9, torch.Generator().manual_seed(4))
+        generator = torch.Generator().manual_seed(4)
+        assert torch.equal(first, sampler(users, 9, generator))
+        assert not torch.equal(first, sampler(users, 9, generator))
+
+
+@pytest.mark.parametrize("sampler", [Uniform(), Popularity()])
+def test_a_user_with_every_item_is_refused_by_row(sampler: Any) -> None:
+    dense = np.eye(5, 4, dtype=np.float32)
+    dense[3] = 1
+    with pytest.raises(ItemrecError, match="user in row 3 has every item"):
+        sampler.prepare(sp.csr_array(dense), "cpu")
+
+
+def test_popularity_stays_exact_with_many_users_and_heavy_items() -> None:
+    n_users = 200_000
+    rows = np.arange(n_users)
+    items = np.where(rows % 2, 0, 1 + rows % 7)
+    train = sp.csr_array((np.ones(n_users, np.float32), (rows, items)), shape=(n_users, 9))
+    sampler = Popularity(power=1.0)
+    sampler.prepare(train, "cpu")
+    last = torch.full((100,), n_users - 1)  # an owner of item 0
+    counts = np.bincount(
+        sampler(last, 500, torch.Generator().manual_seed(0)).reshape(-1), minlength=9
+    )
+    degree = np.bincount(items, minlength=9).astype(float)
+    degree[0] = 0
+    assert_drawn_from(counts[None], degree[None])
+
+
+def test_positives_are_found_for_own_and_shared_items() -> None:
+    train = graph()
+    dense = train.toarray() > 0
+    lookup = Positives(train)
+    users = torch.tensor([3, 0, 11])
+    shared = torch.arange(17)
+    assert (lookup.is_positive(users, shared).numpy() == dense[[3, 0, 11]]).all()
+    own = torch.tensor([[1, 2], [16, 0], [16, 5]])
+    expected = dense[users.numpy()[:, None], own.numpy()]
+    assert (lookup.is_positive(users, own).numpy() == expected).all()
+    empty = Positives(sp.csr_array((3, 4), dtype=np.float32))
+    assert not empty.is_positive(torch.arange(3), torch.arange(4)).any()
+
+
+def test_in_batch_keeps_only_real_items_that_are_nobody_s_own() -> None:
+    train = graph()
+    dense = train.toarray() > 0
+    sampler = InBatch()
+    sampler.prepare(train, "cpu")
+    users = torch.tensor([1, 2])
+    positives, mask = torch.tensor([[0, 1], [3, 3]]), torch.tensor([[True, True], [True, False]])
+    items = sampler.shared(positives, mask)
+    keep = sampler.keep(users, items, mask)
+    for b, user in enumerate(users.tolist()):
+        for m, item in enumerate(items.tolist()):
+            assert keep[b, m] == (mask.reshape(-1)[m] and not dense[user, item])
+    with pytest.raises(ItemrecError, match="shared"):
+        sampler(users, 3, torch.Generator())
+
+
+def test_settings_are_the_fields_and_bad_ones_are_refused() -> None:
+    assert [f.name for f in fields(Popularity)] == ["power"]
+    for name, kind in NEGATIVES.items():
+        sampler = kind()
+        assert name
+        if kind not in (InBatch, All):
+            with pytest.raises(ItemrecError, match="prepared"):
+                sampler(torch.arange(2), 3, torch.Generator())
+    with pytest.raises(ItemrecError, match="'power' must be a number of at least 0, got -1"):
+        Popularity(power=-1)
+
+
+def pagerank(train: sp.csr_array, restart: float = 0.15) -> np.ndarray:
+    """Item part of the PageRank of all users, by a dense solve."""
+    n_users, n_items = train.shape
+    adjacency = np.zeros((n_users + n_items, n_users + n_items))
+    adjacency[:n_users, n_users:] = train.toarray()
+    adjacency += adjacency.T
+    walk = adjacency / np.maximum(adjacency.sum(1, keepdims=True), 1)
+    start = restart * np.eye(n_users + n_items)[:, :n_users]
+    solved = np.linalg.solve(np.eye(n_users + n_items) - (1 - restart) * walk.T, start)
+    return solved[n_users:].T
+
+
+def ppr_counts(train: sp.csr_array, **given_settings: Any) -> np.ndarray:
+    sampler = PPR(**given_settings)
+    sampler.prepare(train, "cpu")
+    return drawn(sampler, train, 20_000)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1, 0.01, 0.003])
+@pytest.mark.parametrize("method", ["power", "push"])
+def test_ppr_is_the_dense_softmax(temperature: float, method: Any) -> None:
+    train = graph(seed=3)
+    weight = np.exp(pagerank(train) / temperature) * (1 - train.toarray())
+    if method == "push":  # its default is coarse on so small a graph: compare what it computed
+        known = ppr(train, method="push").matrix().toarray()
+        weight = np.exp(known / temperature) * (1 - train.toarray())
+    assert_drawn_from(ppr_counts(train, temperature=temperature, method=method), weight)
+
+
+def test_ppr_softmax_at_a_temperature_that_overflows_is_the_largest_entry() -> None:
+    train = graph(seed=3)
+    scores = pagerank(train) * (1 - train.toarray())
+    counts = ppr_counts(train, temperature=1e-7)
+    for row in range(1, train.shape[0]):
+        assert counts[row, scores[row].argmax()] == counts[row].sum()
+
+
+@pytest.mark.parametrize("share", [None, 0.25, 0.0])
+def test_ppr_proportional_mixed_with_uniform(share: float | None) -> None:
+    train = graph(seed=4)
+    free = 1.0 - train.toarray()
+    near = pagerank(train) * free
+    part = np.full(train.shape[0], 1.0 if share is None else share)
+    part[near.sum(1) == 0] = 0
+    weight = (1 - part)[:, None] * free / free.sum(1, keepdims=True)
+    weight += part[:, None] * near / np.maximum(near.sum(1, keepdims=True), 1e-30)
+    assert_drawn_from(ppr_counts(train, mode="proportional", share=share), weight)
+
+
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_ppr_band_is_uniform_over_its_ranks(share: float | None) -> None:
+    train = graph(seed=5)
+    free = 1.0 - train.toarray()
+    scores = ppr(train)  # its order, so that a tie does not matter
+    part = 1.0 if share is None else share
+    weight = np.zeros(train.shape)
+    for row in range(train.shape[0]):
+        order = scores.indices[scores.indptr[row] : scores.indptr[row + 1]][2:6]
+        if len(order):
+            weight[row, order] = part / len(order)
+            weight[row] += (1 - part) * free[row] / free[row].sum()
+        else:  # nobody of that rank: uniform
+            weight[row] = free[row]
+    assert_drawn_from(ppr_counts(train, mode="band", band=(2, 6), share=share), weight)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+def test_auto_temperature_gives_the_sparse_part_its_share_for_every_user(share: float) -> None:
+    train = graph(40, 60, 0.15, seed=6)
+    scores = ppr(train, tolerance=1e-6)
+    sampler = PPR(share=share)
+    _, shares = sampler.mixture(train, scores)
+    near = np.diff(scores.indptr) > 0
+    assert shares[near] == pytest.approx(share, rel=1e-4)
+    assert (shares[~near] == 0).all()
+    counts = ppr_counts(train, share=share)
+    free = 1.0 - train.toarray()
+    size, flat = np.diff(scores.indptr), np.asarray(scores.values, np.float64)
+    heat = scale_free_temperature(scores.indptr, flat, free.sum(1).astype(np.int64), share)
+    assert len(heat) == len(size)
+    x = pagerank(train) * free / heat[:, None]
+    assert_drawn_from(counts, np.exp(x - x.max(1, keepdims=True)) * free)
+
+
+def test_entries_that_are_not_stored_are_drawn_with_their_mean() -> None:
+    train = graph(40, 60, 0.15, seed=7)
+    free = 1.0 - train.toarray()
+    near = pagerank(train) * free
+    stored = ppr(train, top=5).matrix().toarray() > 0
+    for row in range(train.shape[0]):
+        rest = np.flatnonzero(~stored[row] & (free[row] > 0))
+        near[row, rest] = near[row, rest].sum() / max(len(rest), 1)
+    for settings_, weight in (
+        ({"temperature": 0.004}, np.exp(near / 0.004) * free),
+        ({"mode": "proportional"}, np.where(near.sum(1, keepdims=True) > 0, near, free)),
+    ):
+        assert_drawn_from(ppr_counts(train, top=5, **settings_), weight)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"mode": "x"}, "'mode' must be one of temperature, proportional, band, avoid, got 'x'"),
+        ({"temperature": 0}, "'temperature' must be a positive number or 'auto', got 0"),
+        ({"share": 1.5}, "'share' must be in [0, 1], got 1.5"),
+        ({"band": (5, 5)}, "'band' must be two ranks 0 <= low < high, got (5, 5)"),
+        ({"mode": "band", "band": (5, 999)}, "'top' must reach the end of the band (5, 999)"),
+    ],
+)
+def test_bad_ppr_settings_get_one_sentence(settings_: dict[str, Any], message: str) -> None:
+    with pytest.raises(ItemrecError) as caught:
+        PPR(**settings_)
+    assert message in str(caught.value)
+
+
+def test_ppr_keeps_large_graphs_in_the_cache(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    PPR().prepare(graph())
+    assert list(tmp_path.iterdir()) == []
+    rng = np.random.default_rng(0)
+    dense = rng.random((400, 500)) < 0.6
+    large = sp.csr_array(dense.astype(np.float32))
+    PPR().prepare(large)
+    PPR(share=0.1).prepare(large)  # another way to draw from the same PageRank
+    assert len(list((tmp_path / "itemrec" / "ppr").iterdir())) == 1
+
+
+def test_avoiding_draws_evenly_from_all_but_the_nearest_and_the_positives() -> None:
+    rng = np.random.default_rng(3)
+    train = sp.csr_array((rng.random((6, 40)) < 0.2).astype(np.float32))
+    sampler = PPR(mode="avoid", top=5)
+    sampler.prepare(train)
+    near = ppr(train, top=5).matrix().toarray() > 0
+    drawn = sampler(torch.zeros(1, dtype=torch.int64), 40_000, torch.Generator().manual_seed(0))
+    counts = np.bincount(drawn[0].numpy(), minlength=40)
+    allowed = ~(near[0] | (train.toarray()[0] > 0))
+    assert counts[~allowed].sum() == 0
+    assert chisquare(counts[allowed]).pvalue > 1e-3

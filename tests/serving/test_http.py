@@ -1,0 +1,373 @@
+"""The service answers what the recommender answers, refuses in one sentence, and runs for real."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pandas as pd
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
+
+import itemrec as ir
+from itemrec.environment import EXTRAS
+from itemrec.serving.http import create_app
+from itemrec.serving.http.schemas import Question
+from itemrec.serving.http.server import listen
+from itemrec.serving.http.title_search import Finder, plain
+
+JSON = {"Content-Type": "application/json"}
+DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
+
+
+@pytest.fixture(scope="module")
+def recommender() -> ir.Recommender:
+    split = ir.split_interactions(DATA, seed=0)
+    run = ir.train(split, ir.models.LightGCN(dim=8, layers=2), epochs=3, lr=0.05, eval_every=3)
+    return ir.Recommender.from_run(run)
+
+
+@pytest.fixture(scope="module")
+def client(recommender: ir.Recommender):
+    with TestClient(create_app(recommender)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def folder(recommender: ir.Recommender, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "r"
+    recommender.run.save(out)
+    return out
+
+
+def as_json(value):
+    """As it looks after a way over the wire."""
+    return json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"history": [12, "57", "nowhere"], "k": 7, "explain": True},
+        {"history": []},
+        {"user": 5, "k": 3},
+        {"user": "5", "k": 200, "exclude_seen": False, "explain": True},
+        {"history": ["12"], "k": 4, "genre": ["Drama", "Comedy"], "without": [7], "only": None},
+        {"history": ["12"], "only": [3, 4, 5]},
+    ],
+)
+def test_an_answer_is_what_the_recommender_says(client, recommender, question):
+    answer = client.post("/recommend", json=question)
+    asked = dict(question)
+    assert answer.status_code == 200
+    assert answer.json() == as_json(asdict(recommender.recommend(asked.pop("user", None), **asked)))
+
+
+def test_similar_items_and_what_the_run_is(client, recommender):
+    answer = client.get("/similar", params={"item": 12, "k": 5}).json()
+    assert answer == as_json([asdict(pick) for pick in recommender.similar_items(12, 5)])
+    about = client.get("/about").json()
+    assert about["items"] == len(recommender.run.item_ids)
+    assert about["users"] == len(recommender.run.user_ids)
+    assert about["test"] == recommender.run.metrics["test"]
+    assert about["fingerprint"] == DATA.fingerprint
+    assert set(about["genres"]) == {g for text in DATA.genres for g in text.split("|") if g}
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ({}, "give either 'user' or 'history'"),
+        ({"user": 1, "history": [2]}, "give either 'user' or 'history'"),
+        ({"user": "nobody"}, "'user' must be a user of the training data, got 'nobody'"),
+        ({"history": "12"}, "'history' must be a valid list, got '12'"),
+        ({"history": [[1]]}, "'history.0' must be text or a whole number, got '[1]'"),
+        ({"history": [1.5]}, "'history.0' must be text or a whole number, got '1.5'"),
+        ({"history": [1], "k": 0}, "'k' must be greater than or equal to 1, got '0'"),
+        ({"history": [1], "k": 10**6}, "'k' must be less than or equal to 1000, got '1000000'"),
+        ({"histry": [1]}, "unknown setting 'histry'; known are user, history, k,"),
+        ({"history": [1], "genre": "x"}, "'genre' must be one of "),
+        ({"history": [1], "only": []}, "'only' must name at least one item"),
+        ([], "the question must be a JSON object"),
+        ({"history": [True]}, "'history.0' must be text or a whole number, got 'True'"),
+        ({"user": None, "history": [1], "k": True}, "'k' must be a valid integer, got 'True'"),
+        ({"history": [1], "explain": "yes"}, "'explain' must be a valid boolean, got 'yes'"),
+        ({"history": [1], "genre": ["Drama", 5]}, "'genre.1' must be a valid string, got '5'"),
+        ({"history": ["\ud800"]}, "'history.0' must be text that UTF-8 can hold, got '"),
+        ({"history": [1], "genre": "\ud800"}, "'genre' must be one of "),
+        ({"a\nb": 1}, "unknown setting 'a\\nb'; known are "),
+        ({"history": [1] * 60_000}, "'history' must have at most 50000 items"),
+    ],
+)
+def test_a_bad_question_is_answered_by_one_sentence(client, question, told):
+    answer = client.post("/recommend", content=json.dumps(question), headers=JSON)
+    assert answer.status_code == 422
+    assert list(answer.json()) == ["error"]
+    assert answer.json()["error"].startswith(told)
+    assert "\n" not in answer.json()["error"]
+
+
+def test_other_bad_questions(client):
+    for body in (b"{bad", b"", b"\xff\xfe", b'{"k": 1' + b"1" * 5000 + b"}", b"[" * 10_000):
+        answer = client.post("/recommend", content=body, headers=JSON)
+        assert answer.status_code == 422, body
+        assert answer.json()["error"].startswith("the question must be a JSON object")
+    assert client.get("/similar").json() == {"error": "'item' must be given"}
+    assert client.get("/similar", params={"item": "x"}).status_code == 422
+    plain_text = client.post("/recommend", content=b'{"user": 5}', headers={"Content-Type": "a/b"})
+    assert "must be sent as Content-Type: application/json" in plain_text.json()["error"]
+    wrong = client.get("/recommend")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert client.get("/items/", follow_redirects=False).status_code == 404
+    assert client.get("/items", params={"q": "x" * 201}).json()["error"].startswith("'q' ")
+    limit = client.get("/items", params={"limit": "9" * 5000}).json()["error"]
+    assert re.fullmatch(r"'limit' is refused \(.*\), got '9{100}'", limit)
+    assert client.head("/health").status_code == client.head("/").status_code == 200
+    assert client.get("/nothing/here").json() == {"error": "Not Found"}
+
+
+def test_the_first_mistake_ends_the_reading():
+    for wrong in ({"history": [[]] * 1000}, {"history": [1], "genre": [1] * 1000}):
+        with pytest.raises(ValidationError) as error:
+            Question.model_validate(wrong)
+        assert error.value.error_count() == 1
+
+
+def test_explanations_have_a_limit(client, recommender, monkeypatch):
+    monkeypatch.setattr("itemrec.serving.http.app.SHARES", 100)
+    row = int(recommender.run.train.sum(axis=1).argmax())
+    user = recommender.run.user_ids.ids[row].item()
+    for whom, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):
+        answer = client.post("/recommend", json={**whom, "k": 20, "explain": True})
+        history = history or int(recommender.run.train[[row]].sum())
+        told = f"'explain' must be of 100 shares at most, got 20 items × {history} of the history"
+        assert answer.json()["error"].startswith(told)
+        assert client.post("/recommend", json={**whom, "k": 20}).status_code == 200
+    few = client.post("/recommend", json={"history": [1, 2], "k": 20, "explain": True})
+    assert few.status_code == 200
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_question_too_large_is_not_read_to_its_end(client, told):
+    sent = 0
+
+    def parts():
+        nonlocal sent
+        for _ in range(64):
+            sent += 1
+            yield b"1" * 2**16
+
+    content = b"1" * 2**22 if told else parts()
+    answer = client.post("/recommend", content=content)
+    assert answer.status_code == 413
+    assert answer.json() == {"error": "a question may have 1,048,576 bytes at most"}
+
+
+def test_questions_at_once_are_answered_as_if_alone(client):
+    questions = [{"history": [i, i + 3, i + 9], "k": 5, "explain": True} for i in range(60)]
+    alone = [client.post("/recommend", json=q).json() for q in questions]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda q: client.post("/recommend", json=q).json(), questions * 3))
+    assert together == alone * 3
+
+
+def test_meters_count_answers_by_address_and_status(recommender):
+    with TestClient(create_app(recommender)) as client:
+        client.post("/recommend", json={"history": [12]})
+        client.post("/recommend", json={"history": [13]})
+        client.post("/recommend", json={})
+        for path in ("/a", "/b/c", "/b/d"):
+            client.get(path)
+        text = client.get("/metrics").text
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    counts = {
+        (s.labels["path"], s.labels["status"]): s.value
+        for s in families["itemrec_answers"].samples
+        if s.name.endswith("_total")
+    }
+    assert counts == {("/recommend", "200"): 2, ("/recommend", "422"): 1, ("other", "404"): 3}
+    seconds = families["itemrec_answer_seconds"].samples
+    assert sum(s.value for s in seconds if s.name.endswith("_count")) == 6
+    assert families["itemrec_items"].samples[0].value == len(recommender.run.item_ids)
+
+
+# --- finding items by what is typed --------------------------------------------------------------
+
+
+def test_items_are_found_by_title_and_by_id(client, recommender):
+    titles = dict(zip(DATA.item_ids.ids.tolist(), DATA.titles.tolist(), strict=True))
+    item, title = next(iter(titles.items()))
+    found = client.get("/items", params={"q": title.upper()}).json()
+    assert found[0]["title"] == title
+    assert client.get("/items", params={"q": str(item)}).json()[0]["item"] == item
+    assert client.get("/items", params={"q": "no such film"}).json() == []
+    popular = client.get("/items", params={"limit": 6}).json()
+    counts = recommender.run.train.sum(axis=0)
+    shown = [counts[recommender.run.item_ids.index([entry["item"]])[0]] for entry in popular]
+    assert shown == sorted(counts, reverse=True)[:6]
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=20), st.text(max_size=5))
+def test_what_is_found_has_every_word(titles, query):
+    ids = [f"#{i}" for i in range(len(titles))]
+    found = Finder(ids, titles, [0] * len(titles)).find(query, len(titles))
+    words = plain(query).split()
+    naive = [i for i, title in enumerate(titles) if all(w in plain(title) for w in words)]
+    assert sorted(found) == naive
+
+
+def test_the_best_match_comes_first():
+    titles = ["Back to Heaven", "Heat", "The Heat", "Cheated", "Heat II"]
+    finder = Finder(["a", "b", "c", "d", "heat"], titles, [9, 1, 9, 99, 5])
+    assert finder.find("HÉAT", 9) == [4, 1, 2, 3]
+    assert finder.find("heat the", 9) == [2]
+    assert Finder(["A", "a"], ["x", "y"], [5, 1]).find("a", 1) == [1]  # the very id goes first
+    assert Finder(["x1", "x2"], None, [1, 2]).find("x", 9) == [1, 0]
+
+
+# --- the page and the process --------------------------------------------------------------------
+
+
+def test_the_page_loads_nothing_from_elsewhere(client):
+    page = client.get("/")
+    assert page.headers["content-security-policy"].startswith("default-src 'self'")
+    linked = re.findall(r'(?:src|href)="([^"]*)"', page.text)
+    assert {"/page.js", "/page.css"} <= set(linked)
+    assert all(link.startswith(("/", "data:")) for link in linked)
+    assert all(client.get(link).status_code == 200 for link in linked if link.startswith("/"))
+    assert "//" not in re.sub(r"//.*", "", client.get("/page.js").text)
+
+
+class Service:
+    """`itemrec serve` as a process of its own, at a free port."""
+
+    def __init__(self, folder: Path, patience: int = 10) -> None:
+        code = "from itemrec import cli; from itemrec.serving.http import server"
+        code += f"; server.PATIENCE = {patience}"
+        command = [sys.executable, "-c", f"{code}; cli.main()", "serve", str(folder), "--port", "0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        told = self.process.stdout.readline()
+        self.address = re.search(r"http://\S+", told)[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def test_the_command_answers_until_it_is_told_to_end(folder, recommender):
+    with Service(folder) as service:
+        body = json.dumps({"history": [12, 57], "k": 3}).encode()
+        ask = urllib.request.Request(f"{service.address}/recommend", body)
+        ask.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(ask, timeout=30) as answer:
+            found = json.load(answer)
+        expected = recommender.recommend(history=[12, 57], k=3)
+        assert [pick["item"] for pick in found["items"]] == [pick.item for pick in expected]
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_a_client_that_never_ends_its_question_does_not_keep_the_service_alive(folder):
+    with Service(folder, patience=1) as service:
+        where = urlsplit(service.address)
+        with socket.create_connection((where.hostname, where.port)) as client:
+            client.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+            with urllib.request.urlopen(f"{service.address}/health", timeout=30) as answer:
+                assert answer.status == 200  # both have been heard
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_a_taken_port_and_a_missing_run_are_told(folder, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for arguments, told in (
+            ([str(folder), "--port", str(port)], f"cannot listen at 127.0.0.1:{port} "),
+            ([str(folder), "--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
+            ([str(folder), "--host", "no.such.host.invalid"], "cannot listen at no.such.host"),
+            ([str(folder), "--host", "a..b"], "cannot listen at a..b:8000 (this is no host's"),
+            ([str(tmp_path / "none"), "--port", "0"], f"{tmp_path / 'none'}"),
+        ):
+            command = [sys.executable, "-m", "itemrec", "serve", *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 2, done.stderr
+            assert done.stderr.startswith(f"itemrec: {told}")
+            assert done.stderr.count("\n") == 1
+            assert not done.stdout
+
+
+def test_answers_do_not_wait_for_full_packets():
+    with listen("127.0.0.1", 0) as ear:
+        assert ear.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's algorithm on: +40 ms
+
+
+def test_what_an_extra_lacks_is_named(monkeypatch):
+    monkeypatch.setitem(EXTRAS, "serve", ("fastapi", "no-such-package"))
+    with pytest.raises(
+        ir.ItemrecError, match=r"'itemrec serve' needs no-such-package: pip install"
+    ):
+        need_extra("serve")
+
+
+def dom(address: str, folder: Path) -> str:
+    """What a browser makes of a page."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    options += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    options += [f"--user-data-dir={folder}", "--virtual-time-budget=10000", "--dump-dom"]
+    command = ["chromium", *options, address]
+    home = {**os.environ, "HOME": str(folder)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=home).stdout
+
+
+browser = pytest.mark.skipif(not shutil.which("chromium"), reason="needs a browser: chromium")
+
+
+@browser
+def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_path):
+    with Service(folder) as service:
+        page = dom(f"{service.address}/?item=12&item=57&k=4", tmp_path)
+    picks = recommender.recommend(history=[12, 57], k=4, explain=True)
+    shown = re.findall(r'class="title">([^<]*)<', page)
+    assert shown == [pick.title for pick in picks]
+    reasons = re.findall(r"<span>([^<]*)</span></div>", page)
+    assert reasons == [reason.title for pick in picks for reason in pick.reasons]
+    widths = [float(w) for w in re.findall(r"width: ([0-9.]+)%", page)]
+    shares = [abs(reason.share) for pick in picks for reason in pick.reasons]
+    assert widths == pytest.approx([100 * s / max(shares) for s in shares], abs=0.01)
+
+
+@browser
+def test_the_page_keeps_long_ids_and_shows_text_as_text(tmp_path):
+    rng = np.random.default_rng(0)
+    items = 2**53 + 1 + 2 * rng.integers(0, 30, 600)  # all odd: a double would make them even
+    frame = pd.DataFrame({"user_id": rng.integers(0, 60, 600), "item_id": items})
+    split = ir.split_interactions(ir.read(frame), seed=0)
+    ir.train(split, ir.models.EASE()).save(tmp_path / "run")
+    first = int(items[0])
+    with Service(tmp_path / "run") as service:
+        page = dom(f"{service.address}/?item={first}&item=<b>{'x' * 250}&k=5", tmp_path)
+    expected = ir.Recommender.load(tmp_path / "run").recommend(history=[first], k=5)
+    shown = re.findall(r'class="title">([^<]*)<', page)
+    assert shown == [str(pick.item) for pick in expected]
+    assert f"left out: &lt;b&gt;{'x' * 250}" in page

@@ -1,0 +1,124 @@
+"""A killed or interrupted training resumes to the very weights of one that was left alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from itemrec.experiments.build import run_config
+from itemrec.training.run import Run, State
+
+DATA = "synthetic:users=80,items=60,interactions=900"
+EPOCHS = 60  # of selection; a state is saved after each
+SETTINGS = ["--epochs", f"{EPOCHS}", "--dim", "8", "--lr", "0.05", "--set", "save_seconds=0"]
+# One thread, so that other processes on the machine cannot change the order of sums.
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "itemrec", "train", *options, "--out", str(folder)]
+    return subprocess.Popen(
+        command, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, error = process.communicate(timeout=300)
+    assert process.returncode == 0, out + error
+    return out
+
+
+def stop(process: subprocess.Popen[str], folder: Path, number: int, states: int) -> str:
+    """Send a signal after some more states were written, in the middle of whatever comes then."""
+    before, deadline = written(folder), time.monotonic() + 120
+    for _ in range(states):
+        while (now := written(folder)) == before:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        before = now
+    time.sleep(float(np.random.default_rng().uniform(0, 0.01)))
+    process.send_signal(number)
+    _, error = process.communicate(timeout=120)
+    assert not (folder / "metrics.json").exists(), "it was finished before the signal"
+    return error
+
+
+def written(folder: Path) -> int:
+    """When the state was written, 0 for not yet."""
+    path = folder / "state.pt"
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def tensors(folder: Path) -> dict[str, np.ndarray]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(a: Path, b: Path) -> bool:
+    first, second = tensors(a), tensors(b)
+    return first.keys() == second.keys() and all(
+        first[name].tobytes() == second[name].tobytes() for name in first
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The run that nobody disturbed: selection, then refit."""
+    folder = tmp_path_factory.mktemp("whole") / "r"
+    finish(start(folder, DATA, *SETTINGS))
+    return folder
+
+
+def test_kill_9_at_random_moments_changes_no_bit(whole, tmp_path):
+    folder = tmp_path / "r"
+    moments = np.random.default_rng().integers(1, EPOCHS // 2 - 5, 2).tolist()
+    process = start(folder, DATA, *SETTINGS)
+    for states in moments:
+        stop(process, folder, signal.SIGKILL, states)
+        assert process.returncode == -signal.SIGKILL
+        process = start(folder, "--resume")
+    finish(process)
+    assert same(folder, whole), f"killed after {moments} states"
+    rows = [json.loads(row) for row in (folder / "history.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == list(range(5, EPOCHS + 1, 5))
+    assert not list(folder.glob(".*.tmp"))
+
+
+def test_ctrl_c_says_how_to_resume_and_changes_no_bit(whole, tmp_path):
+    folder = tmp_path / "r"
+    process = start(folder, DATA, *SETTINGS)
+    error = stop(process, folder, signal.SIGINT, 3)
+    assert process.returncode == 130
+    assert f"itemrec train --resume --out {folder}" in " ".join(error.split())
+    assert "Traceback" not in error
+    finish(start(folder, "--resume"))
+    assert same(folder, whole)
+
+
+def test_a_state_of_the_refit_resumes_too(whole, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        """Nothing catches this, as nothing catches a kill."""
+
+    run = Run.load(whole)
+    assert run.metrics["best_epoch"] > 2
+    config, saved = run.config, State.save
+
+    def save_and_die(self, *args):
+        saved(self, *args)
+        if self.phase == "refit" and self.epoch == 2:
+            raise Killed
+
+    monkeypatch.setattr(State, "save", save_and_die)
+    with pytest.raises(Killed):
+        run_config(config, tmp_path / "r")
+    monkeypatch.undo()
+    run_config(config, tmp_path / "r", resume=True)
+    run_config(config, tmp_path / "left alone")
+    assert same(tmp_path / "r", tmp_path / "left alone")
