@@ -230,8 +230,8 @@ def test_describe():
 
 def test_own_columns(here):
     rows = [f"u{u},s{(u * k) % 17},{k}" for u in range(30) for k in range(1, 9)]
-    (here / "plays.csv").write_text("target,track,stars\n" + "\n".join(rows) + "\n")
-    columns = ["--user-col", "target", "--item-col", "track", "--rating-col", "stars"]
+    (here / "plays.csv").write_text("listener,track,stars\n" + "\n".join(rows) + "\n")
+    columns = ["--user-col", "listener", "--item-col", "track", "--rating-col", "stars"]
     text = call("describe", "plays.csv", *columns, "--min-rating", "3", "--json").stdout
     assert json.loads(text)["interactions"] < 240
     call("train", "plays.csv", *columns, *FAST, "--set", "n_negatives=3", "--out", "r")
@@ -317,9 +317,9 @@ BAD = {
     "train DATA --split users --protocol transductive": "'split' must be interactions",
     "train DATA --protocol inductive --model mf": "MF cannot be used in the inductive protocol",
     "train DATA --epochs 0": "'epochs' must be a positive integer",
-    "train DATA --lr -1": "'lr' must be positive",
+    "train DATA --lr -1": "'lr' must be a positive number, got -1.0",
     "train DATA --tau 0": "'tau' must be a positive number",
-    "train DATA --seed -1": "'seed' must be at least 0",
+    "train DATA --seed -1": "seed' must be at least 0, got -1",
     "train DATA --device cuda:99": "'device'",
     "train DATA --device toaster": "'device' must be",
     "train DATA --set nosuch=1": "'--set' has no key 'nosuch'",
@@ -446,7 +446,7 @@ def test_too_little_memory_is_one_sentence_and_a_fault_is_not(here, monkeypatch)
         def raising(*args: object, **kwargs: object) -> None:
             raise error
 
-        monkeypatch.setattr("itemrec.experiments.build.run_config", raising)
+        monkeypatch.setattr("itemrec.cli.train.run_config", raising)
 
     gpu = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8 GiB."
     fail(torch.OutOfMemoryError(gpu))

@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
 import itemrec as ir
-from itemrec.environment import EXTRAS
+from itemrec.environment import EXTRAS, need_extra
 from itemrec.serving.http import create_app
 from itemrec.serving.http.schemas import Question
 from itemrec.serving.http.server import listen
@@ -257,9 +257,9 @@ class Service:
     """`itemrec serve` as a process of its own, at a free port."""
 
     def __init__(self, folder: Path, patience: int = 10) -> None:
-        code = "from itemrec import cli; from itemrec.serving.http import server"
+        code = "from itemrec.cli import app; from itemrec.serving.http import server"
         code += f"; server.PATIENCE = {patience}"
-        command = [sys.executable, "-c", f"{code}; cli.main()", "serve", str(folder), "--port", "0"]
+        command = [sys.executable, "-c", f"{code}; app.main()", "serve", str(folder), "--port", "0"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         told = self.process.stdout.readline()

@@ -279,7 +279,7 @@ def test_a_model_that_answers_with_a_part_of_itself_stays_as_it_is() -> None:
     class Counts(Model):
         """Every user gets the same view of one buffer."""
 
-        closed_form = True
+        kind = ir.models.Kind.CLOSED_FORM
 
         def fit(self, train: sp.csr_array) -> None:
             counts = np.bincount(train.indices, minlength=self.n_items)

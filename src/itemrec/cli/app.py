@@ -87,7 +87,7 @@ def describe(
 ) -> None:
     """Counts, degree plot, warnings and fingerprint of a data set.
 
-    Example: itemrec describe plays.csv --user-col target --item-col track --ppr
+    Example: itemrec describe plays.csv --user-col listener --item-col track --ppr
     """
     from itemrec.data.describe import describe as look_at
     from itemrec.data.describe import render
@@ -121,7 +121,7 @@ def evaluate(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     data_root: options.Root = None,
 ) -> None:
-    """Evaluator a run on the test users of its own split, which is made again and verified.
+    """Evaluate a run on the test users of its own split, which is made again and verified.
 
     Example: itemrec evaluate r --k 10,20 --json
     """
