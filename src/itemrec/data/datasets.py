@@ -17,6 +17,7 @@ from typing import Any
 
 from itemrec.data.interactions import Interactions, read
 from itemrec.data.synthetic import synthetic
+from itemrec.download_progress import download_bar
 from itemrec.errors import ItemrecError
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -264,9 +265,6 @@ def _verified(name: str, dataset: Dataset, folder: Path) -> Interactions:
 
 def download(name: str, dataset: Dataset, cache: Path) -> Interactions:
     """Fetch, verify, then move into `cache/NAME` at once; whatever fails leaves nothing behind."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
     wanted = [member for file in dataset.files for member in (file.members or (file.name,))]
     advice = (
         f"put {' and '.join(wanted[:2])} from {dataset.home} into {cache / name}, "
@@ -279,18 +277,9 @@ def download(name: str, dataset: Dataset, cache: Path) -> Interactions:
     except OSError as error:
         raise ItemrecError(f"'{name}' cannot be stored ({error}): {advice}") from error
     try:
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        with bar:
+        with download_bar() as progress:
             for file in dataset.files:
-                task = bar.add_task(f"{name}/{file.name}", total=None)
-                _fetch(file, temporary, partial(_advance, bar, task))
+                _fetch(file, temporary, partial(progress, f"{name}/{file.name}"))
         data = _verified(name, dataset, temporary)
         temporary.chmod(0o755)  # mkdtemp's folders are for the owner alone
         try:
@@ -309,10 +298,6 @@ def download(name: str, dataset: Dataset, cache: Path) -> Interactions:
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _advance(bar: Any, task: int, done: int, total: int | None) -> None:
-    bar.update(task, completed=done, total=total)
 
 
 def _sweep(cache: Path, name: str) -> None:
