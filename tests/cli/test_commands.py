@@ -242,7 +242,7 @@ def test_own_columns(here):
 
 def test_the_final_model_knows_every_user_and_all_they_have(runs, here):
     told = call("recommend", runs / "bpr", "--all", "--out", "some.csv").stdout
-    assert "users were held out to judge this run" in told
+    assert "users were held out for evaluation and have no list" in told
     chosen = ir.Run.load(runs / "bpr").metrics["best_epoch"]
     text = call("train", "--final", runs / "bpr", "--out", "serve").stdout
     assert f"{chosen} epochs on all" in text
@@ -282,7 +282,7 @@ def test_a_search_ends_in_a_configuration_to_train_with(here):
     text = call(*search, "--trials", "3").stdout
     assert "3 trials" in text
     assert "as given" in text
-    assert "train it: itemrec train --config t/best.toml --out RUN" in text
+    assert "train with the best settings: itemrec train --config t/best.toml --out RUN" in text
     assert "already holds a search" in call(*search, code=2).stderr
     again = call("tune", "--resume", "--out", "t", "--trials", "5").stdout
     assert "5 trials" in again

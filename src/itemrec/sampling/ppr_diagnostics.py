@@ -128,28 +128,3 @@ def report(data: Interactions, *, users: int = 2000, seed: int = 0) -> Report:
     free = part.shape[1] - np.diff(part.indptr)
     uniform = float((np.diff(held.target[chosen].indptr) / free).mean())
     return Report(len(rows), spread(scores), uniform, settings)
-
-
-def render(found: Report) -> Any:
-    """The report as rich tables for a terminal."""
-    from rich.console import Group
-    from rich.table import Table
-
-    values = Table(title=f"Personalised PageRank of items not touched ({found.users} users)")
-    values.add_column("rank")
-    values.add_column("median value", justify="right")
-    for rank, value in found.spread.items():
-        values.add_row(str(rank), f"{value:.2e}")
-    draws = Table(title="What each setting draws as negatives")
-    for name in ("setting", "near items", "items in effect", "false negatives", "× uniform"):
-        draws.add_column(name, justify="left" if name == "setting" else "right")
-    draws.add_row("uniform", "0.00 %", "all", f"{found.uniform:.4%}", "1.00")
-    for name, row in found.settings.items():
-        draws.add_row(
-            name,
-            f"{row.near:.2%}",
-            f"{row.effective_items:,.0f}",
-            f"{row.false_negatives:.4%}",
-            f"{row.against_uniform:.2f}",
-        )
-    return Group(values, draws)
