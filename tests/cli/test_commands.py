@@ -113,8 +113,8 @@ def test_compare_prints_paired_tests(runs):
     text = " ".join(call("compare", runs / "bpr", runs / "item-ndcg").stdout.split())
     for part in ("ndcg@20", "item-ndcg", "p (t)", "Holm", "8 users in common"):
         assert part in text
-    told = " ".join(call("compare", "--help").stdout.split())
-    (example,) = re.findall("such as ([a-z0-9@,]+)", told)
+    text = " ".join(call("compare", "--help").stdout.split())
+    (example,) = re.findall("such as ([a-z0-9@,]+)", text)
     text = call("compare", runs / "bpr", runs / "item-ndcg", "--metrics", example).stdout
     assert all(name in text for name in example.split(","))
     assert "recall" not in text
@@ -138,20 +138,20 @@ def test_recommend_prints_titles_and_reasons(runs, here):
     assert sorted(p["item"] for p in json.loads(only.stdout)["items"]) == [3, 4]
 
 
-def test_ids_of_filters_that_nobody_knows_are_told(runs, here):
+def test_ids_of_filters_that_are_unknown_are_reported(runs, here):
     text = call("recommend", runs / "bpr", "--history", "3", "--without", "8,99999").stdout
     assert "not known to this model and left out: 99999" in text
-    told = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stdout
-    assert "left out: zz" in told
+    text = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stdout
+    assert "left out: zz" in text
 
 
 def test_an_empty_list_says_why(runs):
     found = call("recommend", runs / "ease", "--history", "3,4", "--only", "3,4").stdout
-    assert "nothing is left" in found
+    assert "no item is left" in found
     assert "--seen" in found
     assert "score" not in found  # no table without a row
     listed = ir.Recommender.load(runs / "ease").recommend(history=[3], only=[3])
-    assert "nothing is left" in str(listed)
+    assert "no item is left" in str(listed)
 
 
 ODD = ["[/b]1", "[red]=1+24", 'it,em"1', ":cat:", "[i", "j]", "ж"]  # to rich, csv and latin-1
@@ -207,7 +207,7 @@ def test_a_terminal_without_these_letters_gets_question_marks(odd):
     assert b"?" in done.stdout
 
 
-def test_an_empty_history_is_told(runs):
+def test_an_empty_history_is_reported(runs):
     text = call("recommend", runs / "bpr", "--history", "", "-k", "2").stdout
     assert "most popular" in text
 
@@ -241,13 +241,13 @@ def test_own_columns(here):
 
 
 def test_the_final_model_knows_every_user_and_all_they_have(runs, here):
-    told = call("recommend", runs / "bpr", "--all", "--out", "some.csv").stdout
-    assert "users were held out for evaluation and have no list" in told
+    text = call("recommend", runs / "bpr", "--all", "--out", "some.csv").stdout
+    assert "users were held out for evaluation and have no list" in text
     chosen = ir.Run.load(runs / "bpr").metrics["best_epoch"]
     text = call("train", "--final", runs / "bpr", "--out", "serve").stdout
     assert f"{chosen} epochs on all" in text
-    told = call("recommend", "serve", "--all", "-k", "1000", "--out", "all.csv").stdout
-    assert "held out" not in told
+    text = call("recommend", "serve", "--all", "-k", "1000", "--out", "all.csv").stdout
+    assert "held out" not in text
     data = ir.load(TINY)
     users, items = data.user_ids.ids[data.users], data.item_ids.ids[data.items]
     taken = set(zip(map(str, users), map(str, items), strict=True))
@@ -273,8 +273,8 @@ def test_a_final_model_of_other_data_says_so(here):
     assert "has changed" not in call("train", "--final", "r", "--out", "same").stderr
     before = ir.Run.load("same").dataset["interactions"]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines, "u1,new", "u2,new"]))
-    told = call("train", "--final", "r", "--out", "more").stderr
-    assert f"changed since r was chosen: {before} interactions then, {before + 2} now" in told
+    text = call("train", "--final", "r", "--out", "more").stderr
+    assert f"changed since r was chosen: {before} interactions then, {before + 2} now" in text
 
 
 def test_a_search_ends_in_a_configuration_to_train_with(here):
@@ -466,8 +466,8 @@ def test_every_command_has_help_with_an_example():
 
 
 def test_no_arguments_show_the_commands():
-    told = call(code=2)
-    for text in (call("--help").stdout, told.stdout + told.stderr):
+    bare = call(code=2)
+    for text in (call("--help").stdout, bare.stdout + bare.stderr):
         assert all(name in text for name in ("Usage", "describe", "doctor"))
 
 

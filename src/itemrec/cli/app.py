@@ -139,7 +139,7 @@ def evaluate(
     fold_in: Annotated[
         str,
         typer.Option(
-            help="frozen: histories meet stored item vectors; joint: histories join the graph."
+            help="frozen: use the stored item vectors; joint: add the histories to the graph."
         ),
     ] = "frozen",
     as_json: options.AsJson = False,

@@ -226,7 +226,7 @@ class ExperimentOptions:
         return {} if config is None else load_config(config)
 
     def apply(self, settings: Config) -> list[str]:
-        """Change settings as the options say; notes on options that have no effect."""
+        """Put the options on top of settings; returns notes on options without effect."""
         return override(
             settings,
             data={"data": self.data, **self.reading.settings()},

@@ -134,7 +134,7 @@ def recommend(
     output: OutputOptions,
     device: options.ScoringDevice = "cpu",
 ) -> None:
-    """Recommend to a known user, to anybody with a history, or to all users.
+    """Recommend to a known user, to a new user with a history, or to all users.
 
     Example: itemrec recommend r --history "1,260,1196" -k 10
     """
