@@ -216,14 +216,14 @@ def test_folder_names():
 def test_a_model_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
     plain = resolved({"model": {"name": "sgl"}})
     assert plain["loss"]["name"] == "bpr"
-    assert (plain["train"]["by"], plain["train"]["sampled"], plain["train"]["lr"]) == (
+    assert (plain["train"]["batch_by"], plain["train"]["n_negatives"], plain["train"]["lr"]) == (
         "interactions",
         1,
         1e-3,
     )
     told = resolved({"model": {"name": "sgl"}, "loss": {"name": "item-ndcg"}, "train": {"lr": 0.1}})
     assert told["loss"]["name"] == "item-ndcg"
-    assert (told["train"]["by"], told["train"]["lr"]) == ("users", 0.1)
+    assert (told["train"]["batch_by"], told["train"]["lr"]) == ("users", 0.1)
 
 
 def test_a_split_that_is_not_made_again_alike_is_refused(tmp_path):

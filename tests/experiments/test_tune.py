@@ -14,7 +14,7 @@ from itemrec.experiments import build as experiment
 from itemrec.experiments.build import run_config
 from itemrec.experiments.search_space import parse_search_space
 from itemrec.experiments.tune import stored_search, tune
-from itemrec.training.run import State
+from itemrec.training.state import TrainState
 
 TINY = "synthetic:users=50,items=40,interactions=500"
 FAST = {"epochs": 3, "eval_every": 1, "batch": 64, "save_seconds": 0.0}
@@ -276,7 +276,7 @@ def test_a_search_needs_a_validation_part(split, tmp_path):
 
 def stop(monkeypatch, folder: Path, at: str) -> None:
     """Begin the search of `whole` and end it in one of many ways."""
-    trained, saved, removed = experiment.train, State.save, shutil.rmtree
+    trained, saved, removed = experiment.train, TrainState.save, shutil.rmtree
 
     def train(*args, **settings):
         if at == "begin" and settings["out"].name == "2":
@@ -295,7 +295,7 @@ def stop(monkeypatch, folder: Path, at: str) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(experiment, "train", train)
-        patch.setattr(State, "save", save)
+        patch.setattr(TrainState, "save", save)
         patch.setattr(shutil, "rmtree", remove)
         with pytest.raises((KeyboardInterrupt, Killed)):
             tune(config(), folder, search=SEARCH, trials=4)
@@ -309,14 +309,14 @@ def test_an_interrupted_search_comes_to_the_same_trials(at, whole, tmp_path, mon
     if at == "damage":  # the trial in flight begins anew
         (folder / "running" / "2" / "state.pt").write_bytes(b"half of it")
     begun = []
-    recorded = State.record
+    recorded = TrainState.record
     with monkeypatch.context() as patch:
 
         def record(self, *args):
             begun.append(self.epoch)
             recorded(self, *args)
 
-        patch.setattr(State, "record", record)
+        patch.setattr(TrainState, "record", record)
         found = tune(config(), folder, search=SEARCH, trials=4, resume=True)
     assert begun[0] == (3 if at == "middle" else 1)
     assert untimed(found.trials) == [{**line, "seconds": 0.0} for line in lines(whole)]

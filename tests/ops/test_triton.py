@@ -208,7 +208,7 @@ def test_all_rows_of_a_batch() -> None:
         real[-1] = False
         batch = Batch(users, torch.zeros_like(real, dtype=torch.int64), real)
         with context():
-            value = model.extra_loss(graph, batch, None, torch.Generator(device))
+            value = model.own_loss(graph, batch, torch.Generator(device))
             grads = torch.autograd.grad(value, list(model.parameters()))
         found.append([value.detach().cpu(), *(g.cpu() for g in grads)])
     for here, there in zip(*found, strict=True):
