@@ -263,7 +263,7 @@ def test_users_without_targets_do_not_count(split: Split, encoder: GNN) -> None:
     assert both[0].metrics == both[1].metrics
     assert both[0].ids.tolist() == both[1].ids.tolist()
     empty = replace(test, target=sp.csr_array(test.target.shape, dtype=np.float32))
-    with pytest.raises(ItemrecError, match="nobody can be judged"):
+    with pytest.raises(ItemrecError, match="nobody can be evaluated"):
         evaluate(encoder, replace(split, test=empty))
 
 

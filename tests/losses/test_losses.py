@@ -1,3 +1,4 @@
+
 """Losses against closed forms, hand-written loops and the metrics they stand for."""
 
 import functools

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from itemrec.errors import ItemrecError
-from itemrec.graph.ppr import ppr
+from itemrec.graph.ppr import personalised_pagerank
 from itemrec.sampling import (
     NEGATIVES,
     PPR,
@@ -214,7 +214,7 @@ def test_ppr_is_the_dense_softmax(temperature: float, method: Any) -> None:
     train = graph(seed=3)
     weight = np.exp(pagerank(train) / temperature) * (1 - train.toarray())
     if method == "push":  # its default is coarse on so small a graph: compare what it computed
-        known = ppr(train, method="push").matrix().toarray()
+        known = personalised_pagerank(train, method="push").matrix().toarray()
         weight = np.exp(known / temperature) * (1 - train.toarray())
     assert_drawn_from(ppr_counts(train, temperature=temperature, method=method), weight)
 
@@ -243,7 +243,7 @@ def test_ppr_proportional_mixed_with_uniform(share: float | None) -> None:
 def test_ppr_band_is_uniform_over_its_ranks(share: float | None) -> None:
     train = graph(seed=5)
     free = 1.0 - train.toarray()
-    scores = ppr(train)  # its order, so that a tie does not matter
+    scores = personalised_pagerank(train)  # its order, so that a tie does not matter
     part = 1.0 if share is None else share
     weight = np.zeros(train.shape)
     for row in range(train.shape[0]):
@@ -259,7 +259,7 @@ def test_ppr_band_is_uniform_over_its_ranks(share: float | None) -> None:
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
 def test_auto_temperature_gives_the_sparse_part_its_share_for_every_user(share: float) -> None:
     train = graph(40, 60, 0.15, seed=6)
-    scores = ppr(train, tolerance=1e-6)
+    scores = personalised_pagerank(train, tolerance=1e-6)
     sampler = PPR(share=share)
     _, shares = sampler.mixture(train, scores)
     near = np.diff(scores.indptr) > 0
@@ -278,7 +278,7 @@ def test_entries_that_are_not_stored_are_drawn_with_their_mean() -> None:
     train = graph(40, 60, 0.15, seed=7)
     free = 1.0 - train.toarray()
     near = pagerank(train) * free
-    stored = ppr(train, top=5).matrix().toarray() > 0
+    stored = personalised_pagerank(train, top=5).matrix().toarray() > 0
     for row in range(train.shape[0]):
         rest = np.flatnonzero(~stored[row] & (free[row] > 0))
         near[row, rest] = near[row, rest].sum() / max(len(rest), 1)
@@ -324,7 +324,7 @@ def test_avoiding_draws_evenly_from_all_but_the_nearest_and_the_positives() -> N
     train = sp.csr_array((rng.random((6, 40)) < 0.2).astype(np.float32))
     sampler = PPR(mode="avoid", top=5)
     sampler.prepare(train)
-    near = ppr(train, top=5).matrix().toarray() > 0
+    near = personalised_pagerank(train, top=5).matrix().toarray() > 0
     drawn = sampler(torch.zeros(1, dtype=torch.int64), 40_000, torch.Generator().manual_seed(0))
     counts = np.bincount(drawn[0].numpy(), minlength=40)
     allowed = ~(near[0] | (train.toarray()[0] > 0))

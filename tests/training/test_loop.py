@@ -111,7 +111,7 @@ def test_bpr_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
         train(split, MF(dim=4), loss=bpr, **settings).config["train"]["batch_by"] == "interactions"
     )
     assert train(split, MF(dim=4), loss=bpr, **settings).config["train"]["n_negatives"] == 1
-    bound = train(split, MF(dim=4), loss=bpr(), **settings, batch_by="users")
+    bound = train(split, MF(dim=4), loss=bpr, **settings, batch_by="users")
     assert (bound.config["train"]["batch_by"], bound.config["train"]["n_negatives"]) == ("users", 1)
     ours = train(split, MF(dim=4), **settings)
     assert (ours.config["train"]["batch_by"], ours.config["train"]["n_negatives"]) == (

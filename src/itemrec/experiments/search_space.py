@@ -100,16 +100,25 @@ def _parse(config: Config, text: str) -> SearchRange:
         raise ItemrecError(f"'search' must look like lr=0.001..0.1 or layers=1,2,3, got {text!r}")
     key = _key(config, name)
     low, dots, high = (part.strip() for part in value.partition(".."))
-    if dots:
-        ends = [_typed(config, key, parse_value(end)) for end in (low, high)]
-        numbers = all(type(end) in (int, float) for end in ends)
-        if not numbers or not ends[0] < ends[1]:
-            raise ItemrecError(
-                f"'search' must give a range by two numbers, the lower one first, got {text!r}"
-            )
-        whole = all(isinstance(end, int) for end in ends)
-        log = not whole and ends[0] > 0 and ends[1] / ends[0] >= 10
-        return SearchRange(key, low=ends[0], high=ends[1], log=log, whole=whole)
+    if not dots:
+        return SearchRange(key, _choices(config, key, value, text))
+    return _range(key, [_typed(config, key, parse_value(end)) for end in (low, high)], text)
+
+
+def _range(key: str, ends: list[Any], text: str) -> SearchRange:
+    """LOW..HIGH, on a logarithmic scale where it spans a factor of ten or more."""
+    numbers = all(type(end) in (int, float) for end in ends)
+    if not numbers or not ends[0] < ends[1]:
+        raise ItemrecError(
+            f"'search' must give a range by two numbers, the lower one first, got {text!r}"
+        )
+    whole = all(isinstance(end, int) for end in ends)
+    log = not whole and ends[0] > 0 and ends[1] / ends[0] >= 10
+    return SearchRange(key, low=ends[0], high=ends[1], log=log, whole=whole)
+
+
+def _choices(config: Config, key: str, value: str, text: str) -> tuple[Any, ...]:
+    """The distinct values between commas, each as its setting takes it."""
     words = parse_value(f"[{value}]")
     if not isinstance(words, list):  # without quotes
         words = [parse_value(word.strip()) for word in value.split(",")]
@@ -118,7 +127,7 @@ def _parse(config: Config, text: str) -> SearchRange:
         choices += [choice] * (choice not in choices)
     if len(choices) < 2:
         raise ItemrecError(f"'search' must give two values or more, or LOW..HIGH, got {text!r}")
-    return SearchRange(key, tuple(choices))
+    return tuple(choices)
 
 
 def _key(config: Config, name: str) -> str:

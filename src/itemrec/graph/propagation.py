@@ -118,7 +118,8 @@ def step(
         from itemrec.ops.triton.segment import smooth_step
 
         scale = _scale(graph, to)
-        return smooth_step(adjacency, messages, scale, base, share, sends=sends, writes=writes)
+        rows = adjacency.crow, adjacency.col, adjacency.order
+        return smooth_step(rows, messages, scale, base, share, sends=sends, writes=writes)
     half = len(graph.col) // 2
     part = {"users": slice(half), "items": slice(half, None), None: slice(None)}[to]
     weight = graph.edge_weight[part].to(messages.dtype)
