@@ -118,8 +118,8 @@ def test_settings_by_name():
             overrides.assign(settings, text)
 
 
-def test_choosing_another_loss_than_the_usual_one_of_a_model_forgets_its_settings():
-    settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}  # of its usual loss, ccl
+def test_choosing_another_loss_than_the_default_of_a_model_forgets_its_settings():
+    settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}  # of its default loss, ccl
     overrides.choose(settings, "loss", "item-ndcg")
     assert settings["loss"] == {"name": "item-ndcg"}
     settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}

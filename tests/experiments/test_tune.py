@@ -10,7 +10,7 @@ import pytest
 
 import itemrec as ir
 from itemrec.config_file import load_config
-from itemrec.experiments import tune as search
+from itemrec.experiments import tune as tune_module
 from itemrec.experiments.build import run_config
 from itemrec.experiments.search_space import parse_search_space
 from itemrec.experiments.tune import stored_search, tune
@@ -50,7 +50,7 @@ def pretend(monkeypatch, value, calls=None) -> None:
         figures = {"valid": valid, "best_epoch": 1, "epochs": 2}
         return SimpleNamespace(metrics={**figures, "seconds": {"train": 0.0}})
 
-    monkeypatch.setattr(search, "run_plan", train)
+    monkeypatch.setattr(tune_module, "run_plan", train)
 
 
 class Killed(BaseException):
@@ -151,7 +151,7 @@ def test_another_component_comes_without_the_settings_of_the_first(tmp_path):
     assert bpr.value == by_hand.metrics["valid"]["ndcg@20"]
 
 
-def test_another_model_comes_with_its_usual_loss(tmp_path):
+def test_another_model_comes_with_its_default_loss(tmp_path):
     found = tune(config(), tmp_path / "s", search=["model.name=lightgcn,mf"], trials=6)
     mf = next(t for t in found.trials if t.settings["model.name"] == "mf")
     by_hand = run_config(config(model={"name": "mf"}, train={**FAST, "refit": False}))
@@ -257,7 +257,7 @@ def test_trials_are_given_nobody_to_test(strategy, tmp_path, monkeypatch):
         given.append(plan)
         return run_plan(plan, **options)
 
-    monkeypatch.setattr(search, "run_plan", spy)
+    monkeypatch.setattr(tune_module, "run_plan", spy)
     found = tune(ease() | {"split": {"strategy": strategy}}, tmp_path / "s", trials=2)
     assert len(given) == 2
     for plan in given:
@@ -280,7 +280,7 @@ def test_a_search_needs_a_validation_part(split, tmp_path):
 
 def stop(monkeypatch, folder: Path, at: str) -> None:
     """Begin the search of `whole` and end it in one of many ways."""
-    trained, saved, removed = search.run_plan, TrainState.save, shutil.rmtree
+    trained, saved, removed = tune_module.run_plan, TrainState.save, shutil.rmtree
 
     def train(*args, **settings):
         if at == "begin" and settings["out"].name == "2":
@@ -298,7 +298,7 @@ def stop(monkeypatch, folder: Path, at: str) -> None:
         removed(path, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(search, "run_plan", train)
+        patch.setattr(tune_module, "run_plan", train)
         patch.setattr(TrainState, "save", save)
         patch.setattr(shutil, "rmtree", remove)
         with pytest.raises((KeyboardInterrupt, Killed)):

@@ -1,9 +1,9 @@
-
 """Losses against closed forms, hand-written loops and the metrics they stand for."""
 
 import functools
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch

@@ -22,7 +22,7 @@ KNOWN_NAMES = {
     "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
 }
 # fmt: on
-"""Column names recognised without being told, lower case and without `_`, `-`, space."""
+"""Column names recognised by default, lower case and without `_`, `-`, space."""
 
 Where = Callable[[int], str]
 Names = Mapping[str, str | int | None]  # role → the column that was asked for
@@ -219,7 +219,7 @@ def table_of(
         except ItemrecError as error:
             if names.get(role) is not None:
                 raise
-            left_out[role] = str(error)  # whoever needs the column will be told
+            left_out[role] = str(error)  # whatever needs the column reports it
             return None
 
     short_cut = _whole_numbers if text else lambda column: column

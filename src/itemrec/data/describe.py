@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-FEW = 5  # a user with fewer interactions can hardly be split and judged
+FEW = 5  # a user with fewer interactions can hardly be split and evaluated
 
 
 @dataclass(frozen=True)

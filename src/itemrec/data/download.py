@@ -35,7 +35,7 @@ def download(
 ) -> T:
     """Fetch the files of a data set into ``cache/NAME``; whatever fails leaves nothing behind.
 
-    ``accept`` reads and verifies a folder before it gets its name; ``advice`` tells what to do
+    ``accept`` reads and verifies a folder before it gets its name; ``advice`` says what to do
     where the files cannot be had.
     """
     try:

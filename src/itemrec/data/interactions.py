@@ -220,7 +220,7 @@ def read(
 
     Files are .csv, .tsv, RecBole .inter (each also .gz) and .parquet; folders hold train.txt (and
     test.txt) as LightGCN's do, or ratings.csv (and movies.csv) as MovieLens's do. Columns are found
-    by their usual names unless given; a rating or time column that was not asked for and cannot be
+    by their common names unless given; a rating or time column that was not asked for and cannot be
     read is left out, and `notes` says so. Rows of the same user and item become one pair, counted
     in `duplicates`: it keeps the highest rating and the latest time, and is a training pair if any
     of its rows is. Then `min_rating` is applied, then `k_core`. `titles` is a file with an item

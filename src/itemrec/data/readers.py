@@ -139,8 +139,8 @@ def read_delimited(path: Path, names: Names) -> RawTable:
     except ItemrecError as error:
         if not _looks_like_data(columns):
             raise
-        told = f"line {header[0]} looks like data, not column names: add a header line"
-        raise ItemrecError(f"{error}; {told}") from error
+        hint = f"line {header[0]} looks like data, not column names: add a header line"
+        raise ItemrecError(f"{error}; {hint}") from error
 
     def check_fields() -> None:
         """A line that does not have the header's number of fields explains most problems."""

@@ -30,7 +30,7 @@ METRICS = ("recall@20", "capped_recall@20", "ndcg@20")
 def common_values(
     runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
 ) -> tuple[dict[str, dict[str, Floats]], int]:
-    """Per-user values of each run, in one order of the users they all judged; and their number."""
+    """Per-user values of each run, in one order of their common users, and how many these are."""
     _check_comparable(runs)
     wanted = _stored_metrics(runs, metrics)
     users = {name: run.per_user["user"] for name, run in runs.items()}
@@ -38,7 +38,7 @@ def common_values(
     shared = np.all([IdMap(ids).index(first) >= 0 for ids in users.values()], axis=0)
     if not shared.any():
         raise ItemrecError(
-            "the runs have no judged user in common: were they split by other seeds?"
+            "the runs have no evaluated user in common: were they split by other seeds?"
         )
     values = {}
     for name, run in runs.items():
@@ -53,8 +53,8 @@ def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
         raise ItemrecError(f"'runs' must be at least two different runs, got {len(runs)}")
     prints = {name: run.dataset["fingerprint"] for name, run in runs.items()}
     if len(set(prints.values())) > 1:
-        told = ", ".join(f"{name} {value}" for name, value in prints.items())
-        raise ItemrecError(f"the runs must be of the same data, got the fingerprints {told}")
+        listed = ", ".join(f"{name} {value}" for name, value in prints.items())
+        raise ItemrecError(f"the runs must be of the same data, got the fingerprints {listed}")
     protocols = {run.protocol for run in runs.values()}
     if len(protocols) > 1:
         raise ItemrecError("the runs must be of one protocol, got transductive and inductive ones")

@@ -187,7 +187,7 @@ class Evaluator:
         self.n_target = np.diff(held.target.indptr).astype(np.int64)
 
     def metrics(self, model: Model, metric: str) -> dict[str, float]:
-        """Validation figures: the one to choose by, and the usual three."""
+        """Validation figures: the one to choose by, and three that are always shown."""
         asked = parse_metric(metric)
         k = asked.k or 20
         wanted = [Metric(name, k) for name in ("recall", "capped_recall", "ndcg")]

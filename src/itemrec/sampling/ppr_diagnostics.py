@@ -91,7 +91,7 @@ SETTINGS: dict[str, PPR] = {
 class Report:
     """What ``itemrec describe --ppr`` shows."""
 
-    users: int  # judged: those with held-out items
+    users: int  # those with held-out items
     spread: dict[int, float]
     uniform: float  # chance that a uniform negative is a held-out positive
     settings: dict[str, Diagnosis]
@@ -107,7 +107,7 @@ class Report:
 
 
 def report(data: Interactions, *, users: int = 2000, seed: int = 0) -> Report:
-    """Diagnose the usual settings on a data set; held-out items are a validation part of it.
+    """Diagnose common settings on a data set; held-out items are a validation part of it.
 
     At most ``users`` users are looked at, drawn with ``seed``: PageRank of a sample costs little.
     """
