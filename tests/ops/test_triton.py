@@ -208,7 +208,7 @@ def test_all_rows_of_a_batch() -> None:
         real[-1] = False
         batch = Batch(users, torch.zeros_like(real, dtype=torch.int64), real)
         with context():
-            value = model.extra_loss(graph, batch, None, torch.Generator(device))
+            value = model.own_loss(graph, batch, torch.Generator(device))
             grads = torch.autograd.grad(value, list(model.parameters()))
         found.append([value.detach().cpu(), *(g.cpu() for g in grads)])
     for here, there in zip(*found, strict=True):
@@ -340,7 +340,8 @@ def test_recorded_steps_do_what_single_ones_do(name: str) -> None:
     """Two epochs, so that what changes between epochs is followed."""
     kind, found = MODELS[name], []
     for recorded in (False, True):
-        with mock.patch.object(kind, "capturable", recorded), warnings.catch_warnings():
+        single = mock.patch("itemrec.training.learner.captured", lambda step, *others: step)
+        with nullcontext() if recorded else single, warnings.catch_warnings():
             warnings.simplefilter("error")  # such as that a step could not be recorded
             run = train(
                 board_split(), kind(), loss=bpr, epochs=2, eval_every=2, refit=False, device="cuda"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from itemrec.data.interactions import Interactions
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-FEW = 5  # a user with fewer interactions can hardly be split and judged
+FEW = 5  # a user with fewer interactions can hardly be split and evaluated
 
 
 @dataclass(frozen=True)
