@@ -144,6 +144,12 @@ class Training(Learner):
         config = replace(config, device=device)
         super().__init__(Plan(split, LightGCN(dim, layers), loss, sampler, config), split)
 
+        self.recorded = self.recorded_step()
+
+    def epoch(self) -> float:  # type: ignore[override]
+        """One pass over the training users; its mean loss."""
+        return super().epoch(self.recorded)
+
     def keys(self) -> Tensor:
         """The batches of an epoch, a row each."""
         return self.batches.epoch(self.generator)

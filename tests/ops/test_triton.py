@@ -37,7 +37,8 @@ from itemrec.ops.segment import sampled_dot, segment_max, segment_sum
 from itemrec.ops.smooth_rank import count_above
 from itemrec.ops.triton.noise import add_noise
 from itemrec.sampling import InBatch
-from itemrec.sampling.batch import Batch, draw_positives
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.batches import draw_positives
 from itemrec.sampling.exact import Draws
 from itemrec.sampling.positives import Positives
 from itemrec.training.loop import train
@@ -46,6 +47,7 @@ GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 pytest.importorskip("triton", reason="needs triton, and a GPU or patience")
 
+SAMPLING = ("batches", "exact", "positives", "user_rows")
 on_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 USERS, ITEMS = (400, 90) if GPU else (21, 9)
@@ -60,7 +62,7 @@ def kernels() -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        for module in ("bags", "batches", "draws", "negatives", "models.own_batches"):
+        for module in ("ops.segment", *(f"sampling.{name}" for name in SAMPLING)):
             stack.enter_context(mock.patch(f"itemrec.{module}.on_triton", return_value=True))
         yield
 
