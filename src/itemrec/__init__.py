@@ -3,6 +3,10 @@
 The public names; `README.md` shows them at work.
 """
 
+from itemrec.environment import prepare_torch
+
+prepare_torch()  # before anything imports torch
+
 from itemrec import losses, models, negatives
 from itemrec.checkpoint import Run
 from itemrec.data import Interactions, read
