@@ -18,7 +18,7 @@ from itemrec.extras import EXTRAS
 from itemrec.graph import Graph
 from itemrec.propagate import propagate
 
-NEEDED = ("torch", "numpy", "scipy", "torch-geometric", "safetensors", "typer", "rich")
+NEEDED = ("torch", "numpy", "scipy", "safetensors", "tomli-w", "typer", "rich")
 USEFUL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
 USEFUL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
 
