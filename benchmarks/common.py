@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import itemrec  # isort: skip  # noqa: F401  (before torch: it says how torch's threads wait)
 import numpy as np
 import torch
 from torch import Tensor

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from common import Verdicts, begin, parser
+
 import numpy as np
 import torch
-from common import Verdicts, begin, parser
 
 from itemrec.checkpoint import Run, State
 from itemrec.graph import Graph
