@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import itemrec  # isort: skip  # noqa: F401  (before torch: it says how torch's threads wait)
 import numpy as np
 import torch
 from torch import Tensor

@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from common import Verdicts, begin, parser
+
 import numpy as np
 import torch
-from common import Verdicts, begin, parser
 
 from itemrec.data.split import Split
 from itemrec.graph.graph import Graph

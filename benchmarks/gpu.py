@@ -9,9 +9,10 @@ import argparse
 import sys
 import time
 
+from common import Training, Verdicts, begin, hardware, parser
+
 import numpy as np
 import torch
-from common import Training, Verdicts, begin, hardware, parser
 
 from itemrec.data.split import Split
 from itemrec.evaluation.evaluate import Evaluator

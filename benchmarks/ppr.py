@@ -6,10 +6,11 @@ import argparse
 import multiprocessing
 import time
 
+from common import Training, Verdicts, forget_peak, interleaved, resident
+
 import numpy as np
 import scipy.sparse as sp
 import torch
-from common import Training, Verdicts, forget_peak, interleaved, resident
 
 from itemrec.data.datasets import load
 from itemrec.data.splitters import split_interactions

@@ -43,6 +43,18 @@ def here(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+def test_the_shell_can_complete(tmp_path):
+    told = call("--help").output
+    assert "--install-completion" in told
+    assert "--show-completion" in told
+    asked = {"_ITEMREC_COMPLETE": "complete_bash", "COMP_WORDS": "itemrec reco", "COMP_CWORD": "1"}
+    code = "import sys; sys.argv[0] = 'itemrec'; from itemrec.cli import main; main()"
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, **asked, "HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["recommend"]
+
+
 def test_a_run_folder_holds_what_the_design_says(runs):
     for name in ("config.toml", "model.safetensors", "ids.json", "history.jsonl", "per_user.npz"):
         assert (runs / "bpr" / name).is_file()

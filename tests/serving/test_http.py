@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -346,10 +345,7 @@ def dom(address: str, folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=home).stdout
 
 
-browser = pytest.mark.skipif(not shutil.which("chromium"), reason="needs a browser: chromium")
-
-
-@browser
+@pytest.mark.browser
 def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_path):
     with Service(folder) as service:
         page = dom(f"{service.address}/?item=12&item=57&k=4", tmp_path)
@@ -363,7 +359,7 @@ def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_pa
     assert widths == pytest.approx([100 * s / max(shares) for s in shares], abs=0.01)
 
 
-@browser
+@pytest.mark.browser
 def test_the_page_keeps_long_ids_and_shows_text_as_text(tmp_path):
     rng = np.random.default_rng(0)
     items = 2**53 + 1 + 2 * rng.integers(0, 30, 600)  # all odd: a double would make them even

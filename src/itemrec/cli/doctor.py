@@ -18,7 +18,7 @@ from itemrec.environment import EXTRAS
 from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import propagate
 
-REQUIRED = ("torch", "numpy", "scipy", "torch-geometric", "safetensors", "typer", "rich")
+REQUIRED = ("torch", "numpy", "scipy", "safetensors", "tomli-w", "typer", "rich")
 OPTIONAL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
 OPTIONAL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
 

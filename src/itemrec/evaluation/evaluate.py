@@ -90,7 +90,8 @@ def evaluate(
     ``metrics`` such as "NDCG@10" or, for the whole list, "ap"; by default all at each ``k``.
     Items a user is known to have are never recommended. Users without targets do not count.
     ``fold_in="joint"`` lets unseen users' histories join the graph (for comparison only: it needs a
-    model that encodes a graph). A run is only evaluated on what it was not trained on, or LeakError.
+    model that encodes a graph). A run is only evaluated on what it was not trained on: LeakError
+    otherwise.
     """
     model = run if isinstance(run, Model) else run.model
     trained = split.train if isinstance(run, Model) else run.train
