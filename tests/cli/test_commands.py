@@ -44,11 +44,11 @@ def here(tmp_path, monkeypatch) -> Path:
 
 
 def test_the_shell_can_complete(tmp_path):
-    told = call("--help").output
-    assert "--install-completion" in told
-    assert "--show-completion" in told
+    shown = call("--help").output
+    assert "--install-completion" in shown
+    assert "--show-completion" in shown
     asked = {"_ITEMREC_COMPLETE": "complete_bash", "COMP_WORDS": "itemrec reco", "COMP_CWORD": "1"}
-    code = "import sys; sys.argv[0] = 'itemrec'; from itemrec.cli import main; main()"
+    code = "import sys; sys.argv[0] = 'itemrec'; from itemrec.cli.app import main; main()"
     command = [sys.executable, "-c", code]
     environment = {**os.environ, **asked, "HOME": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -26,6 +26,6 @@ def test_data_under_the_root_is_found(monkeypatch, tmp_path):
 
 
 def test_what_is_needed_is_what_an_install_brings():
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     installed = {re.split(r"[>=<\[]", line)[0] for line in project["dependencies"]}
     assert set(doctor.REQUIRED) <= installed <= {*doctor.REQUIRED, *doctor.OPTIONAL}

@@ -107,8 +107,8 @@ def tune(
 
     ``search`` holds texts such as "lr=0.0001..0.03" or "loss.name=bpr,item-ndcg"; without any,
     `default_search_space` is searched. ``trials`` counts the finished ones, also those of earlier
-    calls; after ``time_limit`` seconds no further one starts. The first trial is the configuration as it
-    stands. ``resume=True`` continues to the very trials of a search that was left alone.
+    calls; after ``time_limit`` seconds no further one starts. The first trial is the configuration
+    as it stands. ``resume=True`` continues to the same trials as a search without interruption.
     """
     started = time.monotonic()
     need_extra("tune")
