@@ -273,11 +273,11 @@ def reproduce(
 
     Example: itemrec reproduce negatives --datasets synthetic --jobs 2
     """
+    from itemrec.experiments.suites.options import Options
     from itemrec.experiments.suites.overrides import split_names
     from itemrec.experiments.suites.reproduce import reproduce_all
 
-    done = reproduce_all(
-        suite,
+    chosen = Options(
         datasets=None if datasets_ is None else split_names(datasets_),
         rows=options.listed_if("rows", rows),
         seeds=seeds,
@@ -287,8 +287,8 @@ def reproduce(
         results=results,
         per_user=per_user,
         time_limit=time_limit,
-        console=errors,
     )
+    done = reproduce_all(suite, chosen, errors)
     if not done:
         raise typer.Exit(1)
 
