@@ -26,8 +26,8 @@ def write_plays(folder: Path) -> None:
         (int(u), int(t))
         for u, t in zip(rng.integers(0, 60, 1500), rng.zipf(1.5, 1500) % 80, strict=True)
     }
-    lines = [f"target{u},track{t},{1 + (u * t) % 5}" for u, t in sorted(rows)]
-    (folder / "plays.csv").write_text("target,track,stars\n" + "\n".join(lines) + "\n")
+    lines = [f"listener{u},track{t},{1 + (u * t) % 5}" for u, t in sorted(rows)]
+    (folder / "plays.csv").write_text("listener,track,stars\n" + "\n".join(lines) + "\n")
 
 
 def test_every_command_works_as_written(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ def test_absent_data_is_reported_and_what_was_counted_stays(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("ITEMREC_DATA", raising=False)
-    monkeypatch.setattr("itemrec.data.datasets._stream", no_network)
+    monkeypatch.setattr("itemrec.data.download._stream", no_network)
     with (tmp_path / "log").open("w") as log:
         quiet = Console(file=log, width=200)
         reproduce_datasets(tmp_path, datasets=[TINY], console=quiet)

@@ -1,4 +1,4 @@
-"""Splits as verbs: each takes Interactions and returns one Split of train, validation and test."""
+"""Split strategies: each takes Interactions and returns a Split into train, validation and test."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def split_by_time(
 
     The latest share `valid` of what is before it is the validation part. Interactions of one
     moment stay together. Users of whom nothing is known before a cut are left out of that part.
-    Nothing is drawn: `seed` is accepted so that all verbs are called alike.
+    Nothing is drawn: `seed` is accepted so that all strategies are called alike.
     """
     _generator(seed)  # refuses what is no seed
     matrix, order = _sorted(data)
@@ -155,7 +155,7 @@ def split_users(
 def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transductive") -> Split:
     """Nothing is held out, neither for validation nor for test: for a model that is to be used.
 
-    How long to train has to be known from a run that could be judged. In the inductive protocol
+    How long to train has to be known from a run that was evaluated. In the inductive protocol
     users get no vectors of their own. Nothing is drawn; `seed` as in `split_by_time`.
     """
     if protocol not in ("transductive", "inductive"):
@@ -282,7 +282,7 @@ def _held(
     if missing := int((~has_target).sum()):
         notes.append(f"Users without a {name} item, who do not count: {missing:,}.")
     if unknown := int((has_target & ~has_past).sum()):
-        what = "left out" if past else "judged without a history"
+        what = "left out" if past else "evaluated without a history"
         notes.append(
             f"Users without an interaction before their {name} items, {what}: {unknown:,}."
         )

@@ -1,4 +1,4 @@
-"""The lists of many users as columns, and the table files they are written to."""
+"""The recommendations of many users as columns, and the table files they are written to."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FILES = (".parquet", ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class RecommendationTable:
-    """The lists of many users as columns; −1 stands where a user has nothing left to recommend."""
+    """The recommendations of many users; −1 where no item is left to recommend."""
 
     users: npt.NDArray[Any]  # external ids [users]
     rows: npt.NDArray[np.int32]  # row of each item [users, k]
     scores: npt.NDArray[np.float32]  # [users, k]
     item_ids: npt.NDArray[Any] = field(repr=False)  # external ids of all items
-    unknown: tuple[Any, ...] = ()  # of the filters: what the model has never met
+    unknown: tuple[Any, ...] = ()  # ids in filters that the model does not know
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """user_id, item_id, rank, score: a row a recommendation."""
+        """user_id, item_id, rank and score, one row per recommendation."""
         there = self.rows >= 0
         user, place = np.nonzero(there)
         rows = self.rows[there]
@@ -38,7 +38,7 @@ class RecommendationTable:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write a .parquet, .csv or .tsv file, complete or not at all."""
+        """Write a .parquet, .csv or .tsv file, atomically."""
         path = check_table_path(path)
         columns = self.columns()
         with atomic(path) as draft:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,14 +20,15 @@ from itemrec.models.base import EmbeddingModel
 from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.training.progress import track
 from itemrec.training.run import Run
+from itemrec.validation import positive_integer
 
-POPULAR = "nothing is known of this user, so these are the most popular items"
-NOTHING = "nothing is left: every allowed item is in the history or excluded"
+POPULAR = "nothing is known about this user, so these are the most popular items"
+NOTHING = "no item is left: every allowed item is in the history or excluded"
 
 
 @dataclass(frozen=True)
 class Reason:
-    """What one item of the history contributes to a score."""
+    """The contribution of one history item to a score."""
 
     item: Any
     title: str
@@ -39,8 +39,8 @@ class Reason:
 class Recommendation:
     """One recommended item.
 
-    With ``explain`` its score is the sum of all shares in ``reasons`` (largest first) and of
-    ``own``: what a trained user's own vector adds, nothing for a user known by history alone.
+    With ``explain`` the score is the sum of the shares in ``reasons`` (largest first) and of
+    ``own``, the part of the user's trained vector: 0 for a user given by a history.
     """
 
     item: Any
@@ -53,12 +53,12 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """The list of one user, best first, and what there is to know about it."""
+    """The list of one user, best first, with notes about it."""
 
     items: tuple[Recommendation, ...]
     user: Any = None
-    unknown: tuple[Any, ...] = ()  # of the history and the filters: what the model has never met
-    fallback: str = ""  # a sentence, where the list is not personal
+    unknown: tuple[Any, ...] = ()  # ids in history and filters that the model does not know
+    fallback: str = ""  # a sentence, where the list is not personalised
 
     def __iter__(self) -> Iterator[Recommendation]:
         return iter(self.items)
@@ -83,10 +83,10 @@ class Recommendations:
 
 
 class Recommender:
-    """Recommends from a run: a folder is enough, neither the data nor its split is needed.
+    """Recommends from a run folder; neither the data nor its split is needed.
 
-    A user nobody has seen is a history. Where nothing is known of a user (an empty history, or one
-    of unknown items only) the most popular items are recommended and ``fallback`` says so.
+    An unseen user is given by a history. Where the history is empty or has only unknown items, the
+    most popular items are recommended and ``fallback`` explains it.
     """
 
     def __init__(self, run: Run) -> None:
@@ -118,23 +118,25 @@ class Recommender:
         genre: str | Iterable[str] | None = None,
         explain: bool = False,
     ) -> Recommendations:
-        """The k best items for a known ``user``, or for anybody with this ``history``.
+        """The k best items for a known ``user``, or for a new user with this ``history``.
 
-        ``only`` and ``without`` are item ids (those the model does not know are passed over, and
-        listed in ``unknown``); ``genre`` keeps items that have at least one of the genres.
+        ``only`` and ``without`` are item ids (those the model does not know are ignored and listed
+        in ``unknown``); ``genre`` keeps items that have at least one of the genres.
         """
-        k = _checked(k)
+        k = positive_integer("k", k)
         if explain and not self.model.explains:
             raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
-        row, items, unknown = self._who(user, history)
-        allowed, passed_over = self._allowed(only, without, genre)
-        line = self._line(items)
+        row, items, unknown = self._history_of(user, history)
+        allowed, ignored = self._allowed(only, without, genre)
+        history_row = self._history_row(items)
         if len(items):
-            scores = own_scores(self.model, line, np.array([row], dtype=np.int64))  # [1, items]
+            scores = own_scores(
+                self.model, history_row, np.array([row], dtype=np.int64)
+            )  # [1, items]
         else:
             scores = self._popularity.clone().unsqueeze(0)
         if exclude_seen:
-            scores = mask_history(scores, line)
+            scores = mask_history(scores, history_row)
         if allowed is not None:
             scores.masked_fill_(~allowed, -torch.inf)
         best = top_items(scores, k)[0]
@@ -142,9 +144,9 @@ class Recommender:
         values = scores[0, best]
         shares = None
         if explain and len(items):
-            shares = self.model.explain(line, row, best)  # [k, history]
+            shares = self.model.explain(history_row, row, best)  # [k, history]
         picks = self._picks(best, values, items, shares)
-        unknown += passed_over
+        unknown += ignored
         return Recommendations(picks, user, unknown, "" if len(items) else POPULAR)
 
     @torch.inference_mode()
@@ -160,47 +162,49 @@ class Recommender:
         progress: bool = False,
         budget: float = BUDGET,
     ) -> RecommendationTable:
-        """The k best items of all known users (or of these), a block of users at a time."""
-        k = _checked(k)
+        """The k best items of all known users (or of ``users``), one block of users at a time."""
+        k = positive_integer("k", k)
         allowed, unknown = self._allowed(only, without, genre)
-        who = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
+        user_rows = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
         depth = min(k, self.n_items)
-        rows = np.full((len(who), depth), -1, dtype=np.int32)
-        values = np.zeros((len(who), depth), dtype=np.float32)
-        size = max(1, int(budget * 2**20 / 4 / self.n_items))  # users a block
-        starts = range(0, len(who), size)
+        rows = np.full((len(user_rows), depth), -1, dtype=np.int32)
+        values = np.zeros((len(user_rows), depth), dtype=np.float32)
+        size = max(1, int(budget * 2**20 / 4 / self.n_items))  # users per block
+        starts = range(0, len(user_rows), size)
         for start in track(starts, "recommending to all users", show=progress):
             part = slice(start, start + size)
-            line = self.train[who[part]]
-            scores = own_scores(self.model, line, who[part])
-            blank = np.flatnonzero(np.diff(line.indptr) == 0)
-            if len(blank):
-                scores[torch.from_numpy(blank).to(scores.device)] = self._popularity
+            histories = self.train[user_rows[part]]
+            scores = own_scores(self.model, histories, user_rows[part])
+            without_history = np.flatnonzero(np.diff(histories.indptr) == 0)
+            if len(without_history):
+                scores[torch.from_numpy(without_history).to(scores.device)] = self._popularity
             if exclude_seen:
-                scores = mask_history(scores, line)
+                scores = mask_history(scores, histories)
             if allowed is not None:
                 scores.masked_fill_(~allowed, -torch.inf)
             best = top_items(scores, k)
             rows[part] = best.cpu().numpy()
             values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
         ids = self.run.item_ids.ids
-        return RecommendationTable(self.run.user_ids.external(who), rows, values, ids, unknown)
+        return RecommendationTable(
+            self.run.user_ids.external(user_rows), rows, values, ids, unknown
+        )
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
-        """The k items most like this one, without it.
+        """The k items most similar to this one.
 
-        By the cosine of item vectors, or by the item–item weights of a model that has those; items
-        to which it has no weight are left out.
+        By the cosine of item vectors, or by the item–item weights of a model that has them; items
+        without a weight are left out.
         """
-        k = _checked(k)
+        k = positive_integer("k", k)
         row = int(self.run.item_ids.index([item])[0])
         if row < 0:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
         if isinstance(self.model, EmbeddingModel):
             scores = self._directions @ self._directions[row]
-        elif self.model.explains:  # scores are sums over the history: here, of one row of weights
-            alone = self._line(np.array([row], dtype=np.int64))
+        elif self.model.explains:  # a score sums weights over the history: here, of one item
+            alone = self._history_row(np.array([row], dtype=np.int64))
             scores = own_scores(self.model, alone, np.array([-1], dtype=np.int64))[0]
             scores[scores == 0] = -torch.inf
         else:
@@ -215,11 +219,11 @@ class Recommender:
 
     @cached_property
     def genres(self) -> tuple[str, ...]:
-        """The genres of the catalogue; none where the data has none."""
+        """The genres of the catalogue; empty where the data has none."""
         texts = () if self.run.genres is None else self.run.genres
         return tuple(sorted({name for text in texts for name in _genres(text)}))
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- internal --------------------------------------------------------------------------------
 
     @cached_property
     def _popularity(self) -> Tensor:
@@ -233,7 +237,7 @@ class Recommender:
 
     @cached_property
     def _by_genre(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """For each genre (lower case) which items have it."""
+        """The items of each genre (in lower case), bool [items]."""
         if self.run.genres is None:
             raise ItemrecError("'genre' cannot be used: the data of this run has no genres")
         out: dict[str, npt.NDArray[np.bool_]] = {}
@@ -242,7 +246,7 @@ class Recommender:
                 out.setdefault(name.lower(), np.zeros(self.n_items, dtype=np.bool_))[row] = True
         return out
 
-    def _who(
+    def _history_of(
         self, user: Any, history: Iterable[Any] | None
     ) -> tuple[int, npt.NDArray[np.int64], tuple[Any, ...]]:
         """Training row (−1 for a new user), the known items of the history, the unknown ones."""
@@ -257,16 +261,16 @@ class Recommender:
 
     def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Training rows of known users."""
-        listed = _listed("users", users)
+        listed = _as_list("users", users)
         rows = self.run.user_ids.index(listed)
         for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
             raise ItemrecError(
                 f"'user' must be a user of the training data, got {user!r}; "
-                "for anybody else give a history of items"
+                "for a new user give a history of items"
             )
         return rows
 
-    def _line(self, items: npt.NDArray[np.int64]) -> sp.csr_array:
+    def _history_row(self, items: npt.NDArray[np.int64]) -> sp.csr_array:
         """One history as a sparse row ``[1, items]``."""
         ends = np.array([0, len(items)])
         parts = (self._ones[: len(items)], items, ends)
@@ -297,9 +301,9 @@ class Recommender:
             allowed[rows] = False
             unknown += others
         if genre is not None:
-            wanted = [genre] if isinstance(genre, str) else _listed("genre", genre)
+            wanted = [genre] if isinstance(genre, str) else _as_list("genre", genre)
             any_of = np.zeros(self.n_items, dtype=np.bool_)
-            for name in wanted or [""]:  # none at all is refused like one that there is not
+            for name in wanted or [""]:  # an empty list is refused like an unknown genre
                 if str(name).strip().lower() not in self._by_genre:
                     choices = ", ".join(sorted(self._by_genre))
                     raise ItemrecError(f"'genre' must be one of {choices}, got {name!r}")
@@ -311,7 +315,7 @@ class Recommender:
         self, name: str, ids: Iterable[Any]
     ) -> tuple[npt.NDArray[np.int64], tuple[Any, ...]]:
         """Rows of the items that the model knows, and the ids that it does not."""
-        listed = _listed(name, ids)
+        listed = _as_list(name, ids)
         rows = self.run.item_ids.index(listed)
         unknown = tuple(item for item, row in zip(listed, rows, strict=True) if row < 0)
         return rows[rows >= 0], unknown
@@ -353,14 +357,8 @@ def _genres(text: Any) -> list[str]:
     return [name for part in str(text).split("|") if (name := part.strip())]
 
 
-def _checked(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise ItemrecError(f"'k' must be a positive integer, got {k!r}")
-    return int(k)
-
-
-def _listed(name: str, values: Iterable[Any]) -> list[Any]:
-    """Any iterable but a text: "34" would be read as 3 and 4."""
+def _as_list(name: str, values: Iterable[Any]) -> list[Any]:
+    """A list of any iterable except text: "34" would be read as 3 and 4."""
     if not isinstance(values, str | bytes):
         try:
             return list(values)

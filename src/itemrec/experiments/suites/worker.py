@@ -23,6 +23,7 @@ from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_data, make_split, run_config
 from itemrec.experiments.suites.processes import Answer, Job, serve
 from itemrec.experiments.suites.values import keep_values
+from itemrec.extensions import load_extensions
 from itemrec.training.run import Run
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job
@@ -130,4 +131,5 @@ def _cpu() -> str:
 
 
 if __name__ == "__main__":
+    load_extensions()
     serve(perform)
