@@ -8,8 +8,9 @@ from rich.console import Console
 
 from itemrec.data.datasets import load
 from itemrec.errors import ItemrecError
-from itemrec.experiments.results_page.dataset_table import reproduce_datasets, section
+from itemrec.experiments.results_page.dataset_table import page, reproduce_datasets
 from itemrec.experiments.results_page.page import generate
+from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.reproduce import reproduce_all
 
 TINY = "synthetic:users=60,items=50,interactions=900"
@@ -18,18 +19,18 @@ TINY = "synthetic:users=60,items=50,interactions=900"
 def test_counts_are_those_of_the_data(tmp_path: Path) -> None:
     quiet = Console(file=(tmp_path / "log").open("w"))
     home = tmp_path / "results"
-    assert reproduce_all("datasets", console=quiet, datasets=[TINY], results=home)
+    assert reproduce_all("datasets", Options(datasets=[TINY], results=home), quiet)
     data = load(TINY)
     pairs = set(zip(data.users.tolist(), data.items.tolist(), strict=True))
     users, items = ({pair[n] for pair in pairs} for n in (0, 1))
     row = f"| {TINY} | {data.n_users} | {data.n_items} | {len(pairs)} |"
     assert len(users) == data.n_users
     assert len(items) <= data.n_items
-    assert row in generate(home)["RESULTS.md"]
-    assert data.fingerprint in generate(home)["RESULTS.md"]
+    assert row in generate(home)["datasets.md"]
+    assert data.fingerprint in generate(home)["datasets.md"]
 
 
-def test_absent_data_is_told_and_what_was_counted_stays(
+def test_absent_data_is_reported_and_what_was_counted_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_network(*_: Any) -> None:
@@ -37,13 +38,13 @@ def test_absent_data_is_told_and_what_was_counted_stays(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("ITEMREC_DATA", raising=False)
-    monkeypatch.setattr("itemrec.data.datasets._stream", no_network)
+    monkeypatch.setattr("itemrec.data.download._stream", no_network)
     with (tmp_path / "log").open("w") as log:
         quiet = Console(file=log, width=200)
         reproduce_datasets(tmp_path, datasets=[TINY], console=quiet)
-        before = section(tmp_path)
+        before = page(tmp_path)
         reproduce_datasets(tmp_path, datasets=["yelp2018"], console=quiet)
-    assert section(tmp_path) == before
+    assert page(tmp_path) == before
     assert "skipped: 'yelp2018'" in (tmp_path / "log").read_text()
 
 
@@ -52,7 +53,7 @@ def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
         reproduce_datasets(tmp_path, datasets=["netflix"], console=Console(quiet=True))
     assert not list(tmp_path.iterdir())
     with pytest.raises(ItemrecError, match=r"one of all, datasets, qualitative, .*, got 'dataset'"):
-        reproduce_all("dataset", console=Console(quiet=True))
+        reproduce_all("dataset", Options(), Console(quiet=True))
 
 
 @pytest.mark.data
@@ -61,4 +62,4 @@ def test_the_papers_figures_stand_beside_ours(data_root: Path, tmp_path: Path) -
         tmp_path, datasets=["yelp2018"], data_root=data_root, console=Console(quiet=True)
     )
     counts = "| yelp2018 | 31,668 (31,668) | 38,048 (38,048) | 1,561,406 (1.5m) |"
-    assert counts in section(tmp_path)
+    assert counts in page(tmp_path)

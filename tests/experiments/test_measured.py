@@ -1,6 +1,5 @@
-"""The figures that `itemrec models` shows are those of the result files."""
+"""The figures that `itemrec models` shows are those of the stored results."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ from rich.console import Console
 
 from itemrec.cli.tables import catalogue
 from itemrec.experiments import measured
+from itemrec.experiments.suites.store import append, row_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,14 +17,14 @@ def test_the_shipped_figures_are_those_of_the_results() -> None:
 
 
 def test_a_figure_is_the_mean_over_seeds(tmp_path: Path) -> None:
-    folder = tmp_path / "systems" / "toy-transductive"
-    folder.mkdir(parents=True)
-    for seed, value in enumerate((0.1, 0.2)):
-        test = {"ndcg@20": value, "capped_recall@20": 2 * value}
-        result = {"row": "ease", "data": "toy/transductive", "test": test}
-        (folder / f"ease-{seed}.json").write_text(json.dumps(result))
-    found = measured.collect(tmp_path)["ease"]["toy/transductive"]
-    assert found == {
+    for row, model in (("ease", "ease"), ("gcn-item", "gcn"), ("tuned", "ease")):
+        for seed, value in enumerate((0.1, 0.2)):
+            test = {"ndcg@20": value, "capped_recall@20": 2 * value}
+            run = {"kind": "run", "id": f"{row}{seed}", "model": model, "test": test}
+            append(tmp_path, "systems", run, row_line("toy/transductive", row, seed, run["id"]))
+    found = measured.collect(tmp_path)
+    assert set(found) == {"ease", "gcn", "tuned"}  # a model that no row is named after has one
+    assert found["ease"]["toy/transductive"] == {
         "ndcg@20": pytest.approx(0.15),
         "capped_recall@20": pytest.approx(0.3),
         "seeds": 2,
@@ -34,6 +34,6 @@ def test_a_figure_is_the_mean_over_seeds(tmp_path: Path) -> None:
 def test_models_shows_them() -> None:
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(catalogue.models())
-    told = console.export_text()
+    shown = console.export_text()
     for data, test in measured.figures()["ease"].items():
-        assert f"{data} {100 * test['ndcg@20']:.2f}" in told
+        assert f"{data} {100 * test['ndcg@20']:.2f}" in shown

@@ -43,6 +43,6 @@ def test_a_broken_worker_costs_one_job(tmp_path: Path) -> None:
     assert answers[3] == {"square": 9}
 
 
-def test_nothing_starts_once_told_to_stop() -> None:
+def test_nothing_starts_once_asked_to_stop() -> None:
     jobs = [{"n": 1}]
     assert not list(perform_all(jobs, "absent_module", 2, environment={}, stop=lambda: True))

@@ -1,4 +1,4 @@
-"""Lists to look at: the users are those at the quantiles, hits are what was held out."""
+"""Recommended lists: the users are those at the quantiles, hits are what was held out."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -11,6 +11,7 @@ from small import board_split
 
 from itemrec.experiments.results_page.page import generate
 from itemrec.experiments.results_page.qualitative import QUANTILES, look, picture
+from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.reproduce import reproduce_all
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import LightGCN
@@ -61,17 +62,18 @@ def test_the_picture_shows_every_title_and_marks_hits() -> None:
     assert "7 hits of 20" in words
 
 
-def test_one_command_writes_the_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     home, log = tmp_path / "results", tmp_path / "log"
-    for said in ("training ITEM on synthetic/inductive", "qualitative: done"):
+    for printed in ("training ITEM on synthetic/inductive", "qualitative: done"):
         with log.open("w") as file:
-            options = {"datasets": ["synthetic"], "results": home, "device": "cpu"}
-            assert reproduce_all("qualitative", console=Console(file=file, width=200), **options)
-        assert said in log.read_text()
+            options = Options(datasets=["synthetic"], results=home, device="cpu")
+            assert reproduce_all("qualitative", options, Console(file=file, width=200))
+        assert printed in log.read_text()
     stored = json.loads((home / "qualitative.json").read_text())
     assert stored["configs"]["ITEM"]["loss"]["name"] == "item-ndcg"
     assert stored["configs"]["BPR"]["loss"]["name"] == "bpr"
     made = generate(home)
-    assert "![Lists to look at](results/plots/qualitative.svg)" in made["RESULTS.md"]
+    assert "![Recommended lists](plots/qualitative.svg)" in made["qualitative.md"]
+    assert "[Recommended lists](results/qualitative.md)" in made["RESULTS.md"]
     assert f"user {stored['users'][0]['user']}:" in made["plots/qualitative.svg"]

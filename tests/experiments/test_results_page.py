@@ -1,6 +1,5 @@
-"""RESULTS.md: every figure comes from a result file, and the committed one is up to date."""
+"""The pages: every figure comes from the store, and the committed ones are up to date."""
 
-import json
 import re
 import statistics
 from pathlib import Path
@@ -10,25 +9,26 @@ import pytest
 
 from itemrec.errors import ItemrecError
 from itemrec.experiments.results_page.page import generate, write
-from itemrec.experiments.suites.suite import FOLDER, Entry, load_suite
+from itemrec.experiments.suites.store import Line, append, path_of, read, row_line
+from itemrec.experiments.suites.suite import FOLDER, load_suite
 
 ROOT = Path(__file__).parents[2]
+DATA = "yelp2018/transductive"
 VALUES = {"uniform": (0.050, 0.054), "tempered": (0.056, 0.060)}
+FOUND = "negatives.md"
 
 
-def result(row: str, seed: int, ndcg: float, **other: Any) -> dict[str, Any]:
+def result(row: str, seed: int, ndcg: float, **other: Any) -> Line:
     cell = next(c for c in load_suite("negatives").cells(["yelp2018"]) if c.row == row)
     return {
-        "suite": "negatives",
-        "row": row,
-        "data": "yelp2018/transductive",
-        "seed": seed,
+        "kind": "run",
         "id": f"{row}{seed}",
         "dataset": {"fingerprint": "f9b405a08c5d2c9f", "users": 7, "items": 8, "interactions": 9},
         "best_epoch": 40,
         "epochs": 80,
         "refit": True,
         "seconds": {"train": 12.0},
+        "valid": {},
         "test": {"capped_recall@20": 0.07, "recall@20": 0.06, "ndcg@20": ndcg},
         "config": cell.seeded(seed),
         "hardware": {"device": "GPU X", "cpu": "C", "cores": 4, "jobs": 2, "torch": "2.13.0"},
@@ -36,38 +36,72 @@ def result(row: str, seed: int, ndcg: float, **other: Any) -> dict[str, Any]:
     }
 
 
+def add(home: Path, row: str, seed: int, run: Line) -> None:
+    append(home, "negatives", run, row_line(DATA, row, seed, run["id"]))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     home = tmp_path / "results"
-    place = home / "negatives" / Entry("yelp2018", "transductive").folder
-    place.mkdir(parents=True)
     for row, values in VALUES.items():
         for seed, value in enumerate(values):
-            (place / f"{row}-{seed}.json").write_text(json.dumps(result(row, seed, value)))
+            add(home, row, seed, result(row, seed, value))
     tests = {"ndcg@20": {"p_t": 0.0123, "difference": 0.006}, "seeds": [0, 1]}
     runs = {f"{row}-{seed}": f"{row}{seed}" for row in VALUES for seed in (0, 1)}
-    (place / "tests.json").write_text(json.dumps({"rows": {"tempered": tests}, "runs": runs}))
+    line = {"kind": "tests", "data": DATA, "rows": {"tempered": tests}, "runs": runs}
+    append(home, "negatives", line)
     return home
 
 
-def test_figures_of_the_preamble_are_looked_up(folder: Path) -> None:
-    words = "# Found\n\nUniform has {negatives yelp2018/transductive uniform ndcg@20}.\n"
-    words += "\n| a |\n| - |\n| 1 |\n\n{negatives yelp2018/transductive uniform ndcg@20#1}\n"
-    (folder / "PREAMBLE.md").write_text(words)
+TEMPLATE = "RESULTS.template.md"
+PLACE = "negatives yelp2018/transductive"
+
+
+def test_figures_of_the_template_are_looked_up(folder: Path) -> None:
+    words = f"# Found\n\nUniform has {{{PLACE} uniform ndcg@20}}.\n"
+    words += f"\n| a |\n| - |\n| 1 |\n\n{{{PLACE} uniform ndcg@20#1}}\n"
+    (folder / TEMPLATE).write_text(words)
     mean = 100 * statistics.mean(VALUES["uniform"])
     second = 100 * VALUES["uniform"][1]
-    expected = f"Uniform has {mean:.2f}.\n\n| a |\n| - |\n| 1 |\n\n{second:.2f}\n"
+    expected = f"# Found\n\nUniform has {mean:.2f}.\n\n| a |\n| - |\n| 1 |\n\n{second:.2f}\n"
     assert expected in generate(folder)["RESULTS.md"]
-    (folder / "PREAMBLE.md").write_text(words.replace("uniform ndcg", "other ndcg"))
+    (folder / TEMPLATE).write_text(words.replace("uniform ndcg", "other ndcg"))
     with pytest.raises(ItemrecError, match=r"names a figure that no result has: .*other"):
         generate(folder)
 
 
+@pytest.mark.parametrize(
+    ("placeholder", "text"),
+    [
+        (f"p {PLACE} tempered ndcg@20", ".012"),
+        (f"epoch_seconds {PLACE} uniform", "0.10"),  # 12 s for 80 + 40 epochs
+        (f"best_seconds {PLACE} uniform", "4.0"),
+        ("above negatives tempered ndcg@20", "1 of 1"),
+        ("significant negatives tempered ndcg@20", "1 of 1"),
+        ("exceeds negatives uniform tempered ndcg@20", "0 of 1"),
+        ("published yelp2018/transductive ndcg@20", "–"),
+        ("pages", "- [Negatives by personalised PageRank](results/negatives.md)"),
+    ],
+)
+def test_a_placeholder_stands_for_its_figure(folder: Path, placeholder: str, text: str) -> None:
+    (folder / TEMPLATE).write_text(f"{{{placeholder}}}")
+    assert generate(folder)["RESULTS.md"].split("\n\n")[0] == text
+
+
+@pytest.mark.parametrize("wrong", ["p a b", "paper x", "nothing", "above negatives gone ndcg@20"])
+def test_an_unknown_placeholder_is_named(folder: Path, wrong: str) -> None:
+    (folder / TEMPLATE).write_text(f"{{{wrong}}}")
+    with pytest.raises(ItemrecError, match=f"no result has: {{{wrong}}}"):
+        generate(folder)
+
+
 def test_figures_are_means_over_seeds(folder: Path) -> None:
-    (folder / "PREAMBLE.md").write_text("# What was found\n\nWords.\n")
-    text = generate(folder)["RESULTS.md"]
-    name, link = "Negatives by personalised PageRank", "negatives-by-personalised-pagerank"
-    assert text.startswith(f"# What was found\n\nWords.\n\n- [{name}](#{link})\n\n## {name}")
+    made = generate(folder)
+    name = "Negatives by personalised PageRank"
+    assert f"- [{name}](results/negatives.md)" in made["RESULTS.md"]
+    text = made[FOUND]
+    assert text.startswith(f"# {name}\n")
+    assert f"![{name}](plots/negatives.svg)" in text
     for values, mark in zip(VALUES.values(), ("", " ▲"), strict=True):
         mean, spread = 100 * statistics.mean(values), 100 * statistics.stdev(values)
         assert f"{mean:.2f} ± {spread:.2f}{mark}" in text
@@ -80,78 +114,82 @@ def test_figures_are_means_over_seeds(folder: Path) -> None:
 
 def test_a_row_that_its_limit_ended_is_named(folder: Path) -> None:
     remark = "ended by the limit of epochs"
-    assert remark not in generate(folder)["RESULTS.md"]
+    assert remark not in generate(folder)[FOUND]
     limit = result("tempered", 1, 0.060)["config"]["train"]["epochs"]
-    path = next(folder.rglob("tempered-1.json"))
-    path.write_text(json.dumps(result("tempered", 1, 0.060, epochs=limit)))
-    assert f"- *tempered*: {remark}" in generate(folder)["RESULTS.md"]
+    add(folder, "tempered", 1, result("tempered", 1, 0.060, epochs=limit))
+    assert f"- *tempered*: {remark}" in generate(folder)[FOUND]
 
 
 def test_tests_of_other_results_are_not_shown(folder: Path) -> None:
-    path = next(folder.rglob("tempered-1.json"))
-    path.write_text(json.dumps(result("tempered", 1, 0.061, id="newer")))
-    text = generate(folder)["RESULTS.md"]
-    assert "▲" not in text
+    add(folder, "tempered", 1, result("tempered", 1, 0.061, id="newer"))
+    text = generate(folder)[FOUND]
+    assert "▲" not in text.partition("Settings of the rows")[0]
     assert "No paired tests: they were made before the last of these results." in text
 
 
 def test_a_row_that_left_the_suite_takes_no_tests_with_it(folder: Path) -> None:
-    left = {**result("uniform", 0, 0.050), "row": "gone", "id": "gone0"}
-    next(folder.rglob("uniform-0.json")).with_name("gone-0.json").write_text(json.dumps(left))
-    path = next(folder.rglob("tests.json"))
-    tests = json.loads(path.read_text())
+    add(folder, "gone", 0, {**result("uniform", 0, 0.050), "id": "gone0"})
+    tests = read(folder).tests("negatives", DATA)
     for runs in (tests["runs"], {**tests["runs"], "gone-0": "gone0"}):  # made after, or before
-        path.write_text(json.dumps({**tests, "runs": runs}))
-        text = generate(folder)["RESULTS.md"]
+        append(folder, "negatives", {**tests, "runs": runs})
+        text = generate(folder)[FOUND]
         assert " ▲" in text
         assert "No paired tests" not in text
         assert "Left out, no longer rows of the suite: gone." in text
 
 
-def test_results_of_other_settings_are_told(folder: Path) -> None:
+def test_results_of_other_settings_are_reported(folder: Path) -> None:
     content = result("tempered", 1, 0.060)
     content["config"]["train"]["lr"] = 0.5
-    next(folder.rglob("tempered-1.json")).write_text(json.dumps(content))
-    assert "- *tempered*: made when train.lr had another value" in generate(folder)["RESULTS.md"]
+    add(folder, "tempered", 1, content)
+    assert "- *tempered*: made when train.lr had another value" in generate(folder)[FOUND]
 
 
-def test_the_same_files_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+def test_the_same_store_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     first = {path.name: path.read_bytes() for path in write(folder, tmp_path / "RESULTS.md")}
-    assert set(first) == {"RESULTS.md", "negatives.svg"}
+    assert set(first) == {"RESULTS.md", FOUND, "negatives.svg"}
+    store = path_of(folder, "negatives").read_bytes()
     assert {p.name: p.read_bytes() for p in write(folder, tmp_path / "RESULTS.md")} == first
+    assert path_of(folder, "negatives").read_bytes() == store
     assert first["negatives.svg"].startswith(b"<svg")
-    next(folder.rglob("uniform-1.json")).write_text(json.dumps(result("uniform", 1, 0.0541)))
+    add(folder, "uniform", 1, result("uniform", 1, 0.0541))
     assert generate(folder)["plots/negatives.svg"].encode() != first["negatives.svg"]
 
 
-def test_the_committed_results_agree_with_their_files() -> None:
+def test_the_committed_pages_agree_with_the_store() -> None:
     """Text is compared as it is; a plot by the figures in it, whatever version drew it."""
     home = ROOT / "results"
-    if not any(home.glob("*/*/*.json")):
-        pytest.skip("there are no results yet")
+    marks = re.compile("<!-- figures .* -->")
     for name, text in generate(home).items():
         path = ROOT / name if name == "RESULTS.md" else home / name
         assert path.exists(), f"{path} is missing: call make results"
         stored = path.read_text(encoding="utf-8")
-        if name == "RESULTS.md":
-            assert stored == text, "RESULTS.md is out of date: call make results"
+        if name.endswith(".md"):
+            assert stored == text, f"{name} is out of date: call make results"
         else:
-            assert re.findall("<!-- figures .* -->", stored) == re.findall(
-                "<!-- figures .* -->", text
-            ), f"{path} is out of date: call make results"
+            assert marks.findall(stored) == marks.findall(text), f"{name}: call make results"
+
+
+def test_the_summary_is_short_and_its_links_lead_somewhere() -> None:
+    text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    pages = {ROOT / "RESULTS.md", *(ROOT / "results").glob("*.md")}
+    for page in pages - {ROOT / "results" / TEMPLATE}:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), (page.name, target)
 
 
 def test_a_table_of_cost_has_seconds_an_epoch(folder: Path) -> None:
     text = (FOLDER / "negatives.toml").read_text()
-    (folder / "negatives" / "negatives.toml").write_text("cost = true\n" + text)
-    table = generate(folder)["RESULTS.md"]
+    (folder / "negatives.toml").write_text("cost = true\n" + text)
+    table = generate(folder)[FOUND]
     assert "s an epoch | s to the best epoch | epoch | seconds" in table
     assert "| 0.10 | 4.0 | 40 | 12.0 | 2 |" in table  # 12 s for 80 + 40 epochs, 40 to the best
 
 
 def test_several_metrics_can_be_plotted(folder: Path) -> None:
     text = (FOLDER / "negatives.toml").read_text()
-    (folder / "negatives" / "negatives.toml").write_text('plot = ["recall@20", "ndcg@20"]\n' + text)
+    (folder / "negatives.toml").write_text('plot = ["recall@20", "ndcg@20"]\n' + text)
     plot = generate(folder)["plots/negatives.svg"]
     assert "yelp2018, transductive: recall@20" in plot
     assert "yelp2018, transductive: NDCG@20" in plot
@@ -160,11 +198,9 @@ def test_several_metrics_can_be_plotted(folder: Path) -> None:
 def test_the_legend_names_the_baseline_of_a_row(folder: Path) -> None:
     text = (FOLDER / "negatives.toml").read_text()
     row = 'name = "tempered"\n'
-    assert "below *uniform*, p" in generate(folder)["RESULTS.md"]
-    (folder / "negatives" / "negatives.toml").write_text(
-        text.replace(row, row + 'baseline = "literal"\n')
-    )
-    assert "below *literal* (*tempered*), p" in generate(folder)["RESULTS.md"]
+    assert "below *uniform*, p" in generate(folder)[FOUND]
+    (folder / "negatives.toml").write_text(text.replace(row, row + 'baseline = "literal"\n'))
+    assert "below *literal* (*tempered*), p" in generate(folder)[FOUND]
 
 
 def test_a_folder_that_is_not_there_leaves_the_page_alone(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Suites: what a file may say, and that running one gives the same whatever happens on the way."""
 
-import json
 import os
 import shutil
 import signal
@@ -14,15 +13,19 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from itemrec.experiments.resolved import changes
 from rich.console import Console
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.build import Experiment
-from itemrec.experiments.suites.paired_tests import read_values
+from itemrec.experiments.build import make_plan
+from itemrec.experiments.config import changes, resolve
+from itemrec.experiments.suites.options import Options
+from itemrec.experiments.suites.overrides import Entry
 from itemrec.experiments.suites.reproduce import Outcome, reproduce, reproduce_all
-from itemrec.experiments.suites.suite import FOLDER, Entry, Suite, load_suite
+from itemrec.experiments.suites.store import Line, identity, path_of, read
+from itemrec.experiments.suites.suite import FOLDER, Suite, load_suite, row_settings
+from itemrec.experiments.suites.values import Values, read_values, values_path
 from itemrec.models import MODELS
+from itemrec.models.base import Kind
 from itemrec.training.interrupt import Interrupt
 
 TINY = "synthetic:users=60,items=50,interactions=900"
@@ -44,7 +47,7 @@ def tiny(folder: Path, rows: str = "", epochs: int = 3) -> Suite:
         seeds = 2
         [defaults]
         model = {{ dim = 4, layers = 1 }}
-        train = {{ epochs = {epochs}, every = 1, sampled = 8, refit = false }}
+        train = {{ epochs = {epochs}, eval_every = 1, n_negatives = 8, refit = false }}
         [[row]]
         name = "bpr"
         loss = "bpr"
@@ -57,19 +60,29 @@ def tiny(folder: Path, rows: str = "", epochs: int = 3) -> Suite:
 
 def run(suite: Suite, folder: Path, **options: Any) -> Outcome:
     quiet = Console(file=(folder / "log").open("a"), width=200)
-    return reproduce(
-        suite, results=folder / "results", per_user=folder / "values", console=quiet, **options
-    )
+    chosen = {"results": folder / "results", "per_user": folder / "values", **options}
+    return reproduce(suite, Options(**chosen), quiet)
 
 
-def results(folder: Path) -> dict[str, dict[str, Any]]:
-    """Every result file without what depends on time and machine."""
+def results(folder: Path, suite: str = "own") -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Every result without what depends on time and machine."""
     out = {}
-    for path in sorted((folder / "results").rglob("*-*.json")):
-        content = json.loads(path.read_text())
+    store = read(folder / "results")
+    for content in store.results(suite) if suite in store.files else ():
         del content["seconds"], content["hardware"]
-        out[str(path.relative_to(folder))] = content
+        out[content["data"], content["row"], content["seed"]] = content
     return out
+
+
+def paired_tests_of(folder: Path, data: str, suite: str = "own") -> Line:
+    return read(folder / "results").tests(suite, data)
+
+
+def users_of(folder: Path, key: tuple[str, str, int], suite: str = "own") -> Values:
+    """The values of the users of a run."""
+    found = read_values(values_path(folder / "values", results(folder, suite)[key]["id"]))
+    assert found is not None
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +108,7 @@ def test_every_shipped_suite_names_components_and_settings_that_exist(name: str)
 KNOWN = {  # of the paper's two tables of the state of the art
     "transductive": "mf cml enmf deepwalk line node2vec mult-vae ngcf lr-gccf nia-gcn lightgcn "
     "dgcf sgl simgcl xsimgcl adap-tau neural-ndcg mixgcf item",
-    "inductive": "mult-vae gcn gat gin lightgcn neural-ndcg mixgcf item",
+    "inductive": "mult-vae gcn-bpr gat-bpr gin-bpr lightgcn neural-ndcg mixgcf item",
 }
 
 
@@ -118,7 +131,10 @@ def test_every_table_has_ease_and_a_way_to_look_at_it_in_minutes(name: str) -> N
     if name != "unseen":
         cells = suite.cells(["synthetic"])
         assert {cell.seeds for cell in cells} == {1}
-        descended = [c for c in cells if not MODELS[c.config["model"]["name"]].closed_form]
+        kinds = [MODELS[cell.config["model"]["name"]].kind for cell in cells]
+        descended = [
+            cell for cell, kind in zip(cells, kinds, strict=True) if kind is not Kind.CLOSED_FORM
+        ]
         assert max(cell.config["train"]["epochs"] for cell in descended) <= 100
 
 
@@ -130,17 +146,34 @@ def test_every_model_is_in_the_table_of_systems() -> None:
         assert found == able
 
 
-def test_the_same_row_of_two_tables_is_the_same_run() -> None:
-    """So that it can be compared; what differs is said in a note."""
-    systems = {(c.row, c.entry): c.seeded(0) for c in load_suite("systems").cells()}
-    for name in ("transductive", "inductive"):
+def test_one_name_is_one_configuration_everywhere() -> None:
+    """A row name on a data set means the same settings in every shipped suite."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for name in SHIPPED:
         for cell in load_suite(name).cells():
-            both = systems.get((cell.row, cell.entry))
-            if both and cell.row not in ("gcn", "gat", "gin"):  # there with another loss
-                assert changes(both, cell.seeded(0)) == [], (cell.row, cell.entry)
+            places = found.setdefault((cell.row, cell.entry.key), {})
+            places[name] = identity(cell.seeded(0))
+    different = {key: places for key, places in found.items() if len(set(places.values())) > 1}
+    assert different == {}
+    assert len(found["ease", "ml-latest-small/inductive"]) > 5
 
 
-def test_later_layers_win_and_defaults_fit_the_component(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "row",
+    [
+        "inductive/ease",
+        "inductive/item-log",
+        "inductive/item-log@ml-latest-small",
+        "systems/item-log",
+        "transductive/item-log",
+        "transductive/item-log@ml-1m",
+    ],
+)
+def test_the_rows_that_the_readme_names_exist(row: str) -> None:
+    assert row_settings(row, "synthetic", None)["model"]["name"] in ("ease", "lightgcn")
+
+
+def test_later_overrides_win_and_defaults_fit_the_component(tmp_path: Path) -> None:
     suite = make(
         tmp_path,
         f"""
@@ -168,7 +201,7 @@ def test_later_layers_win_and_defaults_fit_the_component(tmp_path: Path) -> None
     assert found == [(0.5, 0.1, 3), (0.125, 0.1, 3), (0.25, 0.2, 5), (0.25, 0.3, 5)]
     assert plain.config["loss"] == {"name": "item-ndcg", "tau": 2.0}
     assert own.config["loss"] == {"name": "bpr"}  # it has no temperature
-    assert own.config["train"]["by"] == "interactions"  # as BPR is customarily trained
+    assert own.config["train"]["batch_by"] == "interactions"  # the default of BPR
     assert plain.config["split"]["strategy"] == "interactions"
     assert plain_ml.config["split"]["strategy"] == own_ml.config["split"]["strategy"] == "users"
     assert plain_ml.config["data"] == {"k_core": 3, "data": "ml-1m"}
@@ -206,7 +239,7 @@ ROW = '[[row]]\nname = "a"\n'
         (ROW + "model = 'gnc'", "'model' must be one of lightgcn"),
         (ROW + "model = {name = 'mf', layers = 2}", "has no setting 'layers'; its .*dim"),
         (ROW + "train = {learning_rate = 1}", "has no setting 'learning_rate'; its .*lr"),
-        (ROW + "train = {lr = -1}", "row 'a' on synthetic/transductive: 'lr' must be positive"),
+        (ROW + "train = {lr = -1}", "row 'a' on synthetic/transductive: 'lr' must be a positive"),
         (ROW + "train = {epochs = 'ten'}", "'train.epochs' must be a whole number"),
         ("[defaults.train]\nepoch = 3\n" + ROW, "has 'epoch', which no row has .*epochs"),
         ("[defaults]\nseeds = 2\n" + ROW, r"\[defaults\] has no key 'seeds'"),
@@ -257,38 +290,39 @@ def test_other_data_sets_can_be_asked_for() -> None:
 def test_a_setting_added_later_leaves_results_valid(tmp_path: Path) -> None:
     now = tiny(tmp_path).cells()[1].seeded(0)
     older = {name: dict(section) for name, section in now.items()}
-    del older["train"]["average"]  # as if it did not exist then; it now has its default
+    del older["train"]["ema_decay"]  # as if it did not exist then; it now has its default
     assert changes(older, now) == []
     assert changes({**older, "loss": {**older["loss"], "tau": 7.0}}, now) == ["loss.tau"]
-    now["train"]["average"] = 0.5
+    now["train"]["ema_decay"] = 0.5
     assert changes(older, now) == ["train.ema_decay"]
 
 
 def test_a_result_says_how_it_was_made(finished: Path) -> None:
-    path = finished / "results/own" / Entry(TINY, "inductive").folder / "item-1.json"
-    found = json.loads(path.read_text())
+    key = (f"{TINY}/inductive", "item", 1)
+    found = read(finished / "results").result("own", key)
+    assert found is not None
     assert (found["row"], found["seed"], found["protocol"]) == ("item", 1, "inductive")
     assert found["config"]["split"]["seed"] == found["config"]["train"]["seed"] == 1
+    assert found["id"] == identity(found["config"])
     assert len(found["dataset"]["fingerprint"]) == 16
     assert {"device", "cpu", "cores", "torch"} <= set(found["hardware"])
     assert 0 < found["best_epoch"] <= found["epochs"] == 3
-    values = read_values(finished / "values/own" / Entry(TINY, "inductive").folder / "item-1.npz")
-    assert values is not None
+    values = users_of(finished, key)
     assert values.run == found["id"]
     assert values.metrics["ndcg@20"].mean() == pytest.approx(found["test"]["ndcg@20"], abs=1e-6)
-    assert path.stat().st_size < 4000
+    assert path_of(finished / "results", "own").stat().st_size < 8 * 2500
     assert not any((finished / "values/unfinished").iterdir())
 
 
 def test_paired_tests_are_those_of_scipy(finished: Path) -> None:
-    folder = Entry(TINY, "transductive").folder
-    found = json.loads((finished / "results/own" / folder / "tests.json").read_text())
+    data = f"{TINY}/transductive"
+    found = paired_tests_of(finished, data)
     rows: dict[str, dict[Any, list[float]]] = {"bpr": {}, "item": {}}
     for row, users in rows.items():
         for seed in (0, 1):
-            with np.load(finished / f"values/own/{folder}/{row}-{seed}.npz") as file:
-                for user, value in zip(file["user"], file["ndcg@20"], strict=True):
-                    users.setdefault(user, []).append(float(value))
+            kept = users_of(finished, (data, row, seed))
+            for user, value in zip(kept.users, kept.metrics["ndcg@20"], strict=True):
+                users.setdefault(user, []).append(float(value))
     both = sorted(rows["bpr"])
     item, bpr = ([np.mean(rows[row][user]) for user in both] for row in ("item", "bpr"))
     expected = scipy.stats.ttest_rel(item, bpr).pvalue
@@ -312,23 +346,22 @@ def test_a_row_is_tested_against_its_own_baseline(tmp_path: Path) -> None:
     suite = tiny(tmp_path, rows, epochs=1)
     own = suite.path.read_text().replace('loss = "bpr"', 'loss = "bpr"\nbaseline = "bpr"')
     suite = make(tmp_path, own)
-    run(suite, tmp_path, datasets=[f"{TINY}/inductive"])
-    path = tmp_path / "results/own" / Entry(TINY, "inductive").folder
-    found = json.loads((path / "tests.json").read_text())["rows"]
+    data = f"{TINY}/inductive"
+    run(suite, tmp_path, datasets=[data])
+    found = paired_tests_of(tmp_path, data)["rows"]
     assert set(found) == {"other"}
     assert found["other"]["baseline"] == "item"
     users: dict[str, dict[Any, list[float]]] = {"item": {}, "other": {}}
     for row, values in users.items():
         for seed in (0, 1):
-            kept = read_values(tmp_path / "values/own" / path.name / f"{row}-{seed}.npz")
-            assert kept is not None
+            kept = users_of(tmp_path, (data, row, seed))
             for user, value in zip(kept.users, kept.metrics["ndcg@20"], strict=True):
                 values.setdefault(user, []).append(float(value))
     differences = [np.mean(users["other"][u]) - np.mean(users["item"][u]) for u in users["item"]]
     assert found["other"]["ndcg@20"]["difference"] == pytest.approx(np.mean(differences))
 
 
-def test_columns_of_the_whole_list_are_judged_too(tmp_path: Path) -> None:
+def test_columns_of_the_whole_list_are_evaluated_too(tmp_path: Path) -> None:
     suite = make(
         tmp_path,
         f"""
@@ -340,11 +373,9 @@ def test_columns_of_the_whole_list_are_judged_too(tmp_path: Path) -> None:
         """,
     )
     assert run(suite, tmp_path).ran == 2
-    for entry in (Entry(TINY, "transductive"), Entry(TINY, "inductive")):
-        path = tmp_path / "results/own" / entry.folder / "popularity-0.json"
-        stored = json.loads(path.read_text())
+    for stored in results(tmp_path).values():
         config = {**stored["config"], "train": {**stored["config"]["train"], "device": "cpu"}}
-        again = Experiment.from_config(config)
+        again = make_plan(resolve(config))
         split = again.split.refit() if stored["refit"] else again.split
         model = MODELS["popularity"]()
         model.setup(split.train, inductive=False, generator=torch.Generator())
@@ -361,16 +392,32 @@ def test_columns_of_the_whole_list_are_judged_too(tmp_path: Path) -> None:
 
 
 def test_what_is_done_is_skipped_until_its_settings_change(finished: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in (finished / "results").rglob("*-*.json")}
+    path = path_of(finished / "results", "own")
+    before, changed = path.read_bytes(), path.stat().st_mtime_ns
     again = run(load_suite(finished / "own.toml"), finished)
     assert (again.done, again.ran) == (8, 0)
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-    other = make(
-        finished, (finished / "own.toml").read_text().replace("sampled = 8", "sampled = 9")
-    )
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (before, changed)
+    text = (finished / "own.toml").read_text()
+    other = make(finished, text.replace("n_negatives = 8", "n_negatives = 9"))
     stale = run(other, finished, rows=["item"], time_limit=0)
     assert (stale.done, stale.left) == (0, 4)
-    make(finished, (finished / "own.toml").read_text().replace("sampled = 9", "sampled = 8"))
+    make(finished, text)
+
+
+def test_a_run_whose_settings_changed_is_made_again(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "results", tmp_path / "results")
+    text = (finished / "own.toml").read_text().replace("n_negatives = 8", "n_negatives = 9")
+    one = {"datasets": [f"{TINY}/inductive"], "rows": ["item"], "seeds": 1}
+    assert run(make(tmp_path, text), tmp_path, **one).ran == 1
+    key = (f"{TINY}/inductive", "item", 0)
+    before, now = results(finished), results(tmp_path)
+    assert now[key]["config"]["train"]["n_negatives"] == 9
+    assert {k: v for k, v in now.items() if k != key} == {
+        k: v for k, v in before.items() if k != key
+    }
+    runs = read(tmp_path / "results").files["own"].runs
+    assert before[key]["id"] not in runs  # nothing refers to it any more
+    assert len(runs) == 8
 
 
 def test_a_column_added_to_a_suite_is_computed(finished: Path, tmp_path: Path) -> None:
@@ -383,8 +430,8 @@ def test_a_column_added_to_a_suite_is_computed(finished: Path, tmp_path: Path) -
     assert run(suite, tmp_path, **one).ran == 1
     again = run(suite, tmp_path, **one)
     assert (again.done, again.ran) == (1, 0)
-    path = f"results/own/{Entry(TINY, 'inductive').folder}/bpr-0.json"
-    before, now = results(finished)[path]["test"], results(tmp_path)[path]["test"]
+    key = (f"{TINY}/inductive", "bpr", 0)
+    before, now = results(finished)[key]["test"], results(tmp_path)[key]["test"]
     assert now == {**before, "ap@5": now["ap@5"], "coverage@20": now["coverage@20"]}
 
 
@@ -393,22 +440,16 @@ def test_the_suite_beside_its_results_follows_the_users_own(finished: Path, tmp_
     text = 'title = "Another"\n' + (finished / "own.toml").read_text()
     outcome = run(make(tmp_path, text), tmp_path)
     assert (outcome.done, outcome.ran) == (8, 0)
-    assert load_suite(tmp_path / "results/own/own.toml").title == "Another"
+    assert load_suite(tmp_path / "results/own.toml").title == "Another"
 
 
 def test_tests_are_not_rewritten_where_values_are_missing(finished: Path) -> None:
     suite = load_suite(finished / "own.toml")
-    paths = sorted((finished / "results").rglob("tests.json"))
-    before = [path.read_bytes() for path in paths]
+    before = read(finished / "results").files["own"].tests
     assert len(before) == 2
-    reproduce(
-        suite,
-        results=finished / "results",
-        per_user=finished / "nowhere",
-        console=Console(file=(finished / "log").open("a")),
-    )
-    assert [path.read_bytes() for path in paths] == before
-    assert "tests.json is left as it was" in (finished / "log").read_text()
+    run(suite, finished, per_user=finished / "nowhere")
+    assert read(finished / "results").files["own"].tests == before
+    assert "the paired tests are left as they were" in (finished / "log").read_text()
 
 
 def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path) -> None:
@@ -418,21 +459,28 @@ def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path
     twin = make(tmp_path, text, name="twin")
     outcome = run(twin, tmp_path)
     assert (outcome.done, outcome.ran) == (8, 0)
-    folder = Entry(TINY, "inductive").folder
-    copied = json.loads((tmp_path / "results/twin" / folder / "ours-1.json").read_text())
-    first = json.loads((tmp_path / "results/own" / folder / "item-1.json").read_text())
-    assert copied == {**first, "suite": "twin", "row": "ours", "made_by": "own/item"}
-    tests = [
-        json.loads((tmp_path / "results" / name / folder / "tests.json").read_text())
-        for name in ("own", "twin")
-    ]
+    data = f"{TINY}/inductive"
+    reused = results(tmp_path, "twin")[data, "ours", 1]
+    first = results(tmp_path)[data, "item", 1]
+    assert reused == {**first, "suite": "twin", "row": "ours"}
+    files = read(tmp_path / "results").files
+    assert (len(files["own"].runs), len(files["twin"].runs), len(files["twin"].rows)) == (8, 0, 8)
+    tests = [paired_tests_of(tmp_path, data, name) for name in ("own", "twin")]
     assert tests[0]["rows"]["item"] == tests[1]["rows"]["ours"]
-    other = make(tmp_path, text.replace("sampled = 8", "sampled = 9"), name="other")
+    other = make(tmp_path, text.replace("n_negatives = 8", "n_negatives = 9"), name="other")
     assert run(other, tmp_path, time_limit=0).left == 8
     more = make(tmp_path, text.replace('"ndcg@20"]', '"ap", "ndcg@20"]'), name="more")
     assert run(more, tmp_path, time_limit=0).left == 8  # those have no AP
     timed = make(tmp_path, "cost = true\n" + text, name="timed")
     assert run(timed, tmp_path, time_limit=0).left == 8
+    # what is measured again keeps its own time, and its figures are still stored once
+    assert run(timed, tmp_path, datasets=[data], rows=["bpr"], seeds=1).ran == 1
+    files = read(tmp_path / "results").files
+    assert files["timed"].runs == {}
+    (row,) = files["timed"].rows.values()
+    assert {"seconds", "hardware"} <= set(row)
+    again = results(tmp_path, "timed")[data, "bpr", 0]
+    assert again == {**results(tmp_path)[data, "bpr", 0], "suite": "timed"}
 
 
 def test_all_is_everything_but_the_smoke_test(
@@ -442,9 +490,9 @@ def test_all_is_everything_but_the_smoke_test(
     asked: dict[str, list[str] | None] = {}
     module = "itemrec.experiments.suites.reproduce."
 
-    def run_none(suite: Suite, *, rows: list[str] | None, **_: Any) -> Outcome:
+    def run_none(suite: Suite, options: Options, _: Console) -> Outcome:
         called.append(suite.name)
-        asked[suite.name] = rows
+        asked[suite.name] = None if options.rows is None else list(options.rows)
         return Outcome()
 
     monkeypatch.setattr(module + "reproduce", run_none)
@@ -452,14 +500,16 @@ def test_all_is_everything_but_the_smoke_test(
         monkeypatch.setattr(
             f"{module}reproduce_{name}", lambda *_, name=name, **__: called.append(name)
         )
-    assert reproduce_all("all", console=Console(quiet=True), results=tmp_path)
+    quiet = Console(quiet=True)
+    assert reproduce_all("all", Options(results=tmp_path), quiet)
     assert sorted(called) == sorted({*SHIPPED, "datasets", "qualitative"} - {"smoke"})
     assert set(asked.values()) == {None}
     # with rows: the suites that have one of them, each with those it has, and no other table
     called.clear(), asked.clear()
-    assert reproduce_all("all", console=Console(quiet=True), results=tmp_path, rows=["gat", "band"])
+    chosen = ["gat-bpr", "band"]
+    assert reproduce_all("all", Options(results=tmp_path, rows=chosen), quiet)
     suites = [load_suite(name) for name in SHIPPED if name != "smoke"]
-    own = {suite.name: [row for row in ("gat", "band") if row in suite.rows] for suite in suites}
+    own = {suite.name: [row for row in chosen if row in suite.rows] for suite in suites}
     assert asked == {name: rows for name, rows in own.items() if rows}
     assert sorted(called) == sorted(asked)
     assert len(called) > 1
@@ -468,14 +518,14 @@ def test_all_is_everything_but_the_smoke_test(
 def test_after_the_time_limit_nothing_starts(tmp_path: Path) -> None:
     outcome = run(tiny(tmp_path), tmp_path, time_limit=0)
     assert (outcome.ran, outcome.left) == (0, 8)
-    assert not list(tmp_path.rglob("*.json"))
+    assert not list(tmp_path.rglob("*.jsonl"))
 
 
 def test_absent_data_is_skipped_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("itemrec.data.datasets._stream", _no_network)
+    monkeypatch.setattr("itemrec.data.download._stream", _no_network)
     suite = make(tmp_path, f'data = ["amazon-book", "{TINY}"]\n' + ROW + "train = {epochs = 1}")
     outcome = run(suite, tmp_path)
     assert outcome.ran == 1
@@ -487,7 +537,7 @@ def _no_network(*_: Any) -> None:
     raise OSError("no network")
 
 
-def test_a_failed_run_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_a_failed_run_is_reported_and_tried_again(tmp_path: Path) -> None:
     suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + "train = {epochs = 2, lr = 1e38}")
     outcome = run(suite, tmp_path)
     assert "the loss became" in outcome.failed[f"{TINY}/transductive a seed 0"]
@@ -534,12 +584,11 @@ def test_an_interrupted_run_continues_where_it_stopped(
     assert list((tmp_path / "values/unfinished").glob("*/state.pt"))
     run(suite, tmp_path, datasets=[f"{TINY}/transductive"], rows=["bpr"], seeds=1)
     assert len(epochs) == 3  # two before, one after
-    (path, own), *others = results(tmp_path).items()
-    assert not others
-    assert own == results(finished)[path]
+    ((key, own),) = results(tmp_path).items()
+    assert own == results(finished)[key]
 
 
-def test_workers_killed_midway_leave_whole_files_and_the_same_results(
+def test_workers_killed_midway_leave_whole_lines_and_the_same_results(
     finished: Path, tmp_path: Path
 ) -> None:
     """Two workers, their parent killed after the first result; another process does the rest."""
@@ -553,7 +602,7 @@ def test_workers_killed_midway_leave_whole_files_and_the_same_results(
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    some = results(tmp_path)  # each of them whole, or json would have refused it
+    some = results(tmp_path)  # each of them whole, or reading would have refused it
     assert some
     outcome = run(load_suite(tmp_path / "own.toml"), tmp_path)
     assert outcome.done + outcome.ran == 8

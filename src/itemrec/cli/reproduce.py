@@ -78,12 +78,12 @@ def reproduce(
 
     Example: itemrec reproduce negatives --datasets synthetic --jobs 2
     """
+    from itemrec.experiments.suites.options import Options
     from itemrec.experiments.suites.overrides import split_names
     from itemrec.experiments.suites.reproduce import reproduce_all
 
     names = selection.datasets
-    succeeded = reproduce_all(
-        suite,
+    chosen = Options(
         datasets=None if names is None else split_names(names),
         rows=parse_optional_list("rows", selection.rows),
         seeds=selection.seeds,
@@ -93,7 +93,7 @@ def reproduce(
         results=storage.results,
         per_user=storage.per_user,
         time_limit=time_limit,
-        console=error_console,
     )
+    succeeded = reproduce_all(suite, chosen, error_console)
     if not succeeded:
         raise typer.Exit(1)

@@ -1,7 +1,7 @@
 """Measured figures of the models, shipped with the package: what the suite `systems` found.
 
-``python -m itemrec.experiments.measured [RESULTS_FOLDER] [MEASURED.json]`` collects them from result files;
-`make results` calls it.
+``python -m itemrec.experiments.measured [RESULTS_FOLDER] [MEASURED.json]`` collects them from the
+stored results; `make results` calls it.
 """
 
 from __future__ import annotations
@@ -13,25 +13,32 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from itemrec.experiments.suites.store import read
 from itemrec.files import atomic
 
 SUITE = "systems"
 METRICS = ("capped_recall@20", "ndcg@20")
 FILE = Path(__file__).with_name("measured.json")
 
-Figures = dict[str, dict[str, dict[str, float]]]  # row → data set/protocol → metric → mean
+Figures = dict[str, dict[str, dict[str, float]]]  # name → data set/protocol → metric → mean
 
 
 def collect(results: Path) -> Figures:
-    """Means over seeds of every row and data set that has results."""
+    """Means over seeds of every row and data set that has results.
+
+    A row goes by its own name, or by its model's where no row has that name.
+    """
+    stored = read(results)
     found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for path in sorted((results / SUITE).glob("*/*-*.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        found[result["row"], result["data"]].append(result["test"])
+    runs = stored.results(SUITE) if SUITE in stored.files else []
+    rows = {run["row"] for run in runs}
+    for run in runs:
+        name = run["row"] if run["model"] in rows else run["model"]
+        found[name, run["data"]].append(run["test"])
     out: Figures = {}
-    for (row, data), tests in sorted(found.items()):
+    for (name, data), tests in sorted(found.items()):
         means = {m: round(statistics.fmean(t[m] for t in tests), 8) for m in METRICS}
-        out.setdefault(row, {})[data] = {**means, "seeds": len(tests)}
+        out.setdefault(name, {})[data] = {**means, "seeds": len(tests)}
     return out
 
 

@@ -1,4 +1,4 @@
-"""The table of data sets: what the paper says of them beside what is in the files."""
+"""The table of data sets: counts from the files beside those that the paper reports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 from rich.console import Console
 
 from itemrec.data.datasets import DATASETS, load
+from itemrec.data.interactions import Interactions
 from itemrec.errors import ItemrecError
-from itemrec.experiments.results_page.markdown import grid
+from itemrec.experiments.results_page.formatting import GENERATED, grid
 from itemrec.experiments.suites.overrides import Entry
-from itemrec.experiments.suites.worker import write_json
+from itemrec.experiments.suites.store import write_json
 
 FILE = "datasets.json"
+TITLE = "Data sets"
 PAPER = {  # ITEM (TMLR 2024), statistics of the data sets: users, items, links
     "ml-latest-small": ("610", "8,957", "100k"),
     "ml-1m": ("6,022", "3,043", "1m"),
@@ -25,7 +27,7 @@ PAPER = {  # ITEM (TMLR 2024), statistics of the data sets: users, items, links
 ABOUT = """
 Users, items and interactions as they are split and trained on, counted in the files; the paper's in
 brackets. *ml-latest-small* is what the paper calls MovieLens-100k, with ratings of 3 and more;
-*amazon-cds* stands in for Amazon-book where that is not at hand.
+*amazon-cds* takes the place of Amazon-book, whose files were not available.
 """.strip()
 
 
@@ -36,9 +38,9 @@ def reproduce_datasets(
     data_root: str | Path | None = None,
     console: Console,
 ) -> None:
-    """Count, and write ``results/datasets.json``; data sets that cannot be had are told and left.
+    """Count, and write ``results/datasets.json``; what earlier calls counted stays in the file.
 
-    Those counted by an earlier call stay in the file.
+    Data sets that are not available are reported and skipped.
     """
     path = results / FILE
     table: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
@@ -52,31 +54,36 @@ def reproduce_datasets(
                 raise
             console.print(f"skipped: {error}", highlight=False, markup=False, soft_wrap=True)
             continue
-        table[name] = {
-            "users": data.n_users,
-            "items": data.n_items,
-            "interactions": len(data),
-            "test": 0 if data.held_out is None else int(data.held_out.sum()),
-            "fingerprint": data.fingerprint,
-        }
+        table[name] = _counts(data)
         console.print(f"datasets: {name} counted", highlight=False, markup=False)
     if table:
         write_json(path, {name: table[name] for name in sorted(table)})
 
 
-def section(results: Path) -> str:
-    """The table for RESULTS.md, or nothing where nothing was counted."""
+def _counts(data: Interactions) -> dict[str, Any]:
+    return {
+        "users": data.n_users,
+        "items": data.n_items,
+        "interactions": len(data),
+        "test": 0 if data.held_out is None else int(data.held_out.sum()),
+        "fingerprint": data.fingerprint,
+    }
+
+
+def page(results: Path) -> str:
+    """The page as Markdown, or nothing where nothing was counted."""
     path = results / FILE
     if not path.exists():
         return ""
     body = []
     for name, counts in json.loads(path.read_text("utf-8")).items():
         own = [counts["users"], counts["items"], counts["interactions"]]
-        said = [f" ({figure})" for figure in PAPER.get(name, ())] or [""] * 3
-        cells = [f"{count:,}{paper}" for count, paper in zip(own, said, strict=True)]
+        papers = [f" ({figure})" for figure in PAPER.get(name, ())] or [""] * 3
+        cells = [f"{count:,}{paper}" for count, paper in zip(own, papers, strict=True)]
         density = f"{100 * own[2] / (own[0] * own[1]):.3f} %"
         test = f"{counts['test']:,}" if counts["test"] else "–"
         body.append([name, *cells, density, test, f"`{counts['fingerprint']}`"])
     head = ["", "users", "items", "interactions", "density", "given test part", "fingerprint"]
-    told = "All of it: `itemrec reproduce datasets`."
-    return "\n\n".join(["## Data sets", ABOUT, told, grid(head, body)])
+    command = "Reproduce it: `itemrec reproduce datasets`."
+    back = "[All results](../RESULTS.md)"
+    return "\n\n".join([f"# {TITLE}", back, ABOUT, command, grid(head, body), GENERATED]) + "\n"

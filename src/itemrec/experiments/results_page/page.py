@@ -1,390 +1,67 @@
-"""RESULTS.md from the result files of suites: a preamble by hand, every figure by this module.
+"""Every generated page: RESULTS.md, a page and a plot per suite, data sets, lists to look at.
 
-A figure in the preamble is looked up as well: ``{inductive yelp2018/inductive item ndcg@20}``
-stands for the mean × 100 of that suite, data set, row and metric.
-
-``python -m itemrec.experiments.results_page.page [RESULTS_FOLDER] [RESULTS.md]``; `make results` calls it.
+``python -m itemrec.experiments.results_page.page [RESULTS_FOLDER] [RESULTS.md]`` sorts the store
+and writes them; `make results` calls it.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import statistics
 import sys
-import textwrap
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.config import changes
-from itemrec.experiments.results_page import dataset_table, qualitative
-from itemrec.experiments.results_page.markdown import grid
-from itemrec.experiments.results_page.plot import Point, panels
-from itemrec.experiments.suites.overrides import Entry
-from itemrec.experiments.suites.paired_tests import FILE
-from itemrec.experiments.suites.suite import Cell, Suite, load_suite
+from itemrec.experiments.results_page import dataset_table, qualitative, suite_page
+from itemrec.experiments.results_page.summary import Found, summary
+from itemrec.experiments.results_page.tables import Table, read_tables, suite_of
+from itemrec.experiments.suites.store import read, tidy
+from itemrec.experiments.suites.suite import Suite
 from itemrec.files import write_text
 
-WIDTH = 105  # of the preamble, once its figures are in
-LEVEL = 0.05  # below it a difference is marked
-ORDER = [
-    *("inductive", "transductive", "backbones-inductive", "backbones-transductive"),
-    *("sampling-inductive", "sampling-transductive", "cost", "tau", "cold-start", "losses"),
-    *("systems", "negatives", "unseen"),
+SUMMARY = "RESULTS.md"
+ORDER = [  # of the pages; others come last, by name
+    *("inductive", "transductive", "backbones-inductive", "backbones-transductive", "systems"),
+    *("sampling-inductive", "sampling-transductive", "negatives", "cost", "tau", "losses"),
+    *("cold-start", "unseen"),
 ]
-SHORT = {"capped_recall": "capped recall", "recall": "recall", "ndcg": "NDCG", "ap": "AP"}
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of a table: the results of all seeds, and what is known beside them."""
-
-    cell: Cell
-    results: list[dict[str, Any]]
-    p: dict[str, tuple[float, float]] = field(default_factory=dict)  # metric → p, difference
-    notes: tuple[str, ...] = ()
-
-    def values(self, metric: str) -> list[float]:
-        """The metric × 100, seed by seed; ``ndcg@20#0`` is that of seed 0 alone."""
-        name, _, seed = metric.partition("#")
-        chosen = [r for r in self.results if seed in ("", str(r["seed"])) and name in r["test"]]
-        return [100 * r["test"][name] for r in chosen]
-
-    def mean(self, metric: str) -> float | None:
-        """Mean over seeds, × 100."""
-        values = self.values(metric)
-        return statistics.fmean(values) if values else None
-
-    def spread(self, metric: str) -> float | None:
-        """Standard deviation over seeds, × 100."""
-        values = self.values(metric)
-        return statistics.stdev(values) if len(values) > 1 else None
-
-    def mark(self, metric: str) -> str:
-        """▲ or ▼ where the row differs from the baseline significantly."""
-        p, difference = self.p.get(metric, (1.0, 0.0))
-        return "" if p >= LEVEL else " ▲" if difference > 0 else " ▼"
-
-
-@dataclass(frozen=True)
-class Table:
-    """All rows of a suite on one data set."""
-
-    entry: Entry
-    lines: list[Line]
-    notes: list[str]
 
 
 def generate(results: Path) -> dict[str, str]:
-    """Every generated file by its path: "RESULTS.md" and "plots/SUITE.svg" (under ``results``)."""
+    """Every generated file by its path: RESULTS.md, and the others under ``results``."""
     if not results.is_dir():
         raise ItemrecError(f"'results' must be a folder of results, got '{results}'")
-    parts = [text] if (text := dataset_table.section(results)) else []
-    files, known = {}, {}
-    places = {name: place for place, name in enumerate(ORDER)}  # others come last, by name
-    folders = [path for path in results.glob("*") if path.is_dir() and path.name != "plots"]
-    for folder in sorted(folders, key=lambda path: (places.get(path.name, len(ORDER)), path.name)):
-        if not any(folder.glob("*/*.json")):
-            continue
-        suite = suite_of(folder)
-        tables = read_tables(suite, folder)
-        if not tables:
-            continue
-        parts.append(section(suite, tables, results.name))
-        files[f"plots/{suite.name}.svg"] = plot(suite, tables)
-        known.update(
-            {(suite.name, t.entry.key, line.cell.row): line for t in tables for line in t.lines}
-        )
-    text, picture = qualitative.section(results)
+    files, pages = {}, {}
+    suites = _read_suites(results)
+    for name, (suite, tables) in suites.items():
+        files[f"{name}.md"] = suite_page.page(suite, tables, results.name)
+        files[f"plots/{name}.svg"] = suite_page.plot(suite, tables)
+        pages[f"{results.name}/{name}.md"] = suite.title
+    if text := dataset_table.page(results):
+        files["datasets.md"] = text
+        pages[f"{results.name}/datasets.md"] = dataset_table.TITLE
+    text, picture = qualitative.page(results)
     if text:
-        parts.append(text)
-        files["plots/qualitative.svg"] = picture
-    parts.append("*Generated by `make results` from the files under `results/`.*")
-    whole = "\n\n".join([preamble(results, known), contents(parts), *parts])
-    return {"RESULTS.md": whole + "\n", **files}
+        files |= {"qualitative.md": text, "plots/qualitative.svg": picture}
+        pages[f"{results.name}/qualitative.md"] = qualitative.TITLE
+    return {SUMMARY: summary(results, Found(suites, pages)), **files}
 
 
-def contents(parts: Iterable[str]) -> str:
-    """Links to the sections."""
-    titles = [line[3:] for part in parts for line in part.splitlines() if line.startswith("## ")]
-    return "\n".join(f"- [{text}](#{anchor(text)})" for text in titles)
-
-
-def anchor(text: str) -> str:
-    """The fragment that a Markdown renderer gives a heading.
-
-    >>> anchor("State of the art, unseen users")
-    'state-of-the-art-unseen-users'
-    """
-    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-
-
-def preamble(results: Path, known: dict[tuple[str, str, str], Line]) -> str:
-    """The words before the tables, their figures looked up."""
-    path = results / "PREAMBLE.md"
-
-    def look_up(found: re.Match[str]) -> str:
-        *place, metric = found[1].split()
-        line = known.get(tuple(place))
-        value = None if line is None else line.mean(metric)
-        if value is None:
-            raise ItemrecError(f"{path} names a figure that no result has: {found[0]}")
-        return f"{value:.2f}"
-
-    text = path.read_text(encoding="utf-8").strip() if path.exists() else "# Results"
-    filled = re.sub(r"\{([^{}]+)\}", look_up, text)
-    return "\n\n".join(
-        p if p.startswith("|") else textwrap.fill(p, WIDTH, break_on_hyphens=False)
-        for p in filled.split("\n\n")  # a table stays as it is
-    )
-
-
-def suite_of(folder: Path) -> Suite:
-    """The suite that results belong to: the copy beside them, or the shipped one of that name."""
-    copy = folder / f"{folder.name}.toml"
-    return load_suite(copy if copy.exists() else folder.name)
-
-
-def read_tables(suite: Suite, folder: Path) -> list[Table]:
-    """The results of a suite in the order of its file; data sets it does not list come last."""
-    found: dict[Entry, dict[str, list[dict[str, Any]]]] = {}
-    for path in sorted(folder.glob("*/*-*.json")):
-        try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-            entry = Entry.parse(result["data"])
-            found.setdefault(entry, {}).setdefault(result["row"], []).append(result)
-        except (ValueError, KeyError) as error:
-            raise ItemrecError(f"{path} is not a result of a suite: {error!r}") from error
-    listed = dict.fromkeys(cell.entry for cell in suite.cells())
-    order = [entry for entry in listed if entry in found]
-    order += [entry for entry in found if entry not in listed]
-    return [read_table(suite, entry, found[entry], folder) for entry in order]
-
-
-def read_table(
-    suite: Suite, entry: Entry, found: dict[str, list[dict[str, Any]]], folder: Path
-) -> Table:
-    """The rows of one data set, with the paired tests where these are of the same results."""
-    path = folder / entry.folder / FILE
-    tests = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    runs = {f"{row}-{r['seed']}": r["id"] for row in suite.rows for r in found.get(row, [])}
-    made = {k: v for k, v in tests.get("runs", {}).items() if k.rpartition("-")[0] in suite.rows}
-    notes = []
-    if tests and made != runs:
-        notes.append("No paired tests: they were made before the last of these results.")
-        tests = {}
-    lines = []
-    for cell in suite.cells([entry.key]):
-        results = sorted(found.get(cell.row, []), key=lambda result: int(result["seed"]))
-        if not results:
-            continue
-        rows = tests.get("rows", {}).get(cell.row, {})
-        p = {m: (t["p_t"], t["difference"]) for m, t in rows.items() if isinstance(t, dict)}
-        lines.append(Line(cell, results, p, tuple(_remarks(cell, results))))
-    left_out = sorted(set(found) - set(suite.rows))
-    if left_out:
-        notes.append(f"Left out, no longer rows of the suite: {', '.join(left_out)}.")
-    return Table(entry, lines, notes)
-
-
-def _remarks(cell: Cell, results: list[dict[str, Any]]) -> Iterable[str]:
-    other = [key for r in results for key in changes(r["config"], cell.seeded(r["seed"]))]
-    if other:
-        yield f"made when {', '.join(dict.fromkeys(other))} had another value"
-    for metric, (low, high) in cell.band.items():
-        value = statistics.fmean(result["test"][metric] for result in results)
-        if not low <= value <= high:
-            span = f"{100 * low:.2f} to {100 * high:.2f}"
-            yield f"{title(metric)} is outside the expected {span}"
-    if any(_ended_early(result) for result in results):
-        yield "ended by the limit of epochs and not by patience, so longer training may give more"
-    if len(results) < cell.seeds:
-        yield f"{len(results)} of {cell.seeds} seeds so far"
-
-
-def _ended_early(result: dict[str, Any]) -> bool:
-    return bool(result["config"]["train"]["epochs"] <= result["epochs"])
-
-
-# --- Markdown ------------------------------------------------------------------------------------
-
-
-def section(suite: Suite, tables: list[Table], home: str) -> str:
-    """A suite: what it is about, one overview, one table a data set, how to repeat it."""
-    name = suite.name if suite.shipped else f"{home}/{suite.name}/{suite.name}.toml"
-    parts = [f"## {suite.title}", suite.description, f"All of it: `itemrec reproduce {name}`."]
-    parts.append(f"![{suite.title}]({home}/plots/{suite.name}.svg)")
-    parts.append(f"Dashed: *{suite.baseline}*; filled: significantly different; ×: published.")
-    if len(tables) > 1:
-        parts += [f"**{title(suite.columns[-1])} × 100**", overview(suite, tables)]
-    parts += [details(suite, table, name) for table in tables]
-    remarks = [f"- *{row}*: {note}" for row, note in suite.notes.items()]
-    parts += ["\n".join(remarks)] if remarks else []
-    return "\n\n".join(part for part in parts if part)
-
-
-def overview(suite: Suite, tables: list[Table]) -> str:
-    """Rows by data sets, in the metric that is plotted."""
-    metric = suite.columns[-1]
-    lines = {(table.entry, line.cell.row): line for table in tables for line in table.lines}
-    body = []
-    for row in suite.rows:
-        own = [lines.get((table.entry, row)) for table in tables]
-        if any(own):
-            body.append([row, *("–" if line is None else figure(line, metric) for line in own)])
-    return grid(["", *(heading(table.entry) for table in tables)], body)
-
-
-def details(suite: Suite, table: Table, name: str) -> str:
-    """One data set: every metric, the published figures, p, seconds; and what it was made on."""
-    best = {m: max((line.mean(m) or 0.0 for line in table.lines), default=0) for m in suite.columns}
-    published = any(line.cell.paper for line in table.lines)
-    tested = any(line.p for line in table.lines)
-    last = suite.columns[-1]
-    head = ["", *(title(m) for m in suite.columns)]
-    head += ["published"] * published + [f"p ({title(last)})"] * tested
-    head += ["s an epoch", "s to the best epoch"] * suite.cost + ["epoch", "seconds", "seeds"]
-    body = []
-    for line in table.lines:
-        cells = [line.cell.row]
-        for metric in suite.columns:
-            text = figure(line, metric)
-            cells.append(f"**{text}**" if line.mean(metric) == best[metric] else text)
-        if published:
-            figures = [line.cell.paper.get(m) for m in suite.columns]
-            known = " / ".join("–" if f is None else f"{100 * f:.2f}" for f in figures)
-            cells.append(known if line.cell.paper else "")
-        if tested:
-            cells.append(probability(line.p[last][0]) if last in line.p else "")
-        if suite.cost:
-            each = [r["seconds"]["train"] / passes(r) for r in line.results]
-            best_epoch = [r["best_epoch"] for r in line.results]
-            whole = [s * (n or 1) for s, n in zip(each, best_epoch, strict=True)]
-            cells += [f"{statistics.fmean(each):.2f}", f"{statistics.fmean(whole):.1f}"]
-        cells.append(f"{statistics.fmean(r['best_epoch'] for r in line.results):.0f}")
-        cells.append(f"{statistics.fmean(r['seconds']['train'] for r in line.results):.1f}")
-        cells.append(str(len(line.results)))
-        body.append(cells)
-    parts = [f"### {suite.title}: {heading(table.entry)}", grid(head, body)]
-    parts.append(" ".join(_legend(suite, table, name, published, tested)))
-    remarks: dict[str, list[str]] = {}
-    for line in table.lines:
-        for note in line.notes:
-            remarks.setdefault(note, []).append(f"*{line.cell.row}*")
-    told = [f"- {', '.join(rows)}: {note}." for note, rows in remarks.items()]
-    parts += ["\n".join([*(f"- {note}" for note in table.notes), *told])]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _legend(suite: Suite, table: Table, name: str, published: bool, tested: bool) -> Iterable[str]:
-    results = [result for line in table.lines for result in line.results]
-    yield "× 100, mean ± standard deviation over seeds; seconds of training."
-    if tested:
-        yield (
-            f"▲ ▼: above, below {compared(suite, table)}, p < {LEVEL:g} (paired t-test over users, "
-            "Holm's correction over the rows and metrics of the data set)."
-        )
-    if published:
-        names = " / ".join(title(m) for m in suite.columns)
-        sources = dict.fromkeys(line.cell.source for line in table.lines if line.cell.paper)
-        yield f"Published: {names}" + "".join(f"; {source}" for source in sources if source) + "."
-    row = table.lines[-1].cell.row
-    yield f"One row: `itemrec reproduce {name} --datasets {table.entry.key} --rows {row}`."
-    yield f"{distinct(fingerprint(r) for r in results)}; {distinct(machine(r) for r in results)}."
-
-
-def compared(suite: Suite, table: Table) -> str:
-    """The baseline of the rows of a table, in words."""
-    rows = [line.cell.row for line in table.lines if line.p]
-    pairs = {row: suite.baseline_of(row) for row in rows}
-    if set(pairs.values()) <= {suite.baseline}:
-        return f"*{suite.baseline}*"
-    return ", ".join(f"*{base}* (*{row}*)" for row, base in pairs.items())
-
-
-def passes(result: dict[str, Any]) -> int:
-    """Epochs that a result took in all, the refit's included; a closed form counts as one."""
-    again = result["best_epoch"] if result["refit"] else 0
-    return max(int(result["epochs"]) + int(again), 1)
-
-
-def fingerprint(result: dict[str, Any]) -> str:
-    """The data of a result, in words."""
-    data = result["dataset"]
-    counts = f"{data['users']:,} users, {data['items']:,} items, {data['interactions']:,}"
-    return f"Data: {counts} interactions, fingerprint `{data['fingerprint']}`"
-
-
-def machine(result: dict[str, Any]) -> str:
-    """The hardware of a result, in words."""
-    found = result["hardware"]
-    cpu = f"{found['cpu']}, {found['cores']} cores"
-    where = cpu if found["device"] == "CPU" else f"{found['device']} ({cpu})"
-    beside = f", {found['jobs']} runs side by side" if found["jobs"] > 1 else ""
-    return f"{where}, torch {found['torch']}{beside}"
-
-
-def figure(line: Line, metric: str) -> str:
-    """Mean ± standard deviation, and the mark of a significant difference."""
-    mean, spread = line.mean(metric), line.spread(metric)
-    if mean is None:
-        return "–"
-    return f"{mean:.2f}" + ("" if spread is None else f" ± {spread:.2f}") + line.mark(metric)
-
-
-def probability(p: float) -> str:
-    """A p-value as one reads it.
-
-    >>> probability(0.0312), probability(1e-9)
-    ('.031', '< .001')
-    """
-    return "< .001" if p < 0.001 else "1" if p > 0.9995 else f"{p:.3f}".lstrip("0")
-
-
-def title(metric: str) -> str:
-    """A metric as a heading.
-
-    >>> title("capped_recall@20"), title("ndcg@20")
-    ('capped recall@20', 'NDCG@20')
-    """
-    name, at, k = metric.partition("@")
-    return SHORT.get(name, name) + at + k
-
-
-def heading(entry: Entry) -> str:
-    """A data set and its protocol."""
-    return f"{entry.data}, {entry.protocol}"
-
-
-def distinct(texts: Iterable[str]) -> str:
-    """Each text once, in order."""
-    return "; ".join(dict.fromkeys(texts))
-
-
-def plot(suite: Suite, tables: list[Table]) -> str:
-    """Each data set's rows in the metrics that the suite plots."""
-    data: dict[str, list[Point]] = {}
-    several = len(suite.plotted) > 1
-    for table, metric in ((table, metric) for table in tables for metric in suite.plotted):
-        what = f": {title(metric)}" if several else ""
-        rows = data.setdefault(heading(table.entry) + what, [])
-        for line in table.lines:
-            mean, paper = line.mean(metric), line.cell.paper.get(metric)
-            if mean is not None:
-                shown = None if paper is None else 100 * paper
-                marked = bool(line.mark(metric))
-                rows.append(Point(line.cell.row, mean, line.spread(metric) or 0.0, marked, shown))
-    label = "value" if several else title(suite.plotted[0])
-    return panels(suite.title, label, data, suite.baseline)
+def _read_suites(results: Path) -> dict[str, tuple[Suite, list[Table]]]:
+    """The suites that have results, with their tables."""
+    store = read(results)
+    places = {name: place for place, name in enumerate(ORDER)}
+    out = {}
+    for name in sorted(store.files, key=lambda name: (places.get(name, len(ORDER)), name)):
+        suite = suite_of(results, name)
+        if tables := read_tables(suite, store):
+            out[name] = (suite, tables)
+    return out
 
 
 def write(results: Path, target: Path) -> list[Path]:
-    """Write RESULTS.md and the plots; the files written."""
+    """Sort the store and write all pages and plots; the files written."""
+    tidy(results)
     files = generate(results)
-    paths = [target if name == "RESULTS.md" else results / name for name in files]
+    paths = [target if name == SUMMARY else results / name for name in files]
     for path, text in zip(paths, files.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
@@ -394,7 +71,7 @@ def write(results: Path, target: Path) -> list[Path]:
 if __name__ == "__main__":
     given = [Path(argument) for argument in sys.argv[1:3]]
     try:
-        for file in write(*[*given, *[Path("results"), Path("RESULTS.md")][len(given) :]]):
+        for file in write(*[*given, *[Path("results"), Path(SUMMARY)][len(given) :]]):
             print(file)
     except ItemrecError as error:
         sys.exit(f"itemrec: {error}")

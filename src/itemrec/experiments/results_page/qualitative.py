@@ -1,7 +1,7 @@
 """Recommendations to look at: lists of a few unseen users by title, ITEM above BPR, hits marked.
 
-The users are not picked by hand: ordered by how much better ITEM's NDCG@20 is than BPR's, they are
-those at a tenth, in the middle and at nine tenths.
+The users are not picked by hand: sorted by how much better ITEM's NDCG@20 is than BPR's, they are
+those at 10 %, 50 % and 90 % of the order.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from itemrec.data.split import Split
 from itemrec.evaluation.ranking import block_scores, mask_history, top_items
 from itemrec.experiments.build import make_split, run_config
 from itemrec.experiments.config import changes
+from itemrec.experiments.results_page.formatting import GENERATED
 from itemrec.experiments.suites.overrides import Entry
+from itemrec.experiments.suites.store import identity, write_json
 from itemrec.experiments.suites.suite import load_suite
-from itemrec.experiments.suites.worker import hardware, identity, load_data, write_json
+from itemrec.experiments.suites.worker import hardware, load_data
 from itemrec.training.run import Run
 
 FILE = "qualitative.json"
+TITLE = "Recommended lists"
 SUITE = "inductive"
 SYSTEMS = {"ITEM": "item", "BPR": "lightgcn"}  # as shown → row of the suite
 DATA = "ml-latest-small"
 QUANTILES = (0.1, 0.5, 0.9)
 K = 20
 ABOUT = """
-The 20 items recommended to three unseen users of one split, those which they took marked; LightGCN
-with ITEM above, with BPR below, trained as in the table of unseen users. The users are those at a
-tenth, in the middle and at nine tenths of all test users in the order of how much better ITEM is
-for them.
+The 20 items recommended to three unseen users of one split; held-out items are marked as hits.
+LightGCN with ITEM above, with BPR below, trained as the rows *item* and *lightgcn* of the
+[table of unseen users](inductive.md). All test users are sorted by how much better ITEM's NDCG@20
+is than BPR's; the three are those at 10 %, 50 % and 90 % of that order.
 """.strip()
 
 
@@ -97,8 +100,8 @@ def look(runs: dict[str, Run], split: Split) -> dict[str, Any]:
                 "items": [{"title": title(split, i), "hit": i in taken} for i in top if i >= 0],
             }
         known = int(np.diff(split.test.history.indptr)[row])
-        told = {"quantile": quantile, "history": known, "targets": len(taken)}
-        shown.append({"user": str(user), **told, "lists": lists})
+        counts = {"history": known, "targets": len(taken)}
+        shown.append({"user": str(user), "quantile": quantile, **counts, "lists": lists})
     return {"users": shown}
 
 
@@ -108,20 +111,21 @@ def title(split: Split, item: int) -> str:
     return named or str(split.item_ids.external(np.array([item]))[0])
 
 
-# --- the section of RESULTS.md -------------------------------------------------------------------
+# --- the page ------------------------------------------------------------------------------------
 
 
-def section(results: Path) -> tuple[str, str]:
+def page(results: Path) -> tuple[str, str]:
     """Text and picture, both empty where there is nothing to show."""
     path = results / FILE
     if not path.exists():
         return "", ""
     content = json.loads(path.read_text("utf-8"))
-    parts = ["## Lists to look at", ABOUT, "All of it: `itemrec reproduce qualitative`."]
-    parts.append(f"![Lists to look at]({results.name}/plots/qualitative.svg)")
+    parts = [f"# {TITLE}", "[All results](../RESULTS.md)", ABOUT]
+    parts.append("Reproduce it: `itemrec reproduce qualitative`.")
+    parts.append(f"![{TITLE}](plots/qualitative.svg)")
     data = content["dataset"]
     parts.append(f"{content['data']}, split 0, fingerprint `{data['fingerprint']}`.")
-    return "\n\n".join(parts), picture(content)
+    return "\n\n".join([*parts, GENERATED]) + "\n", picture(content)
 
 
 CELL, HEIGHT, LABEL, ACROSS = 96, 46, 92, 10  # width and height of an item, of the names; a line
@@ -134,8 +138,8 @@ def picture(content: dict[str, Any]) -> str:
     out: list[str] = []
     y = 6
     for user in content["users"]:
-        told = f"user {user['user']}: {user['history']} items known, {user['targets']} held out"
-        out.append(text(4, y + 14, told, 12, weight="bold"))
+        head = f"user {user['user']}: {user['history']} items known, {user['targets']} held out"
+        out.append(text(4, y + 14, head, 12, weight="bold"))
         y += 22
         for name, one in user["lists"].items():
             hits = sum(item["hit"] for item in one["items"])

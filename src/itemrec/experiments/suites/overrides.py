@@ -1,12 +1,12 @@
-"""The layers of a suite: defaults, a row, then both once more for a protocol or a data set.
+"""The overrides of a suite: defaults, a row, then both once more for a protocol or a data set.
 
-What is said of a data set beats what is said of all of them, and a row beats the defaults.
+A setting for one data set beats a setting for all of them, and a row beats the defaults.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,6 @@ class Entry:
         """As written in a suite."""
         return f"{self.data}/{self.protocol}"
 
-    @property
-    def folder(self) -> str:
-        """A name for files."""
-        return re.sub(r"[^\w.=-]+", "-", self.data).strip("-.") + f"-{self.protocol}"
-
 
 def split_names(text: str) -> list[str]:
     """Names between commas; those within a name such as synthetic:users=9,items=8 stay.
@@ -62,32 +57,38 @@ def entries(row: Mapping[str, Any], suite: Mapping[str, Any]) -> list[Entry]:
 
 
 def merge(defaults: Mapping[str, Any], row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-    """The sections of a row on a data set, and "seeds" where a layer says how many."""
-    (general, *on_general), (own, *on_own) = _layers(defaults, entry), _layers(row, entry)
+    """The sections of a row on a data set, and "seeds" where an override says how many."""
+    (general, *on_general), (own, *on_own) = _overrides(defaults, entry), _overrides(row, entry)
     order = [(general, False), (own, True)]
-    order += [(layer, False) for layer in on_general] + [(layer, True) for layer in on_own]
-    out: dict[str, Any] = {section: {} for section in SECTIONS}
-    for layer, _ in order:  # names first: they say which settings there are
-        for name in TABLES:
-            if "name" in section(layer, name):
-                out[name]["name"] = section(layer, name)["name"]
-        strategy = section(layer, "split").get("strategy")
-        if strategy is not None and PROTOCOLS.get(strategy, "transductive") == entry.protocol:
-            out["split"]["strategy"] = strategy
-        if "seeds" in layer:
-            out["seeds"] = layer["seeds"]
-    out["split"].setdefault("strategy", STRATEGIES[entry.protocol])
+    order += [(each, False) for each in on_general] + [(each, True) for each in on_own]
+    out = _names([override for override, _ in order], entry)
     known = {name: keys({s: out[s] for s in SECTIONS}, name) for name in SECTIONS}
-    for layer, must in order:
+    for override, must in order:
         for name in SECTIONS:
-            _fill(out[name], name, section(layer, name), known[name], must)
+            _fill(out[name], name, section(override, name), known[name], must)
     out["data"]["data"] = entry.data
     return out
 
 
-def section(layer: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _names(overrides: Iterable[Mapping[str, Any]], entry: Entry) -> dict[str, Any]:
+    """Components, strategy and seeds; the components determine which settings there are."""
+    out: dict[str, Any] = {section: {} for section in SECTIONS}
+    for override in overrides:
+        for name in TABLES:
+            if "name" in section(override, name):
+                out[name]["name"] = section(override, name)["name"]
+        strategy = section(override, "split").get("strategy")
+        if strategy is not None and PROTOCOLS.get(strategy, "transductive") == entry.protocol:
+            out["split"]["strategy"] = strategy
+        if "seeds" in override:
+            out["seeds"] = override["seeds"]
+    out["split"].setdefault("strategy", STRATEGIES[entry.protocol])
+    return out
+
+
+def section(override: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The settings of a section; a component may be given by its bare name."""
-    value = layer.get(name, {})
+    value = override.get(name, {})
     if name == "data" and not isinstance(value, dict):
         return {}  # a row's list of data sets
     if isinstance(value, str) and name in TABLES:
@@ -97,7 +98,7 @@ def section(layer: Mapping[str, Any], name: str) -> dict[str, Any]:
     return current_names(name, value)
 
 
-def _layers(table: Mapping[str, Any], entry: Entry) -> Iterator[Mapping[str, Any]]:
+def _overrides(table: Mapping[str, Any], entry: Entry) -> Iterator[Mapping[str, Any]]:
     yield table
     for key in (entry.protocol, entry.data, entry.key):
         if key in table.get("on", {}):

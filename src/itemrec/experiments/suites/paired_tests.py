@@ -2,103 +2,91 @@
 
 from __future__ import annotations
 
-import json
 import math
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from itemrec.evaluation.significance import Floats, holm, paired_test
-from itemrec.experiments.suites.overrides import Entry
+from itemrec.evaluation.significance import PairedTest, holm, paired_test
+from itemrec.experiments.suites.store import Line, Store, append
 from itemrec.experiments.suites.suite import Suite
-from itemrec.experiments.suites.worker import write_json
+from itemrec.experiments.suites.values import Values, read_values, user_means, values_path
 
-FILE = "tests.json"
+Runs = dict[str, dict[int, Values]]  # row → seed → values of its users
 
 
 @dataclass(frozen=True)
-class Values:
-    """Values of the users of one run."""
+class Comparison:
+    """A row against its baseline in one metric."""
 
-    run: str
-    users: list[Any]
-    metrics: dict[str, Floats]
-
-
-def read_values(path: Path) -> Values | None:
-    """The per-user file of a run, or None where there is none that can be read."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            metrics = {
-                name: file[name].astype(np.float64)
-                for name in file.files
-                if name not in ("user", "run")
-            }
-            return Values(str(file["run"]), file["user"].tolist(), metrics)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-        return None
+    row: str
+    metric: str
+    seeds: list[int]
+    test: PairedTest
 
 
-def user_means(runs: list[Values], metric: str) -> dict[Any, float]:
-    """Each user's mean over the runs that judged them."""
-    total: dict[Any, list[float]] = {}
-    for run in runs:
-        for user, value in zip(run.users, run.metrics[metric].tolist(), strict=True):
-            total.setdefault(user, []).append(value)
-    return {user: math.fsum(values) / len(values) for user, values in total.items()}
-
-
-def write_tests(suite: Suite, entry: Entry, results: Path, per_user: Path) -> list[str]:
-    """Write ``tests.json`` of a data set; notes where it cannot be done.
+def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str]:
+    """Store the paired tests of a data set; notes where that is not possible.
 
     A row and its baseline are compared over the seeds that both have, user by user: a user's value
-    is the mean over those seeds in which the user was judged. All p-values of the data set, over
+    is the mean over those seeds in which the user was evaluated. All p-values of the data set, over
     rows and metrics, are corrected together. Nothing is written unless the values of all finished
-    runs are at hand, so that a machine that has only some of them spoils nothing.
+    runs are available, so that a machine that has only some of them does no harm.
     """
-    found: dict[str, dict[int, Values]] = {row: {} for row in suite.rows}
-    missing = []
-    for path in sorted((results / suite.name / entry.folder).glob("*-*.json")):
-        row, _, seed = path.stem.rpartition("-")
-        if row not in found or not seed.isdigit():
-            continue
-        values = read_values(per_user / suite.name / entry.folder / f"{path.stem}.npz")
-        result = json.loads(path.read_text(encoding="utf-8"))
-        if values is None or values.run != result["id"]:
-            missing.append(path.stem)
-        else:
-            found[row][int(seed)] = values
+    found, missing = _read_runs(suite, data, store, values)
     if missing:
         return [
-            f"{entry.key}: {FILE} is left as it was, the per-user values of {len(missing)} runs "
-            f"are not in {per_user}"
+            f"{data}: the paired tests are left as they were, the per-user values of {missing} "
+            f"runs are not in {values}"
         ]
-    bases = {row: suite.baseline_of(row) for row in found}
-    rows = {row: set(runs) & set(found[bases[row]]) for row, runs in found.items()}
-    rows = {row: seeds for row, seeds in rows.items() if seeds and row != bases[row]}
-    if not rows:
+    comparisons = [comparison for row in found for comparison in _compare(suite, row, found)]
+    if comparisons:
+        line = _line(suite, data, found, comparisons)
+        if line != store.tests(suite.name, data):
+            append(store.folder, suite.name, line)
+    return []
+
+
+def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[Runs, int]:
+    """The per-user values of the finished runs of a data set, and of how many they are missing."""
+    found: Runs = {row: {} for row in suite.rows}
+    missing = 0
+    for result in store.results(suite.name) if suite.name in store.files else ():
+        if result["data"] != data or result["row"] not in found:
+            continue
+        kept = read_values(values_path(values, result["id"]))
+        if kept is None or kept.run != result["id"]:
+            missing += 1
+        else:
+            found[result["row"]][int(result["seed"])] = kept
+    return found, missing
+
+
+def _compare(suite: Suite, row: str, found: Runs) -> list[Comparison]:
+    """A row against its baseline, in every column that single users have."""
+    own, base = found[row], found[suite.baseline_of(row)]
+    seeds = sorted(set(own) & set(base))
+    if own is base or not seeds:
         return []
-    tests = []
-    for row, seeds in rows.items():
-        base = found[bases[row]]
-        for metric in suite.columns:
-            if not all(metric in run.metrics for run in (*found[row].values(), *base.values())):
-                continue  # of the catalogue, not of users
-            mine = user_means([found[row][seed] for seed in sorted(seeds)], metric)
-            theirs = user_means([base[seed] for seed in sorted(seeds)], metric)
-            users = [user for user in mine if user in theirs]
-            test = paired_test([mine[u] for u in users], [theirs[u] for u in users])
-            tests.append((row, metric, sorted(seeds), test))
-    p_t = holm([test.p_t for *_, test in tests])
-    p_wilcoxon = holm([test.p_wilcoxon for *_, test in tests])
-    content: dict[str, Any] = {"baseline": suite.baseline, "data": entry.key, "rows": {}}
-    content["runs"] = {  # what was compared, to notice when a result is newer
-        f"{row}-{seed}": run.run for row, runs in found.items() for seed, run in runs.items()
-    }
-    for n, (row, metric, used, test) in enumerate(tests):
+    out = []
+    for metric in suite.columns:
+        if not all(metric in run.metrics for run in (*own.values(), *base.values())):
+            continue  # of the catalogue, not of users
+        mine = user_means([own[seed] for seed in seeds], metric)
+        theirs = user_means([base[seed] for seed in seeds], metric)
+        users = [user for user in mine if user in theirs]
+        test = paired_test([mine[u] for u in users], [theirs[u] for u in users])
+        out.append(Comparison(row, metric, seeds, test))
+    return out
+
+
+def _line(suite: Suite, data: str, found: Runs, comparisons: list[Comparison]) -> Line:
+    """The line of the store."""
+    p_t = holm([comparison.test.p_t for comparison in comparisons])
+    p_wilcoxon = holm([comparison.test.p_wilcoxon for comparison in comparisons])
+    rows: dict[str, Any] = {}
+    for n, comparison in enumerate(comparisons):
+        row, test = comparison.row, comparison.test
         figures = {
             "users": test.n,
             "difference": test.difference,
@@ -107,10 +95,14 @@ def write_tests(suite: Suite, entry: Entry, results: Path, per_user: Path) -> li
             "p_wilcoxon": float(p_wilcoxon[n]),
             "uncorrected": {"p_t": test.p_t, "p_wilcoxon": test.p_wilcoxon},
         }
-        own = {} if bases[row] == suite.baseline else {"baseline": bases[row]}
-        content["rows"].setdefault(row, {"seeds": used, **own})[metric] = _finite(figures)
-    write_json(results / suite.name / entry.folder / FILE, content)
-    return []
+        base = suite.baseline_of(row)
+        own = {} if base == suite.baseline else {"baseline": base}
+        entry = rows.setdefault(row, {"seeds": comparison.seeds, **own})
+        entry[comparison.metric] = _finite(figures)
+    runs = {  # what was compared, to notice when a result is newer
+        f"{row}-{seed}": run.run for row, seeds in found.items() for seed, run in seeds.items()
+    }
+    return {"kind": "tests", "data": data, "baseline": suite.baseline, "rows": rows, "runs": runs}
 
 
 def _finite(figures: dict[str, Any]) -> dict[str, Any]:

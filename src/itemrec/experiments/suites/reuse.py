@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
-from itemrec.experiments.suites.paired_tests import read_values
 from itemrec.experiments.suites.processes import Job
-from itemrec.experiments.suites.worker import write_json
+from itemrec.experiments.suites.store import Store, append, row_line
+from itemrec.experiments.suites.values import read_values, values_path
 
 
-def reuse_results(jobs: Iterable[Job], results: Path, per_user: Path) -> list[Job]:
-    """Copy the results of other suites that have the very settings of a job; the jobs left to do.
+def reuse_runs(jobs: Sequence[Job], store: Store, values: Path) -> list[Job]:
+    """Let rows refer to stored runs that have exactly their settings; the jobs left to do.
 
-    A result is taken with its figures, times and hardware if it has every column of the job, and
-    the values of single users are at hand.
+    A run is reused if it has every column of the job and the values of single users, which paired
+    tests need, are available.
     """
-    known: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
-    for path in sorted(results.glob("*/*/*-*.json")):
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            known.setdefault(stored["id"], []).append((path, stored))
-        except (OSError, ValueError, KeyError):
-            continue  # a damaged file is nothing to copy
-
-    def taken(job: Job) -> bool:
-        return any(_copy(job, path, it, results, per_user) for path, it in known.get(job["id"], ()))
-
-    return [job for job in jobs if not taken(job)]
+    reused = [job for job in jobs if _reusable(job, store, values)]
+    for suite in {job["suite"] for job in reused}:
+        own = [job for job in reused if job["suite"] == suite]
+        rows = [row_line(job["entry"], job["row"], job["seed"], job["id"]) for job in own]
+        append(store.folder, suite, *rows)
+    return [job for job in jobs if job not in reused]
 
 
-def _copy(job: Job, path: Path, stored: dict[str, Any], results: Path, per_user: Path) -> bool:
+def _reusable(job: Job, store: Store, values: Path) -> bool:
+    run = store.run(job["suite"], job["id"])
     columns = [parse_metric(name) for name in job["columns"]]
-    single = {metric.key for metric in columns if metric.name not in CATALOGUE_METRICS}
-    source = (per_user / path.relative_to(results)).with_suffix(".npz")
-    values = read_values(source)
-    if values is None or values.run != job["id"] or not single <= set(values.metrics):
+    if run is None or not {metric.key for metric in columns} <= set(run["test"]):
         return False
-    if not {metric.key for metric in columns} <= set(stored["test"]):
-        return False
-    target = Path(job["per_user"])
-    if target != source:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(source.read_bytes())
-    own = {"suite": job["suite"], "row": job["row"]}
-    made = stored.get("made_by", f"{stored['suite']}/{stored['row']}")
-    write_json(Path(job["result"]), {**stored, **own, "made_by": made})
-    return True
+    kept = read_values(values_path(values, job["id"]))
+    of_users = {metric.key for metric in columns if metric.name not in CATALOGUE_METRICS}
+    return kept is not None and kept.run == job["id"] and of_users <= set(kept.metrics)

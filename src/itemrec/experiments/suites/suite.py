@@ -32,7 +32,7 @@
     band.yelp2018 = { "ndcg@20" = [0.058, 0.060] }
     note = "Anything a reader of the table must know."
 
-Later layers win: defaults, the row, ``defaults.on`` (protocol, then data set, then both), the
+Later overrides win: defaults, the row, ``defaults.on`` (protocol, then data set, then both), the
 row's own ``on``. A default applies to the rows whose component has that setting; a setting of a row
 that its component does not have is an error. A row's ``data`` lists data sets; how files are read
 (the section ``data`` of a config.toml) stands in ``defaults.data`` or ``on.NAME.data``.
@@ -43,28 +43,21 @@ from __future__ import annotations
 import copy
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from itemrec.config_file import Config
-from itemrec.data.datasets import DATASETS
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.experiments.config import resolve
-from itemrec.experiments.registry import SECTIONS, keys
-from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge, section
+from itemrec.experiments.suites.checks import SETTINGS, check_data, check_table
+from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge
 from itemrec.validation import lookup
 
 FOLDER = Path(__file__).parent / "tables"
 COLUMNS = ("capped_recall@20", "recall@20", "ndcg@20")
-SUITE_KEYS = (
-    *("title", "description", "baseline", "columns", "plot", "cost"),
-    *("data", "protocol", "seeds", "source"),
-)
-ROW_KEYS = ("name", "baseline", "data", "protocol", "seeds", "on", "paper", "band", "note")
-SETTINGS = tuple(name for name in SECTIONS if name != "data")
 
 
 @dataclass(frozen=True)
@@ -158,7 +151,7 @@ class Suite:
             exact = Entry.parse(text, "")
             fitting = [e for e in own if exact in (e, Entry(e.data, ""))]
             if not any(exact in (e, Entry(e.data, "")) for e in everywhere):
-                _check_data(exact.data)
+                check_data(exact.data)
                 protocols = [exact.protocol] if exact.protocol else [e.protocol for e in own]
                 fitting = [Entry(exact.data, p) for p in dict.fromkeys(protocols)]
             out += [entry for entry in fitting if entry not in out]
@@ -188,31 +181,35 @@ def load_suite(name: str | Path) -> Suite:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ItemrecError(f"{path} is not a TOML file: {error}") from error
     try:
-        _check(table)
-        rows = tuple(row["name"] for row in table["row"])
-        columns = tuple(parse_metric(m).key for m in table.get("columns", COLUMNS))
-        suite = Suite(
-            name=path.stem,
-            path=path.resolve(),
-            title=table.get("title", path.stem),
-            description=table.get("description", "").strip(),
-            baseline=table.get("baseline", rows[0]),
-            columns=columns,
-            plotted=tuple(parse_metric(m).key for m in table.get("plot", columns[-1:])),
-            cost=table.get("cost", False),
-            source=table.get("source", ""),
-            rows=rows,
-            notes={row["name"]: row["note"] for row in table["row"] if "note" in row},
-            table=table,
-        )
-        for name in (suite.baseline, *map(suite.baseline_of, rows)):
-            lookup(dict.fromkeys(rows), "baseline", name)
+        check_table(table)
+        suite = _make_suite(path, table)
+        for row in (suite.baseline, *map(suite.baseline_of, suite.rows)):
+            lookup(dict.fromkeys(suite.rows), "baseline", row)
         for metric in suite.plotted:
-            lookup(dict.fromkeys(columns), "plot", metric)
+            lookup(dict.fromkeys(suite.columns), "plot", metric)
         suite.cells()
     except ItemrecError as error:
         raise ItemrecError(f"{path.name}: {error}") from error
     return suite
+
+
+def _make_suite(path: Path, table: dict[str, Any]) -> Suite:
+    rows = tuple(row["name"] for row in table["row"])
+    columns = tuple(parse_metric(m).key for m in table.get("columns", COLUMNS))
+    return Suite(
+        name=path.stem,
+        path=path.resolve(),
+        title=table.get("title", path.stem),
+        description=table.get("description", "").strip(),
+        baseline=table.get("baseline", rows[0]),
+        columns=columns,
+        plotted=tuple(parse_metric(m).key for m in table.get("plot", columns[-1:])),
+        cost=table.get("cost", False),
+        source=table.get("source", ""),
+        rows=rows,
+        notes={row["name"]: row["note"] for row in table["row"] if "note" in row},
+        table=table,
+    )
 
 
 def row_settings(text: str, data: str, protocol: str | None) -> Config:
@@ -248,111 +245,3 @@ def _figures(row: Mapping[str, Any], what: str, own: list[Entry], entry: Entry) 
         entry.key, table.get(entry.data, {}) if entry == first else {}
     )
     return {parse_metric(metric).key: figure for metric, figure in found.items()}
-
-
-# --- checks --------------------------------------------------------------------------------------
-
-
-def _check(table: dict[str, Any]) -> None:
-    _only(table, (*SUITE_KEYS, "defaults", "row"), "a suite")
-    rows = table.get("row", [])
-    if not rows or not isinstance(rows, list):
-        raise ItemrecError("a suite needs at least one [[row]]")
-    names = []
-    for row in rows:
-        if not re.fullmatch(r"[\w][\w.-]*", str(row.get("name", ""))):
-            raise ItemrecError(f"a row's 'name' must be a short word, got {row.get('name')!r}")
-        names.append(row["name"])
-    if len(set(names)) < len(names):
-        raise ItemrecError(f"rows must have different names, got {', '.join(names)}")
-    data = {entry.data for row in rows for entry in entries(row, table)}
-    for where, part, known in (
-        ("[defaults]", table.get("defaults", {}), (*SECTIONS, "on")),
-        *((f"row '{row['name']}'", row, (*ROW_KEYS, *SETTINGS)) for row in rows),
-    ):
-        _only(part, known, where)
-        for key, settings in part.get("on", {}).items():
-            if key not in STRATEGIES and Entry.parse(key).data not in {*data, *DATASETS}:
-                choices = ", ".join([*STRATEGIES, *sorted(data)])
-                raise ItemrecError(f"{where} has 'on' {key!r}, which is none of {choices}")
-            _only(settings, (*SECTIONS, "seeds"), f"{where} on {key}")
-            _check_seeds(settings, where)
-        _check_seeds(part, where)
-    _check_seeds(table, "the suite")
-    if not isinstance(table.get("cost", False), bool):
-        raise ItemrecError(f"'cost' must be true or false, got {table['cost']!r}")
-    for row in rows:
-        _check_row(row, table)
-    _check_defaults(table)
-
-
-def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
-    where = f"row '{row['name']}'"
-    own = entries(row, table)
-    if not own:
-        raise ItemrecError(f"{where} has no 'data', and neither has the suite")
-    for name in (row.get("protocol"), table.get("protocol")):
-        if name is not None:
-            lookup(STRATEGIES, "protocol", name)
-    for entry in own:
-        _check_data(entry.data)
-    names = [name for entry in own for name in (entry.data, entry.key)]
-    for what in ("paper", "band"):
-        for key, figures in row.get(what, {}).items():
-            if what == "paper" and key == "source":
-                continue
-            if key not in names and key not in DATASETS:
-                raise ItemrecError(f"{where} has '{what}' for {key!r}, not one of its data sets")
-            for metric, value in figures.items():
-                parse_metric(metric)
-                values = [value] if what == "paper" else value
-                if (
-                    not isinstance(values, list)
-                    or len(values) != (1 if what == "paper" else 2)
-                    or not all(isinstance(v, int | float) and 0 <= v <= 1 for v in values)
-                ):
-                    rule = "a fraction" if what == "paper" else "two fractions"
-                    raise ItemrecError(
-                        f"{where}: '{what}.{key}.{metric}' must be {rule}, got {value!r}"
-                    )
-
-
-def _check_defaults(table: Mapping[str, Any]) -> None:
-    """A default that no row's component has is a slip of the pen."""
-    defaults = table.get("defaults", {})
-    known: dict[str, set[str]] = {name: set() for name in SECTIONS}
-    for row in table["row"]:
-        for entry in entries(row, table):
-            merged = merge(defaults, row, entry)
-            for name in SECTIONS:
-                known[name].update(keys({s: merged[s] for s in SECTIONS}, name))
-    for layer in (defaults, *defaults.get("on", {}).values()):
-        for name in SECTIONS:
-            for key in section(layer, name):
-                if key not in known[name]:
-                    raise ItemrecError(
-                        f"[defaults.{name}] has {key!r}, which no row has as a setting; "
-                        f"known are: {', '.join(sorted(known[name]))}"
-                    )
-
-
-def _check_seeds(table: Mapping[str, Any], where: str) -> None:
-    seeds = table.get("seeds", 1)
-    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
-        raise ItemrecError(f"{where}: 'seeds' must be a positive integer, got {seeds!r}")
-
-
-def _check_data(name: str) -> None:
-    built_in = name in DATASETS or name.startswith("synthetic:")
-    if not built_in and not Path(name).expanduser().exists():
-        raise ItemrecError(
-            f"unknown data '{name}': neither a file or folder nor one of {', '.join(DATASETS)}"
-        )
-
-
-def _only(table: Any, known: Iterable[str], where: str) -> None:
-    if not isinstance(table, dict):
-        raise ItemrecError(f"{where} must be a table, got {table!r}")
-    for key in table:
-        if key not in known:
-            raise ItemrecError(f"{where} has no key {key!r}; known are: {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""One run of a suite: train, write the small result file, keep the values of single users.
+"""One run of a suite: train, evaluate, keep the values of single users, answer with the figures.
 
 ``python -m itemrec.experiments.suites.worker`` is a worker that does so for one job after another.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import os
 import platform
@@ -15,8 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from itemrec.data.interactions import Interactions
@@ -25,17 +22,11 @@ from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_data, make_split, run_config
 from itemrec.experiments.suites.processes import Answer, Job, serve
+from itemrec.experiments.suites.values import keep_values
 from itemrec.extensions import load_extensions
-from itemrec.files import atomic
 from itemrec.training.run import Run
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job
-
-
-def identity(content: Any) -> str:
-    """A short name for settings: the start of the SHA-256 of their JSON."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def perform(job: Job) -> Answer:
@@ -50,14 +41,10 @@ def perform(job: Job) -> Answer:
 def _perform(job: Job) -> Answer:
     started = time.perf_counter()
     run = _train(job)
-    _judge_further(run, job)
+    _evaluate_further(run, job)
     total = time.perf_counter() - started
-    keep_values(Path(job["per_user"]), run.per_user, job["columns"], job["id"])
-    result = {
-        "suite": job["suite"],
-        "row": job["row"],
-        "data": job["entry"],
-        "seed": job["seed"],
+    keep_values(Path(job["per_user"]), run.per_user, job["id"])
+    figures = {
         "id": job["id"],
         **{key: run.metrics[key] for key in ("dataset", "protocol", "model", "loss", "negatives")},
         **{key: run.metrics[key] for key in ("best_epoch", "epochs", "refit")},
@@ -68,13 +55,11 @@ def _perform(job: Job) -> Answer:
         "config": job["config"],
         "hardware": hardware(job["device"], job["jobs"]),
     }
-    write_json(Path(job["result"]), result)
-    shutil.rmtree(job["unfinished"], ignore_errors=True)
     del run
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return {"seconds": total, "test": result["test"]}
+    return {"run": figures}
 
 
 def _train(job: Job) -> Run:
@@ -91,8 +76,8 @@ def _train(job: Job) -> Run:
     return run_config(config, folder, data=data, progress=job["progress"])
 
 
-def _judge_further(run: Run, job: Job) -> None:
-    """Add the columns that a run is not judged by anyway, such as those of the whole list."""
+def _evaluate_further(run: Run, job: Job) -> None:
+    """Add the columns that a run does not have anyway, such as those of the whole list."""
     known = run.metrics["test"]
     missing = [name for name in job["columns"] if name not in known]
     if missing:
@@ -113,33 +98,12 @@ def _with_root(job: Job) -> dict[str, dict[str, Any]]:
 
 
 def load_data(config: dict[str, dict[str, Any]]) -> Interactions:
-    """The data of a configuration; the last one loaded is at hand."""
+    """The data of a configuration; the last one loaded is kept."""
     key = json.dumps(config["data"], sort_keys=True)
     if key not in _loaded:
         _loaded.clear()
         _loaded[key] = make_data(config)
     return _loaded[key]
-
-
-def keep_values(
-    path: Path, per_user: dict[str, npt.NDArray[Any]], columns: list[str], run: str
-) -> None:
-    """Write the values of single users for paired tests: float32, and which run they belong to."""
-    values = {name: per_user[name].astype(np.float32) for name in columns if name in per_user}
-    users = per_user["user"]
-    if users.dtype.kind in "iu" and len(users) and abs(users).max() < 2**31:
-        users = users.astype(np.int32)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(path) as draft, draft.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, user=users, run=np.array(run), **values)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(path) as draft:
-        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        draft.write_text(text + "\n", encoding="utf-8")
 
 
 def hardware(device: str, jobs: int) -> dict[str, Any]:

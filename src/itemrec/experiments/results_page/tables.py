@@ -1,0 +1,138 @@
+"""The tables of a suite, from stored results: a line per row, its seeds, tests and remarks."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from itemrec.experiments.config import changes
+from itemrec.experiments.results_page.formatting import title
+from itemrec.experiments.suites.overrides import Entry
+from itemrec.experiments.suites.store import Line as StoredLine
+from itemrec.experiments.suites.store import Result, Store
+from itemrec.experiments.suites.suite import Cell, Suite, load_suite
+
+LEVEL = 0.05  # below it a difference is marked
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table: the results of all seeds, and what is known beside them."""
+
+    cell: Cell
+    results: list[Result]
+    p: dict[str, tuple[float, float]] = field(default_factory=dict)  # metric → p, difference
+    notes: tuple[str, ...] = ()
+
+    def values(self, metric: str) -> list[float]:
+        """The metric × 100, seed by seed; ``ndcg@20#0`` is that of seed 0 alone."""
+        name, _, seed = metric.partition("#")
+        chosen = [r for r in self.results if seed in ("", str(r["seed"])) and name in r["test"]]
+        return [100 * r["test"][name] for r in chosen]
+
+    def mean(self, metric: str) -> float | None:
+        """Mean over seeds, × 100."""
+        values = self.values(metric)
+        return statistics.fmean(values) if values else None
+
+    def spread(self, metric: str) -> float | None:
+        """Standard deviation over seeds, × 100."""
+        values = self.values(metric)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    def mark(self, metric: str) -> str:
+        """▲ or ▼ where the row differs from the baseline significantly."""
+        p, difference = self.p.get(metric, (1.0, 0.0))
+        return "" if p >= LEVEL else " ▲" if difference > 0 else " ▼"
+
+    def epoch_seconds(self) -> float:
+        """Seconds of training per epoch, mean over seeds."""
+        return statistics.fmean(_epoch_seconds(result) for result in self.results)
+
+    def best_seconds(self) -> float:
+        """Seconds of training until the best epoch, mean over seeds."""
+        return statistics.fmean(_epoch_seconds(r) * (r["best_epoch"] or 1) for r in self.results)
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rows of a suite on one data set."""
+
+    entry: Entry
+    lines: list[Line]
+    notes: list[str]
+
+
+def suite_of(results: Path, name: str) -> Suite:
+    """The suite that results belong to: the copy beside them, or the shipped one of that name."""
+    copy = results / f"{name}.toml"
+    return load_suite(copy if copy.exists() else name)
+
+
+def read_tables(suite: Suite, store: Store) -> list[Table]:
+    """The results of a suite in the order of its file; data sets it does not list come last."""
+    found: dict[Entry, dict[str, list[Result]]] = {}
+    for result in store.results(suite.name):
+        entry = Entry.parse(result["data"])
+        found.setdefault(entry, {}).setdefault(result["row"], []).append(result)
+    listed = dict.fromkeys(cell.entry for cell in suite.cells())
+    order = [entry for entry in listed if entry in found]
+    order += [entry for entry in found if entry not in listed]
+    return [
+        _read_table(suite, entry, found[entry], store.tests(suite.name, entry.key))
+        for entry in order
+    ]
+
+
+def _read_table(
+    suite: Suite, entry: Entry, found: dict[str, list[Result]], tests: StoredLine
+) -> Table:
+    """The rows of one data set, with the paired tests where these are of the same results."""
+    notes = []
+    if tests and not _are_of(tests, suite, found):
+        notes.append("No paired tests: they were made before the last of these results.")
+        tests = {}
+    lines = []
+    for cell in suite.cells([entry.key]):
+        if results := sorted(found.get(cell.row, []), key=lambda result: int(result["seed"])):
+            rows = tests.get("rows", {}).get(cell.row, {})
+            p = {m: (t["p_t"], t["difference"]) for m, t in rows.items() if isinstance(t, dict)}
+            lines.append(Line(cell, results, p, tuple(_remarks(cell, results))))
+    left_out = sorted(set(found) - set(suite.rows))
+    if left_out:
+        notes.append(f"Left out, no longer rows of the suite: {', '.join(left_out)}.")
+    return Table(entry, lines, notes)
+
+
+def _are_of(tests: StoredLine, suite: Suite, found: dict[str, list[Result]]) -> bool:
+    """Whether paired tests compared exactly these results; rows that left the suite aside."""
+    runs = {f"{row}-{r['seed']}": r["id"] for row in suite.rows for r in found.get(row, [])}
+    tested = {k: v for k, v in tests["runs"].items() if k.rpartition("-")[0] in suite.rows}
+    return tested == runs
+
+
+def _remarks(cell: Cell, results: list[Result]) -> Iterable[str]:
+    other = [key for r in results for key in changes(r["config"], cell.seeded(r["seed"]))]
+    if other:
+        yield f"made when {', '.join(dict.fromkeys(other))} had another value"
+    for metric, (low, high) in cell.band.items():
+        value = statistics.fmean(result["test"][metric] for result in results)
+        if not low <= value <= high:
+            span = f"{100 * low:.2f} to {100 * high:.2f}"
+            yield f"{title(metric)} is outside the expected {span}"
+    if any(_hit_the_limit(result) for result in results):
+        yield "ended by the limit of epochs and not by patience, so longer training may give more"
+    if len(results) < cell.seeds:
+        yield f"{len(results)} of {cell.seeds} seeds so far"
+
+
+def _hit_the_limit(result: Result) -> bool:
+    return bool(result["config"]["train"]["epochs"] <= result["epochs"])
+
+
+def _epoch_seconds(result: Result) -> float:
+    """Over all epochs, the refit's included; a closed form counts as one."""
+    again = result["best_epoch"] if result["refit"] else 0
+    return float(result["seconds"]["train"] / max(int(result["epochs"]) + int(again), 1))

@@ -1,0 +1,144 @@
+"""What a suite's file may contain: slips are refused with the names that exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from itemrec.data.datasets import DATASETS
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.metrics import parse_metric
+from itemrec.experiments.registry import SECTIONS, keys
+from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge, section
+from itemrec.validation import lookup
+
+SUITE_KEYS = (
+    *("title", "description", "baseline", "columns", "plot", "cost"),
+    *("data", "protocol", "seeds", "source"),
+)
+ROW_KEYS = ("name", "baseline", "data", "protocol", "seeds", "on", "paper", "band", "note")
+SETTINGS = tuple(name for name in SECTIONS if name != "data")
+
+
+def check_table(table: dict[str, Any]) -> None:
+    """Refuse a suite with unknown keys, names or values."""
+    _only(table, (*SUITE_KEYS, "defaults", "row"), "a suite")
+    rows = table.get("row", [])
+    if not rows or not isinstance(rows, list):
+        raise ItemrecError("a suite needs at least one [[row]]")
+    _check_names(rows)
+    data = {entry.data for row in rows for entry in entries(row, table)}
+    _check_part("[defaults]", table.get("defaults", {}), (*SECTIONS, "on"), data)
+    for row in rows:
+        _check_part(f"row '{row['name']}'", row, (*ROW_KEYS, *SETTINGS), data)
+    _check_seeds(table, "the suite")
+    if not isinstance(table.get("cost", False), bool):
+        raise ItemrecError(f"'cost' must be true or false, got {table['cost']!r}")
+    for row in rows:
+        _check_row(row, table)
+    _check_defaults(table)
+
+
+def check_data(name: str) -> None:
+    """Refuse a data set that is neither built in nor a file."""
+    built_in = name in DATASETS or name.startswith("synthetic:")
+    if not built_in and not Path(name).expanduser().exists():
+        raise ItemrecError(
+            f"unknown data '{name}': neither a file or folder nor one of {', '.join(DATASETS)}"
+        )
+
+
+def _check_names(rows: list[dict[str, Any]]) -> None:
+    names = []
+    for row in rows:
+        if not re.fullmatch(r"[\w][\w.-]*", str(row.get("name", ""))):
+            raise ItemrecError(f"a row's 'name' must be a short word, got {row.get('name')!r}")
+        names.append(row["name"])
+    if len(set(names)) < len(names):
+        raise ItemrecError(f"rows must have different names, got {', '.join(names)}")
+
+
+def _check_part(where: str, part: Any, known: Iterable[str], data: set[str]) -> None:
+    """The keys of the defaults or of a row, and those of their overrides."""
+    _only(part, known, where)
+    for key, settings in part.get("on", {}).items():
+        if key not in STRATEGIES and Entry.parse(key).data not in {*data, *DATASETS}:
+            choices = ", ".join([*STRATEGIES, *sorted(data)])
+            raise ItemrecError(f"{where} has 'on' {key!r}, which is none of {choices}")
+        _only(settings, (*SECTIONS, "seeds"), f"{where} on {key}")
+        _check_seeds(settings, where)
+    _check_seeds(part, where)
+
+
+def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
+    where = f"row '{row['name']}'"
+    own = entries(row, table)
+    if not own:
+        raise ItemrecError(f"{where} has no 'data', and neither has the suite")
+    for name in (row.get("protocol"), table.get("protocol")):
+        if name is not None:
+            lookup(STRATEGIES, "protocol", name)
+    for entry in own:
+        check_data(entry.data)
+    names = {name for entry in own for name in (entry.data, entry.key)}
+    for what in ("paper", "band"):
+        for key, metric, value in _figures(row.get(what, {})):
+            if key not in names and key not in DATASETS:
+                raise ItemrecError(f"{where} has '{what}' for {key!r}, not one of its data sets")
+            parse_metric(metric)
+            if not _is_figure(what, value):
+                rule = "a fraction" if what == "paper" else "two fractions"
+                raise ItemrecError(
+                    f"{where}: '{what}.{key}.{metric}' must be {rule}, got {value!r}"
+                )
+
+
+def _figures(table: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    for key, figures in table.items():
+        if key != "source":
+            for metric, value in figures.items():
+                yield key, metric, value
+
+
+def _is_figure(what: str, value: Any) -> bool:
+    """A published figure is a fraction, a band has two of them."""
+    values = [value] if what == "paper" else value
+    if not isinstance(values, list) or len(values) != (1 if what == "paper" else 2):
+        return False
+    return all(isinstance(v, int | float) and 0 <= v <= 1 for v in values)
+
+
+def _check_defaults(table: Mapping[str, Any]) -> None:
+    """A default that no row's component has is a slip of the pen."""
+    defaults = table.get("defaults", {})
+    known: dict[str, set[str]] = {name: set() for name in SECTIONS}
+    for row in table["row"]:
+        for entry in entries(row, table):
+            merged = merge(defaults, row, entry)
+            for name in SECTIONS:
+                known[name].update(keys({s: merged[s] for s in SECTIONS}, name))
+    for override in (defaults, *defaults.get("on", {}).values()):
+        for name in SECTIONS:
+            for key in section(override, name):
+                if key not in known[name]:
+                    raise ItemrecError(
+                        f"[defaults.{name}] has {key!r}, which no row has as a setting; "
+                        f"known are: {', '.join(sorted(known[name]))}"
+                    )
+
+
+def _check_seeds(table: Mapping[str, Any], where: str) -> None:
+    seeds = table.get("seeds", 1)
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise ItemrecError(f"{where}: 'seeds' must be a positive integer, got {seeds!r}")
+
+
+def _only(table: Any, known: Iterable[str], where: str) -> None:
+    known = list(known)
+    if not isinstance(table, dict):
+        raise ItemrecError(f"{where} must be a table, got {table!r}")
+    for key in table:
+        if key not in known:
+            raise ItemrecError(f"{where} has no key {key!r}; known are: {', '.join(known)}")

@@ -1,0 +1,63 @@
+"""The values of single users: a small file per run, which paired tests read."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.evaluation.significance import Floats
+from itemrec.files import atomic
+
+NO_METRICS = ("user", "history", "run")  # the other arrays of a run's per-user values
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of the users of one run."""
+
+    run: str
+    users: list[Any]
+    metrics: dict[str, Floats]
+
+
+def read_values(path: Path) -> Values | None:
+    """The per-user file of a run, or None where there is none that can be read."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            metrics = {
+                name: file[name].astype(np.float64) for name in file.files if name not in NO_METRICS
+            }
+            return Values(str(file["run"]), file["user"].tolist(), metrics)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return None
+
+
+def values_path(folder: Path, run: str) -> Path:
+    """Where the values of the users of a run lie."""
+    return folder / "runs" / f"{run}.npz"
+
+
+def keep_values(path: Path, per_user: dict[str, npt.NDArray[Any]], run: str) -> None:
+    """Write the values of single users for paired tests: float32, and which run they belong to."""
+    values = {k: v.astype(np.float32) for k, v in per_user.items() if k not in NO_METRICS}
+    users = per_user["user"]
+    if users.dtype.kind in "iu" and len(users) and abs(users).max() < 2**31:
+        users = users.astype(np.int32)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(path) as draft, draft.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, user=users, run=np.array(run), **values)
+
+
+def user_means(runs: list[Values], metric: str) -> dict[Any, float]:
+    """Each user's mean over the runs in which the user was evaluated."""
+    total: dict[Any, list[float]] = {}
+    for run in runs:
+        for user, value in zip(run.users, run.metrics[metric].tolist(), strict=True):
+            total.setdefault(user, []).append(value)
+    return {user: math.fsum(values) / len(values) for user, values in total.items()}
