@@ -121,8 +121,7 @@ class Interactions:
         source: Arguments of the `load` call that gives this data again; empty for frames and
             matrices in memory.
         left_out: For a column that nobody asked for and that could not be read, the reason.
-            Whatever
-            needs the column refuses with it.
+            Whatever needs the column refuses with it.
 
     Examples:
         >>> import itemrec as ir
