@@ -205,7 +205,7 @@ INDUCTIVE = (
 def protocols() -> str:
     """Both protocols as matrices of users and items."""
     left, right, top = 70, 400, 64
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 330" role="img" ']
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="40 18 600 276" role="img" ']
     out[0] += 'fill="currentColor" font-family="sans-serif" font-size="13">'
     out.append("<title>Transductive and inductive protocol</title>")
     out += grid(TRANSDUCTIVE, left, top, "Transductive: known users", {})
@@ -218,7 +218,7 @@ def protocols() -> str:
         ("x", "to be found: test"),
     )
     for n, (part, text) in enumerate(legend):
-        x, y = (left, right)[n % 2], 262 + 26 * (n // 2)
+        x, y = (left, right)[n % 2], 234 + 26 * (n // 2)
         out.append(cell(x, y, part))
         out.append(f'<text x="{x + CELL + 8}" y="{y + 13}">{text}</text>')
     return "\n".join([*out, "</svg>"]) + "\n"

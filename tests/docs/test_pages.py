@@ -176,10 +176,25 @@ def test_every_loss_has_a_section_with_a_plot():
         assert "$$" in section, name
 
 
+ROOMS = re.findall(r"^\| `(\w+)` \|", TEXTS["architecture.md"], flags=re.MULTILINE)
+
+
 def test_every_room_stands_on_the_page_of_the_architecture():
     rooms = {path.parent.name for path in (ROOT / "src" / "itemrec").glob("*/__init__.py")}
-    named = set(re.findall(r"^\| `(\w+)` \|", TEXTS["architecture.md"], flags=re.MULTILINE))
-    assert named == rooms
+    assert sorted(ROOMS) == sorted(rooms)
+
+
+IMPORTS_GRAPH = pytest.mark.xfail(reason="ops/triton/segment.py imports graph for an annotation")
+MARKED = [pytest.param(room, marks=IMPORTS_GRAPH) if room == "ops" else room for room in ROOMS]
+
+
+@pytest.mark.parametrize("room", MARKED)
+def test_a_room_imports_only_from_those_above_it_on_that_page(room):
+    below = ROOMS[ROOMS.index(room) + 1 :]
+    for path in (ROOT / "src" / "itemrec" / room).rglob("*.py"):
+        text = path.read_text(encoding="utf-8").partition("if TYPE_CHECKING:")
+        found = re.findall(r"^ *(?:from|import) itemrec\.(\w+)", text[0], flags=re.MULTILINE)
+        assert not set(found) & set(below), path
 
 
 # --- the site ------------------------------------------------------------------------------------

@@ -182,9 +182,10 @@ def load(
             its name says.
 
     Examples:
-        >>> load("synthetic:users=50,items=80,interactions=600").n_users
+        >>> import itemrec as ir
+        >>> ir.load("synthetic:users=50,items=80,interactions=600").n_users
         50
-        >>> load("movielens")
+        >>> ir.load("movielens")
         Traceback (most recent call last):
         itemrec.errors.ItemrecError: unknown data 'movielens': neither ... ml-latest-small, ...
     """

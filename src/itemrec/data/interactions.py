@@ -27,6 +27,7 @@ class IdMap:
         ids: The external ids, int64 or str, `[n]`.
 
     Examples:
+        >>> import numpy as np
         >>> ids = IdMap(np.array([10, 20, 30]))
         >>> ids.index(["20", 30, "nobody"]).tolist()
         [1, 2, -1]
@@ -55,6 +56,7 @@ class IdMap:
             A row for each id, int64.
 
         Examples:
+            >>> import numpy as np
             >>> IdMap(np.array(["ann", "bob"])).index(["bob", "eve"]).tolist()
             [1, -1]
         """
@@ -81,6 +83,7 @@ class IdMap:
             A map of `len(rows)` ids.
 
         Examples:
+            >>> import numpy as np
             >>> IdMap(np.array(["ann", "bob", "eve"])).take(np.array([2, 0])).ids.tolist()
             ['eve', 'ann']
         """
@@ -96,6 +99,7 @@ class IdMap:
             Their ids.
 
         Examples:
+            >>> import numpy as np
             >>> IdMap(np.array(["ann", "bob"])).external(np.array([1])).tolist()
             ['bob']
         """
@@ -173,7 +177,9 @@ class Interactions:
             Ones at the pairs, `[n_users, n_items]`, float32, sorted indices.
 
         Examples:
-            >>> read(sp.csr_array([[5, 0], [0, 3]])).csr().toarray().tolist()
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> ir.read(sp.csr_array([[5, 0], [0, 3]])).csr().toarray().tolist()
             [[1.0, 0.0], [0.0, 1.0]]
         """
         ones = np.ones(len(self), dtype=np.float32)
@@ -190,7 +196,9 @@ class Interactions:
         count by their text, so 1 in a frame and "1" in a file are the same id.
 
         Examples:
-            >>> read(sp.csr_array([[1, 0], [0, 1]])).fingerprint
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> ir.read(sp.csr_array([[1, 0], [0, 1]])).fingerprint
             'f1d0b04d53f90501'
         """
         user_hash, item_hash = _hash_ids(self.user_ids.ids), _hash_ids(self.item_ids.ids)
@@ -211,7 +219,9 @@ class Interactions:
             Interactions with ids, titles and genres of what is left.
 
         Examples:
-            >>> data = read(sp.csr_array([[5, 2], [0, 3]]))
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> data = ir.read(sp.csr_array([[5, 2], [0, 3]]))
             >>> data.where(data.items == 1).item_ids.ids.tolist()
             [1]
         """
@@ -243,7 +253,9 @@ class Interactions:
             ItemrecError: The data has no ratings, or none as good as this.
 
         Examples:
-            >>> len(read(sp.csr_array([[5, 2], [0, 3]])).at_least(3))
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> len(ir.read(sp.csr_array([[5, 2], [0, 3]])).at_least(3))
             2
         """
         if isinstance(rating, bool) or not isinstance(rating, Real):
@@ -273,7 +285,9 @@ class Interactions:
             ItemrecError: `k` is no positive integer, or nothing would be left.
 
         Examples:
-            >>> core = read(sp.csr_array([[1, 1, 0], [1, 1, 0], [0, 1, 1]])).k_core(2)
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> core = ir.read(sp.csr_array([[1, 1, 0], [1, 1, 0], [0, 1, 1]])).k_core(2)
             >>> core.n_users, core.n_items
             (2, 2)
         """
@@ -356,11 +370,13 @@ def read(
 
     Examples:
         >>> import polars as pl
+        >>> import scipy.sparse as sp
+        >>> import itemrec as ir
         >>> plays = pl.DataFrame({"who": ["ann", "ann", "bob"], "track": ["x", "y", "x"]})
-        >>> data = read(plays, user="who", item="track")
+        >>> data = ir.read(plays, user="who", item="track")
         >>> data.user_ids.ids.tolist(), data.items.tolist()
         (['ann', 'bob'], [0, 1, 0])
-        >>> read(sp.csr_array([[1, 0, 1], [0, 1, 0]])).users.tolist()
+        >>> ir.read(sp.csr_array([[1, 0, 1], [0, 1, 0]])).users.tolist()
         [0, 0, 1]
     """
     names = {"user": user, "item": item, "rating": rating, "time": time}

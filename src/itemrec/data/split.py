@@ -128,6 +128,7 @@ class Split:
             LeakError: One does. The sentence names the user and the item.
 
         Examples:
+            >>> from dataclasses import replace
             >>> import itemrec as ir
             >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
             >>> split = ir.split_interactions(data)

@@ -84,8 +84,9 @@ class Evaluation:
 
         Examples:
             >>> import numpy as np
+            >>> import itemrec as ir
             >>> values = {"hit@1": np.array([0.0, 1.0, 1.0, 1.0])}
-            >>> result = Evaluation({"hit@1": 0.75}, values, np.arange(4), np.ones(4, np.int64))
+            >>> result = ir.Evaluation({"hit@1": 0.75}, values, np.arange(4), np.ones(4, np.int64))
             >>> low, high = result.interval("hit@1")
             >>> low <= 0.75 <= high
             True

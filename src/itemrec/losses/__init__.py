@@ -48,6 +48,7 @@ def default_training(loss: Callable[..., Tensor]) -> dict[str, Any]:
         Fields of `TrainConfig`; empty for a loss that is trained on lists of users.
 
     Examples:
+        >>> from itemrec.losses import bpr, default_training, item_ndcg
         >>> default_training(bpr)
         {'batch_by': 'interactions', 'n_negatives': 1}
         >>> default_training(item_ndcg(tau=0.5))

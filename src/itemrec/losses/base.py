@@ -37,6 +37,7 @@ class LazyScores(Protocol):
     smooth number of negatives above each positive.
 
     Examples:
+        >>> import torch
         >>> from itemrec.losses import item_log
         >>> class NoNegatives:
         ...     def count_above(self, pos, tau):
@@ -90,6 +91,7 @@ class Loss(Protocol):
     """A loss as it is seen from outside: scores give a scalar, settings alone give a partial.
 
     Examples:
+        >>> import torch
         >>> from itemrec.losses import softmax
         >>> softmax(tau=0.2).keywords  # settings alone: bound, to be used in training
         {'tau': 0.2}
@@ -132,6 +134,7 @@ def bindable(function: Callable[..., Tensor]) -> Loss:
             nor settings.
 
     Examples:
+        >>> from itemrec.losses import bindable
         >>> @bindable
         ... def squared(pos, neg, pos_mask=None, neg_mask=None, *, margin=0.5):
         ...     return (margin - pos).square().mean() + neg.square().mean()
@@ -187,6 +190,7 @@ def bind(loss: Callable[..., Tensor], settings: Mapping[str, Any]) -> Callable[.
         ItemrecError: A setting is unknown or against its rule.
 
     Examples:
+        >>> from itemrec.losses import bind
         >>> from itemrec.losses import item_ndcg
         >>> bind(item_ndcg, {"tau": 0.5}).keywords
         {'tau': 0.5}
@@ -211,6 +215,7 @@ def unbind(loss: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str
 
     Examples:
         >>> from itemrec.losses import bsl
+        >>> from itemrec.losses import unbind
         >>> function, settings = unbind(bsl(tau=0.2))
         >>> function is bsl, settings
         (True, {'tau': 0.2, 't2': 1.0})

@@ -29,6 +29,8 @@ def bpr(
         ItemrecError: A mask is not boolean, or `neg` is a stream (`LazyScores`).
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import bpr
         >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[2.0, 1.0]])
         >>> round(float(bpr(pos, neg)), 4)  # (log 2 + log(1 + 1/e)) / 2
         0.5032
@@ -69,6 +71,8 @@ def ccl(
         ItemrecError: A setting is against its rule, a mask is not boolean, or `neg` is a stream.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import ccl
         >>> pos, neg = torch.tensor([[0.8]]), torch.tensor([[0.5, 0.1]])
         >>> round(float(ccl(pos, neg, margin=0.3, weight=2.0)), 4)  # 0.2 + 2·(0.2 + 0)/2
         0.4

@@ -52,6 +52,8 @@ def smooth_rank(
         ItemrecError: A mask is not boolean, or a stream comes with a mask.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import smooth_rank
         >>> pos, neg = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0]])
         >>> rank, among, _ = smooth_rank(pos, neg, tau=1e-3)
         >>> rank.tolist(), among.tolist()
@@ -92,6 +94,8 @@ def item_ndcg(
         ItemrecError: `tau` is not positive, or a mask is not boolean.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_ndcg
         >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
         >>> round(float(item_ndcg(pos, neg, tau=1e-3)), 4)  # rank 2: 1 − 1/log₂(3)
         0.3691
@@ -133,6 +137,8 @@ def item_ap(
         ItemrecError: `tau` is not positive, or a mask is not boolean.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_ap
         >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
         >>> round(float(item_ap(pos, neg, tau=1e-3)), 4)  # rank 2 of 1 positive: 1 − 1/2
         0.5
@@ -178,6 +184,8 @@ def item_recall(
         ItemrecError: A setting is against its rule, or a mask is not boolean.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_recall
         >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
         >>> round(float(item_recall(pos, neg, tau=1e-3, ks=(1, 2), tau_k=1e-3)), 4)  # rank 2
         0.5
@@ -227,6 +235,8 @@ def item_log(
         ItemrecError: `tau` is not positive, or a mask is not boolean.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_log
         >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[5.0, 4.0, 3.0, 1.0]])
         >>> round(float(item_log(pos, neg, tau=1e-3)), 4)  # three negatives above: log₂ 4
         2.0
@@ -267,6 +277,8 @@ def neural_ndcg(
         ItemrecError: A setting is against its rule, a mask is not boolean, or `neg` is a stream.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import neural_ndcg
         >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
         >>> round(float(neural_ndcg(pos, neg, tau=0.1)), 3)  # second place: 1 − 1/log₂(3)
         0.369

@@ -41,6 +41,8 @@ def softmax(
         ItemrecError: `tau` is not positive, a mask is not boolean, or `neg` is a stream.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import softmax
         >>> pos, neg = torch.tensor([[1.0]]), torch.tensor([[1.0, 1.0, 1.0]])
         >>> round(float(softmax(pos, neg)), 4)  # log 4
         1.3863
@@ -81,6 +83,8 @@ def bsl(
         ItemrecError: A setting is not positive, a mask is not boolean, or `neg` is a stream.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.losses import bsl
         >>> pos, neg = torch.tensor([[1.0]]), torch.tensor([[1.0, 1.0]])
         >>> round(float(bsl(pos, neg)), 4)  # 1 + log 2 − 1
         0.6931

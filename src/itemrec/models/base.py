@@ -57,6 +57,8 @@ class Model(nn.Module):
         n_items: Number of items, after `setup`.
 
     Examples:
+        >>> import torch
+        >>> from itemrec.models import Kind, Model
         >>> import itemrec as ir
         >>> class Newest(Model):
         ...     kind = Kind.CLOSED_FORM
@@ -224,6 +226,7 @@ class Model(nn.Module):
             ItemrecError: There is an unseen user; the sentence says why that cannot be.
 
         Examples:
+            >>> import numpy as np
             >>> import itemrec as ir
             >>> ir.models.LightGCN().check_users(np.array([0, -1]))  # no problem
         """
@@ -258,6 +261,7 @@ class Model(nn.Module):
             tensor: Its value.
 
         Examples:
+            >>> import torch
             >>> import itemrec as ir
             >>> model = ir.models.Popularity()
             >>> model.store("counts", torch.tensor([3.0, 1.0]))
@@ -281,6 +285,9 @@ class EmbeddingModel(Model):
         item_vectors: Stored vectors of the items, `[items, d]`.
 
     Examples:
+        >>> from torch import nn
+        >>> import torch
+        >>> from itemrec.models import EmbeddingModel
         >>> import itemrec as ir
         >>> class OnePoint(EmbeddingModel):
         ...     def setup(self, train, *, inductive, generator):

@@ -39,6 +39,8 @@ class GNN(EmbeddingModel):
         ItemrecError: A setting is against its rule.
 
     Examples:
+        >>> from itemrec.graph.propagation import neighbour_sum
+        >>> from itemrec.models import GNN
         >>> import itemrec as ir
         >>> class Averaging(GNN):
         ...     def layer(self, depth, adjacency, source, own):
@@ -240,6 +242,7 @@ class LinearGNN(GNN):
         ItemrecError: A setting is against its rule.
 
     Examples:
+        >>> from itemrec.models import LinearGNN
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
         >>> run = ir.train(split, LinearGNN(dim=8), epochs=2)

@@ -32,6 +32,7 @@ class Encoded:
         views: Other (users, items), for the model's own term.
 
     Examples:
+        >>> import torch
         >>> encoded = Encoded(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]]))
         >>> encoded.as_cosine().users.norm(dim=1).tolist()
         [1.0]
@@ -66,6 +67,7 @@ class ScoredLists:
         counted: False where an entry of `items` belongs to padding.
 
     Examples:
+        >>> import torch
         >>> lists = ScoredLists(torch.ones(2, 1), torch.zeros(2, 3), torch.zeros(2, 3).long())
         >>> lists.neg.shape
         torch.Size([2, 3])
@@ -86,6 +88,7 @@ class Sampler:
         draws: Whether ids are drawn: then every user must have an item left to draw.
 
     Examples:
+        >>> from itemrec.negatives import Sampler
         >>> import itemrec as ir
         >>> isinstance(ir.negatives.InBatch(), Sampler), ir.negatives.InBatch.draws
         (True, False)
@@ -123,7 +126,11 @@ class DrawnNegatives(Sampler):
     """Base of samplers that propose item ids: a subclass draws them by being called.
 
     Examples:
+        >>> from dataclasses import dataclass
         >>> import numpy as np
+        >>> import scipy.sparse as sp
+        >>> import torch
+        >>> from itemrec.negatives import DrawnNegatives
         >>> @dataclass
         ... class Last(DrawnNegatives):  # whoever has not got the last item
         ...     def prepare(self, train, device="cpu"):

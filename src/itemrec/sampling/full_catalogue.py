@@ -61,6 +61,7 @@ class All(Sampler):
     For the `item_*` losses, which count the items above a positive and can do so in a stream.
 
     Examples:
+        >>> from itemrec.negatives import All
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
         >>> model, loss = ir.models.LightGCN(dim=8), ir.losses.item_log

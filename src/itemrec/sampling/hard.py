@@ -52,6 +52,7 @@ class Dynamic(Candidates):
         ItemrecError: `candidates` is no positive integer.
 
     Examples:
+        >>> from itemrec.negatives import Dynamic
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
         >>> model, sampler = ir.models.LightGCN(dim=8), Dynamic(candidates=4)
@@ -91,6 +92,7 @@ class MixGCF(Candidates):
         ItemrecError: `candidates` is no positive integer.
 
     Examples:
+        >>> from itemrec.negatives import MixGCF
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
         >>> model, sampler = ir.models.LightGCN(dim=8), MixGCF(candidates=4)

@@ -23,6 +23,7 @@ class InBatch(Sampler):
     Nothing is drawn, so `n_negatives` does not matter; a user's own training items are masked.
 
     Examples:
+        >>> from itemrec.negatives import InBatch
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
         >>> model = ir.models.LightGCN(dim=8)

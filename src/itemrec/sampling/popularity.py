@@ -30,7 +30,11 @@ class PopularityNegatives(DrawnNegatives):
         ItemrecError: `power` is negative.
 
     Examples:
-        >>> sampler = PopularityNegatives(power=1.0)
+        >>> import numpy as np
+        >>> import scipy.sparse as sp
+        >>> import torch
+        >>> from itemrec.negatives import Popularity
+        >>> sampler = Popularity(power=1.0)
         >>> sampler.prepare(sp.csr_array(np.array([[1.0, 0, 0], [0, 1, 1], [0, 1, 0]])))
         >>> drawn = sampler(torch.tensor([0]), 3000, torch.Generator().manual_seed(0))
         >>> round((drawn == 1).float().mean().item(), 1)  # 2 of 3 interactions

@@ -49,6 +49,7 @@ class PPR(DrawnNegatives):
         ItemrecError: A setting is against its rule.
 
     Examples:
+        >>> from itemrec.negatives import PPR
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
         >>> model, sampler = ir.models.LightGCN(dim=8), PPR(mode="band", band=(5, 20))

@@ -19,6 +19,9 @@ class Uniform(DrawnNegatives):
 
     Examples:
         >>> import numpy as np
+        >>> import scipy.sparse as sp
+        >>> import torch
+        >>> from itemrec.negatives import Uniform
         >>> sampler = Uniform()
         >>> sampler.prepare(sp.csr_array(np.array([[1.0, 0.0, 1.0, 0.0]])))
         >>> drawn = sampler(torch.tensor([0]), 50, torch.Generator().manual_seed(0))

@@ -27,6 +27,7 @@ class RecommendationTable:
         unknown: Ids in the filters that the model has never met.
 
     Examples:
+        >>> import numpy as np
         >>> rows, scores = np.array([[1, 0]], np.int32), np.array([[0.9, 0.1]], np.float32)
         >>> table = RecommendationTable(np.array(["ann"]), rows, scores, np.array(["x", "y"]))
         >>> table.columns()["item_id"].tolist()

@@ -155,6 +155,7 @@ class Recommender:
             ItemrecError: The folder is missing, unfinished or damaged.
 
         Examples:
+            >>> from pathlib import Path
             >>> import tempfile
             >>> import itemrec as ir
             >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))

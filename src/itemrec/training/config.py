@@ -36,9 +36,10 @@ class TrainConfig:
         ItemrecError: A value is against its rule.
 
     Examples:
-        >>> TrainConfig(lr=0.005, ema_decay=0).batch_by
+        >>> import itemrec as ir
+        >>> ir.TrainConfig(lr=0.005, ema_decay=0).batch_by
         'users'
-        >>> TrainConfig(lr=0)
+        >>> ir.TrainConfig(lr=0)
         Traceback (most recent call last):
         itemrec.errors.ItemrecError: 'lr' must be a positive number, got 0
     """

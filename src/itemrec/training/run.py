@@ -69,12 +69,12 @@ class Run:
             A run with neither history nor metrics.
 
         Examples:
-            >>> import itemrec as ir
             >>> from itemrec.training.plan import Plan
+            >>> import itemrec as ir
             >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
             >>> sampler, settings = ir.negatives.Uniform(), ir.TrainConfig()
             >>> plan = Plan(split, ir.models.LightGCN(), ir.losses.bpr, sampler, settings)
-            >>> Run.of(plan).config["loss"]
+            >>> ir.Run.of(plan).config["loss"]
             {'name': 'bpr'}
         """
         split = plan.split
@@ -100,6 +100,7 @@ class Run:
             refit: Whether validation data was part of it.
 
         Examples:
+            >>> from itemrec.training.state import TrainState
             >>> import itemrec as ir
             >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
             >>> run = ir.train(split, ir.models.Popularity())
@@ -154,6 +155,7 @@ class Run:
             ItemrecError: The path is a file.
 
         Examples:
+            >>> from pathlib import Path
             >>> import tempfile
             >>> import itemrec as ir
             >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
@@ -182,12 +184,13 @@ class Run:
                 name.
 
         Examples:
+            >>> from pathlib import Path
             >>> import tempfile
             >>> import itemrec as ir
             >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
             >>> folder = Path(tempfile.mkdtemp()) / "run"
             >>> ir.train(split, ir.models.Popularity()).save(folder)
-            >>> Run.load(folder).metrics["model"]
+            >>> ir.Run.load(folder).metrics["model"]
             'popularity'
         """
         from itemrec.training.run_folder import RunFolder
