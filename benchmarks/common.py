@@ -7,24 +7,24 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import itemrec  # isort: skip  # noqa: F401  (before torch: it says how torch's threads wait)
 import numpy as np
 import torch
 from torch import Tensor
 
 from itemrec.data.datasets import load
-from itemrec.data.split import Split
+from itemrec.data.interactions import IdMap
+from itemrec.data.split import HeldOut, Split
 from itemrec.data.splitters import split_interactions
-from itemrec.graph.graph import Graph
 from itemrec.models.lightgcn import LightGCN
 from itemrec.sampling import Sampler, Uniform
-from itemrec.sampling.batches import Batches
 from itemrec.training.config import TrainConfig
-from itemrec.training.cuda_graph import captured
-from itemrec.training.objective import objective
-from itemrec.training.weight_average import WeightAverage
+from itemrec.training.learner import Learner
+from itemrec.training.plan import Plan
 
 
 def parser(text: str | None, data: str | None = None) -> argparse.ArgumentParser:
@@ -114,8 +114,8 @@ class Verdicts:
 # --- the product ---------------------------------------------------------------------------------
 
 
-class Training:
-    """LightGCN trained as `itemrec.training.loop` does it, a step or an epoch at a time."""
+class Training(Learner):
+    """LightGCN trained as `itemrec.train` does it, a step or an epoch at a time."""
 
     def __init__(
         self,
@@ -128,40 +128,29 @@ class Training:
         dim: int = 64,
         layers: int = 3,
     ) -> None:
-        self.model = LightGCN(dim, layers)
-        weights = torch.Generator().manual_seed(config.seed)
-        self.model.setup(train, inductive=False, generator=weights)
-        self.model.to(device)
-        self.graph = Graph.from_csr(train, device)
-        generator = torch.Generator(device).manual_seed(config.seed)
-        sampler = negatives if negatives is not None else Uniform()
-        sampler.prepare(train, device)
-        self.batches = Batches(self.graph, config.batch_by, config.batch, config.positives)
-        on_gpu = device != "cpu"
-        optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=config.lr, fused=True, capturable=on_gpu
+        nobody = train[:0]
+        split = Split(
+            protocol="transductive",
+            train=train,
+            valid=None,
+            test=HeldOut(nobody, nobody, np.empty(0, np.int64), np.empty(0)),
+            user_ids=IdMap(np.arange(train.shape[0])),
+            item_ids=IdMap(np.arange(train.shape[1])),
+            titles=None,
+            genres=None,
+            dataset={},
+            settings={},
         )
-        self.average = WeightAverage(self.model, config.ema_decay)
-        self.generator = generator
+        sampler = negatives if negatives is not None else Uniform()
+        config = replace(config, device=device)
+        super().__init__(Plan(split, LightGCN(dim, layers), loss, sampler, config), split)
 
-        def step(keys: Tensor) -> Tensor:
-            optimizer.zero_grad(set_to_none=True)
-            batch = self.batches.draw(keys, generator)
-            value = objective(self.model, self.graph, batch, loss, sampler, config, generator)
-            value.backward()
-            optimizer.step()
-            self.average.update()
-            return value.detach()
+        self.recorded = self.recorded_step()
 
-        self.step = step
-        if on_gpu:
-            keys = self.batches.epoch(torch.Generator(device))[0]
-            self.step = captured(step, keys, optimizer, generator, self.average.tensors)
+    def epoch(self) -> float:  # type: ignore[override]
+        """One pass over the training users; its mean loss."""
+        return super().epoch(self.recorded)
 
     def keys(self) -> Tensor:
         """The batches of an epoch, a row each."""
         return self.batches.epoch(self.generator)
-
-    def epoch(self) -> float:
-        """One pass over the training users; its mean loss."""
-        return float(torch.stack([self.step(keys) for keys in self.keys()]).mean())

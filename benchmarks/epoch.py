@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from common import Training, Verdicts, begin, interleaved, parser
+
 import scipy.sparse as sp
 import torch
-from common import Training, Verdicts, begin, interleaved, parser
 from propagation import normalised, torch_csr
 from torch import Tensor
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from common import Verdicts, begin, forget_peak, parser, resident
+
 import numpy as np
 import torch
-from common import Verdicts, begin, forget_peak, parser, resident
 
 from itemrec.data.split import Split
 from itemrec.evaluation.evaluate import evaluate

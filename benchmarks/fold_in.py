@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
+
+from common import Verdicts, begin, parser
 
 import numpy as np
 import torch
-from common import Verdicts, begin, parser
 
 from itemrec.data.split import Split
 from itemrec.graph.graph import Graph
@@ -21,7 +21,9 @@ from itemrec.models.lightgcn import LightGCN
 from itemrec.sampling import Uniform
 from itemrec.serving.recommender import Recommender
 from itemrec.training.config import TrainConfig
-from itemrec.training.run import Run, State
+from itemrec.training.plan import Plan
+from itemrec.training.run import Run
+from itemrec.training.state import TrainState
 
 HISTORY, TOP = 50, 20
 
@@ -68,8 +70,8 @@ def untrained(split: Split) -> Run:
     model = LightGCN(64, 3)
     model.setup(split.train, inductive=False, generator=torch.Generator().manual_seed(0))
     model.cache_embeddings(Graph.from_csr(split.train))
-    run = Run.begin(split, model, item_ndcg(tau=1.0), Uniform(), asdict(TrainConfig()))
-    run.finish(split, State(), refit=False)
+    run = Run.of(Plan(split, model, item_ndcg(tau=1.0), Uniform(), TrainConfig()))
+    run.finish(split.train, TrainState(), refit=False)
     return run
 
 

@@ -9,9 +9,10 @@ import argparse
 import sys
 import time
 
+from common import Training, Verdicts, begin, hardware, parser
+
 import numpy as np
 import torch
-from common import Training, Verdicts, begin, hardware, parser
 
 from itemrec.data.split import Split
 from itemrec.evaluation.evaluate import Evaluator
@@ -43,7 +44,7 @@ def main() -> None:
 
 def sampled(split: Split, device: str, quick: bool) -> None:
     training = Training(split.train, LOSS, CONFIG, device=device)
-    judge = Evaluator(split.test, device)
+    evaluator = Evaluator(split.test, device)
     spent: list[float] = []
     reached, value = None, 0.0
     most = 4 if quick else MOST
@@ -54,7 +55,7 @@ def sampled(split: Split, device: str, quick: bool) -> None:
         if reached is None and len(spent) % (2 if quick else EVERY) == 0:
             with training.average.applied():
                 training.model.cache_embeddings(training.graph)
-                value = judge.metrics(training.model, "ndcg@20")["ndcg@20"]
+                value = evaluator.metrics(training.model, "ndcg@20")["ndcg@20"]
             reached = sum(spent) if value > GOAL else None
     seconds = float(np.median(spent))
     what = "first passes" if reached else "has not passed"

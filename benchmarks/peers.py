@@ -18,10 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from common import Training, Verdicts, begin, parser
+
 import numpy as np
 import scipy.sparse as sp
 import torch
-from common import Training, Verdicts, begin, parser
 
 from itemrec.data.datasets import cache_folder
 from itemrec.data.split import Split

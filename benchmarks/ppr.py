@@ -6,15 +6,16 @@ import argparse
 import multiprocessing
 import time
 
+from common import Training, Verdicts, forget_peak, interleaved, resident
+
 import numpy as np
 import scipy.sparse as sp
 import torch
-from common import Training, Verdicts, forget_peak, interleaved, resident
 
 from itemrec.data.datasets import load
 from itemrec.data.splitters import split_interactions
 from itemrec.data.synthetic import synthetic
-from itemrec.graph.ppr import PPRScores, ppr
+from itemrec.graph.ppr import PPRScores, personalised_pagerank
 from itemrec.losses import item_ndcg
 from itemrec.sampling import PPR
 from itemrec.training.config import TrainConfig
@@ -45,7 +46,7 @@ def main() -> None:
 
     forget_peak()
     before, start = resident("VmRSS"), time.perf_counter()
-    scores = ppr(train, restart=RESTART, tolerance=TOLERANCE, top=options.top)
+    scores = personalised_pagerank(train, restart=RESTART, tolerance=TOLERANCE, top=options.top)
     ours = time.perf_counter() - start
     memory = (resident("VmHWM") - before) / 2**30
     print(f"all users in {ours:.1f} s on {options.threads} threads, {describe(scores)}")
@@ -79,11 +80,13 @@ def draw_share(train: sp.csr_array) -> float:
 
 
 def on_device(train: sp.csr_array, device: str, top: int) -> None:
-    ppr(train, np.arange(64), device=device)  # first use loads libraries
+    personalised_pagerank(train, np.arange(64), device=device)  # first use loads libraries
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
-    scores = ppr(train, restart=RESTART, tolerance=TOLERANCE, top=top, device=device)
+    scores = personalised_pagerank(
+        train, restart=RESTART, tolerance=TOLERANCE, top=top, device=device
+    )
     seconds = time.perf_counter() - start
     peak = torch.cuda.max_memory_allocated() / 2**30
     print(f"all users in {seconds:.2f} s on {device}, {peak:.2f} GB there, {describe(scores)}")
@@ -117,7 +120,7 @@ def peak_of(users: int) -> tuple[int, int, float]:
     train = synthetic(users=users, items=max(users // 20, 100), interactions=users * 10).csr()
     forget_peak()
     before, start = resident("VmRSS"), time.perf_counter()
-    scores = ppr(train, method="push", epsilon=3e-4, top=32)
+    scores = personalised_pagerank(train, method="push", epsilon=3e-4, top=32)
     return resident("VmHWM") - before, len(scores.values), time.perf_counter() - start
 
 
@@ -138,7 +141,7 @@ def exact(train: sp.csr_array, users: np.ndarray) -> np.ndarray:
 
 def worst_error(train: sp.csr_array, users: np.ndarray, truth: np.ndarray, device: str) -> float:
     """Largest L1 error before anything is cut off."""
-    whole = ppr(
+    whole = personalised_pagerank(
         train, users, tolerance=TOLERANCE, top=train.shape[1], positives=True, device=device
     )
     return float(np.abs(whole.matrix().toarray() - truth).sum(1).max())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 
+from common import Verdicts, begin, interleaved, parser
+
 import numpy as np
 import scipy.sparse as sp
 import torch
-from common import Verdicts, begin, interleaved, parser
 from torch import Tensor
 
 from itemrec.graph.graph import Graph

@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from common import hardware
+
+import torch
 
 HERE = Path(__file__).parent
 RESULTS, README = HERE / "results.json", HERE / "README.md"
@@ -25,6 +26,7 @@ MARKS = ("<!-- results -->", "<!-- end of results -->")
 CPU = (
     "propagation.py yelp2018",
     "epoch.py yelp2018",
+    "busy.py yelp2018",
     "evaluate.py yelp2018",
     "fold_in.py yelp2018",
     "serve.py yelp2018",

@@ -17,9 +17,10 @@ import sys
 import time
 from pathlib import Path
 
+from common import Training, Verdicts, forget_peak, hardware, parser, resident
+
 import numpy as np
 import torch
-from common import Training, Verdicts, forget_peak, hardware, parser, resident
 
 from itemrec.data.synthetic import synthetic
 from itemrec.losses import item_ndcg

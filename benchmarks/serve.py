@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 from common import Verdicts, begin, parser
+
+import numpy as np
 from fold_in import TOP, histories, untrained
 
 from itemrec.serving.recommender import Recommender

@@ -1,7 +1,16 @@
-"""Fixtures shared by all tests; real data is found through ITEMREC_DATA."""
+"""Settings and fixtures of all tests, and the parts of the suite that need more than `make test`.
+
+Tests marked with the name of such a part are skipped where it is absent, and the last lines of a
+run say what was left out and how to get it. `--require triton,browser` makes its absence an error.
+"""
 
 import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -17,10 +26,78 @@ settings.register_profile("itemrec", deadline=None, derandomize=True)
 settings.load_profile("itemrec")
 
 
+class Part(NamedTuple):
+    """What some tests need: what they are about, how to get it, and whether it is there."""
+
+    about: str
+    get: str
+    present: Callable[[], bool]
+
+
+PARTS = {
+    "gpu": Part("training on a GPU", "needs a CUDA device", torch.cuda.is_available),
+    "triton": Part(
+        "the GPU kernels, which Triton's interpreter runs on a CPU",
+        "pip install --no-deps triton==3.9.0",
+        lambda: find_spec("triton") is not None,
+    ),
+    "browser": Part(
+        "the page in a browser",
+        "apt-get install chromium",
+        lambda: shutil.which("chromium") is not None,
+    ),
+    "data": Part(
+        "real data sets",
+        "set ITEMREC_DATA to their folder",
+        lambda: bool(root := os.environ.get("ITEMREC_DATA")) and Path(root).is_dir(),
+    ),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require",
+        metavar="PARTS",
+        default="",
+        help=f"fail where a part is absent instead of skipping its tests: {','.join(PARTS)}",
+    )
+
+
+def required(config: pytest.Config) -> list[str]:
+    return [name for name in config.getoption("--require").split(",") if name]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in required(config):
+        if name not in PARTS:
+            raise pytest.UsageError(f"--require takes {', '.join(PARTS)}, got {name!r}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, part in PARTS.items():
+        if item.get_closest_marker(name) and not part.present():
+            if name in required(item.config):
+                pytest.fail(f"{name} is required but absent: {part.get}", pytrace=False)
+            pytest.skip(reason(part))
+
+
+def reason(part: Part) -> str:
+    return f"{part.about} ({part.get})"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple)
+    )
+    for part in PARTS.values():
+        if count := skipped[reason(part)]:
+            tests = "1 test" if count == 1 else f"{count} tests"
+            terminalreporter.line(f"left out: {tests} of {reason(part)}", yellow=True)
+
+
 @pytest.fixture
 def data_root() -> Path:
-    """The folder of real data sets; tests that need it are skipped by name where it is absent."""
-    root = os.environ.get("ITEMREC_DATA")
-    if not root or not Path(root).is_dir():
-        pytest.skip("needs real data: set ITEMREC_DATA")
-    return Path(root)
+    """The folder of real data sets, for tests marked `data`."""
+    return Path(os.environ["ITEMREC_DATA"])

@@ -48,6 +48,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
     [
         (["propagation.py"], "propagation_speedup"),
         (["epoch.py"], "epoch_speedup"),
+        (["busy.py"], "busy_over_alone"),
         (["serve.py"], "serve_over_python"),
         (["evaluate.py"], "evaluate_speedup"),
         (["fold_in.py"], "fold_in_p99_ms"),

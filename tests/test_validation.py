@@ -9,7 +9,7 @@ from itemrec.losses import LOSSES
 from itemrec.models import GAT, MODELS
 from itemrec.sampling import NEGATIVES
 from itemrec.training.config import TrainConfig
-from itemrec.validation import check_settings, lookup, schema
+from itemrec.validation import check_settings, lookup, schema, typed
 
 
 class Component:
@@ -106,4 +106,4 @@ def test_every_component_accepts_its_own_defaults(table: dict[str, Any]) -> None
 
 def test_training_settings_are_a_schema_like_any_other() -> None:
     assert check_settings(TrainConfig, "train", schema(TrainConfig)) == schema(TrainConfig)
-    assert like(0.01, 1, "lr") == 1.0
+    assert typed(0.01, 1, "lr") == 1.0

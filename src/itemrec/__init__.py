@@ -3,6 +3,10 @@
 The public names; `README.md` shows them at work.
 """
 
+from itemrec.threads import prepare_torch
+
+prepare_torch()  # before anything imports torch
+
 from itemrec import losses, models, negatives
 from itemrec.data.datasets import load
 from itemrec.data.interactions import Interactions, read

@@ -49,8 +49,8 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = f"another process works in {folder}: wait for it, or choose another --out"
-            raise ItemrecError(told) from None
+            problem = f"another process works in {folder}: wait for it, or choose another --out"
+            raise ItemrecError(problem) from None
         yield
     finally:
         os.close(handle)

@@ -43,6 +43,18 @@ def here(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+def test_the_shell_can_complete(tmp_path):
+    told = call("--help").output
+    assert "--install-completion" in told
+    assert "--show-completion" in told
+    asked = {"_ITEMREC_COMPLETE": "complete_bash", "COMP_WORDS": "itemrec reco", "COMP_CWORD": "1"}
+    code = "import sys; sys.argv[0] = 'itemrec'; from itemrec.cli import main; main()"
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, **asked, "HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["recommend"]
+
+
 def test_a_run_folder_holds_what_the_design_says(runs):
     for name in ("config.toml", "model.safetensors", "ids.json", "history.jsonl", "per_user.npz"):
         assert (runs / "bpr" / name).is_file()
@@ -113,8 +125,8 @@ def test_compare_prints_paired_tests(runs):
     text = " ".join(call("compare", runs / "bpr", runs / "item-ndcg").stdout.split())
     for part in ("ndcg@20", "item-ndcg", "p (t)", "Holm", "8 users in common"):
         assert part in text
-    told = " ".join(call("compare", "--help").stdout.split())
-    (example,) = re.findall("such as ([a-z0-9@,]+)", told)
+    text = " ".join(call("compare", "--help").stdout.split())
+    (example,) = re.findall("such as ([a-z0-9@,]+)", text)
     text = call("compare", runs / "bpr", runs / "item-ndcg", "--metrics", example).stdout
     assert all(name in text for name in example.split(","))
     assert "recall" not in text
@@ -138,20 +150,20 @@ def test_recommend_prints_titles_and_reasons(runs, here):
     assert sorted(p["item"] for p in json.loads(only.stdout)["items"]) == [3, 4]
 
 
-def test_ids_of_filters_that_nobody_knows_are_told(runs, here):
+def test_ids_of_filters_that_are_unknown_are_reported(runs, here):
     text = call("recommend", runs / "bpr", "--history", "3", "--without", "8,99999").stdout
     assert "not known to this model and left out: 99999" in text
-    told = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stdout
-    assert "left out: zz" in told
+    text = call("recommend", runs / "ease", "--all", "--only", "3,zz", "--out", "recs.csv").stdout
+    assert "left out: zz" in text
 
 
 def test_an_empty_list_says_why(runs):
     found = call("recommend", runs / "ease", "--history", "3,4", "--only", "3,4").stdout
-    assert "nothing is left" in found
+    assert "no item is left" in found
     assert "--seen" in found
     assert "score" not in found  # no table without a row
     listed = ir.Recommender.load(runs / "ease").recommend(history=[3], only=[3])
-    assert "nothing is left" in str(listed)
+    assert "no item is left" in str(listed)
 
 
 ODD = ["[/b]1", "[red]=1+24", 'it,em"1', ":cat:", "[i", "j]", "ж"]  # to rich, csv and latin-1
@@ -207,7 +219,7 @@ def test_a_terminal_without_these_letters_gets_question_marks(odd):
     assert b"?" in done.stdout
 
 
-def test_an_empty_history_is_told(runs):
+def test_an_empty_history_is_reported(runs):
     text = call("recommend", runs / "bpr", "--history", "", "-k", "2").stdout
     assert "most popular" in text
 
@@ -230,8 +242,8 @@ def test_describe():
 
 def test_own_columns(here):
     rows = [f"u{u},s{(u * k) % 17},{k}" for u in range(30) for k in range(1, 9)]
-    (here / "plays.csv").write_text("target,track,stars\n" + "\n".join(rows) + "\n")
-    columns = ["--user-col", "target", "--item-col", "track", "--rating-col", "stars"]
+    (here / "plays.csv").write_text("listener,track,stars\n" + "\n".join(rows) + "\n")
+    columns = ["--user-col", "listener", "--item-col", "track", "--rating-col", "stars"]
     text = call("describe", "plays.csv", *columns, "--min-rating", "3", "--json").stdout
     assert json.loads(text)["interactions"] < 240
     call("train", "plays.csv", *columns, *FAST, "--set", "n_negatives=3", "--out", "r")
@@ -241,13 +253,13 @@ def test_own_columns(here):
 
 
 def test_the_final_model_knows_every_user_and_all_they_have(runs, here):
-    told = call("recommend", runs / "bpr", "--all", "--out", "some.csv").stdout
-    assert "users were held out to judge this run" in told
+    text = call("recommend", runs / "bpr", "--all", "--out", "some.csv").stdout
+    assert "users were held out for evaluation and have no list" in text
     chosen = ir.Run.load(runs / "bpr").metrics["best_epoch"]
     text = call("train", "--final", runs / "bpr", "--out", "serve").stdout
     assert f"{chosen} epochs on all" in text
-    told = call("recommend", "serve", "--all", "-k", "1000", "--out", "all.csv").stdout
-    assert "held out" not in told
+    text = call("recommend", "serve", "--all", "-k", "1000", "--out", "all.csv").stdout
+    assert "held out" not in text
     data = ir.load(TINY)
     users, items = data.user_ids.ids[data.users], data.item_ids.ids[data.items]
     taken = set(zip(map(str, users), map(str, items), strict=True))
@@ -273,8 +285,8 @@ def test_a_final_model_of_other_data_says_so(here):
     assert "has changed" not in call("train", "--final", "r", "--out", "same").stderr
     before = ir.Run.load("same").dataset["interactions"]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines, "u1,new", "u2,new"]))
-    told = call("train", "--final", "r", "--out", "more").stderr
-    assert f"changed since r was chosen: {before} interactions then, {before + 2} now" in told
+    text = call("train", "--final", "r", "--out", "more").stderr
+    assert f"changed since r was chosen: {before} interactions then, {before + 2} now" in text
 
 
 def test_a_search_ends_in_a_configuration_to_train_with(here):
@@ -282,7 +294,7 @@ def test_a_search_ends_in_a_configuration_to_train_with(here):
     text = call(*search, "--trials", "3").stdout
     assert "3 trials" in text
     assert "as given" in text
-    assert "train it: itemrec train --config t/best.toml --out RUN" in text
+    assert "train with the best settings: itemrec train --config t/best.toml --out RUN" in text
     assert "already holds a search" in call(*search, code=2).stderr
     again = call("tune", "--resume", "--out", "t", "--trials", "5").stdout
     assert "5 trials" in again
@@ -317,9 +329,9 @@ BAD = {
     "train DATA --split users --protocol transductive": "'split' must be interactions",
     "train DATA --protocol inductive --model mf": "MF cannot be used in the inductive protocol",
     "train DATA --epochs 0": "'epochs' must be a positive integer",
-    "train DATA --lr -1": "'lr' must be positive",
+    "train DATA --lr -1": "'lr' must be a positive number, got -1.0",
     "train DATA --tau 0": "'tau' must be a positive number",
-    "train DATA --seed -1": "'seed' must be at least 0",
+    "train DATA --seed -1": "seed' must be at least 0, got -1",
     "train DATA --device cuda:99": "'device'",
     "train DATA --device toaster": "'device' must be",
     "train DATA --set nosuch=1": "'--set' has no key 'nosuch'",
@@ -446,7 +458,7 @@ def test_too_little_memory_is_one_sentence_and_a_fault_is_not(here, monkeypatch)
         def raising(*args: object, **kwargs: object) -> None:
             raise error
 
-        monkeypatch.setattr("itemrec.experiments.build.run_config", raising)
+        monkeypatch.setattr("itemrec.cli.train.run_config", raising)
 
     gpu = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8 GiB."
     fail(torch.OutOfMemoryError(gpu))
@@ -466,8 +478,8 @@ def test_every_command_has_help_with_an_example():
 
 
 def test_no_arguments_show_the_commands():
-    told = call(code=2)
-    for text in (call("--help").stdout, told.stdout + told.stderr):
+    bare = call(code=2)
+    for text in (call("--help").stdout, bare.stdout + bare.stderr):
         assert all(name in text for name in ("Usage", "describe", "doctor"))
 
 

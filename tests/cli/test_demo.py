@@ -37,7 +37,10 @@ def test_the_losses_share_encoder_and_split_and_bpr_is_the_published_one(tmp_pat
         bpr, item = (ir.Run.load(tmp_path / f"{protocol}-{loss}") for loss in ("bpr", "item-ndcg"))
         for section in ("split", "model"):
             assert bpr.config[section] == item.config[section]
-        assert (bpr.config["train"]["by"], bpr.config["train"]["sampled"]) == ("interactions", 1)
+        assert (bpr.config["train"]["batch_by"], bpr.config["train"]["n_negatives"]) == (
+            "interactions",
+            1,
+        )
     assert text.count("BPR in NDCG@20 here (p ") == len(PROTOCOLS)
 
 

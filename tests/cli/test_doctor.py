@@ -1,5 +1,9 @@
 """The doctor finds a kernel that is wrong and data that is there."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import itemrec.cli.doctor as doctor
 
 
@@ -19,3 +23,9 @@ def test_data_under_the_root_is_found(monkeypatch, tmp_path):
     assert states["data yelp2018"] == "ok"
     assert states["data ml-1m"] == "missing"
     assert states["torch"] == "ok"
+
+
+def test_what_is_needed_is_what_an_install_brings():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    installed = {re.split(r"[>=<\[]", line)[0] for line in project["dependencies"]}
+    assert set(doctor.REQUIRED) <= installed <= {*doctor.REQUIRED, *doctor.OPTIONAL}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from itemrec.data import datasets
+from itemrec.data import download
 from itemrec.data.datasets import DATASETS, Dataset, Remote, load
 from itemrec.data.interactions import read
 from itemrec.errors import ItemrecError
@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_nothing(tiny, own_cache: Path, monkeypatch) -> None:
         target.write_bytes(b"0 1")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(datasets, "_stream", stop)
+    monkeypatch.setattr(download, "_stream", stop)
     with pytest.raises(KeyboardInterrupt):
         load("tiny")
     assert left(own_cache) == []

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
-from itemrec.data.describe import degrees, describe, render
+from itemrec.data.describe import degrees, describe
 from itemrec.data.interactions import read
 from itemrec.data.synthetic import synthetic
 
@@ -71,16 +70,6 @@ def test_clean_data_has_no_warnings() -> None:
 def test_times_beyond_the_calendar_are_shown_not_fatal() -> None:
     rows = [(1, 1, 1.0, 1_600_000_000_000_000_000), (1, 2, 2.0, 1_700_000_000_000_000_000)]
     assert describe(read(frame(rows))).first == "1600000000000000000"
-
-
-def test_rendering_shows_the_figures() -> None:
-    data = synthetic(users=100, items=80, interactions=1500)
-    console = Console(width=100)
-    with console.capture() as capture:
-        console.print(render(describe(data)))
-    text = capture.get()
-    for part in ("1,500", data.fingerprint, "Interactions per item", "█", "quantiles"):
-        assert part in text
 
 
 def test_a_column_that_was_left_out_is_told(tmp_path):

@@ -19,6 +19,7 @@ from itemrec.evaluation.metrics import Metric, parse_metric
 from itemrec.evaluation.ranking import ROWS, top_items
 from itemrec.graph.graph import Graph
 from itemrec.models import EASE, GAT, GCN, GNN, MF, LightGCN, Model, Popularity
+from itemrec.models.base import Kind
 from itemrec.training.loop import train
 
 CUT = ("recall", "capped_recall", "ndcg", "ap", "precision", "hit", "mrr")
@@ -160,7 +161,7 @@ def test_results_are_the_same_to_the_last_bit_for_any_budget(kind: type[Model]) 
     matrix = random_matrix(700, 90, 0.15, seed=1)
     model = kind() if kind in (EASE, Popularity) else kind(dim=24)
     model.setup(matrix, inductive=True, generator=torch.Generator().manual_seed(0))
-    if model.closed_form:
+    if model.kind is Kind.CLOSED_FORM:
         model.fit(matrix)
     model.cache_embeddings(Graph.from_csr(matrix))
     target = random_matrix(700, 90, 0.1, seed=2).toarray() * (1 - matrix.toarray())
@@ -262,7 +263,7 @@ def test_users_without_targets_do_not_count(split: Split, encoder: GNN) -> None:
     assert both[0].metrics == both[1].metrics
     assert both[0].ids.tolist() == both[1].ids.tolist()
     empty = replace(test, target=sp.csr_array(test.target.shape, dtype=np.float32))
-    with pytest.raises(ItemrecError, match="nobody can be judged"):
+    with pytest.raises(ItemrecError, match="nobody can be evaluated"):
         evaluate(encoder, replace(split, test=empty))
 
 

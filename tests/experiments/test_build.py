@@ -5,12 +5,12 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from itemrec.experiments.resolved import resolved
 
 import itemrec as ir
 from itemrec.config_file import dump_config, load_config
-from itemrec.experiments import build as experiment
+from itemrec.experiments import build, overrides, registry, stored
 from itemrec.experiments.build import run_config
+from itemrec.experiments.config import resolve
 from itemrec.losses import LOSSES
 
 TINY = "synthetic:users=80,items=60,interactions=900"
@@ -29,17 +29,17 @@ def same_weights(a: ir.Run, b: ir.Run) -> bool:
 
 @pytest.mark.parametrize("strategy", ["interactions", "users", "time", "last"])
 def test_the_stored_settings_repeat_the_run(strategy, tmp_path):
-    first = experiment.run_config(config(split={"strategy": strategy, "seed": 3}), tmp_path / "a")
-    again = experiment.run_config(load_config(tmp_path / "a" / "config.toml"))
+    first = build.run_config(config(split={"strategy": strategy, "seed": 3}), tmp_path / "a")
+    again = build.run_config(load_config(tmp_path / "a" / "config.toml"))
     assert same_weights(first, again)
     assert first.config == again.config
     assert first.metrics["test"] == again.metrics["test"]
-    assert experiment.protocol_of(first.config) == first.protocol
+    assert registry.protocol_of(first.config) == first.protocol
 
 
 def test_a_configuration_equals_the_python_calls():
     settings = config(loss={"name": "item-ndcg", "tau": 0.5}, negatives={"name": "popularity"})
-    run = experiment.run_config(settings)
+    run = build.run_config(settings)
     by_hand = ir.train(
         ir.split_interactions(ir.load(TINY)),
         ir.models.LightGCN(dim=4),
@@ -52,34 +52,32 @@ def test_a_configuration_equals_the_python_calls():
 
 
 def test_the_split_of_a_run_is_the_one_it_was_judged_on(tmp_path):
-    run = experiment.run_config(config(split={"strategy": "users", "seed": 5}), tmp_path / "r")
+    run = build.run_config(config(split={"strategy": "users", "seed": 5}), tmp_path / "r")
     loaded = ir.Run.load(tmp_path / "r")
-    split = experiment.split_of(loaded)
+    split = stored.split_of(loaded)
     assert split.test.ids.tolist() == run.per_user["user"].tolist()
     judged = ir.evaluate(loaded, split)
     assert judged.metrics == pytest.approx(run.metrics["test"], rel=1e-6)
     loaded.dataset["fingerprint"] = "0" * 16
     with pytest.raises(ir.ItemrecError, match="is not the data of this run"):
-        experiment.split_of(loaded)
+        stored.split_of(loaded)
     loaded.config["data"] = {}
     with pytest.raises(ir.ItemrecError, match="data in memory"):
-        experiment.split_of(loaded)
+        stored.split_of(loaded)
 
 
 def test_a_refitted_run_is_judged_on_the_grown_history():
-    run = experiment.run_config(config())
-    split = experiment.split_of(run)
+    run = build.run_config(config())
+    split = stored.split_of(run)
     assert split.valid is None
     assert (split.train != run.train).nnz == 0
 
 
 def test_cold_start_is_part_of_the_settings(tmp_path):
-    full = experiment.run_config(config(split={"strategy": "users"}))
-    thin = experiment.run_config(
-        config(split={"strategy": "users", "cold_start": 0.2}), tmp_path / "r"
-    )
+    full = build.run_config(config(split={"strategy": "users"}))
+    thin = build.run_config(config(split={"strategy": "users", "cold_start": 0.2}), tmp_path / "r")
     assert thin.train.nnz < 0.5 * full.train.nnz
-    again = experiment.split_of(ir.Run.load(tmp_path / "r"))
+    again = stored.split_of(ir.Run.load(tmp_path / "r"))
     assert (again.train != thin.train).nnz == 0
 
 
@@ -88,23 +86,23 @@ def test_given_test_files_are_kept(tmp_path):
     (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
     tests = [f"{u} {(u + 4) % 7}" for u in range(20)]
     (tmp_path / "test.txt").write_text("\n".join(tests) + "\n")
-    run = experiment.run_config(config(data={"data": str(tmp_path)}), tmp_path / "r")
+    run = build.run_config(config(data={"data": str(tmp_path)}), tmp_path / "r")
     assert run.config["split"]["test"] == "given"
-    split = experiment.split_of(ir.Run.load(tmp_path / "r"))
+    split = stored.split_of(ir.Run.load(tmp_path / "r"))
     assert np.diff(split.test.target.indptr).tolist() == [1] * 20
     with pytest.raises(ir.ItemrecError, match="has no test file"):
-        experiment.run_config(config(split={"strategy": "interactions", "test": "given"}))
+        build.run_config(config(split={"strategy": "interactions", "test": "given"}))
 
 
 def test_without_validation_every_epoch_is_trained():
-    run = experiment.run_config(config(split={"strategy": "interactions", "valid": 0.0}))
+    run = build.run_config(config(split={"strategy": "interactions", "valid": 0.0}))
     assert (run.metrics["epochs"], run.metrics["best_epoch"]) == (3, 3)
 
 
 def test_settings_by_name():
     settings = config()
     for text in ("dim=16", "loss.tau=0.5", "pooling=sum", "train.refit=false", "split.seed=4"):
-        experiment.assign(settings, text)
+        overrides.assign(settings, text)
     assert settings["model"] == {"name": "lightgcn", "dim": 16, "pooling": "sum"}
     assert settings["loss"] == {"tau": 0.5}
     assert settings["train"]["refit"] is False
@@ -117,15 +115,15 @@ def test_settings_by_name():
         "nowhere.dim=3": "known are",
     }.items():
         with pytest.raises(ir.ItemrecError, match=message):
-            experiment.assign(settings, text)
+            overrides.assign(settings, text)
 
 
-def test_choosing_another_loss_than_the_usual_one_of_a_model_forgets_its_settings():
-    settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}  # of its usual loss, ccl
-    experiment.choose(settings, "loss", "item-ndcg")
+def test_choosing_another_loss_than_the_default_of_a_model_forgets_its_settings():
+    settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}  # of its default loss, ccl
+    overrides.choose(settings, "loss", "item-ndcg")
     assert settings["loss"] == {"name": "item-ndcg"}
     settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}
-    experiment.choose(settings, "loss", "ccl")
+    overrides.choose(settings, "loss", "ccl")
     assert settings["loss"] == {"name": "ccl", "margin": 0.5}
 
 
@@ -133,25 +131,23 @@ def test_choosing_another_component_forgets_the_settings_of_the_first():
     settings = config(
         model={"name": "gat", "heads": 2}, split={"strategy": "users", "fold_in": 0.5}
     )
-    experiment.choose(settings, "model", "mf")
+    overrides.choose(settings, "model", "mf")
     assert settings["model"] == {"name": "mf"}
-    experiment.choose_split(settings, "inductive", None)
+    overrides.choose_split(settings, "inductive", None)
     assert settings["split"] == {"strategy": "users", "fold_in": 0.5}
-    experiment.choose_split(settings, "transductive", None)
+    overrides.choose_split(settings, "transductive", None)
     assert settings["split"] == {"strategy": "interactions"}
 
 
 def test_short_options_reach_their_section_or_are_noted():
     settings = config(loss={"name": "bpr"})
-    assert (
-        experiment.shortcut(settings, "tau", 1.0) == "bpr has no setting 'tau': --tau is not used"
-    )
-    assert experiment.shortcut(settings, "seed", 7) == ""
+    assert overrides.shortcut(settings, "tau", 1.0) == "bpr has no setting 'tau': --tau is not used"
+    assert overrides.shortcut(settings, "seed", 7) == ""
     assert settings["train"]["seed"] == settings["split"]["seed"] == 7
-    experiment.shortcut(settings, "l2", 0.1)
+    overrides.shortcut(settings, "l2", 0.1)
     assert settings["train"]["l2"] == 0.1
     settings = config(model={"name": "ease"})
-    experiment.shortcut(settings, "l2", 50.0)
+    overrides.shortcut(settings, "l2", 50.0)
     assert settings["model"]["l2"] == 50.0
 
 
@@ -181,7 +177,7 @@ def test_short_options_reach_their_section_or_are_noted():
 )
 def test_bad_settings_are_refused_and_leave_nothing(sections, message, tmp_path):
     with pytest.raises(ir.ItemrecError, match=message):
-        experiment.run_config(config(**sections), tmp_path / "r")
+        build.run_config(config(**sections), tmp_path / "r")
     assert not (tmp_path / "r").exists()
 
 
@@ -192,7 +188,7 @@ def test_what_fails_before_the_first_epoch_leaves_nothing(tmp_path):
         data={"data": str(tmp_path / "full.csv")}, split={"strategy": "users", "test": 0.4}
     )
     with pytest.raises(ir.ItemrecError, match="every item"):
-        experiment.run_config(settings, tmp_path / "r")
+        build.run_config(settings, tmp_path / "r")
     assert not (tmp_path / "r").exists()
 
 
@@ -200,77 +196,78 @@ def test_a_written_configuration_reads_back(tmp_path):
     settings = config(loss={"name": "item-recall", "ks": [5, 20]}, split={"strategy": "users"})
     (tmp_path / "c.toml").write_text(dump_config(settings))
     assert load_config(tmp_path / "c.toml") == settings
-    run = experiment.run_config(load_config(tmp_path / "c.toml"))
+    run = build.run_config(load_config(tmp_path / "c.toml"))
     assert run.config["loss"]["ks"] == (5, 20)
 
 
 def test_folder_names():
     assert (
-        str(experiment.default_folder(config()))
-        == "runs/synthetic-transductive-lightgcn-item-ndcg-0"
+        str(stored.default_folder(config())) == "runs/synthetic-transductive-lightgcn-item-ndcg-0"
     )
     settings = config(model={"name": "ease"}, train={"seed": 3}, data={"data": "ml-1m"})
-    assert str(experiment.default_folder(settings)) == "runs/ml-1m-transductive-ease-3"
+    assert str(stored.default_folder(settings)) == "runs/ml-1m-transductive-ease-3"
 
 
 def test_a_model_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
-    plain = resolved({"model": {"name": "sgl"}})
+    plain = resolve({"model": {"name": "sgl"}}).comparable()
     assert plain["loss"]["name"] == "bpr"
-    assert (plain["train"]["by"], plain["train"]["sampled"], plain["train"]["lr"]) == (
+    assert (plain["train"]["batch_by"], plain["train"]["n_negatives"], plain["train"]["lr"]) == (
         "interactions",
         1,
         1e-3,
     )
-    told = resolved({"model": {"name": "sgl"}, "loss": {"name": "item-ndcg"}, "train": {"lr": 0.1}})
+    told = resolve(
+        {"model": {"name": "sgl"}, "loss": {"name": "item-ndcg"}, "train": {"lr": 0.1}}
+    ).comparable()
     assert told["loss"]["name"] == "item-ndcg"
-    assert (told["train"]["by"], told["train"]["lr"]) == ("users", 0.1)
+    assert (told["train"]["batch_by"], told["train"]["lr"]) == ("users", 0.1)
 
 
 def test_a_split_that_is_not_made_again_alike_is_refused(tmp_path):
     for strategy in ("users", "interactions"):
-        experiment.run_config(config(split={"strategy": strategy, "seed": 5}), tmp_path / strategy)
+        build.run_config(config(split={"strategy": strategy, "seed": 5}), tmp_path / strategy)
         loaded = ir.Run.load(tmp_path / strategy)
-        experiment.split_of(loaded)
+        stored.split_of(loaded)
         loaded.config["split"]["seed"] = 6
         with pytest.raises(ir.ItemrecError, match="not the one this run was trained on"):
-            experiment.split_of(loaded)
+            stored.split_of(loaded)
 
 
 @pytest.mark.parametrize("name", ["ease", "mult-vae", "adap-tau", "popularity"])
 def test_a_model_with_its_own_objective_says_that_a_loss_is_not_used(name):
     settings = config(model={"name": name})
     for section, other in (("loss", "softmax"), ("negatives", "ppr")):
-        note = experiment.choose(settings, section, other)
+        note = overrides.choose(settings, section, other)
         assert note == f"{name} has an objective of its own: --{section} is not used"
         assert section not in settings
     assert (
-        experiment.shortcut(settings, "tau", 3.0)
+        overrides.shortcut(settings, "tau", 3.0)
         == f"{name} has no setting 'tau': --tau is not used"
     )
     with pytest.raises(ir.ItemrecError, match=r"no key 'loss\.tau'"):
-        experiment.assign(settings, "loss.tau=0.3")
-    assert experiment.choose(config(), "loss", "softmax") == ""
+        overrides.assign(settings, "loss.tau=0.3")
+    assert overrides.choose(config(), "loss", "softmax") == ""
 
 
 def test_a_folder_where_another_run_has_begun_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
-    run = experiment.run_config(config())
+    run = build.run_config(config())
     (tmp_path / "run" / "config.toml").write_text(dump_config(run.config))
     with pytest.raises(ir.ItemrecError, match="already holds a run"):
-        experiment.run_config(config(split={"strategy": "users"}), tmp_path / "run")
-    experiment.run_config(config(), tmp_path / "run")  # the same one begins again
+        build.run_config(config(split={"strategy": "users"}), tmp_path / "run")
+    build.run_config(config(), tmp_path / "run")  # the same one begins again
 
 
 def test_settings_of_a_model_without_a_loss_do_not_stick_to_another():
-    stored = experiment.run_config(config(model={"name": "ease"})).config
-    assert stored["loss"] == stored["negatives"] == {"name": "none"}
+    kept = build.run_config(config(model={"name": "ease"})).config
+    assert kept["loss"] == kept["negatives"] == {"name": "none"}
     for name, loss in (("ngcf", "bpr"), ("lightgcn", "item-ndcg")):
-        settings = {section: dict(values) for section, values in stored.items()}
-        experiment.choose(settings, "model", name)
-        assert experiment.complete(settings)["loss"]["name"] == loss
-        assert experiment.complete(settings)["negatives"]["name"] == "uniform"
-    experiment.assign(settings, "loss.tau=0.5")
-    assert experiment.Experiment.from_config(settings).loss.keywords["tau"] == 0.5
+        settings = {section: dict(values) for section, values in kept.items()}
+        overrides.choose(settings, "model", name)
+        assert registry.with_names(settings)["loss"]["name"] == loss
+        assert registry.with_names(settings)["negatives"]["name"] == "uniform"
+    overrides.assign(settings, "loss.tau=0.5")
+    assert resolve(settings).loss.keywords["tau"] == 0.5
 
 
 def test_a_loss_of_ones_own_goes_by_configuration_as_well() -> None:
@@ -281,7 +278,7 @@ def test_a_loss_of_ones_own_goes_by_configuration_as_well() -> None:
         settings = {"train": {"epochs": 1}, "loss": {"name": "hinge", "gap": 0.5}}
         run = run_config({"data": {"data": TINY}, **settings})
         assert run.config["loss"] == {"name": "hinge", "gap": 0.5}
-        assert resolved({"data": {"data": TINY}, **settings})["loss"]["gap"] == 0.5
+        assert resolve({"data": {"data": TINY}, **settings}).comparable()["loss"]["gap"] == 0.5
 
 
 def test_a_runs_settings_are_complete_also_from_python() -> None:

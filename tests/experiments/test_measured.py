@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from itemrec.cli import tables as show
+from itemrec.cli.tables import catalogue
 from itemrec.experiments import measured
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def test_a_figure_is_the_mean_over_seeds(tmp_path: Path) -> None:
 
 def test_models_shows_them() -> None:
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(show.models())
+    console.print(catalogue.models())
     told = console.export_text()
     for data, test in measured.figures()["ease"].items():
         assert f"{data} {100 * test['ndcg@20']:.2f}" in told

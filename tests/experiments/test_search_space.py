@@ -1,4 +1,4 @@
-"""What is searched: how ranges are read, and what is usual for a model."""
+"""What is searched: how ranges are read, and the defaults of a model."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_the_form_of_a_range_follows_its_setting():
     assert space["negatives.band"].choices == ([1, 2], [3, 4])
 
 
-def test_usual_ranges_hold_what_was_best_before():
+def test_default_ranges_hold_what_was_best_before():
     for sections, key, values in (
         ({"model": {"name": "ease"}}, "model.l2", (50, 200, 1000)),
         ({"model": {"name": "ials"}}, "model.alpha", (0.03, 0.3)),

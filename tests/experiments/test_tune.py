@@ -10,11 +10,12 @@ import pytest
 
 import itemrec as ir
 from itemrec.config_file import load_config
-from itemrec.experiments import build as experiment
+from itemrec.experiments import tune as tune_module
 from itemrec.experiments.build import run_config
 from itemrec.experiments.search_space import parse_search_space
 from itemrec.experiments.tune import stored_search, tune
-from itemrec.training.run import State
+from itemrec.training.loop import run_plan
+from itemrec.training.state import TrainState
 
 TINY = "synthetic:users=50,items=40,interactions=500"
 FAST = {"epochs": 3, "eval_every": 1, "batch": 64, "save_seconds": 0.0}
@@ -41,13 +42,15 @@ def lines(folder: Path) -> list[dict]:
 def pretend(monkeypatch, value, calls=None) -> None:
     """Train nothing: the value of a trial is a function of its model and settings."""
 
-    def train(split, model, **settings):
+    def train(plan, **options):
+        settings = {**vars(plan.config), **options}
         if calls is not None:
             calls.append(settings)
-        figures = {"valid": {"ndcg@20": value(model, settings)}, "best_epoch": 1, "epochs": 2}
+        valid = {"ndcg@20": value(plan.model, settings)}
+        figures = {"valid": valid, "best_epoch": 1, "epochs": 2}
         return SimpleNamespace(metrics={**figures, "seconds": {"train": 0.0}})
 
-    monkeypatch.setattr(experiment, "train", train)
+    monkeypatch.setattr(tune_module, "run_plan", train)
 
 
 class Killed(BaseException):
@@ -148,7 +151,7 @@ def test_another_component_comes_without_the_settings_of_the_first(tmp_path):
     assert bpr.value == by_hand.metrics["valid"]["ndcg@20"]
 
 
-def test_another_model_comes_with_its_usual_loss(tmp_path):
+def test_another_model_comes_with_its_default_loss(tmp_path):
     found = tune(config(), tmp_path / "s", search=["model.name=lightgcn,mf"], trials=6)
     mf = next(t for t in found.trials if t.settings["model.name"] == "mf")
     by_hand = run_config(config(model={"name": "mf"}, train={**FAST, "refit": False}))
@@ -250,17 +253,18 @@ def test_another_test_part_changes_no_trial(model, tmp_path):
 def test_trials_are_given_nobody_to_test(strategy, tmp_path, monkeypatch):
     given = []
 
-    def spy(split, model, **settings):
-        given.append((split, settings))
-        return ir.train(split, model, **settings)
+    def spy(plan, **options):
+        given.append(plan)
+        return run_plan(plan, **options)
 
-    monkeypatch.setattr(experiment, "train", spy)
+    monkeypatch.setattr(tune_module, "run_plan", spy)
     found = tune(ease() | {"split": {"strategy": strategy}}, tmp_path / "s", trials=2)
     assert len(given) == 2
-    for split, settings in given:
+    for plan in given:
+        split = plan.split
         assert len(split.test) == split.test.target.nnz == split.test.history.nnz == 0
         assert len(split.valid) > 0
-        assert settings["refit"] is False
+        assert plan.config.refit is False
     assert found.trials[0].value > 0
 
 
@@ -276,7 +280,7 @@ def test_a_search_needs_a_validation_part(split, tmp_path):
 
 def stop(monkeypatch, folder: Path, at: str) -> None:
     """Begin the search of `whole` and end it in one of many ways."""
-    trained, saved, removed = experiment.train, State.save, shutil.rmtree
+    trained, saved, removed = tune_module.run_plan, TrainState.save, shutil.rmtree
 
     def train(*args, **settings):
         if at == "begin" and settings["out"].name == "2":
@@ -285,7 +289,7 @@ def stop(monkeypatch, folder: Path, at: str) -> None:
 
     def save(self, where, *args):
         saved(self, where, *args)
-        if at in ("middle", "damage") and where.name == "2" and self.epoch == 2:
+        if at in ("middle", "damage") and where.parent.name == "2" and self.epoch == 2:
             raise KeyboardInterrupt if at == "middle" else Killed
 
     def remove(path, **options):
@@ -294,8 +298,8 @@ def stop(monkeypatch, folder: Path, at: str) -> None:
         removed(path, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "train", train)
-        patch.setattr(State, "save", save)
+        patch.setattr(tune_module, "run_plan", train)
+        patch.setattr(TrainState, "save", save)
         patch.setattr(shutil, "rmtree", remove)
         with pytest.raises((KeyboardInterrupt, Killed)):
             tune(config(), folder, search=SEARCH, trials=4)
@@ -309,14 +313,14 @@ def test_an_interrupted_search_comes_to_the_same_trials(at, whole, tmp_path, mon
     if at == "damage":  # the trial in flight begins anew
         (folder / "running" / "2" / "state.pt").write_bytes(b"half of it")
     begun = []
-    recorded = State.record
+    recorded = TrainState.record
     with monkeypatch.context() as patch:
 
         def record(self, *args):
             begun.append(self.epoch)
             recorded(self, *args)
 
-        patch.setattr(State, "record", record)
+        patch.setattr(TrainState, "record", record)
         found = tune(config(), folder, search=SEARCH, trials=4, resume=True)
     assert begun[0] == (3 if at == "middle" else 1)
     assert untimed(found.trials) == [{**line, "seconds": 0.0} for line in lines(whole)]
@@ -479,7 +483,7 @@ def test_other_refusals(options, message, tmp_path):
 
 
 def test_without_optuna_its_name_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("itemrec.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
     with pytest.raises(ir.ItemrecError, match="needs optuna: pip install optuna"):
         tune(ease(), tmp_path / "s")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from itemrec.errors import ItemrecError
 from itemrec.graph import ppr_cache
-from itemrec.graph.ppr import PPRScores, ppr
+from itemrec.graph.ppr import PPRScores, personalised_pagerank
 
 
 def graph(n_users: int = 40, n_items: int = 30, density: float = 0.12, seed: int = 0) -> Any:
@@ -39,7 +39,9 @@ def l1(scores: PPRScores, truth: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5])
 def test_power_agrees_with_a_dense_solve_within_its_bound(restart: float, tolerance: float) -> None:
     train = graph()
-    scores = ppr(train, restart=restart, tolerance=tolerance, positives=True, block=7)
+    scores = personalised_pagerank(
+        train, restart=restart, tolerance=tolerance, positives=True, block=7
+    )
     assert (l1(scores, exact(train, restart)) <= scores.error + 1e-6).all()
     assert (scores.error <= tolerance).all()
 
@@ -49,8 +51,8 @@ def test_power_agrees_with_a_dense_solve_within_its_bound(restart: float, tolera
 def test_both_methods_agree_on_any_graph(n: int, m: int, density: float, seed: int) -> None:
     train = graph(n, m, density, seed)
     truth = exact(train, 0.15)
-    power = ppr(train, positives=True)
-    push = ppr(train, method="push", epsilon=1e-4, positives=True, block=5)
+    power = personalised_pagerank(train, positives=True)
+    push = personalised_pagerank(train, method="push", epsilon=1e-4, positives=True, block=5)
     assert (l1(power, truth) <= 1e-3).all()
     assert (l1(push, truth) <= push.error + 1e-6).all()
     assert (push.matrix().toarray() <= truth + 1e-6).all()  # a lower bound of every entry
@@ -58,10 +60,13 @@ def test_both_methods_agree_on_any_graph(n: int, m: int, density: float, seed: i
 
 def test_push_comes_as_near_as_asked() -> None:
     train = graph()
-    errors = [ppr(train, method="push", epsilon=e).error.max() for e in (1e-2, 1e-4, 1e-7)]
+    errors = [
+        personalised_pagerank(train, method="push", epsilon=e).error.max()
+        for e in (1e-2, 1e-4, 1e-7)
+    ]
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 1e-4
-    push = ppr(train, method="push", epsilon=1e-8, positives=True)
+    push = personalised_pagerank(train, method="push", epsilon=1e-8, positives=True)
     assert l1(push, exact(train, 0.15)).max() < 1e-5
 
 
@@ -72,7 +77,7 @@ def test_keeps_the_top_entries_above_the_threshold_and_counts_what_it_drops(meth
     kwargs = {"method": method, "tolerance": 1e-6, "epsilon": 1e-9}
     truth = exact(train, 0.15)
     truth[own] = 0
-    scores = ppr(train, top=6, threshold=0.002, **kwargs)
+    scores = personalised_pagerank(train, top=6, threshold=0.002, **kwargs)
     for row in range(train.shape[0]):
         part = slice(scores.indptr[row], scores.indptr[row + 1])
         items, values = scores.indices[part], scores.values[part]
@@ -86,17 +91,17 @@ def test_keeps_the_top_entries_above_the_threshold_and_counts_what_it_drops(meth
 @pytest.mark.parametrize("method", ["power", "push"])
 def test_users_and_blocks_do_not_matter(method: Any) -> None:
     train = graph()
-    whole = ppr(train, method=method, top=5, block=64).matrix().toarray()
+    whole = personalised_pagerank(train, method=method, top=5, block=64).matrix().toarray()
     users = np.array([7, 3, 3, 39])
-    some = ppr(train, users, method=method, top=5, block=3).matrix().toarray()
+    some = personalised_pagerank(train, users, method=method, top=5, block=3).matrix().toarray()
     assert some == pytest.approx(whole[users], abs=1e-3)
-    assert len(ppr(train, [], method=method)) == 0
+    assert len(personalised_pagerank(train, [], method=method)) == 0
 
 
 def test_a_user_without_items_has_no_entries() -> None:
     train = sp.csr_array(np.array([[1, 1, 0], [0, 0, 0], [0, 1, 1]], np.float32))
     for method in ("power", "push"):
-        scores = ppr(train, method=method)  # type: ignore[arg-type]
+        scores = personalised_pagerank(train, method=method)  # type: ignore[arg-type]
         assert np.diff(scores.indptr).tolist() == [1, 0, 1]
 
 
@@ -104,10 +109,10 @@ def test_cache_gives_the_same_and_does_not_compute_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train = graph()
-    first = ppr(train, cache=tmp_path)
+    first = personalised_pagerank(train, cache=tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
     monkeypatch.setattr("itemrec.graph.ppr._power", lambda *_: pytest.fail("computed again"))
-    again = ppr(train.astype(np.float64), cache=tmp_path)
+    again = personalised_pagerank(train.astype(np.float64), cache=tmp_path)
     assert isinstance(again.values, np.memmap)
     for name in ("indptr", "indices", "values", "error", "dropped"):
         assert (getattr(first, name) == getattr(again, name)).all()
@@ -117,19 +122,19 @@ def test_cache_tells_graphs_users_and_settings_apart(tmp_path: Path) -> None:
     train = graph()
     other = train.toarray()
     other[0, 0] = 1 - other[0, 0]
-    ppr(train, cache=tmp_path)
-    ppr(sp.csr_array(other), cache=tmp_path)
-    ppr(train, [1, 2], cache=tmp_path)
-    ppr(train, restart=0.2, cache=tmp_path)
-    ppr(train, top=3, cache=tmp_path)
-    ppr(train, method="push", cache=tmp_path)
+    personalised_pagerank(train, cache=tmp_path)
+    personalised_pagerank(sp.csr_array(other), cache=tmp_path)
+    personalised_pagerank(train, [1, 2], cache=tmp_path)
+    personalised_pagerank(train, restart=0.2, cache=tmp_path)
+    personalised_pagerank(train, top=3, cache=tmp_path)
+    personalised_pagerank(train, method="push", cache=tmp_path)
     assert len(list(tmp_path.iterdir())) == 6
 
 
 @pytest.mark.parametrize("harm", ["bit", "short", "gone", "json"])
 def test_a_damaged_cache_is_rebuilt_with_a_message(tmp_path: Path, harm: str) -> None:
     train = graph()
-    first = ppr(train, cache=tmp_path)
+    first = personalised_pagerank(train, cache=tmp_path)
     folder = next(tmp_path.iterdir())
     target = folder / "values.npy"
     data = bytearray(target.read_bytes())
@@ -143,11 +148,11 @@ def test_a_damaged_cache_is_rebuilt_with_a_message(tmp_path: Path, harm: str) ->
     else:
         (folder / "facts.json").write_text("{")
     with pytest.warns(UserWarning, match="damaged and is rebuilt"):
-        again = ppr(train, cache=tmp_path)
+        again = personalised_pagerank(train, cache=tmp_path)
     assert (again.values == first.values).all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert (ppr(train, cache=tmp_path).values == first.values).all()
+        assert (personalised_pagerank(train, cache=tmp_path).values == first.values).all()
 
 
 def test_an_interrupted_write_leaves_nothing(
@@ -158,7 +163,7 @@ def test_an_interrupted_write_leaves_nothing(
 
     monkeypatch.setattr(ppr_cache.os, "rename", stop)
     with pytest.raises(KeyboardInterrupt):
-        ppr(graph(), cache=tmp_path)
+        personalised_pagerank(graph(), cache=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -166,8 +171,8 @@ def test_an_interrupted_write_leaves_nothing(
 def test_a_cache_that_cannot_be_written_costs_only_the_next_run(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="could not be cached"):
-        found = ppr(graph(), cache=tmp_path / name / "ppr")
-    assert (found.values == ppr(graph()).values).all()
+        found = personalised_pagerank(graph(), cache=tmp_path / name / "ppr")
+    assert (found.values == personalised_pagerank(graph()).values).all()
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -180,12 +185,12 @@ def test_cache_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     ("settings_", "message"),
     [
         ({"restart": 0}, "'restart' must be a probability in (0, 1), got 0"),
-        ({"method": "magic"}, "'method' must be 'power' or 'push', got 'magic'"),
-        ({"top": 0}, "'top' must be positive, got 0"),
+        ({"method": "magic"}, "'method' must be power or push, got 'magic'"),
+        ({"top": 0}, "'top' must be a positive integer, got 0"),
         ({"block": 0}, "'block' must be a positive integer, got 0"),
     ],
 )
 def test_bad_settings_get_one_sentence(settings_: dict[str, Any], message: str) -> None:
     with pytest.raises(ItemrecError) as caught:
-        ppr(graph(), **settings_)
+        personalised_pagerank(graph(), **settings_)
     assert str(caught.value) == message

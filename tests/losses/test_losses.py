@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from itemrec import losses
 from itemrec.errors import ItemrecError
-from itemrec.losses import LOSSES
+from itemrec.losses import LOSSES, bind, bindable
 from itemrec.ops.neural_sort import neural_sort, sinkhorn
 
 SMOOTH = ("item-ndcg", "item-ap", "item-recall", "neural-ndcg")
@@ -169,7 +170,7 @@ def test_a_shorter_list_equals_a_padded_one(name: str) -> None:
     pos, neg, *_ = lists(dtype=torch.float64)
     pos_mask = torch.tensor([True, True, False]).expand_as(pos)
     neg_mask = (torch.arange(neg.shape[1]) < 4).expand_as(neg)
-    bound = LOSSES[name](**settings_of(name))
+    bound = bind(LOSSES[name], settings_of(name))
     assert float(bound(pos, neg, pos_mask, neg_mask)) == pytest.approx(
         float(bound(pos[:, :2], neg[:, :4])), abs=1e-12
     )
@@ -229,7 +230,7 @@ def test_without_positives_a_differentiable_zero(name: str, shape: tuple[int, in
 @pytest.mark.parametrize("name", LOSSES)
 def test_users_without_positives_do_not_count(name: str) -> None:
     pos, neg, pos_mask, neg_mask = lists()
-    bound = LOSSES[name](**settings_of(name))
+    bound = bind(LOSSES[name], settings_of(name))
     assert float(bound(pos, neg, pos_mask, neg_mask)) == pytest.approx(
         float(bound(pos[:-1], neg[:-1], pos_mask[:-1], neg_mask[:-1])), abs=1e-12
     )
@@ -239,7 +240,7 @@ def test_users_without_positives_do_not_count(name: str) -> None:
 @pytest.mark.parametrize("masked", [True, False])
 def test_negatives_shared_by_all_users(name: str, masked: bool) -> None:
     pos, neg, pos_mask, neg_mask = lists()
-    bound = LOSSES[name](**settings_of(name))
+    bound = bind(LOSSES[name], settings_of(name))
     masks = (pos_mask, neg_mask) if masked else (None, None)
     shared = neg[:1]
     assert torch.equal(bound(pos, shared, *masks), bound(pos, shared.repeat(4, 1), *masks))
@@ -459,3 +460,22 @@ def test_negatives_that_are_streamed_give_the_same(name: str) -> None:
         results.append([value, *torch.autograd.grad(value, [p, n])])
     for plain, streamed in zip(*results, strict=True):
         assert torch.allclose(plain, streamed, atol=1e-12)
+
+
+def test_a_new_setting_of_a_bindable_loss_is_checked_by_the_type_of_its_default() -> None:
+    @bindable
+    def own(pos: Any, neg: Any, pos_mask: Any = None, neg_mask: Any = None, *, slope: float = 2.0):  # type: ignore[no-untyped-def]
+        return slope * (neg.mean() - pos.mean())
+
+    pos, neg = torch.ones(1, 1), torch.zeros(1, 2)
+    assert float(own(slope=3)(pos, neg)) == -3
+    with pytest.raises(ItemrecError, match="'slope' must be a number, got 'steep'"):
+        own(slope="steep")
+    with pytest.raises(ItemrecError, match="'tau' is not a setting of own: choose from slope"):
+        own(tau=1.0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_called_without_anything_says_what_it_needs(name: str) -> None:
+    with pytest.raises(ItemrecError, match="needs the scores of positives and negatives"):
+        LOSSES[name]()

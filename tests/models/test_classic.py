@@ -29,10 +29,12 @@ from itemrec.models import (
     Node2Vec,
     UltraGCN,
 )
+from itemrec.models.base import Kind
 from itemrec.models.ease import invert
 from itemrec.models.random_walks import NodeDraws, random_walks, skip_gram
 from itemrec.models.ultragcn import item_graph
-from itemrec.sampling.batch import Batch, Batches
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.batches import Batches
 from itemrec.sampling.user_rows import UserRows
 
 UNKNOWN = np.full(30, -1, dtype=np.int64)
@@ -45,7 +47,7 @@ def generator(seed: int = 0) -> torch.Generator:
 def ready(model: Model, train: sp.csr_array) -> Graph:
     """Set the model up and, where it has one, solve its closed form."""
     model.setup(train, inductive=False, generator=generator())
-    if model.closed_form:
+    if model.kind is Kind.CLOSED_FORM:
         model.fit(train)
     return Graph.from_csr(train)
 
@@ -59,7 +61,7 @@ def batch_of(train: sp.csr_array, by: Any = "users", size: int = 7, positives: i
 
 
 def loss_of(model: Model, graph: Graph, batch: Batch, seed: int) -> float:
-    loss = model.extra_loss(graph, batch, None, generator(seed))
+    loss = model.own_loss(graph, batch, generator(seed))
     assert loss is not None
     return float(loss.detach())
 
@@ -72,7 +74,7 @@ def descend(model: Model, graph: Graph, steps: int, lr: float = 0.1) -> list[flo
     while len(out) < steps:
         for keys in batches.epoch(draw):
             optimizer.zero_grad()
-            loss = model.extra_loss(graph, batches.draw(keys, draw), None, draw)
+            loss = model.own_loss(graph, batches.draw(keys, draw), draw)
             assert loss is not None
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -137,7 +139,7 @@ def test_enmf_closed_form_equals_the_sum_over_all_pairs() -> None:
     liked = torch.from_numpy(train[rows.numpy()].toarray()).bool()
     each = torch.where(liked, (1 - scores) ** 2, 0.2 * scores**2)
     naive = (each.sum() - liked.sum()) / len(rows)
-    loss = model.extra_loss(graph, batch, None, generator())
+    loss = model.own_loss(graph, batch, generator())
     torch.testing.assert_close(loss, naive)
     for found, wanted in zip(
         torch.autograd.grad(loss, list(model.parameters())),
@@ -284,7 +286,7 @@ def test_line_gradient_equals_that_of_the_naive_formula(order: int, by: str) -> 
     train = random_matrix(30, 20, 0.3)
     model = LINE(dim=4, order=order, negatives=3)
     graph, batch = ready(model, train), batch_of(train, by)
-    loss = model.extra_loss(graph, batch, None, generator(4))
+    loss = model.own_loss(graph, batch, generator(4))
     again, shape = generator(4), (batch.positives.numel(), 3)
     noise_users, noise_items = model.user_noise(shape, again), model.item_noise(shape, again)
     towards_items = model.item_context if order == 2 else model.items
@@ -322,7 +324,7 @@ def test_mult_vae_loss_equals_the_bound() -> None:
     x = torch.from_numpy(train[rows.numpy()].toarray())
     mean, log_variance = model.encode(x / x.norm(dim=1, keepdim=True))
     for step in range(1, 7):  # β rises to its setting over four steps and stays
-        loss = model.extra_loss(graph, batch, None, generator(step))
+        loss = model.own_loss(graph, batch, generator(step))
         draw = generator(step)
         torch.rand(int(x.sum()), generator=draw)  # the dropout that drops nothing
         noise = torch.randn(len(batch.users), 3, generator=draw)[batch.mask.any(1)]
@@ -601,16 +603,16 @@ def test_gf_cf_equals_its_dense_formula() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CML(margin=0.0), "'margin' must be positive, got 0.0"),
+        (lambda: CML(margin=0.0), "'margin' must be a positive number, got 0.0"),
         (lambda: ENMF(dropout=1.0), "'dropout' must be at least 0 and below 1, got 1.0"),
         (lambda: DeepWalk(window=0), "'window' must be a positive integer, got 0"),
-        (lambda: Node2Vec(p=-1.0), "'p' must be positive, got -1.0"),
+        (lambda: Node2Vec(p=-1.0), "'p' must be a positive number, got -1.0"),
         (lambda: LINE(order=3), "'order' must be 1 or 2, got 3"),
-        (lambda: MultVAE(beta=-1.0), "'beta' must be at least 0, got -1.0"),
-        (lambda: UltraGCN(w3=-2.0), "'w3' must be at least 0, got -2.0"),
-        (lambda: ItemKNN(shrink=-1.0), "'shrink' must be at least 0, got -1.0"),
-        (lambda: SLIM(l2=0.0), "'l2' must be positive, got 0.0"),
-        (lambda: IALS(alpha=0.0), "'alpha' must be positive, got 0.0"),
+        (lambda: MultVAE(beta=-1.0), "'beta' must be a number of at least 0, got -1.0"),
+        (lambda: UltraGCN(w3=-2.0), "'w3' must be a number of at least 0, got -2.0"),
+        (lambda: ItemKNN(shrink=-1.0), "'shrink' must be a number of at least 0, got -1.0"),
+        (lambda: SLIM(l2=0.0), "'l2' must be a positive number, got 0.0"),
+        (lambda: IALS(alpha=0.0), "'alpha' must be a positive number, got 0.0"),
         (lambda: GFCF(dim=0), "'dim' must be a positive integer, got 0"),
     ],
 )

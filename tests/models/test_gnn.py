@@ -216,7 +216,7 @@ def test_a_step_of_shared_weights_moves_a_product_no_more_than_one_of_the_vector
     model = kind(dim, 2)
     model.setup(random_matrix(20, 12, 0.3), inductive=False, generator=torch.Generator())
     lr = 0.01
-    groups = model.groups(lr)
+    groups = model.parameter_groups(lr)
     grouped = [id(p) for group in groups for p in group["params"]]
     assert sorted(grouped) == sorted(id(p) for p in model.parameters())
     before = {name: p.detach().clone() for name, p in model.named_parameters()}

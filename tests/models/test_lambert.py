@@ -3,7 +3,8 @@ import math
 import numpy as np
 import scipy.special
 import torch
-from itemrec.models.lambert import lambert_w
+
+from itemrec.models.adap_tau import lambert_w
 
 
 def test_lambert_w_agrees_with_scipy() -> None:

@@ -25,6 +25,7 @@ from itemrec.models.sgl import SGL
 from itemrec.models.simgcl import SimGCL
 from itemrec.models.simplex import SimpleX
 from itemrec.models.xsimgcl import XSimGCL
+from itemrec.sampling.base import Encoded
 from itemrec.training.loop import train
 
 GNNS = ["ngcf", "lr-gccf", "nia-gcn", "dgcf", "sgl", "simgcl", "xsimgcl", "adap-tau"]
@@ -85,7 +86,7 @@ def test_ngcf_drops_messages_in_training_only_and_keeps_their_mean() -> None:
     assert torch.equal(model.encode(graph)[0], model.encode(graph)[0])
     none = NGCF(dim=8, dropout=0.0)
     graph = ready(none, matrix)
-    assert torch.equal(none.encode_step(graph, seeded())[0], none.encode(graph)[0])
+    assert torch.equal(none.encode_step(graph, seeded()).users, none.encode(graph)[0])
 
 
 def test_lr_gccf_is_powers_of_the_graph_with_self_loops() -> None:
@@ -174,7 +175,7 @@ def test_dgcf_gradients_are_those_of_a_numerical_derivative() -> None:
 
     def value(items: Tensor) -> Tensor:
         users, vectors = torch.func.functional_call(model, {"item_embedding": items}, (graph,))
-        extra = model.extra_loss(graph, batch, (users, vectors), seeded())
+        extra = model.extra_loss(graph, batch, Encoded(users, vectors), seeded())
         return (users.square().sum() + vectors.pow(3).sum()) * 10 + extra
 
     model.forward = model.encode  # type: ignore[method-assign]
@@ -201,7 +202,7 @@ def test_padding_counts_for_nothing_between_intents() -> None:
 
     def penalty(padding: int) -> Tensor:
         model.zero_grad()
-        encoded = model.encode(graph)
+        encoded = Encoded(*model.encode(graph))
         value = model.extra_loss(graph, batch_of(matrix, padding=padding), encoded, seeded())
         value.backward()
         assert model.item_embedding.grad is not None
@@ -235,8 +236,8 @@ def test_sgl_redraws_its_graphs_each_epoch() -> None:
     kept = []
     for _ in range(3):
         model.begin_epoch(graph, generator)
-        assert len(model.views) == 2
-        for view in model.views:
+        assert len(model.dropped_graphs) == 2
+        for view in model.dropped_graphs:
             rest = view.interactions().toarray()
             assert ((rest == 0) | (matrix.toarray() == 1)).all()  # nothing is invented
             assert rest.sum() == matrix.nnz - round(0.3 * matrix.nnz)
@@ -250,18 +251,18 @@ def test_sgl_keeps_its_graphs_where_they_are() -> None:
     model = SGL(dim=4, drop=0.3)
     graph = ready(model, random_matrix(40, 30, 0.3))
     model.begin_epoch(graph, seeded(1))
-    view = model.views[0]
+    view = model.dropped_graphs[0]
     held = {name: getattr(view, name) for name in ("order", "inverse_root", "edge_weight", "sides")}
     told = held["sides"]["users"].col
     model.begin_epoch(graph, seeded(2))
     fresh = graph.drop_edges(0.3, seeded(2))
-    assert model.views[0] is view
+    assert model.dropped_graphs[0] is view
     assert torch.equal(view.col, fresh.col)
     for name in ("order", "inverse_root", "edge_weight"):
         assert torch.equal(held[name], getattr(fresh, name))
     assert torch.equal(told, fresh.sides["users"].col)
     ready(model, random_matrix(20, 10, 0.3))
-    assert not model.views  # other data, other graphs
+    assert not model.dropped_graphs  # other data, other graphs
 
 
 def test_simgcl_moves_each_node_by_exactly_epsilon_a_layer() -> None:
@@ -329,11 +330,12 @@ def test_xsimgcl_contrasts_the_final_vectors_of_one_noisy_pass_with_a_layer_of_i
     model = XSimGCL(dim=8, layers=3, contrasted=2, weight=0.7, temperature=0.3)
     graph = ready(model, matrix)
     batch = batch_of(matrix, per_user=1)
-    users, items, layers = model.encode_step(graph, seeded(3))
+    encoded = model.encode_step(graph, seeded(3), layers=True)
+    users, items, layers = encoded.users, encoded.items, encoded.item_layers
     (again,) = noisy_passes(graph, model.base(graph), 3, [model.epsilon], seeded(3))
     torch.testing.assert_close(torch.cat([users, items]), torch.stack(again[1:]).mean(0))
     assert torch.equal(layers[2], again[2][12:])
-    value = model.extra_loss(graph, batch, (users, items), seeded())
+    value = model.extra_loss(graph, batch, encoded, seeded())
     everyone = first_of(batch.users, batch.mask.any(1))
     chosen = batch.positives[:, 0]
     expected = info_nce(users[batch.users], again[2][batch.users], 0.3, everyone)
@@ -406,7 +408,7 @@ def test_adap_tau_loss_is_its_formula() -> None:
             terms.append(logits.logsumexp(0) - cosine[item] * model.general)
             norms.append(sum(x[user].square().sum() + x[9 + item].square().sum() for x in layers))
     expected = torch.stack(terms).mean() + 0.3 * torch.stack(norms).mean() / 2
-    torch.testing.assert_close(model.extra_loss(graph, batch, None, seeded()), expected)
+    torch.testing.assert_close(model.own_loss(graph, batch, seeded()), expected)
 
 
 def test_simplex_is_its_formula_and_a_new_user_is_its_history() -> None:
@@ -436,9 +438,9 @@ def test_simplex_is_its_formula_and_a_new_user_is_its_history() -> None:
         (lambda: DGCF(dim=6, intents=4), "'intents' must divide 'dim' .6., got 4"),
         (lambda: DGCF(iterations=0), "'iterations' must be a positive integer, got 0"),
         (lambda: SGL(drop=0.0), "'drop' must be above 0 and below 1, got 0.0"),
-        (lambda: SimGCL(epsilon=0.0), "'epsilon' must be positive, got 0.0"),
+        (lambda: SimGCL(epsilon=0.0), "'epsilon' must be a positive number, got 0.0"),
         (lambda: XSimGCL(layers=2, contrasted=3), "'contrasted' must be a layer, 1 or more, got 3"),
-        (lambda: AdapTau(beta=0.0), "'beta' must be positive, got 0.0"),
+        (lambda: AdapTau(beta=0.0), "'beta' must be a positive number, got 0.0"),
         (lambda: SimpleX(g=1.5), "'g' must be between 0 and 1, got 1.5"),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_model_without_a_constructor_of_its_own_has_its_parents_settings() -> 
         (lambda: LightGCN(pooling="max"), "'pooling' must be auto, mean, sum or concat, got 'max'"),
         (lambda: GAT(dim=6, heads=4), "'heads' must divide 'dim' .6., got 4"),
         (lambda: MF(dim=-1), "'dim' must be a positive integer, got -1"),
-        (lambda: EASE(l2=0), "'l2' must be positive, got 0"),
+        (lambda: EASE(l2=0), "'l2' must be a positive number, got 0"),
     ],
 )
 def test_bad_settings_name_the_parameter_the_rule_and_the_value(

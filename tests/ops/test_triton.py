@@ -1,6 +1,7 @@
 """The Triton kernels against the CPU's operations, which have oracles of their own.
 
-On a GPU as they are; elsewhere in Triton's interpreter (`conftest.py`), where it is installed.
+On a GPU as they are; elsewhere in Triton's interpreter (`conftest.py`), where it is installed. The
+modules of kernels import triton, so they are imported by the tests that need them.
 """
 
 import warnings
@@ -35,18 +36,18 @@ from itemrec.ops.neural_sort import neural_sort, sinkhorn
 from itemrec.ops.pair_scores import pair_scores, row_scores, take_rows
 from itemrec.ops.segment import sampled_dot, segment_max, segment_sum
 from itemrec.ops.smooth_rank import count_above
-from itemrec.ops.triton.noise import add_noise
 from itemrec.sampling import InBatch
-from itemrec.sampling.batch import Batch, draw_positives
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.batches import draw_positives
 from itemrec.sampling.exact import Draws
 from itemrec.sampling.positives import Positives
 from itemrec.training.loop import train
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-pytest.importorskip("triton", reason="needs triton, and a GPU or patience")
+pytestmark = pytest.mark.triton
 
-on_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
+SAMPLING = ("batches", "exact", "positives", "user_rows")
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 USERS, ITEMS = (400, 90) if GPU else (21, 9)
 NODES = USERS + ITEMS
@@ -60,7 +61,7 @@ def kernels() -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        for module in ("bags", "batches", "draws", "negatives", "models.own_batches"):
+        for module in ("ops.segment", *(f"sampling.{name}" for name in SAMPLING)):
             stack.enter_context(mock.patch(f"itemrec.{module}.on_triton", return_value=True))
         yield
 
@@ -208,7 +209,7 @@ def test_all_rows_of_a_batch() -> None:
         real[-1] = False
         batch = Batch(users, torch.zeros_like(real, dtype=torch.int64), real)
         with context():
-            value = model.extra_loss(graph, batch, None, torch.Generator(device))
+            value = model.own_loss(graph, batch, torch.Generator(device))
             grads = torch.autograd.grad(value, list(model.parameters()))
         found.append([value.detach().cpu(), *(g.cpu() for g in grads)])
     for here, there in zip(*found, strict=True):
@@ -217,6 +218,8 @@ def test_all_rows_of_a_batch() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_noise_of_a_layer(width: int) -> None:
+    from itemrec.ops.triton.noise import add_noise
+
     x, noise = vectors(NODES, width), torch.rand(NODES, width, generator=seeded(1))
     x[3] = 0.0  # has no direction and stays
     moved = add_noise(x.clone().to(DEVICE), noise.to(DEVICE), 0.25).cpu()
@@ -302,7 +305,7 @@ def test_lookup_of_positives() -> None:
     assert torch.equal(here, there)
 
 
-@on_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", [n for n, m in MODELS.items() if issubclass(m, GNN)])
 @pytest.mark.parametrize("inductive", [False, True])
 def test_encoders(name: str, inductive: bool) -> None:
@@ -321,7 +324,7 @@ def test_encoders(name: str, inductive: bool) -> None:
         torch.testing.assert_close(there, here, rtol=2e-3, atol=1e-4)
 
 
-@on_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("protocol", ["transductive", "inductive"])
 def test_two_runs_are_the_same_and_learn(protocol: str) -> None:
     split = board_split(protocol)
@@ -334,13 +337,14 @@ def test_two_runs_are_the_same_and_learn(protocol: str) -> None:
     assert runs[0].metrics["test"]["ndcg@20"] > 0.5
 
 
-@on_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", ["sgl", "simgcl", "xsimgcl", "dgcf", "enmf", "mult-vae", "ngcf"])
 def test_recorded_steps_do_what_single_ones_do(name: str) -> None:
     """Two epochs, so that what changes between epochs is followed."""
     kind, found = MODELS[name], []
     for recorded in (False, True):
-        with mock.patch.object(kind, "capturable", recorded), warnings.catch_warnings():
+        single = mock.patch("itemrec.training.learner.captured", lambda step, *others: step)
+        with nullcontext() if recorded else single, warnings.catch_warnings():
             warnings.simplefilter("error")  # such as that a step could not be recorded
             run = train(
                 board_split(), kind(), loss=bpr, epochs=2, eval_every=2, refit=False, device="cuda"
@@ -350,7 +354,7 @@ def test_recorded_steps_do_what_single_ones_do(name: str) -> None:
         torch.testing.assert_close(found[1][key], value, rtol=1e-3, atol=1e-4)
 
 
-@on_gpu
+@pytest.mark.gpu
 def test_in_batch_negatives_learn() -> None:
     run = train(
         board_split(),
@@ -365,7 +369,7 @@ def test_in_batch_negatives_learn() -> None:
     assert run.metrics["test"]["ndcg@20"] > 0.5
 
 
-@on_gpu
+@pytest.mark.gpu
 def test_ease_is_the_same_closed_form() -> None:
     matrix = random_matrix(300, 120, 0.1)
     found = []

@@ -11,7 +11,8 @@ from small import bipartite
 
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
-from itemrec.sampling.batch import Batch, Batches, draw_positives
+from itemrec.sampling.batch import Batch
+from itemrec.sampling.batches import Batches, draw_positives
 
 
 def one_epoch(train: sp.csr_array, by: str, size: int, positives: int, seed: int) -> list[Batch]:

@@ -10,6 +10,8 @@ from small import batch_of, board_split, random_matrix, ready, seeded
 from itemrec.errors import ItemrecError
 from itemrec.losses import bpr, ccl, item_ndcg, neural_ndcg
 from itemrec.models import MODELS, EmbeddingModel, LightGCN
+from itemrec.sampling.base import Encoded
+from itemrec.sampling.batch import Batch
 from itemrec.sampling.hard import Dynamic, MixGCF
 from itemrec.training.config import TrainConfig
 from itemrec.training.loop import train
@@ -20,7 +22,8 @@ def test_mixgcf_negative_is_the_hardest_mixture() -> None:
     matrix = random_matrix(9, 20, 0.3)
     model = LightGCN(dim=6, layers=2)
     graph = ready(model, matrix)
-    users, _, layers = model.encode_step(graph, seeded())
+    encoded = model.encode_step(graph, seeded(), layers=True)
+    users, layers = encoded.users, encoded.item_layers
     batch = batch_of(matrix, per_user=2, padding=1)
     sampler = MixGCF(candidates=5)
     sampler.prepare(matrix)
@@ -47,7 +50,8 @@ def test_mixgcf_judges_concatenated_hops_by_their_own_part() -> None:
     matrix = random_matrix(9, 20, 0.3)
     model = LightGCN(dim=6, layers=2, pooling="concat")
     graph = ready(model, matrix)
-    users, _, layers = model.encode_step(graph, seeded())
+    encoded = model.encode_step(graph, seeded(), layers=True)
+    users, layers = encoded.users, encoded.item_layers
     batch = batch_of(matrix, per_user=1)
     sampler = MixGCF(candidates=5)
     sampler.prepare(matrix)
@@ -70,7 +74,11 @@ def test_dynamic_negatives_are_the_best_scored_candidates() -> None:
     sampler = Dynamic(candidates=4)
     sampler.prepare(matrix)
     everyone = torch.arange(9)
-    found = sampler.hardest(users, items, everyone, 6, seeded(2))
+    batch = Batch(
+        everyone, torch.zeros(9, 1, dtype=torch.int64), torch.ones(9, 1, dtype=torch.bool)
+    )
+    lists = sampler.score(Encoded(users, items), batch, 6, seeded(2))
+    found = lists.items
     candidates = sampler(everyone, 24, seeded(2)).view(9, 6, 4)
     for user in range(9):
         for n in range(6):

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from itemrec.data.synthetic import synthetic
-from itemrec.graph.ppr import ppr
+from itemrec.graph.ppr import personalised_pagerank
 from itemrec.sampling import PPR
 from itemrec.sampling.ppr_diagnostics import diagnose, report, spread
 
@@ -16,7 +16,7 @@ def test_figures_equal_those_of_the_dense_distribution() -> None:
     train = sp.csr_array(dense.astype(np.float32))
     users = np.flatnonzero(held.any(1))
     target = sp.csr_array(held[users].astype(np.float32))
-    scores = ppr(train, tolerance=1e-6)
+    scores = personalised_pagerank(train, tolerance=1e-6)
     truth = scores.matrix().toarray().astype(np.float64)
     free = ~dense
     samplers = {
@@ -36,7 +36,7 @@ def test_figures_equal_those_of_the_dense_distribution() -> None:
 
 def test_spread_is_the_median_at_a_rank() -> None:
     dense = np.random.default_rng(1).random((20, 30)) < 0.3
-    scores = ppr(sp.csr_array(dense.astype(np.float32)))
+    scores = personalised_pagerank(sp.csr_array(dense.astype(np.float32)))
     values = np.sort(scores.matrix().toarray(), axis=1)[:, ::-1]
     assert spread(scores, (1, 5)) == {
         1: pytest.approx(np.median(values[:, 0])),

@@ -7,15 +7,22 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from itemrec.sampling.tempering import scale_free_temperature
 from scipy.stats import chisquare
 
 from itemrec.errors import ItemrecError
-from itemrec.graph.ppr import ppr
-from itemrec.sampling import NEGATIVES, PPR, InBatch, Uniform
+from itemrec.graph.ppr import personalised_pagerank
+from itemrec.sampling import (
+    NEGATIVES,
+    PPR,
+    Batch,
+    DrawnNegatives,
+    InBatch,
+    PopularityNegatives,
+    Uniform,
+)
 from itemrec.sampling.exact import Draws
-from itemrec.sampling.full_catalogue import All
 from itemrec.sampling.positives import Positives
+from itemrec.sampling.ppr import scale_free_temperature
 
 
 def graph(
@@ -61,7 +68,7 @@ def test_uniform_is_uniform_over_the_items_a_user_has_not() -> None:
 @pytest.mark.parametrize("power", [0.0, 0.75, 1.0, 2.0])
 def test_popularity_follows_the_number_of_interactions(power: float) -> None:
     train = graph()
-    sampler = Popularity(power=power)
+    sampler = PopularityNegatives(power=power)
     sampler.prepare(train, "cpu")
     degree = train.toarray().sum(0).astype(np.float64)
     weight = (1.0 - train.toarray()) * degree**power
@@ -99,7 +106,7 @@ def test_never_a_positive(n_users: int, n_items: int, density: float, seed: int)
     samplers: list[Any] = [uniform, Draws(train, search=True)]
     degree = train.toarray().sum(0)
     if ((1 - train.toarray()) @ degree > 0).all():
-        popularity = Popularity()
+        popularity = PopularityNegatives()
         popularity.prepare(train, "cpu")
         samplers.append(popularity)
     for sampler in samplers:
@@ -110,7 +117,7 @@ def test_never_a_positive(n_users: int, n_items: int, density: float, seed: int)
 
 def test_a_seed_repeats_and_a_step_does_not() -> None:
     train = graph()
-    for sampler in (Uniform(), Popularity()):
+    for sampler in (Uniform(), PopularityNegatives()):
         sampler.prepare(train, "cpu")
         users = torch.arange(12)
         first = sampler(users, 9, torch.Generator().manual_seed(4))
@@ -119,7 +126,7 @@ def test_a_seed_repeats_and_a_step_does_not() -> None:
         assert not torch.equal(first, sampler(users, 9, generator))
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), Popularity()])
+@pytest.mark.parametrize("sampler", [Uniform(), PopularityNegatives()])
 def test_a_user_with_every_item_is_refused_by_row(sampler: Any) -> None:
     dense = np.eye(5, 4, dtype=np.float32)
     dense[3] = 1
@@ -132,7 +139,7 @@ def test_popularity_stays_exact_with_many_users_and_heavy_items() -> None:
     rows = np.arange(n_users)
     items = np.where(rows % 2, 0, 1 + rows % 7)
     train = sp.csr_array((np.ones(n_users, np.float32), (rows, items)), shape=(n_users, 9))
-    sampler = Popularity(power=1.0)
+    sampler = PopularityNegatives(power=1.0)
     sampler.prepare(train, "cpu")
     last = torch.full((100,), n_users - 1)  # an owner of item 0
     counts = np.bincount(
@@ -164,25 +171,23 @@ def test_in_batch_keeps_only_real_items_that_are_nobody_s_own() -> None:
     sampler.prepare(train, "cpu")
     users = torch.tensor([1, 2])
     positives, mask = torch.tensor([[0, 1], [3, 3]]), torch.tensor([[True, True], [True, False]])
-    items = sampler.shared(positives, mask)
-    keep = sampler.keep(users, items, mask)
+    items = positives.reshape(-1)
+    keep = sampler.mask(Batch(users, positives, mask))
     for b, user in enumerate(users.tolist()):
         for m, item in enumerate(items.tolist()):
             assert keep[b, m] == (mask.reshape(-1)[m] and not dense[user, item])
-    with pytest.raises(ItemrecError, match="shared"):
-        sampler(users, 3, torch.Generator())
 
 
 def test_settings_are_the_fields_and_bad_ones_are_refused() -> None:
-    assert [f.name for f in fields(Popularity)] == ["power"]
+    assert [f.name for f in fields(PopularityNegatives)] == ["power"]
     for name, kind in NEGATIVES.items():
         sampler = kind()
         assert name
-        if kind not in (InBatch, All):
+        if issubclass(kind, DrawnNegatives):
             with pytest.raises(ItemrecError, match="prepared"):
                 sampler(torch.arange(2), 3, torch.Generator())
     with pytest.raises(ItemrecError, match="'power' must be a number of at least 0, got -1"):
-        Popularity(power=-1)
+        PopularityNegatives(power=-1)
 
 
 def pagerank(train: sp.csr_array, restart: float = 0.15) -> np.ndarray:
@@ -209,7 +214,7 @@ def test_ppr_is_the_dense_softmax(temperature: float, method: Any) -> None:
     train = graph(seed=3)
     weight = np.exp(pagerank(train) / temperature) * (1 - train.toarray())
     if method == "push":  # its default is coarse on so small a graph: compare what it computed
-        known = ppr(train, method="push").matrix().toarray()
+        known = personalised_pagerank(train, method="push").matrix().toarray()
         weight = np.exp(known / temperature) * (1 - train.toarray())
     assert_drawn_from(ppr_counts(train, temperature=temperature, method=method), weight)
 
@@ -238,7 +243,7 @@ def test_ppr_proportional_mixed_with_uniform(share: float | None) -> None:
 def test_ppr_band_is_uniform_over_its_ranks(share: float | None) -> None:
     train = graph(seed=5)
     free = 1.0 - train.toarray()
-    scores = ppr(train)  # its order, so that a tie does not matter
+    scores = personalised_pagerank(train)  # its order, so that a tie does not matter
     part = 1.0 if share is None else share
     weight = np.zeros(train.shape)
     for row in range(train.shape[0]):
@@ -254,7 +259,7 @@ def test_ppr_band_is_uniform_over_its_ranks(share: float | None) -> None:
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
 def test_auto_temperature_gives_the_sparse_part_its_share_for_every_user(share: float) -> None:
     train = graph(40, 60, 0.15, seed=6)
-    scores = ppr(train, tolerance=1e-6)
+    scores = personalised_pagerank(train, tolerance=1e-6)
     sampler = PPR(share=share)
     _, shares = sampler.mixture(train, scores)
     near = np.diff(scores.indptr) > 0
@@ -273,7 +278,7 @@ def test_entries_that_are_not_stored_are_drawn_with_their_mean() -> None:
     train = graph(40, 60, 0.15, seed=7)
     free = 1.0 - train.toarray()
     near = pagerank(train) * free
-    stored = ppr(train, top=5).matrix().toarray() > 0
+    stored = personalised_pagerank(train, top=5).matrix().toarray() > 0
     for row in range(train.shape[0]):
         rest = np.flatnonzero(~stored[row] & (free[row] > 0))
         near[row, rest] = near[row, rest].sum() / max(len(rest), 1)
@@ -319,7 +324,7 @@ def test_avoiding_draws_evenly_from_all_but_the_nearest_and_the_positives() -> N
     train = sp.csr_array((rng.random((6, 40)) < 0.2).astype(np.float32))
     sampler = PPR(mode="avoid", top=5)
     sampler.prepare(train)
-    near = ppr(train, top=5).matrix().toarray() > 0
+    near = personalised_pagerank(train, top=5).matrix().toarray() > 0
     drawn = sampler(torch.zeros(1, dtype=torch.int64), 40_000, torch.Generator().manual_seed(0))
     counts = np.bincount(drawn[0].numpy(), minlength=40)
     allowed = ~(near[0] | (train.toarray()[0] > 0))

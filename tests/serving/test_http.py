@@ -1,9 +1,8 @@
-"""The service answers what the recommender answers, refuses in one sentence, and runs for real."""
+"""The service returns what the recommender returns, and refuses in one sentence."""
 
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,11 +23,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
 import itemrec as ir
-from itemrec.environment import EXTRAS
+from itemrec.environment import EXTRAS, need_extra
 from itemrec.serving.http import create_app
-from itemrec.serving.http.schemas import Question
+from itemrec.serving.http.schemas import RecommendRequest
 from itemrec.serving.http.server import listen
-from itemrec.serving.http.title_search import Finder, plain
+from itemrec.serving.http.title_search import TitleSearch, normalise
 
 JSON = {"Content-Type": "application/json"}
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
@@ -60,7 +59,7 @@ def as_json(value):
 
 
 @pytest.mark.parametrize(
-    "question",
+    "body",
     [
         {"history": [12, "57", "nowhere"], "k": 7, "explain": True},
         {"history": []},
@@ -70,11 +69,13 @@ def as_json(value):
         {"history": ["12"], "only": [3, 4, 5]},
     ],
 )
-def test_an_answer_is_what_the_recommender_says(client, recommender, question):
-    answer = client.post("/recommend", json=question)
-    asked = dict(question)
+def test_a_response_is_what_the_recommender_returns(client, recommender, body):
+    answer = client.post("/recommend", json=body)
+    arguments = dict(body)
     assert answer.status_code == 200
-    assert answer.json() == as_json(asdict(recommender.recommend(asked.pop("user", None), **asked)))
+    assert answer.json() == as_json(
+        asdict(recommender.recommend(arguments.pop("user", None), **arguments))
+    )
 
 
 def test_similar_items_and_what_the_run_is(client, recommender):
@@ -90,7 +91,7 @@ def test_similar_items_and_what_the_run_is(client, recommender):
 
 
 @pytest.mark.parametrize(
-    ("question", "told"),
+    ("body", "sentence"),
     [
         ({}, "give either 'user' or 'history'"),
         ({"user": 1, "history": [2]}, "give either 'user' or 'history'"),
@@ -103,7 +104,7 @@ def test_similar_items_and_what_the_run_is(client, recommender):
         ({"histry": [1]}, "unknown setting 'histry'; known are user, history, k,"),
         ({"history": [1], "genre": "x"}, "'genre' must be one of "),
         ({"history": [1], "only": []}, "'only' must name at least one item"),
-        ([], "the question must be a JSON object"),
+        ([], "the request must be a JSON object"),
         ({"history": [True]}, "'history.0' must be text or a whole number, got 'True'"),
         ({"user": None, "history": [1], "k": True}, "'k' must be a valid integer, got 'True'"),
         ({"history": [1], "explain": "yes"}, "'explain' must be a valid boolean, got 'yes'"),
@@ -114,19 +115,19 @@ def test_similar_items_and_what_the_run_is(client, recommender):
         ({"history": [1] * 60_000}, "'history' must have at most 50000 items"),
     ],
 )
-def test_a_bad_question_is_answered_by_one_sentence(client, question, told):
-    answer = client.post("/recommend", content=json.dumps(question), headers=JSON)
+def test_a_bad_request_is_refused_in_one_sentence(client, body, sentence):
+    answer = client.post("/recommend", content=json.dumps(body), headers=JSON)
     assert answer.status_code == 422
     assert list(answer.json()) == ["error"]
-    assert answer.json()["error"].startswith(told)
+    assert answer.json()["error"].startswith(sentence)
     assert "\n" not in answer.json()["error"]
 
 
-def test_other_bad_questions(client):
+def test_other_bad_requests(client):
     for body in (b"{bad", b"", b"\xff\xfe", b'{"k": 1' + b"1" * 5000 + b"}", b"[" * 10_000):
         answer = client.post("/recommend", content=body, headers=JSON)
         assert answer.status_code == 422, body
-        assert answer.json()["error"].startswith("the question must be a JSON object")
+        assert answer.json()["error"].startswith("the request must be a JSON object")
     assert client.get("/similar").json() == {"error": "'item' must be given"}
     assert client.get("/similar", params={"item": "x"}).status_code == 422
     plain_text = client.post("/recommend", content=b'{"user": 5}', headers={"Content-Type": "a/b"})
@@ -141,29 +142,31 @@ def test_other_bad_questions(client):
     assert client.get("/nothing/here").json() == {"error": "Not Found"}
 
 
-def test_the_first_mistake_ends_the_reading():
+def test_validation_stops_at_the_first_error():
     for wrong in ({"history": [[]] * 1000}, {"history": [1], "genre": [1] * 1000}):
         with pytest.raises(ValidationError) as error:
-            Question.model_validate(wrong)
+            RecommendRequest.model_validate(wrong)
         assert error.value.error_count() == 1
 
 
 def test_explanations_have_a_limit(client, recommender, monkeypatch):
-    monkeypatch.setattr("itemrec.serving.http.app.SHARES", 100)
+    monkeypatch.setattr("itemrec.serving.http.app.MAX_SHARES", 100)
     row = int(recommender.run.train.sum(axis=1).argmax())
     user = recommender.run.user_ids.ids[row].item()
     for whom, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):
         answer = client.post("/recommend", json={**whom, "k": 20, "explain": True})
         history = history or int(recommender.run.train[[row]].sum())
-        told = f"'explain' must be of 100 shares at most, got 20 items × {history} of the history"
-        assert answer.json()["error"].startswith(told)
+        sentence = (
+            f"'explain' must be of 100 shares at most, got 20 items × {history} of the history"
+        )
+        assert answer.json()["error"].startswith(sentence)
         assert client.post("/recommend", json={**whom, "k": 20}).status_code == 200
     few = client.post("/recommend", json={"history": [1, 2], "k": 20, "explain": True})
     assert few.status_code == 200
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_question_too_large_is_not_read_to_its_end(client, told):
+@pytest.mark.parametrize("has_length", [True, False])
+def test_a_request_that_is_too_large_is_not_read_to_its_end(client, has_length):
     sent = 0
 
     def parts():
@@ -172,21 +175,21 @@ def test_a_question_too_large_is_not_read_to_its_end(client, told):
             sent += 1
             yield b"1" * 2**16
 
-    content = b"1" * 2**22 if told else parts()
+    content = b"1" * 2**22 if has_length else parts()
     answer = client.post("/recommend", content=content)
     assert answer.status_code == 413
-    assert answer.json() == {"error": "a question may have 1,048,576 bytes at most"}
+    assert answer.json() == {"error": "a request may have at most 1,048,576 bytes"}
 
 
-def test_questions_at_once_are_answered_as_if_alone(client):
-    questions = [{"history": [i, i + 3, i + 9], "k": 5, "explain": True} for i in range(60)]
-    alone = [client.post("/recommend", json=q).json() for q in questions]
+def test_parallel_requests_get_the_same_responses(client):
+    requests = [{"history": [i, i + 3, i + 9], "k": 5, "explain": True} for i in range(60)]
+    alone = [client.post("/recommend", json=q).json() for q in requests]
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda q: client.post("/recommend", json=q).json(), questions * 3))
+        together = list(pool.map(lambda q: client.post("/recommend", json=q).json(), requests * 3))
     assert together == alone * 3
 
 
-def test_meters_count_answers_by_address_and_status(recommender):
+def test_metrics_count_responses_by_path_and_status(recommender):
     with TestClient(create_app(recommender)) as client:
         client.post("/recommend", json={"history": [12]})
         client.post("/recommend", json={"history": [13]})
@@ -206,7 +209,7 @@ def test_meters_count_answers_by_address_and_status(recommender):
     assert families["itemrec_items"].samples[0].value == len(recommender.run.item_ids)
 
 
-# --- finding items by what is typed --------------------------------------------------------------
+# --- title search --------------------------------------------------------------------------------
 
 
 def test_items_are_found_by_title_and_by_id(client, recommender):
@@ -225,19 +228,19 @@ def test_items_are_found_by_title_and_by_id(client, recommender):
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=20), st.text(max_size=5))
 def test_what_is_found_has_every_word(titles, query):
     ids = [f"#{i}" for i in range(len(titles))]
-    found = Finder(ids, titles, [0] * len(titles)).find(query, len(titles))
-    words = plain(query).split()
-    naive = [i for i, title in enumerate(titles) if all(w in plain(title) for w in words)]
+    found = TitleSearch(ids, titles, [0] * len(titles)).find(query, len(titles))
+    words = normalise(query).split()
+    naive = [i for i, title in enumerate(titles) if all(w in normalise(title) for w in words)]
     assert sorted(found) == naive
 
 
 def test_the_best_match_comes_first():
     titles = ["Back to Heaven", "Heat", "The Heat", "Cheated", "Heat II"]
-    finder = Finder(["a", "b", "c", "d", "heat"], titles, [9, 1, 9, 99, 5])
-    assert finder.find("HÉAT", 9) == [4, 1, 2, 3]
-    assert finder.find("heat the", 9) == [2]
-    assert Finder(["A", "a"], ["x", "y"], [5, 1]).find("a", 1) == [1]  # the very id goes first
-    assert Finder(["x1", "x2"], None, [1, 2]).find("x", 9) == [1, 0]
+    search = TitleSearch(["a", "b", "c", "d", "heat"], titles, [9, 1, 9, 99, 5])
+    assert search.find("HÉAT", 9) == [4, 1, 2, 3]
+    assert search.find("heat the", 9) == [2]
+    assert TitleSearch(["A", "a"], ["x", "y"], [5, 1]).find("a", 1) == [1]  # the very id goes first
+    assert TitleSearch(["x1", "x2"], None, [1, 2]).find("x", 9) == [1, 0]
 
 
 # --- the page and the process --------------------------------------------------------------------
@@ -257,13 +260,13 @@ class Service:
     """`itemrec serve` as a process of its own, at a free port."""
 
     def __init__(self, folder: Path, patience: int = 10) -> None:
-        code = "from itemrec import cli; from itemrec.serving.http import server"
-        code += f"; server.PATIENCE = {patience}"
-        command = [sys.executable, "-c", f"{code}; cli.main()", "serve", str(folder), "--port", "0"]
+        code = "from itemrec.cli import app; from itemrec.serving.http import server"
+        code += f"; server.SHUTDOWN_SECONDS = {patience}"
+        command = [sys.executable, "-c", f"{code}; app.main()", "serve", str(folder), "--port", "0"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
-        told = self.process.stdout.readline()
-        self.address = re.search(r"http://\S+", told)[0]
+        sentence = self.process.stdout.readline()
+        self.address = re.search(r"http://\S+", sentence)[0]
 
     def __enter__(self):
         return self
@@ -273,7 +276,7 @@ class Service:
         self.process.wait()
 
 
-def test_the_command_answers_until_it_is_told_to_end(folder, recommender):
+def test_the_command_serves_until_it_is_stopped(folder, recommender):
     with Service(folder) as service:
         body = json.dumps({"history": [12, 57], "k": 3}).encode()
         ask = urllib.request.Request(f"{service.address}/recommend", body)
@@ -286,43 +289,45 @@ def test_the_command_answers_until_it_is_told_to_end(folder, recommender):
         assert service.process.wait(timeout=30) == -signal.SIGTERM
 
 
-def test_a_client_that_never_ends_its_question_does_not_keep_the_service_alive(folder):
+def test_a_client_that_never_finishes_its_request_does_not_keep_the_service_alive(folder):
     with Service(folder, patience=1) as service:
         where = urlsplit(service.address)
         with socket.create_connection((where.hostname, where.port)) as client:
             client.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
             with urllib.request.urlopen(f"{service.address}/health", timeout=30) as answer:
-                assert answer.status == 200  # both have been heard
+                assert answer.status == 200  # both connections are accepted
             service.process.send_signal(signal.SIGTERM)
             assert service.process.wait(timeout=30) == -signal.SIGTERM
 
 
-def test_a_taken_port_and_a_missing_run_are_told(folder, tmp_path):
+def test_a_taken_port_and_a_missing_run_are_reported(folder, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        for arguments, told in (
+        for arguments, sentence in (
             ([str(folder), "--port", str(port)], f"cannot listen at 127.0.0.1:{port} "),
             ([str(folder), "--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
             ([str(folder), "--host", "no.such.host.invalid"], "cannot listen at no.such.host"),
-            ([str(folder), "--host", "a..b"], "cannot listen at a..b:8000 (this is no host's"),
+            ([str(folder), "--host", "a..b"], "cannot listen at a..b:8000 (not a valid host name"),
             ([str(tmp_path / "none"), "--port", "0"], f"{tmp_path / 'none'}"),
         ):
             command = [sys.executable, "-m", "itemrec", "serve", *arguments]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert done.returncode == 2, done.stderr
-            assert done.stderr.startswith(f"itemrec: {told}")
+            assert done.stderr.startswith(f"itemrec: {sentence}")
             assert done.stderr.count("\n") == 1
             assert not done.stdout
 
 
-def test_answers_do_not_wait_for_full_packets():
-    with listen("127.0.0.1", 0) as ear:
-        assert ear.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's algorithm on: +40 ms
+def test_responses_do_not_wait_for_full_packets():
+    with listen("127.0.0.1", 0) as listener:
+        assert (
+            listener.proto == socket.IPPROTO_TCP
+        )  # else asyncio leaves Nagle's algorithm on: +40 ms
 
 
-def test_what_an_extra_lacks_is_named(monkeypatch):
+def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(EXTRAS, "serve", ("fastapi", "no-such-package"))
     with pytest.raises(
         ir.ItemrecError, match=r"'itemrec serve' needs no-such-package: pip install"
@@ -340,10 +345,7 @@ def dom(address: str, folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=home).stdout
 
 
-browser = pytest.mark.skipif(not shutil.which("chromium"), reason="needs a browser: chromium")
-
-
-@browser
+@pytest.mark.browser
 def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_path):
     with Service(folder) as service:
         page = dom(f"{service.address}/?item=12&item=57&k=4", tmp_path)
@@ -357,7 +359,7 @@ def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_pa
     assert widths == pytest.approx([100 * s / max(shares) for s in shares], abs=0.01)
 
 
-@browser
+@pytest.mark.browser
 def test_the_page_keeps_long_ids_and_shows_text_as_text(tmp_path):
     rng = np.random.default_rng(0)
     items = 2**53 + 1 + 2 * rng.integers(0, 30, 600)  # all odd: a double would make them even

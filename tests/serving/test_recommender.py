@@ -151,9 +151,9 @@ def test_filters(lightgcn):
     order = [p.item for p in base]
     kept = recommender.recommend(history=[3], k=90, only=[order[7], order[2], "no such"])
     assert kept.unknown == ("no such",)
-    told = recommender.recommend(history=["nix", 3], only=["no such", 4], without=["neither"])
-    assert told.unknown == ("nix", "no such", "neither")
-    assert "not known: nix, no such, neither" in str(told)
+    found = recommender.recommend(history=["nix", 3], only=["no such", 4], without=["neither"])
+    assert found.unknown == ("nix", "no such", "neither")
+    assert "not known: nix, no such, neither" in str(found)
     assert recommender.recommend_all(2, without=["neither", 3]).unknown == ("neither",)
     assert [p.item for p in kept] == [order[2], order[7]]
     left = recommender.recommend(history=[3], k=90, without=order[:10])
@@ -279,7 +279,7 @@ def test_a_model_that_answers_with_a_part_of_itself_stays_as_it_is() -> None:
     class Counts(Model):
         """Every user gets the same view of one buffer."""
 
-        closed_form = True
+        kind = ir.models.Kind.CLOSED_FORM
 
         def fit(self, train: sp.csr_array) -> None:
             counts = np.bincount(train.indices, minlength=self.n_items)
@@ -289,7 +289,7 @@ def test_a_model_that_answers_with_a_part_of_itself_stays_as_it_is() -> None:
             counts: Tensor = self.counts
             return counts.expand(len(users), -1)
 
-    run = ir.train(board_split(), Counts())  # it is judged as well
+    run = ir.train(board_split(), Counts())  # it is evaluated as well
     recommender = ir.Recommender(run)
     items = run.item_ids.ids.tolist()
     first = recommender.recommend(history=items[:2], k=3)

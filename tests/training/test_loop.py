@@ -22,11 +22,12 @@ from itemrec.evaluation.evaluate import Evaluator, evaluate
 from itemrec.graph.graph import Graph
 from itemrec.losses import bpr, item_ndcg, softmax
 from itemrec.models import EASE, MF, LightGCN, Popularity
-from itemrec.models.base import EmbeddingModel
+from itemrec.models.base import EmbeddingModel, Kind
 from itemrec.models.enmf import ENMF
 from itemrec.models.mult_vae import MultVAE
 from itemrec.sampling import InBatch, Uniform
 from itemrec.sampling import PopularityNegatives as ByPopularity
+from itemrec.sampling.base import ScoredLists
 from itemrec.sampling.batch import Batch
 from itemrec.serving.recommender import Recommender
 from itemrec.training.config import TrainConfig
@@ -80,13 +81,13 @@ def test_training_leaves_the_global_random_state_alone() -> None:
     [
         ({"epochs": 0}, "'epochs' must be a positive integer, got 0"),
         ({"batch": -1}, "'batch' must be a positive integer, got -1"),
-        ({"lr": 0}, "'lr' must be positive, got 0.0"),
+        ({"lr": 0}, "'lr' must be a positive number, got 0.0"),
         ({"lr": float("nan")}, "'train.lr' must be a finite number, got nan"),
-        ({"l2": -0.1}, "'l2' must be at least 0, got -0.1"),
+        ({"l2": -0.1}, "'l2' must be a number of at least 0, got -0.1"),
         ({"l2": float("nan")}, "'train.l2' must be a finite number, got nan"),
-        ({"ema_decay": 1.0}, "'average' must be at least 0 and below 1, got 1.0"),
+        ({"ema_decay": 1.0}, "'ema_decay' must be at least 0 and below 1, got 1.0"),
         ({"seed": -1}, "'seed' must be at least 0 and below 2.63, got -1"),
-        ({"batch_by": "items"}, "'by' must be users or interactions, got 'items'"),
+        ({"batch_by": "items"}, "'batch_by' must be users or interactions, got 'items'"),
         ({"similarity": "l2"}, "'similarity' must be dot or cosine, got 'l2'"),
         ({"metric": "auc"}, "'metric' must be one of"),
         ({"metric": "coverage@5"}, "'metric' must be one of single users, got 'coverage@5'"),
@@ -105,13 +106,18 @@ def test_bad_settings_are_refused_before_anything_is_written(
 
 def test_bpr_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
     split = board_split()
-    settings = {k: v for k, v in FEW.items() if k != "sampled"}
-    assert train(split, MF(dim=4), loss=bpr, **settings).config["train"]["by"] == "interactions"
-    assert train(split, MF(dim=4), loss=bpr, **settings).config["train"]["sampled"] == 1
-    bound = train(split, MF(dim=4), loss=bpr(), **settings, batch_by="users")
-    assert (bound.config["train"]["by"], bound.config["train"]["sampled"]) == ("users", 1)
+    settings = {k: v for k, v in FEW.items() if k != "n_negatives"}
+    assert (
+        train(split, MF(dim=4), loss=bpr, **settings).config["train"]["batch_by"] == "interactions"
+    )
+    assert train(split, MF(dim=4), loss=bpr, **settings).config["train"]["n_negatives"] == 1
+    bound = train(split, MF(dim=4), loss=bpr, **settings, batch_by="users")
+    assert (bound.config["train"]["batch_by"], bound.config["train"]["n_negatives"]) == ("users", 1)
     ours = train(split, MF(dim=4), **settings)
-    assert (ours.config["train"]["by"], ours.config["train"]["sampled"]) == ("users", 1000)
+    assert (ours.config["train"]["batch_by"], ours.config["train"]["n_negatives"]) == (
+        "users",
+        1000,
+    )
 
 
 @pytest.mark.parametrize("protocol", ["transductive", "inductive"])
@@ -141,7 +147,9 @@ def test_a_model_to_be_used_knows_everything_and_is_not_judged(
 
 
 def test_no_training_ends_before_its_first_validation() -> None:
-    with pytest.raises(ItemrecError, match=r"'patience' must be at least 'every' \(5\), got 3"):
+    with pytest.raises(
+        ItemrecError, match=r"'patience' must be at least 'eval_every' \(5\), got 3"
+    ):
         train(board_split(), LightGCN(dim=4), patience=3, eval_every=5)
     run = train(board_split(), LightGCN(dim=4), epochs=300, eval_every=200, n_negatives=3)
     assert run.metrics["valid"]
@@ -174,8 +182,8 @@ def test_models_of_whole_users_are_not_trained_by_interactions() -> None:
     split = board_split()
     quick = {"epochs": 1, "eval_every": 1}
     for kind in (ENMF, MultVAE):  # a loss that they do not use says nothing about their batches
-        assert train(split, kind(), loss=bpr, **quick).config["train"]["by"] == "users"
-        with pytest.raises(ItemrecError, match=f"'by' must be users for {kind.__name__}"):
+        assert train(split, kind(), loss=bpr, **quick).config["train"]["batch_by"] == "users"
+        with pytest.raises(ItemrecError, match=f"'batch_by' must be users for {kind.__name__}"):
             train(split, kind(), **quick, batch_by="interactions")
 
 
@@ -260,7 +268,7 @@ def test_early_stopping_restores_what_validation_liked_best(
     monkeypatch: pytest.MonkeyPatch, average: float
 ) -> None:
     shown = scripted(monkeypatch, [0.1, 0.2, 0.6, 0.3, 0.6, 0.5, 0.4])
-    settings = {**FEW, "epochs": 50, "patience": 4, "average": average}
+    settings = {**FEW, "epochs": 50, "patience": 4, "ema_decay": average}
     run = train(board_split(), LightGCN(dim=8), **settings)
     assert run.metrics["best_epoch"] == 3  # the first of equals
     assert run.metrics["epochs"] == len(shown) == 7  # four epochs without anything better
@@ -508,7 +516,7 @@ def test_an_l2_term_without_base_vectors_is_refused_by_name() -> None:
 
     batch = Batch(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[True]]))
     with pytest.raises(ItemrecError, match="Bare has no L2 term; set 'l2' to 0"):
-        penalty(Bare(), batch, torch.tensor([[1]]))
+        penalty(Bare(), batch, ScoredLists(torch.ones(1, 1), torch.ones(1, 1), torch.tensor([[1]])))
 
 
 def test_a_models_own_term_is_added_or_is_all_there_is(
@@ -533,7 +541,8 @@ def test_a_models_own_term_is_added_or_is_all_there_is(
     plain = value()
     model.extra_loss = lambda *args: model.users.sum() * 0 + 2.5
     assert value() == pytest.approx(plain + 2.5)
-    model.own_objective = True
+    model.own_loss = lambda *args: model.users.sum() * 0 + 2.5
+    model.kind = Kind.OWN_OBJECTIVE
     assert value() == 2.5
 
 

@@ -13,7 +13,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from itemrec.experiments.build import run_config
-from itemrec.training.run import Run, State
+from itemrec.training.run import Run
+from itemrec.training.state import TrainState
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 EPOCHS = 60  # of selection; a state is saved after each
@@ -108,14 +109,14 @@ def test_a_state_of_the_refit_resumes_too(whole, tmp_path, monkeypatch):
 
     run = Run.load(whole)
     assert run.metrics["best_epoch"] > 2
-    config, saved = run.config, State.save
+    config, saved = run.config, TrainState.save
 
     def save_and_die(self, *args):
         saved(self, *args)
         if self.phase == "refit" and self.epoch == 2:
             raise Killed
 
-    monkeypatch.setattr(State, "save", save_and_die)
+    monkeypatch.setattr(TrainState, "save", save_and_die)
     with pytest.raises(Killed):
         run_config(config, tmp_path / "r")
     monkeypatch.undo()

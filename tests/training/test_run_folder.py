@@ -14,12 +14,16 @@ from small import board_split, checkerboard
 from itemrec.data.splitters import split_interactions
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, write_text
-from itemrec.losses import LOSSES, item_ndcg
-from itemrec.losses.base import unbind
+from itemrec.losses import bpr, item_ndcg
 from itemrec.models import GAT, MF, LightGCN
+from itemrec.sampling import Uniform
+from itemrec.training.config import TrainConfig
+from itemrec.training.learner import Learner
 from itemrec.training.loop import train
-from itemrec.training.run import Run, State, named
-from itemrec.training.weight_average import WeightAverage
+from itemrec.training.plan import Plan
+from itemrec.training.run import Run
+from itemrec.training.run_folder import RunFolder
+from itemrec.training.state import TrainState
 
 FEW: dict[str, Any] = {
     "epochs": 2,
@@ -228,13 +232,17 @@ def test_saving_over_an_older_run_replaces_it(folder: Path) -> None:
 
 
 def test_losses_are_recorded_through_any_number_of_bindings() -> None:
+    def recorded(loss: Any) -> Any:
+        config = TrainConfig(device="cpu")
+        return Plan(board_split(), MF(dim=2), loss, Uniform(), config).record()["loss"]
+
     twice = functools.partial(item_ndcg(tau=0.5), tau=0.25)
-    assert named(LOSSES, *unbind(twice)) == {"name": "item-ndcg", "tau": 0.25}
+    assert recorded(twice) == {"name": "item-ndcg", "tau": 0.25}
 
     def home_made(pos: Any, neg: Any, *masks: Any) -> Any:
         return pos.mean()
 
-    assert named(LOSSES, *unbind(home_made)) == {"name": "home_made"}
+    assert recorded(home_made) == {"name": "home_made"}
 
 
 # --- resuming ------------------------------------------------------------------------------------
@@ -248,14 +256,14 @@ class Stop(Exception):
 def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that died after its first saved state."""
     folder = tmp_path / "run"
-    save = State.save
+    save = TrainState.save
 
-    def dying(self: State, *args: Any) -> None:
+    def dying(self: TrainState, *args: Any) -> None:
         save(self, *args)
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(State, "save", dying)
+        patch.setattr(TrainState, "save", dying)
         with pytest.raises(Stop):
             train(board_split(), LightGCN(dim=4), out=folder, **FEW)
     return folder
@@ -293,7 +301,7 @@ def test_resuming_with_other_settings_is_refused(interrupted: Path, change: dict
 
 def test_a_run_half_written_over_another_is_not_finished(folder: Path) -> None:
     run = Run.load(folder)
-    broken = mock.patch("itemrec.training.run.json.dumps", side_effect=KeyboardInterrupt)
+    broken = mock.patch("itemrec.training.run_folder.json.dumps", side_effect=KeyboardInterrupt)
     with broken, pytest.raises(KeyboardInterrupt):
         run.save(folder)
     with pytest.raises(ItemrecError, match="not finished"):
@@ -331,7 +339,7 @@ def test_a_damaged_state_gets_one_sentence(
 def test_a_file_of_something_else_gets_the_same_sentence(tmp_path: Path, content: Any) -> None:
     torch.save(content, tmp_path / "state.pt")
     with pytest.raises(ItemrecError, match=r"state.pt is not a training state"):
-        State.load(tmp_path / "state.pt")
+        TrainState.load(tmp_path / "state.pt")
 
 
 def test_a_state_with_code_in_it_is_never_run(tmp_path: Path) -> None:
@@ -341,7 +349,7 @@ def test_a_state_with_code_in_it_is_never_run(tmp_path: Path) -> None:
 
     torch.save({"epoch": Trap()}, tmp_path / "state.pt")
     with pytest.raises(ItemrecError, match="is not a training state"):
-        State.load(tmp_path / "state.pt")
+        TrainState.load(tmp_path / "state.pt")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -352,15 +360,12 @@ def test_drafts_of_a_killed_process_are_swept_away(interrupted: Path) -> None:
 
 
 def test_states_are_not_written_more_often_than_asked(tmp_path: Path) -> None:
-    model = MF(dim=2)
     split = board_split()
-    model.setup(split.train, inductive=False, generator=torch.Generator())
-    optimizer = torch.optim.Adam(model.parameters())
-    state, generator = State(), torch.Generator()
-    parts = (tmp_path, model, optimizer, generator, WeightAverage(model, 0.5))
-    state.save(*parts, least_seconds=1000)
+    plan = Plan(split, MF(dim=2), bpr, Uniform(), TrainConfig(device="cpu"))
+    state, learner, folder = TrainState(), Learner(plan, split), RunFolder(tmp_path)
+    folder.save_state(state, learner, least_seconds=1000)
     assert not (tmp_path / "state.pt").exists()
-    state.save(*parts, least_seconds=0)
+    folder.save_state(state, learner, least_seconds=0)
     assert (tmp_path / "state.pt").exists()
 
 

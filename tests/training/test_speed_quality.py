@@ -18,6 +18,7 @@ from itemrec.models.lightgcn import LightGCN
 from itemrec.ops.pair_scores import pair_scores
 from itemrec.ops.segment import sampled_dot, segment_sum
 from itemrec.sampling import Uniform
+from itemrec.sampling.base import DrawnNegatives
 from itemrec.sampling.batches import Batches
 from itemrec.sampling.full_catalogue import All
 from itemrec.training.config import TrainConfig
@@ -42,7 +43,7 @@ def product(config: TrainConfig, loss: Callable[..., Tensor], sampler: Any) -> t
     optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True)
     random, met = generator(1), []
 
-    class Seen:
+    class Seen(DrawnNegatives):
         def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
             met.append(sampler(users, n, generator))
             return met[-1]
@@ -108,7 +109,7 @@ def reference(
     [
         (item_ndcg(tau=0.7), {"batch_by": "users", "n_negatives": 20}),
         (item_ap(tau=0.7), {"batch_by": "users", "n_negatives": 20, "l2": 0.1}),
-        (bpr(), {"batch_by": "interactions", "n_negatives": 1, "l2": 0.1}),
+        (bpr, {"batch_by": "interactions", "n_negatives": 1, "l2": 0.1}),
     ],
 )
 def test_training_ends_with_the_weights_of_a_plain_loop(

@@ -1,4 +1,4 @@
-"""The main job on the embedded data: BPR against ITEM, known and unseen users, and a report."""
+"""A demonstration on embedded data: BPR against ITEM, known and unseen users, and a report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from itemrec.cli import tables
 from itemrec.cli.html_report import report
+from itemrec.cli.tables import layout, results
+from itemrec.cli.tables import recommendations as recommendation_tables
 from itemrec.config_file import Config
 from itemrec.data.datasets import load
 from itemrec.evaluation.compare import compare_runs
@@ -21,9 +22,9 @@ from itemrec.serving.recommender import Recommender
 from itemrec.training.run import Run
 from itemrec.training.run_folder import load_runs
 
-# Little tuning: the package's defaults, but for the paper's lists (200 negatives, 512 users a step
-# on small data) and the finer step that BPR has in RESULTS.md's tables (one negative a positive, as
-# published). To be quick: two layers, fewer epochs, nothing is trained again on validation data.
+# The default settings, except for list size and batch size of the paper (200 negatives, 512 users
+# per step on small data) and the smaller learning rate of BPR in the tables of RESULTS.md (one
+# negative per positive, as published). To save time: two layers, fewer epochs, no refit.
 SYSTEMS: dict[str, Config] = {
     "bpr": {
         "model": {"name": "lightgcn", "layers": 2},
@@ -47,7 +48,7 @@ PROTOCOLS = {
     "transductive": ("interactions", "Known users: a fifth of each user's items is held out"),
     "inductive": ("users", "Users never seen in training: a fifth of the users is held out"),
 }
-HISTORY = 4  # items of the made-up user
+HISTORY = 4  # items in the history of the example user
 
 
 def demo(
@@ -58,9 +59,9 @@ def demo(
     console: Console | None = None,
     **settings: Any,
 ) -> Path:
-    """Train, compare, recommend and report; gives the path of the report.
+    """Train, compare, recommend and write a report; returns the path of the report.
 
-    An interrupted demo continues where it stopped. ``settings`` replace those of training.
+    An interrupted demo continues where it stopped. ``settings`` replace training settings.
     """
     console = console or Console()
     out = check_folder("out", out)
@@ -70,7 +71,7 @@ def demo(
         f"{interactions.n_items:,} items, {len(interactions):,} interactions, "
         f"fingerprint {interactions.fingerprint}"
     )
-    for protocol, (strategy, told) in PROTOCOLS.items():
+    for protocol, (strategy, title) in PROTOCOLS.items():
         runs: dict[str, Run] = {}
         for name, system in SYSTEMS.items():
             train = {**system.get("train", {}), "refit": False, **settings, "seed": seed}
@@ -79,11 +80,11 @@ def demo(
             console.print(f"{protocol}: training {name} …", style="dim")
             folder = out / f"{protocol}-{name}"
             runs[name] = run_config(config, folder, data=interactions, resume=True, progress=True)
-        console.print(f"\n[bold]{told}[/]")
+        console.print(f"\n[bold]{title}[/]")
         found = compare_runs(runs)
-        console.print(tables.comparison(*found))
-        console.print(verdict(runs, found[0]), highlight=False)
-    recommend_to_newcomer(runs["item-ndcg"], console)
+        console.print(results.comparison(*found))
+        console.print(conclusion(runs, found[0]), highlight=False)
+    recommend_to_new_user(runs["item-ndcg"], console)
     names = [f"{protocol}-{name}" for protocol in PROTOCOLS for name in SYSTEMS]
     page = report(load_runs([str(out / name) for name in names]), out / "report.html")
     again = f"itemrec recommend {out}/inductive-item-ndcg --history ID,ID,ID"
@@ -91,20 +92,20 @@ def demo(
     for line in (
         f"\nruns and report: {out}/, {page}",
         f"more recommendations: {again}",
-        f"the same as a page and over HTTP: itemrec serve {out}/inductive-item-ndcg",
+        f"the same over HTTP, with a web page: itemrec serve {out}/inductive-item-ndcg",
         f"your own file: {own}",
-        "then, on all of it, to be used: itemrec train --final runs/mine --out runs/serve",
+        "before deploying, retrain on all data: itemrec train --final runs/mine --out runs/serve",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return page
 
 
-def verdict(runs: dict[str, Run], found: Comparison) -> str:
-    """What the table says of ITEM and BPR, in a sentence that follows from its figures."""
+def conclusion(runs: dict[str, Run], found: Comparison) -> str:
+    """A sentence on ITEM and BPR that follows from the figures of the table."""
     row = found.row("item-ndcg", "ndcg@20")
     seconds = {name: run.metrics["seconds"]["train"] for name, run in runs.items()}
     how = "level with" if row.p_t >= 0.05 else "above" if row.test.difference > 0 else "below"
-    p = tables.p_value(row.p_t)
+    p = layout.p_value(row.p_t)
     return (
         f"ITEM is {how} BPR in NDCG@20 here (p {p if p.startswith('<') else f'= {p}'}), after "
         f"{seconds['item-ndcg']:.0f} s of training against {seconds['bpr']:.0f} s. "
@@ -112,8 +113,8 @@ def verdict(runs: dict[str, Run], found: Comparison) -> str:
     )
 
 
-def recommend_to_newcomer(run: Run, console: Console) -> None:
-    """A made-up user who liked the best-known items of one genre."""
+def recommend_to_new_user(run: Run, console: Console) -> None:
+    """Recommend to an example user who liked the most popular items of one genre."""
     assert run.titles is not None
     assert run.genres is not None
     main = np.array([str(genres).partition("|")[0] for genres in run.genres])
@@ -121,8 +122,8 @@ def recommend_to_newcomer(run: Run, console: Console) -> None:
     genre = max(sorted(set(main)), key=lambda name: int(popularity[main == name].sum()))
     rows = np.argsort(np.where(main == genre, -popularity, 0), kind="stable")[:HISTORY]
     history = run.item_ids.external(rows).tolist()
-    console.print(f"\n[bold]A new user nobody has seen, who liked some {escape(genre)}[/]")
+    console.print(f"\n[bold]A new user who is not in the data and liked some {escape(genre)}[/]")
     for row in rows:
         console.print(f"  {run.titles[row]}", highlight=False, markup=False)
-    recommender = Recommender.from_run(run)
-    console.print(tables.recommendations(recommender.recommend(history=history, k=8, explain=True)))
+    found = Recommender.from_run(run).recommend(history=history, k=8, explain=True)
+    console.print(recommendation_tables.recommendations(found))

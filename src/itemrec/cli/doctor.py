@@ -1,4 +1,4 @@
-"""Is everything there: versions, devices, kernels and data, and what to do about a lack."""
+"""Checks of the installation: versions, devices, kernels and data, with advice."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from itemrec.environment import EXTRAS
 from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import propagate
 
-NEEDED = ("torch", "numpy", "scipy", "torch-geometric", "safetensors", "typer", "rich")
-USEFUL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
-USEFUL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
+REQUIRED = ("torch", "numpy", "scipy", "safetensors", "tomli-w", "typer", "rich")
+OPTIONAL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
+OPTIONAL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The outcome of one check."""
 
     name: str
     state: str  # ok, missing, wrong
-    told: str
+    detail: str
 
     @property
     def bad(self) -> bool:
-        """Whether something needed does not work."""
+        """Whether a required part does not work."""
         return self.state == "wrong"
 
 
 def checks() -> list[Check]:
-    """Everything that can be looked at without a network."""
+    """All checks; none needs a network."""
     out = [Check("python", "ok", f"{platform.python_version()} on {platform.machine()}")]
-    out += [_package(name, needed=True) for name in NEEDED]
-    out += [_package(name, needed=False, use=use) for name, use in USEFUL.items()]
+    out += [_package(name, required=True) for name in REQUIRED]
+    out += [_package(name, required=False, use=use) for name, use in OPTIONAL.items()]
     out.append(
         Check("cpu", "ok", f"{os.cpu_count()} cores, {torch.get_num_threads()} torch threads")
     )
@@ -52,7 +52,7 @@ def checks() -> list[Check]:
 
 
 def kernel(device: str) -> Check:
-    """Does the fast propagation agree with scipy on a small graph?"""
+    """Whether the fast propagation agrees with scipy on a small graph."""
     rng = np.random.default_rng(0)
     train = sp.csr_array((rng.random((7, 5)) < 0.5).astype(np.float32))
     x = rng.standard_normal((12, 8)).astype(np.float32)
@@ -68,19 +68,19 @@ def kernel(device: str) -> Check:
     except RuntimeError as error:
         return Check(name, "wrong", str(error).splitlines()[0])
     gap = float(np.abs(found.cpu().numpy() - expected).max())
-    told = f"largest difference from scipy {gap:.1e}"
-    return Check(name, "ok" if gap < 1e-5 else "wrong", told)
+    detail = f"largest difference from scipy {gap:.1e}"
+    return Check(name, "ok" if gap < 1e-5 else "wrong", detail)
 
 
-def _package(name: str, *, needed: bool, use: str = "") -> Check:
+def _package(name: str, *, required: bool, use: str = "") -> Check:
     try:
         found = version(name)
     except PackageNotFoundError:
         module = importlib.util.find_spec(name.replace("-", "_"))
         if module is not None:
-            return Check(name, "ok", "of unknown version")
-        why = f"needed for {use}" if use else "needed"
-        return Check(name, "wrong" if needed else "missing", f"{why}: pip install {name}")
+            return Check(name, "ok", "unknown version")
+        why = f"needed for {use}" if use else "required"
+        return Check(name, "wrong" if required else "missing", f"{why}: pip install {name}")
     return Check(name, "ok", found)
 
 
@@ -88,7 +88,7 @@ def _gpu() -> Check:
     if torch.cuda.is_available():
         memory = torch.cuda.get_device_properties(0).total_memory / 2**30
         return Check("gpu", "ok", f"{torch.cuda.get_device_name(0)}, {memory:.0f} GiB")
-    return Check("gpu", "missing", "torch sees none; everything runs on the CPU")
+    return Check("gpu", "missing", "torch finds none; everything runs on the CPU")
 
 
 def _dataset(name: str) -> Check:
@@ -100,5 +100,5 @@ def _dataset(name: str) -> Check:
     for parent in [*([Path(root).expanduser()] if root else []), cache_folder()]:
         if (parent / name / needed).is_file():
             return Check(f"data {name}", "ok", str(parent / name))
-    told = f"downloaded when first used, or put {needed} into {cache_folder() / name}"
-    return Check(f"data {name}", "missing", told)
+    advice = f"downloaded on first use, or put {needed} into {cache_folder() / name}"
+    return Check(f"data {name}", "missing", advice)

@@ -1,9 +1,13 @@
-"""How the command line ends when it cannot go on: one sentence, and an exit code."""
+"""What the command line prints on stderr: errors and notes, one sentence each."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -13,51 +17,53 @@ from typer.core import TyperGroup
 from itemrec.environment import out_of_memory
 from itemrec.errors import ItemrecError
 
-errors = Console(stderr=True, emoji=False)
+error_console = Console(stderr=True, emoji=False)
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or typer's copy of it
+OLD_NAME = re.compile(r"'\w+\.\w+' is called '\w+\.\w+' now")  # the warnings of `renamed`
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """Bad input is one sentence on stderr and exit code 2; Ctrl-C is exit code 130."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """Read what stands before a command."""
+        """Parse the options before the command."""
         try:
             return super().make_context(*args, **kwargs)
         except UsageError as error:
             if type(error).__name__ == "NoArgsIsHelpError":  # its text is the help
                 raise
-            say(usage(error))
+            print_note(usage_sentence(error))
         raise typer.Exit(2)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            return super().invoke(ctx)
+            with old_names_as_notes():
+                return super().invoke(ctx)
         except UsageError as error:
-            say(usage(error))
+            print_note(usage_sentence(error))
         except ItemrecError as error:
-            say(" ".join(str(error).split()))
-        except BrokenPipeError:  # whoever read our output has enough
+            print_note(" ".join(str(error).split()))
+        except BrokenPipeError:  # the reader of our output has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except OSError as error:
-            say(f"{error.filename or 'a file'}: {error.strerror or error}")
+            print_note(f"{error.filename or 'a file'}: {error.strerror or error}")
         except (MemoryError, RuntimeError) as error:
-            if not (told := out_of_memory(error)):
-                raise  # a fault of ours
-            say(told)
+            if not (sentence := out_of_memory(error)):
+                raise  # a bug
+            print_note(sentence)
         except KeyboardInterrupt:
-            say("interrupted")
+            print_note("interrupted")
             raise typer.Exit(130) from None
         raise typer.Exit(2)
 
 
-def usage(error: Any) -> str:
-    """What is wrong with options and arguments, as one sentence."""
+def usage_sentence(error: Any) -> str:
+    """What is wrong with options and arguments."""
     text = " ".join(str(error.message).split()).rstrip(".").replace(". Did", ": did")
     name = max(getattr(getattr(error, "param", None), "opts", ()), key=len, default="")
-    if name and text:  # a value that is not of the option's type
+    if name and text:  # a value of the wrong type
         cause = error.__cause__
         if not hasattr(cause, "errors"):
             return f"'{name}': {text}"
@@ -67,10 +73,33 @@ def usage(error: Any) -> str:
         text = f"'{error.param.metavar or name}' must be given"
     elif near := getattr(error, "possibilities", None):
         return f"no such option '{error.option_name}': did you mean {' or '.join(sorted(near))}?"
-    at = f"{error.ctx.info_name} " if error.ctx and error.ctx.parent else ""
-    return f"{text[:1].lower()}{text[1:]}" + ("" if "?" in text else f"; see: itemrec {at}--help")
+    command = f"{error.ctx.info_name} " if error.ctx and error.ctx.parent else ""
+    hint = "" if "?" in text else f"; see: itemrec {command}--help"
+    return f"{text[:1].lower()}{text[1:]}{hint}"
 
 
-def say(text: str) -> None:
-    """A sentence on stderr."""
-    errors.print(f"itemrec: {text}", soft_wrap=True, markup=False, highlight=False)
+def print_note(text: str) -> None:
+    """Print a sentence on stderr."""
+    error_console.print(f"itemrec: {text}", soft_wrap=True, markup=False, highlight=False)
+
+
+@contextmanager
+def old_names_as_notes() -> Iterator[None]:
+    """Within this context the warning about an old name of a setting is a note, printed once."""
+    printed: set[str] = set()
+    with warnings.catch_warnings():
+        show_others = warnings.showwarning
+
+        def show(
+            message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
+        ) -> None:
+            text = str(message)
+            if not (issubclass(category, FutureWarning) and OLD_NAME.match(text)):
+                show_others(message, category, *args, **kwargs)
+            elif text not in printed:
+                printed.add(text)
+                print_note(text)
+
+        warnings.filterwarnings("always", message=OLD_NAME.pattern, category=FutureWarning)
+        warnings.showwarning = show
+        yield

@@ -1,4 +1,4 @@
-"""One self-contained HTML file: settings, figures, tests, curves and examples of runs."""
+"""A self-contained HTML report: settings, metrics, tests, curves and examples of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemrec.cli import plots
-from itemrec.cli.tables import p_value, span
+from itemrec.cli.tables.layout import interval_text, p_value
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.compare import METRICS, compare_runs
 from itemrec.evaluation.significance import bootstrap_interval
@@ -22,7 +22,7 @@ from itemrec.training.run_folder import load_runs
 
 EXAMPLES = 2  # users whose lists are shown
 LENGTH = 10  # of such a list
-SAMPLE = 2000  # users whose lists show which items are recommended
+SAMPLE = 2000  # users whose lists are used for the popularity plot
 
 
 def report(runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path) -> Path:
@@ -37,7 +37,7 @@ def report(runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path) -> 
     for title, group in groups.items():
         if len(groups) > 1:
             parts.append(f"<h2>{escape(title)}</h2>")
-        parts += [_figures(group), _tests(group)]
+        parts += [_metrics(group), _tests(group)]
         parts += [_plot(*item) for item in _plots(group)]
         parts.append(_examples(group))
     parts.append(_settings(runs))
@@ -85,7 +85,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) ->
     )
 
 
-def _figures(group: Mapping[str, Run]) -> str:
+def _metrics(group: Mapping[str, Run]) -> str:
     metrics = list(dict.fromkeys(m for run in group.values() for m in run.metrics["test"]))
     best = {m: max(run.metrics["test"].get(m, -np.inf) for run in group.values()) for m in metrics}
     rows = []
@@ -101,7 +101,7 @@ def _figures(group: Mapping[str, Run]) -> str:
                 shown = f"<b>{shown}</b>"
             if metric in run.per_user:
                 found = bootstrap_interval(run.per_user[metric])
-                shown += f"<br><small>{span(found.low, found.high)}</small>"
+                shown += f"<br><small>{interval_text(found.low, found.high)}</small>"
             cells.append(shown)
         rows.append(cells)
     for label, value in (("training, s", "train"), ("epochs", "best_epoch")):
@@ -110,10 +110,10 @@ def _figures(group: Mapping[str, Run]) -> str:
             seconds = run.metrics["seconds"]
             cells.append(f"{seconds['train']:.1f}" if value == "train" else str(run.metrics[value]))
         rows.append(cells)
-    judged = next(iter(group.values())).metrics.get("users", {}).get("judged", 0)
-    note = f"Means over {judged:,} test users with bootstrap 95 % intervals; best in bold."
+    n_users = next(iter(group.values())).metrics.get("users", {}).get("judged", 0)
+    note = f"Means over {n_users:,} test users with bootstrap 95 % intervals; best in bold."
     return (
-        "<h3>Test figures</h3>"
+        "<h3>Test metrics</h3>"
         + _table(["", *map(escape, group)], rows)
         + f'<p class="note">{note} recall divides by |T|, capped_recall by min(|T|, k).</p>'
     )
@@ -133,35 +133,35 @@ def _tests(group: Mapping[str, Run]) -> str:
         cells += [f"{change:+.1%}", *(escape(p_value(p)) for p in (row.p_t, row.p_wilcoxon))]
         rows.append(cells)
     head = ["metric", "run", "difference", "change", "p, t-test", "p, Wilcoxon"]
-    told = f"Paired over users against {found.baseline}, Holm's correction; {'; '.join(notes)}."
+    note = f"Paired over users against {found.baseline}, Holm correction; {'; '.join(notes)}."
     return (
         "<h3>Is the difference real?</h3>"
         + _table(head, rows, text=2)
-        + f'<p class="note">{escape(told)}</p>'
+        + f'<p class="note">{escape(note)}</p>'
     )
 
 
 def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
-    """Title, SVG and note of each plot that this group has something to show for."""
+    """Title, SVG and caption of each plot for which this group has data."""
     out = []
     if any(len(run.history) > 1 for run in group.values()):
-        told = "What validation chose by, as training went; a dot marks the epoch that was "
-        told += "chosen, a dashed line a closed form."
-        out.append(("Learning curves", plots.learning_curves(group), told))
+        caption = "Validation metric by epoch; a dot marks the selected epoch, a dashed line a "
+        caption += "model with a closed form."
+        out.append(("Learning curves", plots.learning_curves(group), caption))
     if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):
-        told = "Mean NDCG@20 of test users by how many items are known of them, 95 % intervals."
-        out.append(("By length of history", plots.by_history(group), told))
+        caption = "Mean NDCG@20 of test users by the length of their history, 95 % intervals."
+        out.append(("By length of history", plots.by_history(group), caption))
     lists = {name: sample_lists(run) for name, run in group.items()}
-    told = (
+    caption = (
         "Share of recommended items in each tenth of the catalogue, from the most popular items "
         f"(left) to the least; top {LENGTH} of up to {SAMPLE:,} training users."
     )
-    out.append(("Popularity of what is recommended", plots.popularity(group, lists), told))
+    out.append(("Popularity of recommended items", plots.popularity(group, lists), caption))
     return out
 
 
 def sample_lists(run: Run) -> npt.NDArray[np.int32]:
-    """Rows of recommended items for a spread of training users, [users, LENGTH]."""
+    """Rows of recommended items for evenly spaced training users, [users, LENGTH]."""
     n_users = run.train.shape[0]
     rows = np.unique(np.linspace(0, n_users - 1, min(n_users, SAMPLE)).astype(np.int64))
     users = run.user_ids.external(rows)
@@ -179,17 +179,17 @@ def _examples(group: Mapping[str, Run]) -> str:
     typical = np.argsort(np.abs(size - np.median(size)), kind="stable")[:EXAMPLES]
     parts = ["<h3>Examples</h3>"]
     for user in first.user_ids.external(typical).tolist():
-        columns, seen = [], ""
+        columns, history = [], ""
         for name, run in group.items():
             if int(run.user_ids.index([user])[0]) < 0:
                 continue
             recommender = Recommender.from_run(run)
             found = recommender.recommend(user, k=LENGTH, explain=run.model.explains)
-            seen = seen or _history(run, user)
+            history = history or _history(run, user)
             lines = "".join(f"<li>{_line(pick)}</li>" for pick in found)
             columns.append(f"<div><h5>{escape(name)}</h5><ol>{lines}</ol></div>")
         parts.append(
-            f"<h4>User {escape(str(user))}</h4><p class='note'>Has: {seen}</p>"
+            f"<h4>User {escape(str(user))}</h4><p class='note'>History: {history}</p>"
             f'<div class="lists">{"".join(columns)}</div>'
         )
     return "".join(parts)
@@ -211,14 +211,14 @@ def _line(pick: Recommendation) -> str:
     if pick.reasons:
         reason = pick.reasons[0]
         text += (
-            f"<br><small>most of all for {escape(reason.title or str(reason.item))} "
+            f"<br><small>mainly because of {escape(reason.title or str(reason.item))} "
             f"({reason.share:+.3f} of {pick.score:.3f})</small>"
         )
     return text
 
 
 def _settings(runs: Mapping[str, Run]) -> str:
-    """Every setting; those in which runs differ are marked."""
+    """Every setting; those in which runs differ are in bold."""
     names = list(
         dict.fromkeys(
             (s, k) for run in runs.values() for s, section in run.config.items() for k in section

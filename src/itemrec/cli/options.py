@@ -1,151 +1,243 @@
-"""Arguments and options that several commands have, and how their lists are read."""
+"""Arguments and options that several commands share, in groups.
+
+Each option is declared once, as a field of a dataclass; `with_options` makes the fields options of
+a command. Names in braces in a help text are filled in by `choices`.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from itemrec.config_file import Config, load_config
-from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError
+from itemrec.experiments.overrides import override
 from itemrec.experiments.registry import PROTOCOLS
 from itemrec.experiments.suites.suite import row_settings
+
+MODEL, DATA, SPLIT = "Model and loss", "Data", "Split"
+TRAINING, CONFIGURATION = "Training", "Configuration"
 
 DATA_HELP = (
     "A built-in name, a folder with train.txt, or a .csv, .tsv, .inter (.gz) or .parquet file."
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
-DataOrNone = Annotated[
-    str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)
-]
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
-Root = Annotated[
-    Path | None, typer.Option("--data-root", help="Where named data sets lie (or ITEMREC_DATA).")
-]
-MinRating = Annotated[float | None, typer.Option(help="Keep ratings of at least this.")]
-KCore = Annotated[int | None, typer.Option(help="Keep users and items with at least this many.")]
-UserCol = Annotated[str | None, typer.Option(help="Name of the user column.")]
-ItemCol = Annotated[str | None, typer.Option(help="Name of the item column.")]
-RatingCol = Annotated[str | None, typer.Option(help="Name of the rating column.")]
-TimeCol = Annotated[str | None, typer.Option(help="Name of the time column.")]
-Titles = Annotated[str | None, typer.Option(help="A file with item and title columns.")]
-Model = Annotated[str | None, typer.Option(help="See: itemrec models.")]
-Loss = Annotated[str | None, typer.Option(help="item-ndcg, bpr, softmax, …")]
-Negatives = Annotated[str | None, typer.Option(help="uniform, popularity, ppr, …")]
-Protocol = Annotated[
-    str | None, typer.Option(help="transductive (known users) or inductive (unseen users).")
-]
-Split = Annotated[str | None, typer.Option(help="interactions, users, time, last or all.")]
-Epochs = Annotated[int | None, typer.Option(help="At most this many.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of split and training.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or auto.")]
-Sets = Annotated[
-    list[str] | None, typer.Option("--set", help="key=value, such as model.pooling=sum.")
-]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
-Like = Annotated[
-    str | None,
-    typer.Option(help="Settings of a table's row: inductive/item-log, systems/ease@ml-1m."),
-]
-RunOut = Annotated[
+DataRoot = Annotated[
     Path | None,
-    typer.Option(help="Run folder; runs/<data>-<protocol>-<model>-<loss>-<seed> otherwise."),
-]
-Refit = Annotated[
-    bool | None, typer.Option("--refit/--no-refit", help="Train again on training + validation.")
-]
-Final = Annotated[
-    Path | None,
-    typer.Option(help="A finished run: train it on all of its data, to be used and not judged."),
-]
-QUOTED = "ids with commas as '1,\"a,b\"'"
-History = Annotated[
-    str | None,
-    typer.Option(help=f"Items of anybody, such as 1,260; {QUOTED}."),
-]
-Only = Annotated[
-    str | None, typer.Option(help=f"Choose from these items alone, such as 1,260; {QUOTED}.")
-]
-Without = Annotated[
-    str | None, typer.Option(help=f"Leave these items out, such as 1,260; {QUOTED}.")
+    typer.Option(
+        help="Folder of the data sets known by name; default: ITEMREC_DATA.", rich_help_panel=DATA
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Stored = Annotated[
-    str | None,
-    typer.Option("--metrics", help="Stored in the runs, such as ndcg@20,mrr@20."),
-]
-Metrics = Annotated[str | None, typer.Option(help="Such as NDCG@10,ap; all at each k by default.")]
+ScoringDevice = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 
 
-def listed(name: str, text: str) -> list[str]:
-    """What stands between commas; as in a CSV file, quotes hold together what has commas itself.
+@dataclass(frozen=True)
+class DataOptions:
+    """How data is read and filtered."""
 
-    >>> listed("history", '1, "it,em""1",b')
-    ['1', 'it,em"1', 'b']
-    """
-    try:
-        rows = list(csv.reader(io.StringIO(text), skipinitialspace=True, strict=True))
-    except csv.Error as error:
-        raise ItemrecError(
-            f"'{name}' must be a list such as '1,\"a,b\"' with its quotes closed, got {text!r}"
-        ) from error
-    return [part.strip() for row in rows for part in row if part.strip()]
+    data_root: DataRoot = None
+    min_rating: Annotated[
+        float | None,
+        typer.Option(help="Keep ratings of at least this value.", rich_help_panel=DATA),
+    ] = None
+    k_core: Annotated[
+        int | None,
+        typer.Option(
+            help="Keep users and items with at least this many interactions.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    user_col: Annotated[
+        str | None, typer.Option(help="Name of the user column.", rich_help_panel=DATA)
+    ] = None
+    item_col: Annotated[
+        str | None, typer.Option(help="Name of the item column.", rich_help_panel=DATA)
+    ] = None
+    rating_col: Annotated[
+        str | None, typer.Option(help="Name of the rating column.", rich_help_panel=DATA)
+    ] = None
+    time_col: Annotated[
+        str | None, typer.Option(help="Name of the time column.", rich_help_panel=DATA)
+    ] = None
+    titles: Annotated[
+        str | None,
+        typer.Option(help="A file with an item and a title column.", rich_help_panel=DATA),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The options that were given, under the names that `load` and `read` use."""
+        return _given(
+            data_root=None if self.data_root is None else str(self.data_root),
+            min_rating=self.min_rating,
+            k_core=self.k_core,
+            user=self.user_col,
+            item=self.item_col,
+            rating=self.rating_col,
+            time=self.time_col,
+            titles=self.titles,
+        )
 
 
-def listed_if(name: str, text: str | None) -> list[str] | None:
-    """The entries of a list that was given; None where it was not."""
-    return None if text is None else listed(name, text)
+@dataclass(frozen=True)
+class ComponentOptions:
+    """Which model, loss and sampler of negatives."""
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="{models}; `itemrec models` describes them. Default: lightgcn.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    loss: Annotated[
+        str | None,
+        typer.Option(help="{losses}. Default: that of the model.", rich_help_panel=MODEL),
+    ] = None
+    negatives: Annotated[
+        str | None,
+        typer.Option(
+            help="How negatives are sampled: {negatives}. Default: uniform.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
 
 
-def ids_of(name: str, text: str, known: IdMap) -> list[str]:
-    """The ids in a list; a text that is an id itself is that one, commas and all."""
-    return [text] if known.index([text])[0] >= 0 else listed(name, text)
+@dataclass(frozen=True)
+class SplitOptions:
+    """What is held out for validation and test."""
+
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="transductive (known users) or inductive (unseen users).", rich_help_panel=SPLIT
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option(help="interactions, users, time, last or all.", rich_help_panel=SPLIT),
+    ] = None
+
+    def any_protocol(self) -> str | None:
+        """The protocol that was given, or the one of the given split."""
+        if self.protocol is not None or self.split is None:
+            return self.protocol
+        return PROTOCOLS.get(self.split, "transductive")
 
 
-def cuts_of(text: str) -> list[int]:
-    """The cuts of ``--k``, such as 10,20."""
-    parts = listed("k", text)
-    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
-    return [int(part) for part in parts]
+@dataclass(frozen=True)
+class SettingOptions:
+    """Short options for the settings that are changed most often."""
+
+    epochs: Annotated[
+        int | None, typer.Option(help="Largest number of epochs.", rich_help_panel=TRAINING)
+    ] = None
+    dim: Annotated[
+        int | None, typer.Option(help="Dimension of the embeddings.", rich_help_panel=TRAINING)
+    ] = None
+    layers: Annotated[
+        int | None,
+        typer.Option(help="Number of message-passing layers.", rich_help_panel=TRAINING),
+    ] = None
+    lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=TRAINING)] = (
+        None
+    )
+    tau: Annotated[
+        float | None, typer.Option(help="Temperature of the loss.", rich_help_panel=TRAINING)
+    ] = None
+    l2: Annotated[
+        float | None, typer.Option(help="Weight of the L2 penalty.", rich_help_panel=TRAINING)
+    ] = None
+    batch: Annotated[
+        int | None,
+        typer.Option(help="Users (or interactions) per step.", rich_help_panel=TRAINING),
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of split and training.", rich_help_panel=TRAINING)
+    ] = None
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or auto.", rich_help_panel=TRAINING)
+    ] = None
+    refit: Annotated[
+        bool | None,
+        typer.Option(
+            "--refit/--no-refit",
+            help="Train again on training + validation data.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
 
 
-def given_of(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, without those left alone."""
+@dataclass(frozen=True)
+class ConfigOptions:
+    """Settings from files and tables, and single ones by name."""
+
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file of settings.", rich_help_panel=CONFIGURATION),
+    ] = None
+    like: Annotated[
+        str | None,
+        typer.Option(
+            help="The settings of a table's row: inductive/item-log, systems/ease@ml-1m.",
+            rich_help_panel=CONFIGURATION,
+        ),
+    ] = None
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A single setting, such as model.pooling=sum; may be repeated.",
+            rich_help_panel=CONFIGURATION,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ExperimentOptions:
+    """Everything that `train` and `tune` need to know of an experiment."""
+
+    components: ComponentOptions
+    split: SplitOptions
+    training: SettingOptions
+    configuration: ConfigOptions
+    reading: DataOptions
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)
+    ] = None
+
+    @property
+    def is_only_flags(self) -> bool:
+        """Whether neither data nor a whole configuration was given."""
+        configuration = self.configuration
+        return self.data is None and configuration.config is None and configuration.like is None
+
+    def base(self) -> Config:
+        """The settings before options: those of a file, of a table's row, or none."""
+        config, like = self.configuration.config, self.configuration.like
+        if config is not None and like is not None:
+            raise ItemrecError("'--config' and '--like' each give all settings: choose one")
+        if like is not None:
+            return row_settings(like, self.data or "", self.split.any_protocol())
+        return {} if config is None else load_config(config)
+
+    def apply(self, settings: Config) -> list[str]:
+        """Put the options on top of settings; returns notes on options without effect."""
+        return override(
+            settings,
+            data={"data": self.data, **self.reading.settings()},
+            parts=vars(self.components),
+            protocol=self.split.protocol,
+            strategy=self.split.split,
+            short=vars(self.training),
+            sets=self.configuration.set_ or (),
+        )
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def base_of(
-    config: Path | None,
-    like: str | None,
-    data: str | None,
-    protocol: str | None,
-    strategy: str | None,
-) -> Config:
-    """The settings that options come on top of: of a file, of a table's row, or none."""
-    if config is not None and like is not None:
-        raise ItemrecError("'--config' and '--like' each give all settings: choose one")
-    if like is not None:
-        kind = PROTOCOLS.get(strategy, "transductive") if strategy else None
-        return row_settings(like, data or "", protocol or kind)
-    return {} if config is None else load_config(config)
-
-
-def data_of(
-    root: Path | None,
-    min_rating: float | None,
-    k_core: int | None,
-    user: str | None,
-    item: str | None,
-    rating: str | None,
-    time: str | None,
-    titles: str | None,
-) -> dict[str, Any]:
-    """The options of reading data that were given, as `load` and `read` call them."""
-    columns = {"user": user, "item": item, "rating": rating, "time": time, "titles": titles}
-    thin = {"data_root": root and str(root), "min_rating": min_rating, "k_core": k_core}
-    return given_of({**thin, **columns})

@@ -1,4 +1,4 @@
-"""Plots as SVG that takes its colours from the page, so that they read in light and dark."""
+"""Plots as SVG that takes its colours from the page, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.training.run import Run
 
-# Stand-ins that matplotlib can draw with; in the SVG they become variables of the page.
+# Placeholder colours for matplotlib; in the SVG they become variables of the page.
 INK, DIM, LINE = "#010101", "#020202", "#030303"
 COLOURS = [f"#0{n}0a0{n}" for n in range(6)]
 VARIABLES = {INK: "--ink", DIM: "--dim", LINE: "--line"}
@@ -41,7 +41,7 @@ STYLE: dict[str, Any] = {
 
 
 def learning_curves(runs: Mapping[str, Run]) -> str:
-    """The validation metric by epoch, with a dot at the chosen one."""
+    """The validation metric by epoch, with a dot at the selected epoch."""
 
     def draw(axes: Any) -> None:
         for colour, (name, run) in zip(_colours(runs), runs.items(), strict=True):
@@ -49,7 +49,7 @@ def learning_curves(runs: Mapping[str, Run]) -> str:
             points = [(row["epoch"], row[metric]) for row in run.history if metric in row]
             if not points:
                 continue
-            if points[-1][0] == 0:  # a closed form has no epochs: a level to compare with
+            if points[-1][0] == 0:  # a closed form has no epochs: a horizontal line
                 axes.axhline(points[-1][1], color=colour, linewidth=1.5, linestyle="--", label=name)
                 continue
             x, y = zip(*points, strict=True)
@@ -58,15 +58,17 @@ def learning_curves(runs: Mapping[str, Run]) -> str:
             best = max(points, key=lambda point: point[1])
             axes.plot(*best, "o", color=colour, markersize=6)
         axes.set_xlabel("epoch")
-        asked = {run.config["train"].get("metric", "ndcg@20") for run in runs.values()}
-        axes.set_ylabel(f"validation {asked.pop() if len(asked) == 1 else 'metric of each run'}")
+        metrics = {run.config["train"].get("metric", "ndcg@20") for run in runs.values()}
+        axes.set_ylabel(
+            f"validation {metrics.pop() if len(metrics) == 1 else 'metric of each run'}"
+        )
         axes.set_ylim(bottom=0)
 
     return _svg(draw, "learning curves")
 
 
 def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20") -> str:
-    """Mean of a metric over users with few, more, many known items."""
+    """Mean of a metric over users, grouped by the length of their history."""
     lengths = np.concatenate([run.per_user["history"] for run in runs.values()])
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, groups + 1)).astype(np.int64))
     edges = np.append(edges[: max(len(edges) - 1, 1)], edges[-1] + 1)  # the last bin is closed
@@ -85,7 +87,7 @@ def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20"
             axes.errorbar(at, means, spread, fmt="none", ecolor=DIM, elinewidth=1)
         names = [f"{low}" if high == low + 1 else f"{low}–{high - 1}" for low, high in bins]
         axes.set_xticks(range(len(bins)), names)
-        axes.set_xlabel("items known of a user")
+        axes.set_xlabel("items in the history")
         axes.set_ylabel("NDCG@20")
 
     return _svg(draw, "by history")
@@ -94,7 +96,7 @@ def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20"
 def popularity(
     runs: Mapping[str, Run], lists: Mapping[str, npt.NDArray[np.int32]], groups: int = 10
 ) -> str:
-    """Share of recommendations by popularity of the item, beside the share of interactions."""
+    """Share of recommendations by item popularity, next to the share of interactions."""
 
     def shares(run: Run, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         degree = np.bincount(run.train.indices, minlength=run.train.shape[1])
@@ -125,7 +127,7 @@ def _colours(runs: Mapping[str, Run]) -> list[str]:
 
 
 def _svg(draw: Any, name: str) -> str:
-    """Draw on one pair of axes; an SVG element ready to stand in a page."""
+    """Draw on one pair of axes; returns an SVG element for an HTML page."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -141,6 +143,6 @@ def _svg(draw: Any, name: str) -> str:
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    for stand_in, variable in VARIABLES.items():
-        text = text.replace(stand_in, f"var({variable})")
+    for placeholder, variable in VARIABLES.items():
+        text = text.replace(placeholder, f"var({variable})")
     return text.replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)

@@ -22,7 +22,7 @@ KNOWN_NAMES = {
     "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
 }
 # fmt: on
-"""Column names recognised without being told, lower case and without `_`, `-`, space."""
+"""Column names recognised by default, lower case and without `_`, `-`, space."""
 
 Where = Callable[[int], str]
 Names = Mapping[str, str | int | None]  # role → the column that was asked for
@@ -50,16 +50,16 @@ def plain_name(name: str) -> str:
 
 
 def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str, int]:
-    """Position of each role's column: the name that was asked for, else a usual one."""
+    """Position of each role's column: the name that was asked for, else a known one."""
     untyped = [c.split(":")[0].strip() for c in columns]  # RecBole writes user_id:token
     plain = [plain_name(c) for c in untyped]
     found: dict[str, int] = {}
-    for role, usual in KNOWN_NAMES.items():
+    for role, known in KNOWN_NAMES.items():
         asked = names.get(role)
         if asked is not None:
             hits = [j for j, c in enumerate(columns) if str(asked) in (c.strip(), untyped[j])]
         else:
-            hits = [plain.index(u) for u in usual if u in plain]
+            hits = [plain.index(name) for name in known if name in plain]
         if hits:
             found[role] = hits[0]
             if untyped.count(untyped[hits[0]]) > 1:
@@ -67,15 +67,21 @@ def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str
                     f"{place}: the {role} column must have a name of its own, "
                     f"and several columns are called '{untyped[hits[0]]}'"
                 )
-        elif asked is not None or role in ("user", "item"):
-            what = f"column '{asked}'" if asked is not None else f"{role} column"
-            raise ItemrecError(
-                f"{place}: no {what}; columns found: {', '.join(untyped) or 'none'}"
-                + ("" if asked is not None else f" (name it with {role}=… or --{role}-col)")
-            )
+        else:
+            _refuse_missing(role, asked, untyped, place)
     if found["user"] == found["item"]:
         raise ItemrecError(f"{place}: 'user' and 'item' must be two different columns")
     return found
+
+
+def _refuse_missing(role: str, asked: str | int | None, columns: list[str], place: str) -> None:
+    """A column that was asked for must be there, and so must those of users and items."""
+    listed = ", ".join(columns) or "none"
+    if asked is not None:
+        raise ItemrecError(f"{place}: no column '{asked}'; columns found: {listed}")
+    if role in ("user", "item"):
+        how = f"(name it with {role}=… or --{role}-col)"
+        raise ItemrecError(f"{place}: no {role} column; columns found: {listed} {how}")
 
 
 def _array(column: Any) -> npt.NDArray[Any]:
@@ -119,7 +125,11 @@ def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
             raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} id is missing")
         if (values == np.floor(values)).all() and (np.abs(values) < 2**53).all():
             return values.astype(np.int64)
-    listed = values.tolist()
+    return _listed_ids(values.tolist(), role, where)
+
+
+def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
+    """Ids of any Python type; each distinct one is checked once."""
     try:
         distinct = dict.fromkeys(listed)  # in order: the first bad row is named
     except TypeError:
@@ -128,14 +138,7 @@ def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
         listed = _decoded(listed, role, where)
         distinct = dict.fromkeys(listed)
     for value in distinct:
-        problem = ""
-        if _is_missing(value):
-            problem = f"the {role} id is missing"
-        elif isinstance(value, Collection) and not isinstance(value, str):
-            problem = f"{role} ids must be numbers or strings"
-        elif isinstance(value, str) and "\0" in value:
-            problem = f"the {role} id has a NUL character"
-        if problem:  # found by identity: pandas' NA cannot be compared
+        if problem := _problem(value, role):  # found by identity: pandas' NA cannot be compared
             row = next(row for row, other in enumerate(listed) if other is value)
             raise ItemrecError(f"{where(row)}: {problem}")
     if all(type(v) is int and -(2**63) <= v < 2**63 for v in distinct):
@@ -143,6 +146,17 @@ def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
     out = np.empty(len(listed), dtype=object)
     out[:] = [v if type(v) is str else str(v) for v in listed]
     return out
+
+
+def _problem(value: Any, role: str) -> str:
+    """Why a value is no id, or nothing."""
+    if _is_missing(value):
+        return f"the {role} id is missing"
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return f"{role} ids must be numbers or strings"
+    if isinstance(value, str) and "\0" in value:
+        return f"the {role} id has a NUL character"
+    return ""
 
 
 def _decoded(listed: list[Any], role: str, where: Where) -> list[Any]:
@@ -205,7 +219,7 @@ def table_of(
         except ItemrecError as error:
             if names.get(role) is not None:
                 raise
-            left_out[role] = str(error)  # whoever needs the column will be told
+            left_out[role] = str(error)  # whatever needs the column reports it
             return None
 
     short_cut = _whole_numbers if text else lambda column: column

@@ -1,35 +1,16 @@
 """Data sets by name: where they live, how they are recognised, and `load` for names and paths."""
 
-import hashlib
 import os
 import re
-import shutil
-import tempfile
-import time
-import urllib.request
-import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from itemrec.data.download import Remote, download
 from itemrec.data.interactions import Interactions, read
 from itemrec.data.synthetic import synthetic
 from itemrec.errors import ItemrecError
-
-TIMEOUT = 30.0  # seconds without a byte
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A file at its home; `md5` disregards carriage returns, `members` are taken out of a zip."""
-
-    name: str
-    urls: tuple[str, ...]  # tried in this order
-    md5: str | None = None
-    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -250,7 +231,13 @@ def _find(name: str, dataset: Dataset, data_root: str | Path | None) -> Interact
     for parent in [*([Path(root).expanduser()] if root else []), cache_folder()]:
         if (parent / name / needed).is_file():
             return _verified(name, dataset, parent / name)
-    return download(name, dataset, cache_folder())
+    wanted = [member for file in dataset.files for member in (file.members or (file.name,))]
+    place = cache_folder()
+    advice = (
+        f"put {' and '.join(wanted[:2])} from {dataset.home} into {place / name}, "
+        f"or set ITEMREC_DATA to a folder that holds {name}/"
+    )
+    return download(name, dataset.files, place, partial(_verified, name, dataset), advice)
 
 
 def _verified(name: str, dataset: Dataset, folder: Path) -> Interactions:
@@ -276,101 +263,3 @@ def _verified(name: str, dataset: Dataset, folder: Path) -> Interactions:
             "to use it as it is, give its path instead of the name"
         )
     return data
-
-
-# ------------------------------------------------------------------ downloading
-
-
-def download(name: str, dataset: Dataset, cache: Path) -> Interactions:
-    """Fetch, verify, then move into `cache/NAME` at once; whatever fails leaves nothing behind."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    wanted = [member for file in dataset.files for member in (file.members or (file.name,))]
-    advice = (
-        f"put {' and '.join(wanted[:2])} from {dataset.home} into {cache / name}, "
-        f"or set ITEMREC_DATA to a folder that holds {name}/"
-    )
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        _sweep(cache, name)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
-    except OSError as error:
-        raise ItemrecError(f"'{name}' cannot be stored ({error}): {advice}") from error
-    try:
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        with bar:
-            for file in dataset.files:
-                task = bar.add_task(f"{name}/{file.name}", total=None)
-                _fetch(file, temporary, partial(_advance, bar, task))
-        data = _verified(name, dataset, temporary)
-        temporary.chmod(0o755)  # mkdtemp's folders are for the owner alone
-        try:
-            temporary.rename(cache / name)
-        except OSError:  # another process was first, or an incomplete folder is in the way
-            for file_path in sorted(temporary.iterdir()):  # the file `_find` looks for goes last
-                file_path.replace(cache / name / file_path.name)
-        return data
-    except ItemrecError as error:
-        problem = str(error).replace(str(temporary), "the download")
-        raise ItemrecError(f"{problem}; {advice}") from error
-    except (OSError, HTTPException, zipfile.BadZipFile, KeyError) as error:
-        reason = str(error).strip() or type(error).__name__
-        raise ItemrecError(
-            f"'{name}' is not on this machine and could not be downloaded ({reason}): {advice}"
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _advance(bar: Any, task: int, done: int, total: int | None) -> None:
-    bar.update(task, completed=done, total=total)
-
-
-def _sweep(cache: Path, name: str) -> None:
-    """Remove what a killed download left a day ago or earlier."""
-    for old in cache.glob(f".{name}-*"):
-        if time.time() - old.stat().st_mtime > 86_400:
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def _fetch(file: Remote, folder: Path, progress: Callable[[int, int | None], None]) -> None:
-    """Download one file from the first home that answers, check it, and unpack it."""
-    for n, url in enumerate(file.urls):
-        try:
-            _stream(url, folder / file.name, progress)
-            break
-        except (OSError, HTTPException):
-            if n + 1 == len(file.urls):
-                raise
-    if file.md5 is not None:
-        text = (folder / file.name).read_bytes().replace(b"\r", b"")
-        found = hashlib.md5(text, usedforsecurity=False).hexdigest()
-        if found != file.md5:
-            raise OSError(f"{file.name} has the md5 {found}, expected {file.md5}")
-    if file.members:
-        with zipfile.ZipFile(folder / file.name) as archive:
-            inside = {Path(entry).name: entry for entry in archive.namelist()}
-            for member in file.members:
-                (folder / member).write_bytes(archive.read(inside[member]))
-        (folder / file.name).unlink()
-
-
-def _stream(url: str, target: Path, progress: Callable[[int, int | None], None]) -> None:
-    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, target.open("wb") as out:
-        length = answer.headers.get("Content-Length")
-        total = int(length) if length else None
-        done = 0
-        while block := answer.read(1 << 16):
-            out.write(block)
-            done += len(block)
-            progress(done, total)
-    if total is not None and done != total:  # a dropped connection reads like an end of file
-        raise OSError(f"{url} broke off after {done:,} of {total:,} bytes")

@@ -1,19 +1,16 @@
-"""What a data set looks like before anything is trained on it: `describe` and its rendering."""
+"""What a data set looks like before anything is trained on it."""
 
 import datetime as dt
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from itemrec.data.interactions import Interactions
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-FEW = 5  # a user with fewer interactions can hardly be split and judged
+FEW = 5  # a user with fewer interactions can hardly be split and evaluated
 
 
 @dataclass(frozen=True)
@@ -156,52 +153,3 @@ def _time_warnings(times: npt.NDArray[np.float64] | None) -> list[str]:
     if last < 315_532_800:  # 1980
         return ["all times lie before 1980: are they seconds since 1970?"]
     return []
-
-
-# ------------------------------------------------------------------ rendering
-
-
-def render(description: Description) -> "RenderableType":
-    """A table of counts, two small histograms and the warnings, for a terminal."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    d = description
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold")
-    facts.add_column()
-    facts.add_row("data", Text(d.name))  # a file's name is no markup
-    facts.add_row("fingerprint", d.fingerprint)
-    facts.add_row("users", f"{d.users:,}")
-    facts.add_row("items", f"{d.items:,}" + (f" ({d.titles:,} with a title)" if d.titles else ""))
-    held = f" ({d.held_out:,} from the test file)" if d.held_out else ""
-    facts.add_row("interactions", f"{d.interactions:,}{held}")
-    facts.add_row("density", f"{d.density:.4%}")
-    if d.first is not None:
-        facts.add_row("time", f"{d.first} to {d.last}")
-    if d.ratings is not None:
-        facts.add_row("ratings", ", ".join(f"{k}: {v:,}" for k, v in d.ratings.items()))
-    parts: list[RenderableType] = [facts]
-    for title, side in (("user", d.user_degrees), ("item", d.item_degrees)):
-        quantiles = "  ".join(f"{k} {v:,.0f}" for k, v in side.quantiles.items())
-        parts += [
-            Text(f"\nInteractions per {title}: mean {side.mean:,.1f}", style="bold"),
-            Text(f"quantiles  {quantiles}", style="dim"),
-            Text(_bars(side.histogram, f"{title}s")),
-        ]
-    if d.warnings:
-        parts.append(Text("\nWarnings", style="bold yellow"))
-        parts += [Text(f"- {warning}") for warning in d.warnings]
-    return Group(*parts)
-
-
-def _bars(histogram: tuple[tuple[int, int, int], ...], what: str, width: int = 40) -> str:
-    most = max(count for _, _, count in histogram)
-    lines: list[str] = []
-    for low, high, count in histogram:
-        span = f"{low:,}" if low == high else f"{low:,}–{high:,}"
-        eighths = max(round(8 * width * count / most), 1 if count else 0)
-        bar = "█" * (eighths // 8) + ("", *"▏▎▍▌▋▊▉")[eighths % 8]
-        lines.append(f"{span:>17} {bar} {count:,}" + (f" {what}" if not lines else ""))
-    return "\n".join(lines)

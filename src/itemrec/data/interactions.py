@@ -351,7 +351,7 @@ def read(
 
     Args:
         source: A path, a frame, or a sparse matrix of users × items.
-        user: Name (or place) of the user column; found by its usual names unless given.
+        user: Name (or place) of the user column; found by its common names unless given.
         item: The item column, likewise.
         rating: The rating column, likewise. One that was not asked for and cannot be read is left
             out, and `notes` says so.
@@ -380,38 +380,10 @@ def read(
         [0, 0, 1]
     """
     names = {"user": user, "item": item, "rating": rating, "time": time}
-    module = type(source).__module__.split(".")[0]
-    repeat: dict[str, Any] = {}
-    shape: tuple[int, ...] | None = None
-    titles_file = None
-    if isinstance(titles, str | Path):
-        titles_file = Path(titles).expanduser().resolve()
-    elif titles is not None and not isinstance(titles, Mapping):
-        raise ItemrecError(
-            "'titles' must be a file, or a mapping from item id to title, "
-            f"got {type(titles).__name__}"
-        )
-    if isinstance(source, str | Path):
-        path = Path(source).expanduser()
-        table, found_titles = _read_path(path, names)
-        asked = {**names, "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
-        asked = {"data": path.resolve(), **asked}
-        repeat = {
-            k: str(v) if isinstance(v, Path) else v for k, v in asked.items() if v is not None
-        }
-        titles_file = titles_file or found_titles
-        inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-        name = name or (inner.stem if path.is_file() else path.resolve().name)
-    elif sp.issparse(source):
-        table, shape = _from_sparse(source)
-    elif module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
-        table = readers.read_frame(source, names)
-    else:
-        raise ItemrecError(
-            "'source' must be a path, a pandas or polars frame, or a scipy sparse matrix, "
-            f"got {type(source).__name__}"
-        )
-    data = _build(table, shape, name or "data", repeat)
+    titles_file = _titles_file(titles)
+    asked = {**names, "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
+    data, beside = _read_source(source, names, name, asked)
+    titles_file = titles_file or beside
     if titles_file is not None:
         data = _with_titles(data, str(titles_file), readers.read_titles(titles_file))
     elif isinstance(titles, Mapping):
@@ -420,6 +392,45 @@ def read(
     if min_rating is not None:
         data = data.at_least(min_rating)
     return data if k_core is None else data.k_core(k_core)
+
+
+def _titles_file(titles: Any) -> Path | None:
+    """The file that titles come from, None for a mapping or nothing."""
+    if isinstance(titles, str | Path):
+        return Path(titles).expanduser().resolve()
+    if titles is not None and not isinstance(titles, Mapping):
+        raise ItemrecError(
+            "'titles' must be a file, or a mapping from item id to title, "
+            f"got {type(titles).__name__}"
+        )
+    return None
+
+
+def _read_source(
+    source: Any, names: Names, name: str | None, asked: dict[str, Any]
+) -> tuple[Interactions, Path | None]:
+    """Interactions of any kind of source, and a file of titles that lies beside them."""
+    if isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        table, beside = _read_path(path, names)
+        repeat = {
+            key: str(value) if isinstance(value, Path) else value
+            for key, value in {"data": path.resolve(), **asked}.items()
+            if value is not None
+        }
+        inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+        own = inner.stem if path.is_file() else path.resolve().name
+        return _build(table, None, name or own, repeat), beside
+    if sp.issparse(source):
+        table, shape = _from_sparse(source)
+        return _build(table, shape, name or "data", {}), None
+    module = type(source).__module__.split(".")[0]
+    if module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
+        return _build(readers.read_frame(source, names), None, name or "data", {}), None
+    raise ItemrecError(
+        "'source' must be a path, a pandas or polars frame, or a scipy sparse matrix, "
+        f"got {type(source).__name__}"
+    )
 
 
 def _read_path(path: Path, names: Names) -> tuple[RawTable, Path | None]:

@@ -139,8 +139,8 @@ def read_delimited(path: Path, names: Names) -> RawTable:
     except ItemrecError as error:
         if not _looks_like_data(columns):
             raise
-        told = f"line {header[0]} looks like data, not column names: add a header line"
-        raise ItemrecError(f"{error}; {told}") from error
+        hint = f"line {header[0]} looks like data, not column names: add a header line"
+        raise ItemrecError(f"{error}; {hint}") from error
 
     def check_fields() -> None:
         """A line that does not have the header's number of fields explains most problems."""
@@ -177,10 +177,10 @@ def read_delimited(path: Path, names: Names) -> RawTable:
 
 
 def _looks_like_data(columns: list[str]) -> bool:
-    """No name is a usual one, and some are numbers."""
-    usual = {name for names in KNOWN_NAMES.values() for name in names}
+    """No name is a known one, and some are numbers."""
+    known = {name for names in KNOWN_NAMES.values() for name in names}
     numbers = (column.strip().removeprefix("-").replace(".", "", 1) for column in columns)
-    return not usual & set(map(plain_name, columns)) and any(map(str.isdecimal, numbers))
+    return not known & set(map(plain_name, columns)) and any(map(str.isdecimal, numbers))
 
 
 # ------------------------------------------------------------------ LightGCN folders
@@ -269,14 +269,17 @@ def read_titles(path: Path) -> Titles:
     records = _rows(path)
     columns = [c.split(":")[0] for c in next(records, (0, [""]))[1]]
     plain = [plain_name(c) for c in columns]
-    item = next((plain.index(u) for u in (*KNOWN_NAMES["item"], "id") if u in plain), None)
-    title = next((plain.index(u) for u in ("title", "name", "movietitle") if u in plain), None)
+
+    def first(*names: str) -> int | None:
+        return next((plain.index(name) for name in names if name in plain), None)
+
+    item, title = first(*KNOWN_NAMES["item"], "id"), first("title", "name", "movietitle")
     if item is None or title is None or item == title:
         raise ItemrecError(
             f"{path}: expected an item column and a title column; "
             f"columns found: {', '.join(columns)}"
         )
-    genre = next((plain.index(u) for u in ("genres", "genre", "category") if u in plain), None)
+    genre = first("genres", "genre", "category")
     ids, titles, genres = [], [], []
     for line, fields in records:
         if len(fields) != len(columns):

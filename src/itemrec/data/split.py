@@ -33,7 +33,7 @@ class HeldOut:
         (6, -1)
     """
 
-    history: sp.csr_array  # [rows, n_items] ones: all that is known of a user when judged
+    history: sp.csr_array  # [rows, n_items] ones: all that is known of a user in evaluation
     target: sp.csr_array  # [rows, n_items] ones: held-out items, disjoint from history
     users: npt.NDArray[np.int64]  # [rows] row of Split.train, -1 for a user unseen in training
     ids: npt.NDArray[Any]  # [rows] external ids

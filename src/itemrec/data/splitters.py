@@ -395,7 +395,7 @@ def _held(
     if missing := int((~has_target).sum()):
         notes.append(f"Users without a {name} item, who do not count: {missing:,}.")
     if unknown := int((has_target & ~has_past).sum()):
-        what = "left out" if past else "judged without a history"
+        what = "left out" if past else "evaluated without a history"
         notes.append(
             f"Users without an interaction before their {name} items, {what}: {unknown:,}."
         )

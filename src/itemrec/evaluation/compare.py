@@ -30,13 +30,31 @@ METRICS = ("recall@20", "capped_recall@20", "ndcg@20")
 def common_values(
     runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
 ) -> tuple[dict[str, dict[str, Floats]], int]:
-    """Per-user values of each run, in one order of the users they all judged; and their number."""
+    """Per-user values of each run, in one order of their common users, and how many these are."""
+    _check_comparable(runs)
+    wanted = _stored_metrics(runs, metrics)
+    users = {name: run.per_user["user"] for name, run in runs.items()}
+    first = next(iter(users.values()))
+    shared = np.all([IdMap(ids).index(first) >= 0 for ids in users.values()], axis=0)
+    if not shared.any():
+        raise ItemrecError(
+            "the runs have no evaluated user in common: were they split by other seeds?"
+        )
+    values = {}
+    for name, run in runs.items():
+        rows = IdMap(users[name]).index(first[shared])
+        values[name] = {metric: run.per_user[metric][rows] for metric in wanted}
+    return values, int(shared.sum())
+
+
+def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
+    """Refuse runs whose users cannot be paired."""
     if len(runs) < 2:
         raise ItemrecError(f"'runs' must be at least two different runs, got {len(runs)}")
     prints = {name: run.dataset["fingerprint"] for name, run in runs.items()}
     if len(set(prints.values())) > 1:
-        told = ", ".join(f"{name} {value}" for name, value in prints.items())
-        raise ItemrecError(f"the runs must be of the same data, got the fingerprints {told}")
+        listed = ", ".join(f"{name} {value}" for name, value in prints.items())
+        raise ItemrecError(f"the runs must be of the same data, got the fingerprints {listed}")
     protocols = {run.protocol for run in runs.values()}
     if len(protocols) > 1:
         raise ItemrecError("the runs must be of one protocol, got transductive and inductive ones")
@@ -44,6 +62,10 @@ def common_values(
         if "user" not in run.per_user:
             why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
             raise ItemrecError(f"{name} has no per-user values: {why}")
+
+
+def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None) -> list[str]:
+    """The metrics to compare, each of them stored in every run."""
     wanted = list(METRICS) if metrics is None else [m.key for m in parse_metrics(metrics)]
     known = [
         name
@@ -56,18 +78,7 @@ def common_values(
             f"'metrics' must be among those stored in the runs, {', '.join(known)}, "
             f"got {missing[0]!r}; itemrec evaluate gives others"
         )
-    users = {name: run.per_user["user"] for name, run in runs.items()}
-    first = next(iter(users.values()))
-    shared = np.all([IdMap(ids).index(first) >= 0 for ids in users.values()], axis=0)
-    if not shared.any():
-        raise ItemrecError(
-            "the runs have no judged user in common: were they split by other seeds?"
-        )
-    values = {}
-    for name, run in runs.items():
-        rows = IdMap(users[name]).index(first[shared])
-        values[name] = {metric: run.per_user[metric][rows] for metric in wanted}
-    return values, int(shared.sum())
+    return wanted
 
 
 def compare_runs(

@@ -31,6 +31,7 @@ from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.graph.graph import Graph
 from itemrec.models.base import EmbeddingModel, Model
 from itemrec.models.gnn import GNN
+from itemrec.validation import one_of
 
 DEFAULT_METRICS = (*METRICS, *CATALOGUE_METRICS)
 
@@ -66,7 +67,7 @@ class Evaluation:
 
     metrics: dict[str, float]
     per_user: dict[str, npt.NDArray[np.float64]]  # [users] each
-    ids: npt.NDArray[Any]  # external ids of the users judged
+    ids: npt.NDArray[Any]  # external ids of the users evaluated
     history: npt.NDArray[np.int64]  # how many items are known of each
 
     def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
@@ -151,8 +152,26 @@ def evaluate(
     """
     model = run if isinstance(run, Model) else run.model
     trained = split.train if isinstance(run, Model) else run.train
-    if part not in ("valid", "test"):
-        raise ItemrecError(f"'part' must be valid or test, got {part!r}")
+    held = _held_out_part(run, split, part)
+    one_of("fold_in", fold_in, ("frozen", "joint"))
+    wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
+    if not isinstance(run, Model):
+        _check_unseen(run, split, held)
+    evaluator = Evaluator(held, model.device, budget=budget)
+    held = evaluator.held
+    if fold_in == "joint":
+        own = replace(split, train=trained)
+        model, evaluator.users = joined(model, own, held), np.arange(len(held))
+    popularity = np.bincount(trained.indices, minlength=split.n_items)
+    values, catalogue = evaluator.values(model, wanted, popularity)
+    means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
+    known = np.diff(held.history.indptr).astype(np.int64)
+    return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
+
+
+def _held_out_part(run: TrainedRun | Model, split: Split, part: str) -> HeldOut:
+    """The validation or the test part, where it can be evaluated."""
+    one_of("part", part, ("valid", "test"))
     held = split.valid if part == "valid" else split.test
     if part == "valid" and not isinstance(run, Model) and run.metrics.get("refit"):
         raise ItemrecError(
@@ -160,21 +179,7 @@ def evaluate(
         )
     if held is None or not len(held):
         raise ItemrecError(f"this split has no {part} part: nothing was held out for it")
-    if fold_in not in ("frozen", "joint"):
-        raise ItemrecError(f"'fold_in' must be frozen or joint, got {fold_in!r}")
-    wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
-    if not isinstance(run, Model):
-        _check_unseen(run, split, held)
-    judge = Evaluator(held, model.device, budget=budget)
-    held = judge.held
-    if fold_in == "joint":
-        own = replace(split, train=trained)
-        model, judge.users = joined(model, own, held), np.arange(len(held))
-    popularity = np.bincount(trained.indices, minlength=split.n_items)
-    values, catalogue = judge.values(model, wanted, popularity)
-    means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
-    known = np.diff(held.history.indptr).astype(np.int64)
-    return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
+    return held
 
 
 def _check_unseen(run: TrainedRun, split: Split, held: HeldOut) -> None:
@@ -224,14 +229,14 @@ def _defaults(k: int | Sequence[int]) -> list[Metric]:
 
 
 class Evaluator:
-    """A held-out part laid out on a device, ready to be judged many times."""
+    """A held-out part laid out on a device, ready to be evaluated many times."""
 
     def __init__(self, held: HeldOut, device: torch.device | str, budget: float = BUDGET) -> None:
         if budget <= 0:
             raise ItemrecError(f"'budget' must be a positive number of MB, got {budget}")
         held = with_targets(held)
         if not len(held):
-            raise ItemrecError("nobody can be judged: no held-out user has a target")
+            raise ItemrecError("nobody can be evaluated: no held-out user has a target")
         self.held, self.users, self.device, self.budget = held, held.users, device, budget
         self.n_items = held.target.shape[1]
         rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
@@ -240,7 +245,7 @@ class Evaluator:
         self.n_target = np.diff(held.target.indptr).astype(np.int64)
 
     def metrics(self, model: Model, metric: str) -> dict[str, float]:
-        """Validation figures: the one to choose by, and the usual three."""
+        """Validation figures: the one to choose by, and three that are always shown."""
         asked = parse_metric(metric)
         k = asked.k or 20
         wanted = [Metric(name, k) for name in ("recall", "capped_recall", "ndcg")]

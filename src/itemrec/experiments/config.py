@@ -123,6 +123,6 @@ def _component(config: Config, section: str) -> Any:
         name = DEFAULTS[section]
     component = lookup(TABLES[section], section, name)
     settings = check_settings(component, name, settings)
-    if section == "loss":  # bound in full, so that a run's configuration tells all of it
+    if section == "loss":  # bound in full, so that a run's configuration is complete
         return bind(component, {**schema(component), **settings})
     return component(**settings)

@@ -87,26 +87,35 @@ def choose(config: Config, section: str, name: str) -> str:
 
 def choose_split(config: Config, protocol: str | None, strategy: str | None) -> None:
     """Agree on a split strategy from a protocol, a strategy, or both."""
+    stored = config.get("split", {}).get("strategy")
     if strategy is not None:
         lookup(SPLITS, "split", strategy)
-    elif config.get("split", {}).get("strategy") == "all":
+    elif stored == "all":
         strategy = "all"  # a protocol says only whether users have vectors of their own
     if protocol is not None:
         one_of("protocol", protocol, ("transductive", "inductive"))
         if strategy is None and config.get("split") and protocol_of(config) == protocol:
             return
-        strategy = strategy or ("users" if protocol == "inductive" else "interactions")
-        if strategy != "all" and PROTOCOLS.get(strategy, "transductive") != protocol:
-            fitting = [v for v in SPLITS if PROTOCOLS.get(v, "transductive") == protocol]
-            raise ItemrecError(
-                f"'split' must be {' or '.join(fitting)} in the {protocol} protocol, got {strategy!r}"
-            )
-    if strategy is not None:
-        if config.get("split", {}).get("strategy", strategy) != strategy:
-            config["split"] = {}
-        config.setdefault("split", {})["strategy"] = strategy
+        strategy = _strategy_for(protocol, strategy)
+    if strategy is None:
+        return
+    if stored not in (None, strategy):
+        config["split"] = {}
+    config.setdefault("split", {})["strategy"] = strategy
     if strategy == "all" and protocol is not None:
         config["split"]["protocol"] = protocol
+
+
+def _strategy_for(protocol: str, strategy: str | None) -> str:
+    """The strategy, which must fit the protocol, or the protocol's default."""
+    if strategy is None:
+        return "users" if protocol == "inductive" else "interactions"
+    if strategy != "all" and PROTOCOLS.get(strategy, "transductive") != protocol:
+        fitting = [name for name in SPLITS if PROTOCOLS.get(name, "transductive") == protocol]
+        raise ItemrecError(
+            f"'split' must be {' or '.join(fitting)} in the {protocol} protocol, got {strategy!r}"
+        )
+    return strategy
 
 
 def shortcut(config: Config, key: str, value: Any) -> str:

@@ -18,7 +18,7 @@ from itemrec.models.base import EmbeddingModel, Kind, Model
 from itemrec.training.config import TrainConfig
 from itemrec.validation import check_settings, lookup, schema
 
-# A model's own settings that are searched unless told otherwise, from so many times less than their
+# A model's own settings that are searched by default, from so many times less than their
 # default to as many times more: EASE's λ was best at 50 to 1000, SimGCL's weight at .02 to .5.
 FACTORS = {
     "l2": 10,
@@ -47,7 +47,7 @@ class SearchRange:
 
 
 def default_search_space(config: Config) -> dict[str, SearchRange]:
-    """What is usually worth a search, by the components that the configuration names."""
+    """The default search space of the components that the configuration names."""
     full = resolve(config).comparable()
     model: type[Model] = MODELS[full["model"]["name"]]
     own, texts = schema(model), []
@@ -62,9 +62,9 @@ def default_search_space(config: Config) -> dict[str, SearchRange]:
     if "layers" in own:
         texts.append("model.layers=1..4")
     for name, factor in FACTORS.items():
-        if isinstance(usual := own.get(name), int | float) and usual > 0:
-            low = usual / factor if isinstance(usual, float) else max(usual // factor, 1)
-            texts.append(f"model.{name}={low:g}..{usual * factor:g}")
+        if isinstance(value := own.get(name), int | float) and value > 0:
+            low = value / factor if isinstance(value, float) else max(value // factor, 1)
+            texts.append(f"model.{name}={low:g}..{value * factor:g}")
     if not texts:
         name = full["model"]["name"]
         raise ItemrecError(f"'search' must be given: no ranges are known for {name!r}")
@@ -74,8 +74,9 @@ def default_search_space(config: Config) -> dict[str, SearchRange]:
 def parse_search_space(config: Config, texts: Sequence[str]) -> dict[str, SearchRange]:
     """The settings that texts such as "lr=0.0001..0.03" and "layers=1,2,3" name.
 
-    >>> parse_search_space({}, ["lr=0.001..0.1"])
-    {'train.lr': SearchRange(key='train.lr', choices=(), low=0.001, high=0.1, log=True, whole=False)}
+    >>> found = parse_search_space({}, ["lr=0.001..0.1"])["train.lr"]
+    >>> (found.low, found.high, found.log)
+    (0.001, 0.1, True)
     """
     space: dict[str, SearchRange] = {}
     for text in texts:
@@ -100,16 +101,25 @@ def _parse(config: Config, text: str) -> SearchRange:
         raise ItemrecError(f"'search' must look like lr=0.001..0.1 or layers=1,2,3, got {text!r}")
     key = _key(config, name)
     low, dots, high = (part.strip() for part in value.partition(".."))
-    if dots:
-        ends = [_typed(config, key, parse_value(end)) for end in (low, high)]
-        numbers = all(type(end) in (int, float) for end in ends)
-        if not numbers or not ends[0] < ends[1]:
-            raise ItemrecError(
-                f"'search' must give a range by two numbers, the lower one first, got {text!r}"
-            )
-        whole = all(isinstance(end, int) for end in ends)
-        log = not whole and ends[0] > 0 and ends[1] / ends[0] >= 10
-        return SearchRange(key, low=ends[0], high=ends[1], log=log, whole=whole)
+    if not dots:
+        return SearchRange(key, _choices(config, key, value, text))
+    return _range(key, [_typed(config, key, parse_value(end)) for end in (low, high)], text)
+
+
+def _range(key: str, ends: list[Any], text: str) -> SearchRange:
+    """LOW..HIGH, on a logarithmic scale where it spans a factor of ten or more."""
+    numbers = all(type(end) in (int, float) for end in ends)
+    if not numbers or not ends[0] < ends[1]:
+        raise ItemrecError(
+            f"'search' must give a range by two numbers, the lower one first, got {text!r}"
+        )
+    whole = all(isinstance(end, int) for end in ends)
+    log = not whole and ends[0] > 0 and ends[1] / ends[0] >= 10
+    return SearchRange(key, low=ends[0], high=ends[1], log=log, whole=whole)
+
+
+def _choices(config: Config, key: str, value: str, text: str) -> tuple[Any, ...]:
+    """The distinct values between commas, each as its setting takes it."""
     words = parse_value(f"[{value}]")
     if not isinstance(words, list):  # without quotes
         words = [parse_value(word.strip()) for word in value.split(",")]
@@ -118,7 +128,7 @@ def _parse(config: Config, text: str) -> SearchRange:
         choices += [choice] * (choice not in choices)
     if len(choices) < 2:
         raise ItemrecError(f"'search' must give two values or more, or LOW..HIGH, got {text!r}")
-    return SearchRange(key, tuple(choices))
+    return tuple(choices)
 
 
 def _key(config: Config, name: str) -> str:
@@ -174,7 +184,7 @@ def _check_values(config: Config, space: Mapping[str, SearchRange]) -> None:
 def merged(config: Config, settings: Mapping[str, Any]) -> Config:
     """The configuration with these settings; another component comes without those of the first."""
     out = {name: dict(section) for name, section in config.items()}
-    if "model.name" in settings:  # first: a loss that nobody gave is the model's usual one
+    if "model.name" in settings:  # first: a loss that nobody gave is the model's default
         choose(out, "model", settings["model.name"])
     out = with_names(out)
     for key, value in settings.items():

@@ -17,7 +17,7 @@ from itemrec.training.run_folder import RunFolder
 
 
 def split_of(run: Run, data_root: str | Path | None = None) -> Split:
-    """The split a run was trained and judged on, made again from its settings and verified."""
+    """The split a run was trained and evaluated on, made again from its settings and verified."""
     config = {name: dict(section) for name, section in run.config.items()}
     if not config.get("data"):
         raise ItemrecError("this run was trained on data in memory: evaluate it in Python")

@@ -1,4 +1,4 @@
-"""Search for settings: trials are judged on validation alone and survive whatever ends them.
+"""Search for settings: trials are evaluated on validation alone and survive whatever ends them.
 
 ``tune.toml`` the configuration and what is searched · ``trials.jsonl`` a line a finished trial ·
 ``best.toml`` the configuration of the best, for ``itemrec train --config`` · ``running`` the state
@@ -106,8 +106,8 @@ def tune(
     """Search for the settings with the best validation value of ``train.metric``.
 
     ``search`` holds texts such as "lr=0.0001..0.03" or "loss.name=bpr,item-ndcg"; without any,
-    `default_search_space` is searched. ``trials`` counts the finished ones, also those of earlier calls;
-    after ``time_limit`` seconds no further one starts. The first trial is the configuration as it
+    `default_search_space` is searched. ``trials`` counts the finished ones, also those of earlier
+    calls; after ``time_limit`` seconds no further one starts. The first trial is the configuration as it
     stands. ``resume=True`` continues to the very trials of a search that was left alone.
     """
     started = time.monotonic()
@@ -184,15 +184,15 @@ def _perform(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial])
         value, seconds = found["valid"][search.metric], found["seconds"]["train"]
         return Trial(number, settings, value, found["best_epoch"], found["epochs"], seconds)
     except ItemrecError as error:
-        told = str(error)
+        problem = str(error)
     except (MemoryError, RuntimeError) as error:
-        if not (told := out_of_memory(error)):
+        if not (problem := out_of_memory(error)):
             raise  # a fault of ours
     finally:
         if torch.cuda.is_available():
             gc.collect()  # a recorded step refers to itself
             torch.cuda.empty_cache()
-    return replace(trial, seconds=round(time.perf_counter() - started, 3), error=told)
+    return replace(trial, seconds=round(time.perf_counter() - started, 3), error=problem)
 
 
 def _train(search: _Search, config: Config, folder: Path) -> Run:
@@ -254,8 +254,8 @@ def _value(space: SearchRange, drawn: Any) -> Any:
 def _best(trials: Sequence[Trial]) -> Trial:
     found = [(trial.value, -trial.number, trial) for trial in trials if trial.value is not None]
     if not found:
-        told = f", the first for this: {trials[0].error}" if trials else ": there was no time"
-        raise ItemrecError(f"none of {len(trials)} trials succeeded{told}")
+        why = f", the first for this: {trials[0].error}" if trials else ": there was no time"
+        raise ItemrecError(f"none of {len(trials)} trials succeeded{why}")
     return max(found)[2]
 
 
@@ -263,7 +263,7 @@ def _without_test(split: Split) -> Split:
     if split.valid is None:
         strategy = split.settings["strategy"]
         raise ItemrecError(
-            f"'split' must hold out a validation part to judge trials by, got {strategy!r} without one"
+            f"'split' must hold out a validation part for the trials, got {strategy!r} without one"
         )
     test = split.test
     nobody = HeldOut(test.history[:0], test.target[:0], test.users[:0], test.ids[:0])
@@ -293,8 +293,8 @@ def _claim(folder: Path, claim: Config, resume: bool) -> str:
         )
     config, texts = stored_search(folder)
     stored = {**config, "search": {"settings": texts}}
-    if (told := difference(stored, normalise(claim))) != "none":
-        raise ItemrecError(f"{folder} holds a search with other settings: {told}")
+    if (changed := difference(stored, normalise(claim))) != "none":
+        raise ItemrecError(f"{folder} holds a search with other settings: {changed}")
     return str(
         load_config(folder / "tune.toml", note=False).get("dataset", {}).get("fingerprint", "")
     )
@@ -366,9 +366,10 @@ class TrialBar:
         self.bar.update(self.task, completed=len(done), note=note)
         if self.log:
             last = done[-1]
-            said = last.error or f"{self.metric} {last.value:.4f}"
+            outcome = last.error or f"{self.metric} {last.value:.4f}"
             tried = [f"{k} {v}" for k, v in last.settings.items() if v is not None]
-            parts = [f"trial {last.number}: {said}", *([", ".join(tried)] if tried else []), note]
+            shown = [", ".join(tried)] if tried else []
+            parts = [f"trial {last.number}: {outcome}", *shown, note]
             line = f"[{len(done)}/{self.trials}] " + " · ".join(parts)
             self.console.print(line, soft_wrap=True, highlight=False, markup=False)
 

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from itemrec.data.csr import as_ones
 from itemrec.errors import ItemrecError
+from itemrec.validation import one_of, positive, positive_integers
 
 Method = Literal["power", "push"]
 
@@ -54,57 +55,71 @@ class PPRScores:
         return out
 
 
-def ppr(
-    train: sp.csr_array,
-    users: npt.ArrayLike | None = None,
-    *,
-    restart: float = 0.15,
-    method: Method = "power",
-    tolerance: float = 1e-3,
-    epsilon: float = 1e-5,
-    top: int = 512,
-    threshold: float = 0.0,
-    positives: bool = False,
-    device: torch.device | str = "cpu",
-    block: int | None = None,
-    cache: str | Path | None = None,
-) -> PPRScores:
-    """PageRank of the given rows of ``train`` (all by default), its `top` items a user.
+@dataclass(frozen=True)
+class PageRank:
+    """What is computed, and which entries of it are stored.
 
     method: "power" iterates on dense blocks of users until every user's L1 error is provably at
         most `tolerance`; "push" moves only mass above `epsilon` · degree, touches only the
         neighbourhood of a user, and stays below the true values; `error` says by how much.
     threshold: entries must be above it. positives: keep the user's own training items too.
-    block: users computed together. cache: a folder where the result is kept and found again.
     """
-    if not 0 < restart < 1:
-        raise ItemrecError(f"'restart' must be a probability in (0, 1), got {restart}")
-    if method not in ("power", "push"):
-        raise ItemrecError(f"'method' must be 'power' or 'push', got {method!r}")
-    for name, value in (("tolerance", tolerance), ("epsilon", epsilon), ("top", top)):
-        if not value > 0:
-            raise ItemrecError(f"{name!r} must be positive, got {value}")
-    if block is not None and block < 1:
-        raise ItemrecError(f"'block' must be a positive integer, got {block}")
+
+    restart: float = 0.15
+    method: Method = "power"
+    tolerance: float = 1e-3
+    epsilon: float = 1e-5
+    top: int = 512
+    threshold: float = 0.0
+    positives: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.restart < 1:
+            raise ItemrecError(f"'restart' must be a probability in (0, 1), got {self.restart}")
+        one_of("method", self.method, ("power", "push"))
+        positive(tolerance=self.tolerance, epsilon=self.epsilon)
+        positive_integers(top=self.top)
+
+    def key(self) -> dict[str, Any]:
+        """The settings that a result depends on."""
+        unused = "epsilon" if self.method == "power" else "tolerance"
+        return {name: value for name, value in vars(self).items() if name != unused}
+
+
+def personalised_pagerank(
+    train: sp.csr_array,
+    users: npt.ArrayLike | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    block: int | None = None,
+    cache: str | Path | None = None,
+    **settings: Any,
+) -> PPRScores:
+    """PageRank of the given rows of ``train`` (all by default), its top items a user.
+
+    ``settings`` are the fields of `PageRank`. block: users computed together. cache: a folder where
+    the result is kept and found again.
+    """
+    wanted = PageRank(**settings)
+    if block is not None:
+        positive_integers(block=block)
     train = as_ones(train)
     rows = np.arange(train.shape[0]) if users is None else np.asarray(users, np.int64)
-    settings: dict[str, Any] = {"restart": restart, "method": method, "top": top}
-    settings |= {"threshold": threshold, "positives": positives}
-    settings |= {"tolerance": tolerance} if method == "power" else {"epsilon": epsilon}
 
     def compute() -> PPRScores:
-        cut = (top, threshold, positives)
-        if method == "push":
-            blocks = _push(train, rows, restart, epsilon, cut, block or 1024)
+        cut, restart = (wanted.top, wanted.threshold, wanted.positives), wanted.restart
+        if wanted.method == "push":
+            blocks = _push(train, rows, restart, wanted.epsilon, cut, block or 1024)
         else:
-            blocks = _power(train, rows, restart, tolerance, cut, torch.device(device), block)
+            where = torch.device(device)
+            blocks = _power(train, rows, restart, wanted.tolerance, cut, where, block)
         return _join(blocks, len(rows), int(train.shape[1]))
 
     if cache is None:
         return compute()
     from itemrec.graph.ppr_cache import cached
 
-    return cached(Path(cache), train, rows, settings, compute)
+    return cached(Path(cache), train, rows, wanted.key(), compute)
 
 
 # A block's counts [b], items and values [stored], error and dropped mass [b].

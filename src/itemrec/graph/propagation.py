@@ -54,7 +54,8 @@ def smooth_items(
     """`smooth` where users start from zero: user and item vectors ``[users, d], [items, d]``.
 
     A layer then lives on one side: messages reach users at odd depths and items at even ones, so
-    half of the sums are not made. With R the user rows of Â: ``u ← R i``, ``i ← share·items + Rᵀ u``.
+    half of the sums are not made. With R the user rows of Â: ``u ← R i``,
+    ``i ← share·items + Rᵀ u``.
     """
     users, out = _SmoothItems.apply(items, graph, depth, share)  # type: ignore[no-untyped-call]
     return users, out
@@ -118,7 +119,8 @@ def step(
         from itemrec.ops.triton.segment import smooth_step
 
         scale = _scale(graph, to)
-        return smooth_step(adjacency, messages, scale, base, share, sends=sends, writes=writes)
+        rows = adjacency.crow, adjacency.col, adjacency.order
+        return smooth_step(rows, messages, scale, base, share, sends=sends, writes=writes)
     half = len(graph.col) // 2
     part = {"users": slice(half), "items": slice(half, None), None: slice(None)}[to]
     weight = graph.edge_weight[part].to(messages.dtype)

@@ -38,7 +38,7 @@ from itemrec.sampling.batch import Batch
 from itemrec.sampling.user_rows import OwnPositives
 from itemrec.validation import at_least_zero, positive
 
-DRAWN = 2048  # interactions whose items are the negatives that judge a user
+DRAWN = 2048  # interactions whose items are the negatives of a user's loss
 LEAST_GAP = 0.1
 
 

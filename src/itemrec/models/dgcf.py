@@ -83,7 +83,7 @@ class DGCF(GNN):
         self.intents, self.iterations, self.penalty = intents, iterations, penalty
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """One layer unless told otherwise; two where only users connect the items."""
+        """One layer by default; two where only users connect the items."""
         super().setup(train, inductive=inductive, generator=generator)
         self.depth = self.asked_layers or (2 if inductive else 1)
 
@@ -101,16 +101,16 @@ class DGCF(GNN):
         logits = out[0].new_zeros(len(graph.col), self.intents)
         half = len(graph.col) // 2
         for _ in range(self.depth):
-            told, messages = out[-1], out[-1]
+            source, own = out[-1], out[-1]
             for _ in range(self.iterations):
                 share = torch.softmax(logits, 1)
                 degree = row_total(graph, share)  # [nodes, K]
-                messages = intent_sum(graph, share, degree, degree, told)
-                gained = agreement(graph, messages, told, self.intents)  # [edges, K]
+                own = intent_sum(graph, share, degree, degree, source)
+                gained = agreement(graph, own, source, self.intents)  # [edges, K]
                 # the user's side speaks for both directions
                 logits = logits + both_ways(graph, gained[:half])
                 degrees.append(degree)
-            out.append(messages)
+            out.append(own)
         return out, degrees, logits
 
     @torch.no_grad()
@@ -167,10 +167,10 @@ def by_intent(x: Tensor, scale: Tensor) -> Tensor:
 
 def agreement(adjacency: Adjacency, messages: Tensor, source: Tensor, intents: int) -> Tensor:
     """``ĥ_vkᵀ tanh(ŝ_jk)`` for every edge (v, j) and chunk k, ``[edges, K]``."""
-    own, told = (
+    own, source = (
         F.normalize(x.view(len(x), intents, -1), dim=2).view(x.shape) for x in (messages, source)
     )
-    return edge_dot(adjacency, own, torch.tanh(told), intents)
+    return edge_dot(adjacency, own, torch.tanh(source), intents)
 
 
 def centred_distances(x: Tensor, weight: Tensor) -> Tensor:

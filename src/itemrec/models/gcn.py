@@ -5,7 +5,7 @@ With ``Ã = A + I`` and its degrees ``D̃``:
 
     h⁽ˡ⁺¹⁾ = act(D̃^-1/2 Ã D̃^-1/2 h⁽ˡ⁾ W⁽ˡ⁾ + b⁽ˡ⁾)
 
-The last layer has no activation, as usual for embeddings.
+The last layer has no activation, as is common for embeddings.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Recommendation", SIGIR 2022. After each layer of a noisy pass every vector moves
 
 The noise has length ε and stays in the vector's orthant. A vector that is zero (an item at layer 1
 when users have no parameters) has no orthant and stays zero. List loss and scoring use a pass
-without noise. InfoNCE, and what is said of λ, as in `sgl`.
+without noise. InfoNCE, and the note on λ, as in `sgl`.
 """
 
 from __future__ import annotations

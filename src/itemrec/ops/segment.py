@@ -11,16 +11,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import os
 import warnings
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-# Gathering rows of a large table costs a page-table walk a row unless pages are large: ask for them
-# (Linux, read by torch at its first allocation). Twice as fast at ten million interactions.
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def segment_sum(

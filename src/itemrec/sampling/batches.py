@@ -19,8 +19,8 @@ from itemrec.sampling.exact import uniform_numbers
 class Batches:
     """How an epoch is cut into batches of one shape.
 
-    ``batch_by="users"``: every user once, with up to ``positives`` of its items, drawn anew each epoch
-    without replacement. ``batch_by="interactions"``: every training interaction once.
+    ``by="users"``: every user once, with up to ``positives`` of its items, drawn anew each epoch
+    without replacement. ``by="interactions"``: every training interaction once.
     """
 
     graph: Graph

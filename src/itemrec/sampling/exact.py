@@ -23,7 +23,7 @@ class Draws:
     for every item i that is not a positive of u. A user's distribution is a range of integers:
     `unit` of them for each non-positive item in order, then a stretch for each sparse entry. The
     keys of a user are the places where a positive was cut out of the first part (in units), then
-    the beginnings of the stretches; the number of keys at or below a draw tells how many positives
+    the beginnings of the stretches; the number of keys at or below a draw says how many positives
     it passed, or which stretch it fell into. Rounding is below 1e-9 of a user's total.
     """
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from itemrec.data.csr import as_ones
 from itemrec.errors import ItemrecError
-from itemrec.graph.ppr import PPRScores, ppr
+from itemrec.graph.ppr import PPRScores, personalised_pagerank
 from itemrec.graph.ppr_cache import cache_home
 from itemrec.sampling.base import DrawnNegatives
 from itemrec.sampling.exact import Draws, prepared
@@ -87,7 +87,7 @@ class PPR(DrawnNegatives):
         """Compute the PageRank (or find it in the cache) and the tables to draw from."""
         # A small graph takes less time than a file; a large one is worth keeping.
         cache = cache_home() if self.cache and train.nnz >= 100_000 else None
-        scores = ppr(
+        scores = personalised_pagerank(
             train,
             restart=self.restart,
             method=self.method,

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from itemrec.data.interactions import Interactions
 from itemrec.data.splitters import split_interactions
-from itemrec.graph.ppr import PPRScores, ppr
+from itemrec.graph.ppr import PPRScores, personalised_pagerank
 from itemrec.sampling import PPR
 from itemrec.sampling.ppr import sum_rows
 
@@ -91,7 +91,7 @@ SETTINGS: dict[str, PPR] = {
 class Report:
     """What ``itemrec describe --ppr`` shows."""
 
-    users: int  # judged: those with held-out items
+    users: int  # those with held-out items
     spread: dict[int, float]
     uniform: float  # chance that a uniform negative is a held-out positive
     settings: dict[str, Diagnosis]
@@ -107,7 +107,7 @@ class Report:
 
 
 def report(data: Interactions, *, users: int = 2000, seed: int = 0) -> Report:
-    """Diagnose the usual settings on a data set; held-out items are a validation part of it.
+    """Diagnose common settings on a data set; held-out items are a validation part of it.
 
     At most ``users`` users are looked at, drawn with ``seed``: PageRank of a sample costs little.
     """
@@ -117,7 +117,7 @@ def report(data: Interactions, *, users: int = 2000, seed: int = 0) -> Report:
     chosen = np.sort(rng.permutation(len(held))[:users])
     rows = held.users[chosen]
     train = split.train
-    scores = ppr(train, rows, top=SETTINGS["proportional"].top)
+    scores = personalised_pagerank(train, rows, top=SETTINGS["proportional"].top)
     part = sp.csr_array(train[rows])
     settings = {
         name: diagnose(part, scores, np.arange(len(rows)), held.target[chosen], {name: sampler})[
@@ -128,28 +128,3 @@ def report(data: Interactions, *, users: int = 2000, seed: int = 0) -> Report:
     free = part.shape[1] - np.diff(part.indptr)
     uniform = float((np.diff(held.target[chosen].indptr) / free).mean())
     return Report(len(rows), spread(scores), uniform, settings)
-
-
-def render(found: Report) -> Any:
-    """The report as rich tables for a terminal."""
-    from rich.console import Group
-    from rich.table import Table
-
-    values = Table(title=f"Personalised PageRank of items not touched ({found.users} users)")
-    values.add_column("rank")
-    values.add_column("median value", justify="right")
-    for rank, value in found.spread.items():
-        values.add_row(str(rank), f"{value:.2e}")
-    draws = Table(title="What each setting draws as negatives")
-    for name in ("setting", "near items", "items in effect", "false negatives", "× uniform"):
-        draws.add_column(name, justify="left" if name == "setting" else "right")
-    draws.add_row("uniform", "0.00 %", "all", f"{found.uniform:.4%}", "1.00")
-    for name, row in found.settings.items():
-        draws.add_row(
-            name,
-            f"{row.near:.2%}",
-            f"{row.effective_items:,.0f}",
-            f"{row.false_negatives:.4%}",
-            f"{row.against_uniform:.2f}",
-        )
-    return Group(values, draws)

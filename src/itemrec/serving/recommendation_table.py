@@ -1,4 +1,4 @@
-"""The lists of many users as columns, and the table files they are written to."""
+"""The recommendations of many users as columns, and the table files they are written to."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RecommendationTable:
     rows: npt.NDArray[np.int32]  # row of each item [users, k]
     scores: npt.NDArray[np.float32]  # [users, k]
     item_ids: npt.NDArray[Any] = field(repr=False)  # external ids of all items
-    unknown: tuple[Any, ...] = ()  # of the filters: what the model has never met
+    unknown: tuple[Any, ...] = ()  # ids in filters that the model does not know
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """A row a recommendation.

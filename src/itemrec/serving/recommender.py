@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,9 +20,10 @@ from itemrec.models.base import EmbeddingModel
 from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.training.progress import track
 from itemrec.training.run import Run
+from itemrec.validation import positive_integer
 
-POPULAR = "nothing is known of this user, so these are the most popular items"
-NOTHING = "nothing is left: every allowed item is in the history or excluded"
+POPULAR = "nothing is known about this user, so these are the most popular items"
+NOTHING = "no item is left: every allowed item is in the history or excluded"
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Recommendations:
 
     items: tuple[Recommendation, ...]
     user: Any = None
-    unknown: tuple[Any, ...] = ()  # of the history and the filters: what the model has never met
-    fallback: str = ""  # a sentence, where the list is not personal
+    unknown: tuple[Any, ...] = ()  # ids in history and filters that the model does not know
+    fallback: str = ""  # a sentence, where the list is not personalised
 
     def __iter__(self) -> Iterator[Recommendation]:
         return iter(self.items)
@@ -226,18 +226,20 @@ class Recommender:
             >>> abs(picks[0].score - sum(reason.share for reason in picks[0].reasons)) < 1e-6
             True
         """
-        k = _checked(k)
+        k = positive_integer("k", k)
         if explain and not self.model.explains:
             raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
-        row, items, unknown = self._who(user, history)
-        allowed, passed_over = self._allowed(only, without, genre)
-        line = self._line(items)
+        row, items, unknown = self._history_of(user, history)
+        allowed, ignored = self._allowed(only, without, genre)
+        history_row = self._history_row(items)
         if len(items):
-            scores = own_scores(self.model, line, np.array([row], dtype=np.int64))  # [1, items]
+            scores = own_scores(
+                self.model, history_row, np.array([row], dtype=np.int64)
+            )  # [1, items]
         else:
             scores = self._popularity.clone().unsqueeze(0)
         if exclude_seen:
-            scores = mask_history(scores, line)
+            scores = mask_history(scores, history_row)
         if allowed is not None:
             scores.masked_fill_(~allowed, -torch.inf)
         best = top_items(scores, k)[0]
@@ -245,9 +247,9 @@ class Recommender:
         values = scores[0, best]
         shares = None
         if explain and len(items):
-            shares = self.model.explain(line, row, best)  # [k, history]
+            shares = self.model.explain(history_row, row, best)  # [k, history]
         picks = self._picks(best, values, items, shares)
-        unknown += passed_over
+        unknown += ignored
         return Recommendations(picks, user, unknown, "" if len(items) else POPULAR)
 
     @torch.inference_mode()
@@ -288,30 +290,32 @@ class Recommender:
             >>> list(table.columns()), len(table.columns()["item_id"])  # 48 training users
             (['user_id', 'item_id', 'rank', 'score'], 144)
         """
-        k = _checked(k)
+        k = positive_integer("k", k)
         allowed, unknown = self._allowed(only, without, genre)
-        who = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
+        user_rows = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
         depth = min(k, self.n_items)
-        rows = np.full((len(who), depth), -1, dtype=np.int32)
-        values = np.zeros((len(who), depth), dtype=np.float32)
-        size = max(1, int(budget * 2**20 / 4 / self.n_items))  # users a block
-        starts = range(0, len(who), size)
+        rows = np.full((len(user_rows), depth), -1, dtype=np.int32)
+        values = np.zeros((len(user_rows), depth), dtype=np.float32)
+        size = max(1, int(budget * 2**20 / 4 / self.n_items))  # users per block
+        starts = range(0, len(user_rows), size)
         for start in track(starts, "recommending to all users", show=progress):
             part = slice(start, start + size)
-            line = self.train[who[part]]
-            scores = own_scores(self.model, line, who[part])
-            blank = np.flatnonzero(np.diff(line.indptr) == 0)
-            if len(blank):
-                scores[torch.from_numpy(blank).to(scores.device)] = self._popularity
+            histories = self.train[user_rows[part]]
+            scores = own_scores(self.model, histories, user_rows[part])
+            without_history = np.flatnonzero(np.diff(histories.indptr) == 0)
+            if len(without_history):
+                scores[torch.from_numpy(without_history).to(scores.device)] = self._popularity
             if exclude_seen:
-                scores = mask_history(scores, line)
+                scores = mask_history(scores, histories)
             if allowed is not None:
                 scores.masked_fill_(~allowed, -torch.inf)
             best = top_items(scores, k)
             rows[part] = best.cpu().numpy()
             values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
         ids = self.run.item_ids.ids
-        return RecommendationTable(self.run.user_ids.external(who), rows, values, ids, unknown)
+        return RecommendationTable(
+            self.run.user_ids.external(user_rows), rows, values, ids, unknown
+        )
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
@@ -337,14 +341,14 @@ class Recommender:
             >>> [pick.item for pick in recommender.similar_items(12, k=3)].count(12)
             0
         """
-        k = _checked(k)
+        k = positive_integer("k", k)
         row = int(self.run.item_ids.index([item])[0])
         if row < 0:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
         if isinstance(self.model, EmbeddingModel):
             scores = self._directions @ self._directions[row]
-        elif self.model.explains:  # scores are sums over the history: here, of one row of weights
-            alone = self._line(np.array([row], dtype=np.int64))
+        elif self.model.explains:  # a score sums weights over the history: here, of one item
+            alone = self._history_row(np.array([row], dtype=np.int64))
             scores = own_scores(self.model, alone, np.array([-1], dtype=np.int64))[0]
             scores[scores == 0] = -torch.inf
         else:
@@ -370,7 +374,7 @@ class Recommender:
         texts = () if self.run.genres is None else self.run.genres
         return tuple(sorted({name for text in texts for name in _genres(text)}))
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- internal --------------------------------------------------------------------------------
 
     @cached_property
     def _popularity(self) -> Tensor:
@@ -384,7 +388,7 @@ class Recommender:
 
     @cached_property
     def _by_genre(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """For each genre (lower case) which items have it."""
+        """The items of each genre (in lower case), bool [items]."""
         if self.run.genres is None:
             raise ItemrecError("'genre' cannot be used: the data of this run has no genres")
         out: dict[str, npt.NDArray[np.bool_]] = {}
@@ -393,7 +397,7 @@ class Recommender:
                 out.setdefault(name.lower(), np.zeros(self.n_items, dtype=np.bool_))[row] = True
         return out
 
-    def _who(
+    def _history_of(
         self, user: Any, history: Iterable[Any] | None
     ) -> tuple[int, npt.NDArray[np.int64], tuple[Any, ...]]:
         """Training row (−1 for a new user), the known items of the history, the unknown ones."""
@@ -408,16 +412,16 @@ class Recommender:
 
     def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Training rows of known users."""
-        listed = _listed("users", users)
+        listed = _as_list("users", users)
         rows = self.run.user_ids.index(listed)
         for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
             raise ItemrecError(
                 f"'user' must be a user of the training data, got {user!r}; "
-                "for anybody else give a history of items"
+                "for a new user give a history of items"
             )
         return rows
 
-    def _line(self, items: npt.NDArray[np.int64]) -> sp.csr_array:
+    def _history_row(self, items: npt.NDArray[np.int64]) -> sp.csr_array:
         """One history as a sparse row ``[1, items]``."""
         ends = np.array([0, len(items)])
         parts = (self._ones[: len(items)], items, ends)
@@ -448,9 +452,9 @@ class Recommender:
             allowed[rows] = False
             unknown += others
         if genre is not None:
-            wanted = [genre] if isinstance(genre, str) else _listed("genre", genre)
+            wanted = [genre] if isinstance(genre, str) else _as_list("genre", genre)
             any_of = np.zeros(self.n_items, dtype=np.bool_)
-            for name in wanted or [""]:  # none at all is refused like one that there is not
+            for name in wanted or [""]:  # an empty list is refused like an unknown genre
                 if str(name).strip().lower() not in self._by_genre:
                     choices = ", ".join(sorted(self._by_genre))
                     raise ItemrecError(f"'genre' must be one of {choices}, got {name!r}")
@@ -462,7 +466,7 @@ class Recommender:
         self, name: str, ids: Iterable[Any]
     ) -> tuple[npt.NDArray[np.int64], tuple[Any, ...]]:
         """Rows of the items that the model knows, and the ids that it does not."""
-        listed = _listed(name, ids)
+        listed = _as_list(name, ids)
         rows = self.run.item_ids.index(listed)
         unknown = tuple(item for item, row in zip(listed, rows, strict=True) if row < 0)
         return rows[rows >= 0], unknown
@@ -504,14 +508,8 @@ def _genres(text: Any) -> list[str]:
     return [name for part in str(text).split("|") if (name := part.strip())]
 
 
-def _checked(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise ItemrecError(f"'k' must be a positive integer, got {k!r}")
-    return int(k)
-
-
-def _listed(name: str, values: Iterable[Any]) -> list[Any]:
-    """Any iterable but a text: "34" would be read as 3 and 4."""
+def _as_list(name: str, values: Iterable[Any]) -> list[Any]:
+    """A list of any iterable except text: "34" would be read as 3 and 4."""
     if not isinstance(values, str | bytes):
         try:
             return list(values)

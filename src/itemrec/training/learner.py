@@ -13,7 +13,7 @@ from itemrec.environment import pick_device, tensor_cores
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind
 from itemrec.sampling.batches import Batches
-from itemrec.training.cuda_graph import captured
+from itemrec.training.cuda_graph import Step, captured
 from itemrec.training.objective import objective
 from itemrec.training.plan import Plan
 from itemrec.training.weight_average import WeightAverage
@@ -43,8 +43,6 @@ class Learner:
         groups = self.model.parameter_groups(config.lr)
         self.optimizer = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
         self.average = WeightAverage(self.model, config.ema_decay)
-        self._recorded = on_gpu
-        self._replay: Any = None
 
     def step(self, keys: Tensor) -> Tensor:
         """One step of Adam on the lists of these keys; its loss."""
@@ -65,23 +63,23 @@ class Learner:
         self.average.update()
         return value.detach()
 
-    def epoch(self) -> float:
+    def recorded_step(self) -> Step:
+        """`step`, on a GPU as one CUDA graph.
+
+        The graph refers to this learner, which must not refer back: it is then freed at once, and
+        not by a garbage collection in the middle of the next recording.
+        """
+        if self.device.type != "cuda":
+            return self.step
+        keys = self.batches.epoch(torch.Generator(self.device))[0]  # only the shape matters
+        return captured(self.step, keys, self.optimizer, self.generator, self.average.tensors)
+
+    def epoch(self, step: Step) -> float:
         """All batches of an epoch; the mean of their losses."""
-        step = self._step()
         self.model.train()
         self.model.begin_epoch(self.step_graph, self.generator)
         losses = [step(keys) for keys in self.batches.epoch(self.generator)]
         return float(torch.stack(losses).mean())
-
-    def _step(self) -> Any:
-        """`step`, on a GPU as one CUDA graph that is recorded at the first call."""
-        if not self._recorded:
-            return self.step
-        if self._replay is None:
-            keys = self.batches.epoch(torch.Generator(self.device))[0]  # only the shape matters
-            tensors = self.average.tensors
-            self._replay = captured(self.step, keys, self.optimizer, self.generator, tensors)
-        return self._replay
 
     def tensors(self) -> dict[str, Any]:
         """All that resuming needs, as ``state.pt`` holds it."""

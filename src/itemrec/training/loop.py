@@ -130,6 +130,7 @@ def descend(
     """Epochs of gradient descent; the model ends with the weights that validation chose."""
     learner, config = Learner(plan, split), plan.config
     state.restore(learner)
+    step = learner.recorded_step()
     model, average, graph = learner.model, learner.average, learner.graph
     evaluator = Evaluator(valid, learner.device) if valid is not None else None
     last = config.epochs if state.phase == "select" else max(state.best_epoch, 1)
@@ -137,7 +138,7 @@ def descend(
     with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
         while state.epoch < last and state.epoch - state.best_epoch < patience:
             started = time.perf_counter()
-            loss = learner.epoch()
+            loss = learner.epoch(step)
             state.epoch += 1
             state.seconds += time.perf_counter() - started
             if not math.isfinite(loss):

@@ -225,7 +225,7 @@ class RunFolder:
 
 
 def load_runs(folders: Sequence[str]) -> dict[str, Run]:
-    """Runs by the shortest ending of their path that tells them apart."""
+    """Runs by the shortest ending of their path that is different for each."""
     paths = [Path(folder).resolve() for folder in folders]
     for depth in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join(path.parts[-depth:]) for path in paths]

@@ -25,6 +25,7 @@ from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_data, make_split, run_config
 from itemrec.experiments.suites.processes import Answer, Job, serve
+from itemrec.extensions import load_extensions
 from itemrec.files import atomic
 from itemrec.training.run import Run
 
@@ -166,4 +167,5 @@ def _cpu() -> str:
 
 
 if __name__ == "__main__":
+    load_extensions()
     serve(perform)

@@ -12,8 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from itemrec.graph.graph import Adjacency
-
 GATHERED, COLUMNS = 32, 64  # a program's tile: rows gathered at a time × columns (H200)
 
 
@@ -226,7 +224,7 @@ def _smooth_step(  # type: ignore[no-untyped-def]
 
 
 def smooth_step(
-    adjacency: Adjacency,
+    rows: tuple[Tensor, Tensor, Tensor],
     messages: Tensor,
     scale: Tensor,
     base: Tensor | None,
@@ -235,19 +233,18 @@ def smooth_step(
     sends: bool,
     writes: bool,
 ) -> tuple[Tensor, Tensor]:
-    """``y_v = share·base_v + s_v Σ_j told_j`` in float32, and ``s_v·y_v`` in the type of ``messages``.
+    """``y_v = share·base_v + s_v Σ_j m_j`` in float32, and ``s_v·y_v`` in the type of messages m.
 
-    The second are the next messages of v. What is not asked for is not written.
+    The second are the next messages of v. What is not asked for is not written. ``rows`` are
+    starts, index and order of the adjacency.
     """
     width = messages.shape[1]
-    shape = (len(adjacency.degree), width)
+    shape = (len(rows[2]), width)
     out = torch.empty(shape if writes else 1, dtype=torch.float32, device=messages.device)
     outgoing = torch.empty(shape if sends else 1, dtype=messages.dtype, device=messages.device)
     columns = min(COLUMNS, triton.next_power_of_2(width))
     _smooth_step[(shape[0], triton.cdiv(width, columns))](
-        adjacency.crow,
-        adjacency.col,
-        adjacency.order,
+        *rows,
         messages,
         scale,
         out if base is None else base.contiguous(),

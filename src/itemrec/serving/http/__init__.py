@@ -1,4 +1,4 @@
-"""The HTTP service: recommendations for known and for new users, and a page to try them."""
+"""The HTTP service: recommendations for known and new users, and a web page to try them."""
 
 from itemrec.serving.http.app import create_app
 from itemrec.serving.http.server import serve

@@ -1,4 +1,4 @@
-"""What the service answers: each address parses its question, then calls the recommender."""
+"""The HTTP service: each route parses its request, then calls the recommender."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from itemrec.errors import ItemrecError
-from itemrec.serving.http.schemas import MOST, SHARES, Question, answered, misread, refused
-from itemrec.serving.http.telemetry import Watch
-from itemrec.serving.http.title_search import Finder
+from itemrec.serving.http.schemas import (
+    MAX_K,
+    MAX_SHARES,
+    RecommendRequest,
+    handle_http_error,
+    handle_itemrec_error,
+    handle_validation_error,
+)
+from itemrec.serving.http.telemetry import Telemetry
+from itemrec.serving.http.title_search import TitleSearch
 from itemrec.serving.recommender import Recommendation, Recommendations, Recommender
 
 PAGE = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css")}
 PAGE |= {"/page.js": ("page.js", "text/javascript")}
-SAFE = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src data:",
     "X-Content-Type-Options": "nosniff",
 }
@@ -39,7 +46,7 @@ class Item(BaseModel):
 
 
 class About(BaseModel):
-    """Which run answers."""
+    """The run behind the service."""
 
     model: str
     data: str
@@ -54,36 +61,36 @@ class About(BaseModel):
 
 
 def create_app(recommender: Recommender) -> FastAPI:
-    """The service of one run, to be run by any ASGI server."""
+    """The service of one run, for any ASGI server."""
     run = recommender.run
     ids = run.item_ids.ids.tolist()
     counts = np.bincount(run.train.indices, minlength=len(ids))
     titles, genres = (
         [""] * len(ids) if t is None else t.tolist() for t in (run.titles, run.genres)
     )
-    finder = Finder(ids, None if run.titles is None else titles, counts.tolist())
-    watch = Watch(users=len(run.user_ids), items=len(ids))
+    search = TitleSearch(ids, None if run.titles is None else titles, counts.tolist())
+    telemetry = Telemetry(users=len(run.user_ids), items=len(ids))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # scoring keeps a core busy: more threads than cores would only wait for each other
+        # scoring is CPU-bound: more threads than cores would only wait for each other
         current_default_thread_limiter().total_tokens = cpu_count() or 1
         yield
 
     app = FastAPI(
         title="itemrec",
-        summary="Recommendations for known users and for anybody with a history.",
+        summary="Recommendations for known users and for new users with a history.",
         lifespan=lifespan,
-        docs_url=None,  # these pages would load their scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
-        redirect_slashes=False,  # to where the question says that it was sent
+        redirect_slashes=False,  # redirects would trust the Host header of the request
     )
-    app.add_middleware(watch.middleware)
-    app.add_exception_handler(ItemrecError, refused)
-    app.add_exception_handler(RequestValidationError, misread)
-    app.add_exception_handler(HTTPException, answered)
+    app.add_middleware(telemetry.middleware)
+    app.add_exception_handler(ItemrecError, handle_itemrec_error)
+    app.add_exception_handler(RequestValidationError, handle_validation_error)
+    app.add_exception_handler(HTTPException, handle_http_error)
 
-    # What takes no time is `async`: it needs no thread and answers however busy those are.
+    # Cheap routes are `async`: they need no thread and respond even if all threads are busy.
 
     @app.api_route("/health", methods=["GET", "HEAD"], operation_id="health")
     async def health() -> dict[str, str]:
@@ -92,7 +99,7 @@ def create_app(recommender: Recommender) -> FastAPI:
 
     @app.get("/about")
     async def about() -> About:
-        """The run behind the answers."""
+        """The run behind the service."""
         return About(
             model=str(run.metrics["model"]),
             data=str(run.dataset["name"]),
@@ -107,46 +114,46 @@ def create_app(recommender: Recommender) -> FastAPI:
         )
 
     @app.post("/recommend")
-    def recommend(question: Question) -> Recommendations:
+    def recommend(request: RecommendRequest) -> Recommendations:
         """The k best items, best first; with `explain` the exact share of each history item."""
-        asked = question.model_dump()
-        if question.explain:
-            check_shares(recommender, question)
-        return recommender.recommend(asked.pop("user"), **asked)
+        arguments = request.model_dump()
+        if request.explain:
+            check_shares(recommender, request)
+        return recommender.recommend(arguments.pop("user"), **arguments)
 
     @app.get("/similar")
-    def similar(item: str, k: Annotated[int, Query(ge=1, le=MOST)] = 20) -> list[Recommendation]:
-        """The k items most like this one."""
+    def similar(item: str, k: Annotated[int, Query(ge=1, le=MAX_K)] = 20) -> list[Recommendation]:
+        """The k most similar items."""
         return list(recommender.similar_items(item, k))
 
     @app.get("/items")
     def items(
         q: Annotated[str, Query(max_length=200)] = "",
-        limit: Annotated[int, Query(ge=1, le=MOST)] = 10,
+        limit: Annotated[int, Query(ge=1, le=MAX_K)] = 10,
     ) -> list[Item]:
-        """Items by a part of their title, or by their id; without a question the most popular."""
-        rows = finder.find(q, limit)
+        """Items by a part of their title, or by their id; without a query the most popular."""
+        rows = search.find(q, limit)
         return [Item(item=ids[row], title=titles[row], genres=genres[row]) for row in rows]
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        """Counts and times, as Prometheus reads them."""
-        return Response(watch.exposition(), media_type=watch.media_type)
+        """Counts and times for Prometheus."""
+        return Response(telemetry.exposition(), media_type=telemetry.media_type)
 
     for path, (name, kind) in PAGE.items():
         app.add_api_route(path, _file(name, kind), methods=["GET", "HEAD"], include_in_schema=False)
     return app
 
 
-def check_shares(recommender: Recommender, question: Question) -> None:
-    """Refuse explanations that would keep a core and the memory busy."""
-    history = len(question.history or ())
-    if question.user is not None:
-        row = int(recommender.run.user_ids.index([question.user])[0])
+def check_shares(recommender: Recommender, request: RecommendRequest) -> None:
+    """Refuse explanations that would take too much time and memory."""
+    history = len(request.history or ())
+    if request.user is not None:
+        row = int(recommender.run.user_ids.index([request.user])[0])
         history = int(np.diff(recommender.train.indptr[row : row + 2]).sum()) if row >= 0 else 0
-    if question.k * history > SHARES:
+    if request.k * history > MAX_SHARES:
         raise ItemrecError(
-            f"'explain' must be of {SHARES:,} shares at most, got {question.k} items × "
+            f"'explain' must be of {MAX_SHARES:,} shares at most, got {request.k} items × "
             f"{history:,} of the history: choose a smaller 'k'"
         )
 
@@ -155,6 +162,6 @@ def _file(name: str, kind: str) -> Any:
     content = files("itemrec.serving.http").joinpath(name).read_bytes()
 
     async def send() -> Response:
-        return Response(content, media_type=kind, headers=SAFE)
+        return Response(content, media_type=kind, headers=HEADERS)
 
     return send

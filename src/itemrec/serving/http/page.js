@@ -1,4 +1,4 @@
-// The page: a history is typed, the service is asked, its list is shown. The address holds the question.
+// The page: type a history, request recommendations, show them. The URL holds the current request.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -6,8 +6,8 @@ const SHARES = 3; // largest shares shown of a score
 let about = null;
 let history_ = []; // [{item, title}]
 let user = null;
-let asked = 0; // only the latest question is shown
-let chosen = -1; // place in the list of items found
+let latest = 0; // only the latest response is shown
+let selected = -1; // index in the search results
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -18,35 +18,35 @@ function element(tag, properties = {}, ...children) {
 const named = (entry) => entry.title || String(entry.item);
 
 // Whole numbers of 16 digits and more as text: ids may be longer than a number holds exactly.
-function exact(json) {
+function quoteLongNumbers(json) {
   const wide = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?=[,\]}])/g;
   return json.replace(wide, (found) => (found[0] === '"' ? found : `"${found}"`));
 }
 
-async function ask(address, question) {
-  const options = question && {
-    method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(question),
+async function fetchJson(url, body) {
+  const options = body && {
+    method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body),
   };
-  const answer = await fetch(address, options);
-  const content = JSON.parse(exact(await answer.text()));
-  if (!answer.ok) throw new Error(content.error);
+  const response = await fetch(url, options);
+  const content = JSON.parse(quoteLongNumbers(await response.text()));
+  if (!response.ok) throw new Error(content.error);
   return content;
 }
 
-function tell(text, wrong = false) {
+function showNote(text, isError = false) {
   $("note").textContent = text;
-  $("note").className = wrong ? "wrong" : "";
+  $("note").className = isError ? "wrong" : "";
 }
 
-// --- what is asked ---------------------------------------------------------------------------
+// --- requests --------------------------------------------------------------------------------
 
-function question() {
-  const whom = user === null ? {history: history_.map((entry) => entry.item)} : {user};
+function currentRequest() {
+  const audience = user === null ? {history: history_.map((entry) => entry.item)} : {user};
   const genre = $("genre").value;
-  return {...whom, k: Number($("k").value) || 10, explain: about.explains, ...(genre ? {genre} : {})};
+  return {...audience, k: Number($("k").value) || 10, explain: about.explains, ...(genre ? {genre} : {})};
 }
 
-function remember() {
+function updateUrl() {
   const fields = new URLSearchParams();
   if (user !== null) fields.set("user", user);
   for (const entry of history_) fields.append("item", entry.item);
@@ -57,39 +57,39 @@ function remember() {
 }
 
 async function recommend() {
-  remember();
-  const mine = ++asked;
+  updateUrl();
+  const mine = ++latest;
   try {
-    const found = await ask("/recommend", question());
-    if (mine === asked) show(found);
+    const found = await fetchJson("/recommend", currentRequest());
+    if (mine === latest) show(found);
   } catch (error) {
-    if (mine === asked) { $("picks").replaceChildren(); $("legend").hidden = true; tell(error.message, true); }
+    if (mine === latest) { $("picks").replaceChildren(); $("legend").hidden = true; showNote(error.message, true); }
   }
 }
 
 async function similar(entry) {
-  const mine = ++asked;
+  const mine = ++latest;
   try {
     const fields = new URLSearchParams({item: entry.item, k: Number($("k").value) || 10});
-    const picks = await ask(`/similar?${fields}`);
-    if (mine !== asked) return;
-    $("heading").textContent = `Like ${named(entry)}`;
+    const picks = await fetchJson(`/similar?${fields}`);
+    if (mine !== latest) return;
+    $("heading").textContent = `Similar to ${named(entry)}`;
     list(picks);
-    tell(picks.length ? "" : "no item is like it");
+    showNote(picks.length ? "" : "no similar item");
   } catch (error) {
-    if (mine === asked) tell(error.message, true);
+    if (mine === latest) showNote(error.message, true);
   }
 }
 
-// --- what is shown ---------------------------------------------------------------------------
+// --- results ---------------------------------------------------------------------------------
 
 function show(found) {
   $("heading").textContent = user === null ? "Recommendations" : `Recommendations for ${user}`;
-  const told = found.fallback ? [`${found.fallback}.`] : [];
-  if (found.unknown.length) told.push(`Not known to this model and left out: ${found.unknown.join(", ")}.`);
-  if (!found.items.length) told.push("Nothing is left to recommend.");
-  const first = user === null && !history_.length;
-  tell(first ? "Nothing is typed yet, so these are the most popular items." : told.join(" "));
+  const notes = found.fallback ? [`${found.fallback}.`] : [];
+  if (found.unknown.length) notes.push(`Not known to this model and left out: ${found.unknown.join(", ")}.`);
+  if (!found.items.length) notes.push("No item is left to recommend.");
+  const isEmpty = user === null && !history_.length;
+  showNote(isEmpty ? "No history yet, so these are the most popular items." : notes.join(" "));
   list(found.items);
 }
 
@@ -105,13 +105,13 @@ function line(pick, place, widest) {
   if (pick.genres) title.append(element("span", {className: "genres"}, pick.genres.split("|").join(", ")));
   const more = element("button", {className: "like", type: "button"}, "I like it");
   more.onclick = () => add(pick);
-  const akin = element("button", {className: "like", type: "button"}, "similar");
-  akin.onclick = () => similar(pick);
+  const alike = element("button", {className: "like", type: "button"}, "similar");
+  alike.onclick = () => similar(pick);
   const body = element("div", {}, title);
   if (pick.reasons.length) {
     body.append(element("div", {className: "shares"}, ...largest(pick.reasons).map((r) => share(r, widest))));
   }
-  body.append(more, akin);
+  body.append(more, alike);
   const score = element("span", {className: "score", title: "score"}, pick.score.toFixed(3));
   return element("li", {}, element("span", {className: "place"}, String(place + 1)), body, score);
 }
@@ -141,22 +141,22 @@ function add(entry) {
 
 function draw() {
   $("history").replaceChildren(...history_.map((entry) => {
-    const away = element("button", {type: "button", ariaLabel: `Take ${named(entry)} out`}, "×");
-    away.onclick = () => { history_ = history_.filter((other) => other !== entry); draw(); recommend(); };
-    return element("li", {}, named(entry), away);
+    const remove = element("button", {type: "button", ariaLabel: `Remove ${named(entry)}`}, "×");
+    remove.onclick = () => { history_ = history_.filter((other) => other !== entry); draw(); recommend(); };
+    return element("li", {}, named(entry), remove);
   }));
 }
 
 // --- the search ------------------------------------------------------------------------------
 
-let waiting = 0;
+let timer = 0;
 let searched = 0;
 
 function close() {
   $("found").hidden = true;
   $("search").setAttribute("aria-expanded", "false");
   $("search").removeAttribute("aria-activedescendant");
-  chosen = -1;
+  selected = -1;
 }
 
 async function search() {
@@ -164,24 +164,24 @@ async function search() {
   const text = $("search").value.trim();
   if (!text) { close(); return; }
   try {
-    const items = await ask(`/items?${new URLSearchParams({q: text, limit: 8})}`);
+    const items = await fetchJson(`/items?${new URLSearchParams({q: text, limit: 8})}`);
     if (mine !== searched) return;
     const rows = items.map((entry, place) => {
       const row = element("li", {role: "option", id: `option-${place}`, ariaSelected: "false"}, named(entry));
-      row.onmousedown = (event) => { event.preventDefault(); take(entry); };
+      row.onmousedown = (event) => { event.preventDefault(); choose(entry); };
       row.entry = entry;
       return row;
     });
-    chosen = -1;
+    selected = -1;
     $("found").replaceChildren(...(rows.length ? rows : [element("li", {}, "nothing found")]));
     $("found").hidden = false;
     $("search").setAttribute("aria-expanded", "true");
   } catch (error) {
-    tell(error.message, true);
+    showNote(error.message, true);
   }
 }
 
-function take(entry) {
+function choose(entry) {
   ++searched;
   $("search").value = "";
   close();
@@ -191,21 +191,21 @@ function take(entry) {
 function move(by) {
   const rows = [...$("found").querySelectorAll("[role=option]")];
   if (!rows.length || $("found").hidden) return;
-  chosen = (chosen + by + rows.length) % rows.length;
-  rows.forEach((row, place) => { row.ariaSelected = String(place === chosen); });
-  rows[chosen].scrollIntoView({block: "nearest"});
-  $("search").setAttribute("aria-activedescendant", rows[chosen].id);
+  selected = (selected + by + rows.length) % rows.length;
+  rows.forEach((row, place) => { row.ariaSelected = String(place === selected); });
+  rows[selected].scrollIntoView({block: "nearest"});
+  $("search").setAttribute("aria-activedescendant", rows[selected].id);
 }
 
-$("search").oninput = () => { clearTimeout(waiting); waiting = setTimeout(search, 120); };
+$("search").oninput = () => { clearTimeout(timer); timer = setTimeout(search, 120); };
 $("search").onblur = close;
 $("search").onkeydown = (event) => {
   if (event.key === "ArrowDown") { event.preventDefault(); move(1); }
-  if (event.key === "ArrowUp") { event.preventDefault(); move(chosen < 0 ? 0 : -1); }
+  if (event.key === "ArrowUp") { event.preventDefault(); move(selected < 0 ? 0 : -1); }
   if (event.key === "Escape") close();
   if (event.key === "Enter") {
     const rows = [...$("found").querySelectorAll("[role=option]")];
-    if (rows.length && !$("found").hidden) take(rows[Math.max(chosen, 0)].entry);
+    if (rows.length && !$("found").hidden) choose(rows[Math.max(selected, 0)].entry);
   }
 };
 $("known").onsubmit = (event) => {
@@ -223,16 +223,16 @@ $("clear").onclick = () => {
   recommend();
 };
 
-// --- the beginning ---------------------------------------------------------------------------
+// --- start -----------------------------------------------------------------------------------
 
-async function begin() {
+async function start() {
   try {
-    about = await ask("/about");
+    about = await fetchJson("/about");
   } catch (error) {
-    tell(error.message, true);
+    showNote(error.message, true);
     return;
   }
-  const count = (n, what) => `${n.toLocaleString("en")} ${what}`;
+  const count = (n, noun) => `${n.toLocaleString("en")} ${noun}`;
   $("about").textContent = [about.model, about.data, count(about.items, "items"), count(about.users, "users")].join(" · ");
   $("genre-field").hidden = !about.genres.length;
   $("genre").append(...about.genres.map((name) => element("option", {value: name}, name)));
@@ -242,11 +242,11 @@ async function begin() {
   $("genre").value = fields.get("genre") ?? "";
   $("k").value = fields.get("k") ?? "10";
   history_ = await Promise.all(fields.getAll("item").map(async (item) => {
-    const found = await ask(`/items?${new URLSearchParams({q: item, limit: 1})}`).catch(() => []);
+    const found = await fetchJson(`/items?${new URLSearchParams({q: item, limit: 1})}`).catch(() => []);
     return found.find((first) => String(first.item) === item) ?? {item, title: ""};
   }));
   draw();
   recommend();
 }
 
-begin();
+start();

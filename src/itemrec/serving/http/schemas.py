@@ -1,4 +1,4 @@
-"""What may be asked, and the one sentence that answers whatever may not."""
+"""The request format, and errors as JSON with one sentence."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-MOST = 1000  # items a list
-LONGEST = 50_000  # ids in a question
-SHARES = 100_000  # of an explanation: items a list × items of the history, some half second
-EXAMPLE = 'the question must be a JSON object such as {"history": ["12"]}'
+MAX_K = 1000  # items in a list
+MAX_IDS = 50_000  # in one request
+MAX_SHARES = 100_000  # of explanations, items × history length: about half a second
+BAD_BODY = 'the request must be a JSON object such as {"history": ["12"]}'
 
 
-def _id(value: Any) -> Any:
+def _check_id(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError("text or a whole number")
     try:
         str(value).encode()
-    except UnicodeEncodeError:  # half of a pair, which no answer could hold
+    except UnicodeEncodeError:  # half of a surrogate pair, which no response could contain
         raise ValueError("text that UTF-8 can hold") from None
     return value
 
 
-def _several(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Id = Annotated[str | int, BeforeValidator(_id)]
-# the first mistake ends the reading: a million of them would take seconds to collect
-Ids = Annotated[list[Id], Field(max_length=LONGEST, fail_fast=True)]
-Texts = Annotated[list[str], Field(max_length=LONGEST, fail_fast=True), BeforeValidator(_several)]
+Id = Annotated[str | int, BeforeValidator(_check_id)]
+# fail fast: collecting a million errors would take seconds
+Ids = Annotated[list[Id], Field(max_length=MAX_IDS, fail_fast=True)]
+Texts = Annotated[list[str], Field(max_length=MAX_IDS, fail_fast=True), BeforeValidator(_as_list)]
 
 
-class Question(BaseModel):
-    """Whom to recommend to, a known user or anybody with a history, and from what."""
+class RecommendRequest(BaseModel):
+    """A known user or a history, and filters on the items."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     user: Id | None = None
     history: Ids | None = None
-    k: int = Field(20, ge=1, le=MOST)
+    k: int = Field(20, ge=1, le=MAX_K)
     exclude_seen: bool = True
     only: Ids | None = None
     without: Ids | None = None
@@ -53,42 +53,42 @@ class Question(BaseModel):
     explain: bool = False
 
 
-def sentence(status: int, text: str, headers: Any = None) -> JSONResponse:
-    """An answer that is one line of text, whatever was put into it."""
+def error_response(status: int, text: str, headers: Any = None) -> JSONResponse:
+    """A response with one line of text, whatever the text contains."""
     line = " ".join(text.encode(errors="replace").decode().split())
     return JSONResponse({"error": line}, status, headers)
 
 
-async def refused(_: Request, error: Exception) -> JSONResponse:
-    """What the recommender does not do."""
-    return sentence(422, str(error))
+async def handle_itemrec_error(_: Request, error: Exception) -> JSONResponse:
+    """Input that the recommender refuses."""
+    return error_response(422, str(error))
 
 
-async def answered(_: Request, error: Exception) -> JSONResponse:
-    """Addresses and methods that there are not, and bodies that cannot be read at all."""
+async def handle_http_error(_: Request, error: Exception) -> JSONResponse:
+    """Unknown paths and methods, and bodies that cannot be parsed at all."""
     assert isinstance(error, HTTPException)
     if error.status_code == 400:
-        return sentence(422, EXAMPLE)
-    return sentence(error.status_code, error.detail, error.headers)
+        return error_response(422, BAD_BODY)
+    return error_response(error.status_code, error.detail, error.headers)
 
 
-async def misread(request: Request, error: Exception) -> JSONResponse:
-    """The first thing wrong with a question: its name, the rule and what was given."""
+async def handle_validation_error(request: Request, error: Exception) -> JSONResponse:
+    """The first error in a request: the name, the rule and the value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid" or len(where) == 1:
         if "json" not in request.headers.get("content-type", "json"):
-            return sentence(422, "the question must be sent as Content-Type: application/json")
-        return sentence(422, EXAMPLE)
+            return error_response(422, "the request must be sent as Content-Type: application/json")
+        return error_response(422, BAD_BODY)
     name, got = ".".join(where[1:])[:100], f"got {str(first.get('input'))[:100]!r}"
     if first["type"] == "extra_forbidden":
-        known = ", ".join(Question.model_fields)
-        return sentence(422, f"unknown setting {name!r}; known are {known}")
+        known = ", ".join(RecommendRequest.model_fields)
+        return error_response(422, f"unknown setting {name!r}; known are {known}")
     if first["type"] == "missing":
-        return sentence(422, f"{name!r} must be given")
+        return error_response(422, f"{name!r} must be given")
     if first["type"] == "value_error":
-        return sentence(422, f"{name!r} must be {first['ctx']['error']}, {got}")
+        return error_response(422, f"{name!r} must be {first['ctx']['error']}, {got}")
     _, should, rule = str(first["msg"]).partition(" should ")
-    told = f"must {rule}" if should else f"is refused ({first['msg']})"
-    return sentence(422, f"{name!r} {told}, {got}")
+    problem = f"must {rule}" if should else f"is refused ({first['msg']})"
+    return error_response(422, f"{name!r} {problem}, {got}")

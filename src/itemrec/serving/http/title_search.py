@@ -1,4 +1,4 @@
-"""Finding items by what people type: parts of titles, whatever their case and accents."""
+"""Search for items by parts of their titles, whatever the case and the accents."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def plain(text: str) -> str:
+def normalise(text: str) -> str:
     """Lower case, without accents.
 
-    >>> plain("Amélie (2001)")
+    >>> normalise("Amélie (2001)")
     'amelie (2001)'
     """
     parts = unicodedata.normalize("NFKD", text)
     return "".join(c for c in parts if not unicodedata.combining(c)).casefold()
 
 
-class Finder:
-    """Titles (ids where there are none), searched by their words.
+class TitleSearch:
+    """The titles of a catalogue (ids where there are none), searched by their words.
 
-    >>> films = Finder(["1", "2", "3"], ["The Mask", "Masked Ball", "Heat"], [1, 9, 5])
+    >>> films = TitleSearch(["1", "2", "3"], ["The Mask", "Masked Ball", "Heat"], [1, 9, 5])
     >>> films.find("mask", 5)
     [1, 0]
     """
@@ -29,17 +29,17 @@ class Finder:
         self, ids: Sequence[Any], titles: Sequence[str] | None, counts: Sequence[int]
     ) -> None:
         self.names = [str(item) for item in ids]
-        self.ids = [plain(name) for name in self.names]
-        self.texts = self.ids if titles is None else [plain(str(title)) for title in titles]
+        self.ids = [normalise(name) for name in self.names]
+        self.texts = self.ids if titles is None else [normalise(str(title)) for title in titles]
         self.counts = counts
 
     def find(self, query: str, limit: int) -> list[int]:
-        """Rows of items that have every word of the query, best first.
+        """Rows of the items that contain every word of the query, best match first.
 
-        An id that is the query comes first, then titles that begin with it, then those with a word
-        that begins with it, then all others; popular ones first among equals.
+        An item whose id equals the query comes first, then titles that start with it, then titles
+        with a word that starts with it, then all others; ties are sorted by popularity.
         """
-        exact, query = query.strip(), plain(query).strip()
+        exact, query = query.strip(), normalise(query).strip()
         words = query.split()
         found = [
             row
@@ -49,14 +49,14 @@ class Finder:
         found.sort(
             key=lambda row: (
                 self.names[row] != exact,
-                self._place(row, query),
+                self._match_level(row, query),
                 -self.counts[row],
                 row,
             )
         )
         return found[:limit]
 
-    def _place(self, row: int, query: str) -> int:
+    def _match_level(self, row: int, query: str) -> int:
         text = self.texts[row]
         if self.ids[row] == query:
             return 0

@@ -1,0 +1,56 @@
+"""Help texts that list the choices of an option.
+
+The lists are filled in when help is shown, because extensions may have added to the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from typing import Any
+
+from typer.core import TyperCommand
+
+from itemrec.evaluation.metrics import CATALOGUE_METRICS, FULL_METRICS, METRICS
+from itemrec.experiments.suites.suite import FOLDER
+from itemrec.losses import LOSSES
+from itemrec.models import MODELS
+from itemrec.sampling import NEGATIVES
+
+CHOICES: dict[str, Callable[[], Iterable[str]]] = {
+    "{models}": lambda: MODELS,
+    "{losses}": lambda: LOSSES,
+    "{negatives}": lambda: NEGATIVES,
+    "{metrics}": lambda: (*METRICS, *CATALOGUE_METRICS),
+    "{full_metrics}": lambda: FULL_METRICS,
+    "{suites}": lambda: sorted(file.stem for file in FOLDER.glob("*.toml")),
+}
+
+
+class Command(TyperCommand):
+    """A command whose help texts may hold names of CHOICES in braces."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show help with the choices of this moment."""
+        shown = copy(self)
+        shown.params = [_with_choices(parameter) for parameter in self.params]
+        super(Command, shown).format_help(ctx, formatter)
+
+
+def _with_choices(parameter: Any) -> Any:
+    filled = copy(parameter)
+    if getattr(parameter, "help", None):
+        filled.help = fill(parameter.help)
+    return filled
+
+
+def fill(text: str) -> str:
+    """A help text with its lists of choices.
+
+    >>> fill("One of {full_metrics}.")
+    'One of ndcg, ap, mrr.'
+    """
+    for name, choices in CHOICES.items():
+        if name in text:
+            text = text.replace(name, ", ".join(choices()))
+    return text

@@ -1,0 +1,72 @@
+"""Options that several commands share are declared once, as the fields of a dataclass."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from typing import Any, get_type_hints
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn parameters that are dataclasses into one option for each field.
+
+    Typer reads the flat signature; the command itself is called with the filled dataclasses. A
+    field may be a dataclass again.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Size:
+    ...     width: int = 3
+    ...     height: int = 2
+    >>> @with_options
+    ... def area(unit: str, size: Size) -> None:
+    ...     print(size.width * size.height, unit)
+    >>> list(inspect.signature(area).parameters)
+    ['unit', 'width', 'height']
+    >>> area(unit="m", width=5)
+    10 m
+    """
+    hints = get_type_hints(command, include_extras=True)
+    flat: dict[str, inspect.Parameter] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        for option in _flatten(parameter.name, hints[parameter.name], parameter.default):
+            if option.name in flat:
+                raise TypeError(f"{command.__name__}: two options are called {option.name!r}")
+            flat[option.name] = option
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        filled = {name: _fill(group, given) for name, group in groups.items()}
+        command(**given, **filled)
+
+    call.__signature__ = inspect.Signature(list(flat.values()))  # type: ignore[attr-defined]
+    call.__annotations__ = {name: option.annotation for name, option in flat.items()}
+    return call
+
+
+def _flatten(name: str, annotation: Any, default: Any) -> Iterator[inspect.Parameter]:
+    """A plain parameter as it is, a dataclass as its fields."""
+    if not is_dataclass(annotation):
+        kind = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(name, kind, default=default, annotation=annotation)
+        return
+    hints = get_type_hints(annotation, include_extras=True)
+    for field in fields(annotation):
+        empty = inspect.Parameter.empty
+        field_default = empty if field.default is MISSING else field.default
+        yield from _flatten(field.name, hints[field.name], field_default)
+
+
+def _fill(group: Any, given: dict[str, Any]) -> Any:
+    """A dataclass filled with its options, which are taken out of ``given``."""
+    hints = get_type_hints(group)
+    values = {}
+    for field in fields(group):
+        if is_dataclass(hints[field.name]):
+            values[field.name] = _fill(hints[field.name], given)
+        elif field.name in given:
+            values[field.name] = given.pop(field.name)
+    return group(**values)

@@ -1,0 +1,48 @@
+"""How the values of options are read: lists between commas, ids, cut-offs."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from itemrec.data.interactions import IdMap
+from itemrec.errors import ItemrecError
+
+
+def parse_list(name: str, text: str) -> list[str]:
+    """The parts between commas; as in a CSV file, quotes protect commas inside a part.
+
+    >>> parse_list("history", '1, "it,em""1",b')
+    ['1', 'it,em"1', 'b']
+    """
+    try:
+        rows = list(csv.reader(io.StringIO(text), skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise ItemrecError(
+            f"'{name}' must be a list such as '1,\"a,b\"' with its quotes closed, got {text!r}"
+        ) from error
+    return [part.strip() for row in rows for part in row if part.strip()]
+
+
+def parse_optional_list(name: str, text: str | None) -> list[str] | None:
+    """The parts of a list; None where the option was not given."""
+    return None if text is None else parse_list(name, text)
+
+
+def parse_ids(name: str, text: str | None, known: IdMap) -> list[str] | None:
+    """The ids of a list; a text that is itself a known id is that id, whatever its commas."""
+    if text is None:
+        return None
+    return [text] if known.index([text])[0] >= 0 else parse_list(name, text)
+
+
+def parse_cutoffs(text: str) -> list[int]:
+    """The cut-offs of ``--k``.
+
+    >>> parse_cutoffs("10,20")
+    [10, 20]
+    """
+    parts = parse_list("k", text)
+    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
+    return [int(part) for part in parts]

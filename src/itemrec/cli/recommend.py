@@ -1,0 +1,168 @@
+"""The command that recommends: to one known user, to a history, or to all users."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from itemrec.cli import options
+from itemrec.cli.errors import error_console
+from itemrec.cli.option_groups import with_options
+from itemrec.cli.parsing import parse_ids, parse_optional_list
+from itemrec.cli.tables import recommendations as tables
+from itemrec.cli.tables.layout import console
+from itemrec.data.interactions import IdMap
+from itemrec.errors import ItemrecError
+from itemrec.serving.recommendation_table import check_table_path
+from itemrec.serving.recommender import Recommender
+
+AUDIENCE, FILTERS, OUTPUT = "Users", "Items", "Output"
+QUOTING = "ids with commas as '1,\"a,b\"'"
+
+
+@dataclass(frozen=True)
+class AudienceOptions:
+    """Who gets recommendations: one of three."""
+
+    user: Annotated[
+        str | None,
+        typer.Option(help="A user of the training data.", rich_help_panel=AUDIENCE),
+    ] = None
+    history: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The items of any other user, such as 1,260; {QUOTING}.",
+            rich_help_panel=AUDIENCE,
+        ),
+    ] = None
+    everybody: Annotated[
+        bool,
+        typer.Option("--all", help="All users, written to --out.", rich_help_panel=AUDIENCE),
+    ] = False
+
+    def check(self) -> None:
+        """Refuse none or several of them."""
+        if (self.user is not None) + (self.history is not None) + self.everybody != 1:
+            raise ItemrecError("give one of --user, --history and --all")
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """Which items may be recommended."""
+
+    seen: Annotated[
+        bool,
+        typer.Option("--seen", help="Allow items of the history.", rich_help_panel=FILTERS),
+    ] = False
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Allow only these items, such as 1,260; {QUOTING}.", rich_help_panel=FILTERS
+        ),
+    ] = None
+    without: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Leave these items out, such as 1,260; {QUOTING}.", rich_help_panel=FILTERS
+        ),
+    ] = None
+    genre: Annotated[
+        str | None,
+        typer.Option(
+            help="Allow only items of one of these genres, such as War,Drama.",
+            rich_help_panel=FILTERS,
+        ),
+    ] = None
+
+    def arguments(self, known: IdMap) -> dict[str, Any]:
+        """The keyword arguments of `Recommender.recommend`."""
+        return {
+            "only": parse_ids("only", self.only, known),
+            "without": parse_ids("without", self.without, known),
+            "genre": parse_optional_list("genre", self.genre),
+            "exclude_seen": not self.seen,
+        }
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where the list goes and what it shows."""
+
+    k: Annotated[
+        int, typer.Option("-k", "--k", help="Length of a list.", rich_help_panel=OUTPUT)
+    ] = 20
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A .parquet, .csv or .tsv file, for --all.", rich_help_panel=OUTPUT),
+    ] = None
+    explain: Annotated[
+        bool | None,
+        typer.Option(
+            "--explain/--no-explain",
+            help="Show reasons. Default: where the model has exact ones.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)] = (
+        False
+    )
+
+    def check(self, everybody: bool) -> None:
+        """Refuse what does not go together, before a model is loaded."""
+        if everybody and self.out is None:
+            raise ItemrecError("'--all' needs a file to write to: give --out recs.parquet")
+        for name, is_given in (("--explain", self.explain), ("--json", self.as_json)):
+            if everybody and is_given:
+                raise ItemrecError(f"'{name}' is for a single list; --all writes a table to --out")
+        if self.out is not None:
+            if not everybody:
+                raise ItemrecError(
+                    "'--out' is for --all; a single list is printed, also with --json"
+                )
+            check_table_path(self.out)
+
+
+@with_options
+def recommend(
+    run: options.RunFolder,
+    audience: AudienceOptions,
+    filters: FilterOptions,
+    output: OutputOptions,
+    device: options.ScoringDevice = "cpu",
+) -> None:
+    """Recommend to a known user, to a new user with a history, or to all users.
+
+    Example: itemrec recommend r --history "1,260,1196" -k 10
+    """
+    audience.check()
+    output.check(audience.everybody)
+    recommender = Recommender.load(run, device)
+    known = recommender.run.item_ids
+    if audience.everybody:
+        _recommend_all(recommender, filters.arguments(known), output)
+        return
+    found = recommender.recommend(
+        audience.user,
+        history=parse_ids("history", audience.history, known),
+        k=output.k,
+        explain=recommender.model.explains if output.explain is None else output.explain,
+        **filters.arguments(known),
+    )
+    if output.as_json:
+        typer.echo(json.dumps(asdict(found)))
+    else:
+        console.print(tables.recommendations(found))
+
+
+def _recommend_all(
+    recommender: Recommender, filters: dict[str, Any], output: OutputOptions
+) -> None:
+    assert output.out is not None
+    lists = recommender.recommend_all(output.k, progress=error_console.is_terminal, **filters)
+    lists.save(output.out)
+    note = tables.written(lists, output.k, output.out, recommender.run)
+    console.print(note, soft_wrap=True)

@@ -1,0 +1,61 @@
+"""Tables of what is available: models, data sets, and the state of the installation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from itemrec.cli.doctor import Check
+from itemrec.cli.tables.layout import new_table
+from itemrec.data.datasets import DATASETS
+from itemrec.experiments.measured import figures
+from itemrec.models import MODELS
+from itemrec.validation import schema
+
+
+def models() -> RenderableType:
+    """Every model with its paper, what it can do and its measured NDCG."""
+    measured = figures()
+    table = new_table("model", "year", "unseen users", "explains", "paper, settings, NDCG@20")
+    for name, model in MODELS.items():
+        settings = ", ".join(f"{key}={value}" for key, value in schema(model).items())
+        results = [
+            f"{data} {100 * test['ndcg@20']:.2f}" for data, test in measured.get(name, {}).items()
+        ]
+        lines = [escape(model.paper)]
+        lines += [f"[dim]{escape(settings)}[/]"] if settings else []
+        lines += [f"[cyan]{escape(', '.join(results))}[/]"] if results else []
+        abilities = ("yes" if able else "no" for able in (model.inductive, model.explains))
+        table.add_row(name, str(model.year or ""), *abilities, "\n".join(lines))
+    caption = (
+        "NDCG@20 × 100 on test data; `itemrec reproduce systems` repeats the runs and RESULTS.md "
+        "has more figures. Every model trains and scores on a CPU and on a GPU."
+    )
+    return Group(table, f"[dim]{caption}[/]")
+
+
+def datasets() -> RenderableType:
+    """Every named data set with its size, home page and licence."""
+    numbers = ("users", "items", "interactions")
+    table = new_table("data set", *numbers, "description, home page, licence", numbers=numbers)
+    for name, entry in DATASETS.items():
+        sizes = (entry.users, entry.items, entry.interactions)
+        shown = [f"{size:,}" if size else "any" for size in sizes]
+        about = f"{escape(entry.about)}\n{escape(entry.home)}\n[dim]{escape(entry.licence)}[/]"
+        table.add_row(name, *shown, about)
+        table.add_section()
+    return table
+
+
+def health(checks: Sequence[Check]) -> RenderableType:
+    """The checks of `doctor`."""
+    colours = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
+    table = Table.grid(padding=(0, 2))
+    for check in checks:
+        state = Text(check.state, style=colours[check.state])
+        table.add_row(check.name, state, Text(check.detail))
+    return table

@@ -1,0 +1,54 @@
+"""What all tables share: the console, the style of a table, and how numbers are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+console = Console(emoji=False)  # ":cat:" in a name stays as it is
+
+
+def new_table(*columns: str, numbers: Sequence[str] = ()) -> Table:
+    """An empty table; columns in ``numbers`` are aligned to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name in columns:
+        is_number = name in numbers
+        table.add_column(
+            name,
+            justify="right" if is_number else "left",
+            no_wrap=is_number or name == "metric",
+            overflow="fold",
+        )
+    return table
+
+
+def add_row(table: Table, *cells: str) -> None:
+    """Add a row of plain text: rich would read parts of an id or a name as markup or emoji."""
+    table.add_row(*map(Text, cells))
+
+
+def print_line(text: str) -> None:
+    """Print one line on stdout as it is, without wrapping or markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def p_value(p: float) -> str:
+    """A p-value as papers write it.
+
+    >>> p_value(0.00001), p_value(0.0123)
+    ('<.001', '.012')
+    """
+    return "<.001" if p < 0.001 else f"{p:.3f}".replace("0.", ".", 1)
+
+
+def interval_text(low: float, high: float) -> str:
+    """An interval.
+
+    >>> interval_text(0.1, 0.25)
+    '0.1000–0.2500'
+    """
+    return f"{low:.4f}–{high:.4f}"

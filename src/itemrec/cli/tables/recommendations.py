@@ -1,0 +1,79 @@
+"""Recommended items on a terminal, with the reasons for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from itemrec.cli.tables.layout import add_row, new_table
+from itemrec.serving.recommendation_table import RecommendationTable
+from itemrec.serving.recommender import NOTHING, Recommendation, Recommendations
+from itemrec.training.run import Run
+
+SHOWN_REASONS = 3
+
+
+def recommendations(found: Recommendations) -> RenderableType:
+    """A list by title, with the largest reasons."""
+    if not len(found):
+        parts: list[RenderableType] = [
+            Text(f"{NOTHING} (--seen allows items of the history)", style="yellow")
+        ]
+    else:
+        parts = [Text(f"{found.fallback}.", style="yellow")] if found.fallback else []
+        parts.append(_ranking(found))
+    if found.unknown:
+        parts.append(Text(unknown_ids(found.unknown), style="yellow"))
+    if any(pick.reasons for pick in found):
+        legend = "each number is the exact share of a history item in the score"
+        if any(_has_own_part(pick) for pick in found):
+            legend += "; 'own' is the part of the user's trained vector"
+        parts.append(Text(legend, style="dim"))
+    return Group(*parts)
+
+
+def _ranking(found: Recommendations) -> RenderableType:
+    has_reasons = any(pick.reasons for pick in found)
+    has_titles = any(pick.title for pick in found)
+    title, reason = ["title"] * has_titles, ["because of"] * has_reasons
+    table = new_table("", "item", *title, "score", *reason)
+    for rank, pick in enumerate(found, start=1):
+        cells = [str(rank), str(pick.item), *[pick.title] * has_titles, f"{pick.score:.4f}"]
+        add_row(table, *cells, *[because(pick)] * has_reasons)
+    return table
+
+
+def because(pick: Recommendation) -> str:
+    """The largest shares of a score, the sum of the others, and the part of the user's vector."""
+    parts = [f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:SHOWN_REASONS]]
+    others = pick.reasons[SHOWN_REASONS:]
+    if others:
+        noun = "others" if len(others) > 1 else "other"
+        parts.append(f"{len(others)} {noun} {sum(r.share for r in others):+.3f}")
+    if _has_own_part(pick):
+        parts.append(f"own {pick.own:+.3f}")
+    return ", ".join(parts)
+
+
+def _has_own_part(pick: Recommendation) -> bool:
+    return pick.own is not None and abs(pick.own) > 1e-4 * abs(pick.score)
+
+
+def written(lists: RecommendationTable, k: int, path: Path, run: Run) -> RenderableType:
+    """Where the lists of all users were written, and who has none."""
+    parts = [Text(f"{len(lists.users):,} users, up to {k} items each: {path}")]
+    if lists.unknown:
+        parts.append(Text(unknown_ids(lists.unknown), style="yellow"))
+    if missing := run.dataset["users"] - len(run.user_ids):
+        note = f"{missing:,} users were held out for evaluation and have no list"
+        parts.append(Text(f"{note}; retrain on all data with train --final", style="yellow"))
+    return Group(*parts)
+
+
+def unknown_ids(ids: Sequence[Any]) -> str:
+    """A sentence about ids of a history or a filter that the model does not know."""
+    return f"not known to this model and left out: {', '.join(map(str, ids))}"

@@ -1,0 +1,118 @@
+"""Tables of what was measured: finished runs, searches, evaluations and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from itemrec.cli.tables.layout import add_row, interval_text, new_table, p_value
+from itemrec.evaluation.evaluate import Evaluation
+from itemrec.evaluation.significance import Comparison, Floats, Interval, bootstrap_interval
+from itemrec.training.run import Run
+
+if TYPE_CHECKING:
+    from itemrec.experiments.tune import Trial, Tuned
+
+
+def finished(run: Run) -> RenderableType:
+    """The metrics of a finished training run."""
+    metrics = run.metrics
+    n_evaluated = metrics.get("users", {}).get("judged", 0)
+    notes = [Text(f"note: {note}", style="dim") for note in run.notes]
+    epochs = metrics["epochs"]
+    if not n_evaluated and not metrics["valid"]:
+        length = f"{epochs} epochs" if epochs else "closed form"
+        line = f"{length} on all {run.train.nnz:,} interactions; none was held out for evaluation"
+        return Group(Text(line), *notes)
+    best = metrics["best_epoch"]
+    refit = f", refitted for {best}" if metrics.get("refit") and best else ""
+    length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
+    seconds = metrics["seconds"]["train"]
+    line = f"{length}; {seconds:.1f} s of training; {n_evaluated:,} test users"
+    return Group(_run_metrics(run), Text(line), *notes)
+
+
+def _run_metrics(run: Run) -> Table:
+    valid, test = run.metrics["valid"], run.metrics["test"]
+    numbers = ("validation", "test", "95 %")
+    table = new_table("metric", *numbers, numbers=numbers)
+    for name, value in test.items():
+        interval = ""
+        if name in run.per_user:
+            found = bootstrap_interval(run.per_user[name])
+            interval = interval_text(found.low, found.high)
+        on_validation = f"{valid[name]:.4f}" if name in valid else ""
+        add_row(table, name, on_validation, f"{value:.4f}", interval)
+    for name in valid.keys() - test.keys():  # the metric that selected the epoch
+        add_row(table, name, f"{valid[name]:.4f}", "", "")
+    return table
+
+
+def tuned(found: Tuned, most: int = 10) -> RenderableType:
+    """The best trials of a search, and the configuration that it started from."""
+    keys = list(found.best.settings)
+    numbers = (found.metric, "epoch", "seconds", *_short_names(keys))
+    table = new_table("trial", *numbers, numbers=numbers)
+    for trial in _shown_trials(found.trials, most):
+        name = str(trial.number) if trial.number else "as given"
+        figures = (f"{trial.value:.4f}", str(trial.best_epoch), f"{trial.seconds:.1f}")
+        values = (trial.settings[key] for key in keys)
+        add_row(table, name, *figures, *("default" if v is None else str(v) for v in values))
+    lines = [f"{len(found.trials)} trials, evaluated on validation; the test part was not used"]
+    failed = [trial for trial in found.trials if trial.value is None]
+    if failed:
+        lines.append(f"{len(failed)} failed, such as trial {failed[0].number}: {failed[0].error}")
+    return Group(table, *(Text(line, style="dim") for line in lines))
+
+
+def _shown_trials(trials: Sequence[Trial], most: int) -> list[Trial]:
+    """The best trials, and the first one wherever it ranks."""
+    done = [trial for trial in trials if trial.value is not None]
+    ranked = sorted(done, key=lambda trial: -(trial.value or 0))
+    return [*ranked[:most], *(trial for trial in ranked[most:] if trial.number == 0)]
+
+
+def _short_names(keys: Sequence[str]) -> list[str]:
+    """Settings without their section, where that is unambiguous.
+
+    >>> _short_names(["train.lr", "train.l2", "model.l2"])
+    ['lr', 'train.l2', 'model.l2']
+    """
+    bare = [key.partition(".")[2] for key in keys]
+    return [one if bare.count(one) == 1 else key for one, key in zip(bare, keys, strict=True)]
+
+
+def evaluation(result: Evaluation) -> RenderableType:
+    """Metrics with their confidence intervals."""
+    table = new_table("metric", "mean", "95 %", numbers=("mean", "95 %"))
+    for name, value in result.metrics.items():
+        interval = interval_text(*result.interval(name)) if name in result.per_user else ""
+        add_row(table, name, f"{value:.4f}", interval)
+    return Group(table, Text(f"{len(result.ids):,} users"))
+
+
+def comparison(
+    found: Comparison, values: Mapping[str, Mapping[str, Floats]], notes: Sequence[str] = ()
+) -> RenderableType:
+    """Means with intervals, and each run's change from the first with corrected p-values."""
+    numbers = ("mean", "95 %", "change", "p (t)", "p (W)")
+    table = new_table("metric", "run", *numbers, numbers=numbers)
+    base = values[found.baseline]
+    for metric in base:
+        add_row(table, metric, found.baseline, *_mean(bootstrap_interval(base[metric])))
+        for row in (r for r in found.rows if r.metric == metric):
+            change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
+            tests = (f"{change:+.1%}", p_value(row.p_t), p_value(row.p_wilcoxon))
+            add_row(table, "", row.system, *_mean(row.interval), *tests)
+        table.add_section()
+    tests_used = f"paired over users against {found.baseline}: t-test and Wilcoxon test"
+    caption = "; ".join([f"{tests_used}, Holm correction", *notes])
+    return Group(table, Text(caption, style="dim"))
+
+
+def _mean(found: Interval) -> tuple[str, str]:
+    return f"{found.mean:.4f}", interval_text(found.low, found.high)

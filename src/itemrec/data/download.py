@@ -1,0 +1,116 @@
+"""Files from their homes: fetched, verified, then moved into the cache at once."""
+
+import hashlib
+import shutil
+import tempfile
+import time
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import TypeVar
+
+from itemrec.download_progress import download_bar
+from itemrec.errors import ItemrecError
+
+TIMEOUT = 30.0  # seconds without a byte
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file at its home; `md5` disregards carriage returns, `members` are taken out of a zip."""
+
+    name: str
+    urls: tuple[str, ...]  # tried in this order
+    md5: str | None = None
+    members: tuple[str, ...] = ()
+
+
+def download(
+    name: str, files: tuple[Remote, ...], cache: Path, accept: Callable[[Path], T], advice: str
+) -> T:
+    """Fetch the files of a data set into ``cache/NAME``; whatever fails leaves nothing behind.
+
+    ``accept`` reads and verifies a folder before it gets its name; ``advice`` says what to do
+    where the files cannot be had.
+    """
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        _sweep(cache, name)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
+    except OSError as error:
+        raise ItemrecError(f"'{name}' cannot be stored ({error}): {advice}") from error
+    try:
+        _fetch_all(name, files, temporary)
+        data = accept(temporary)
+        temporary.chmod(0o755)  # mkdtemp's folders are for the owner alone
+        try:
+            temporary.rename(cache / name)
+        except OSError:  # another process was first, or an incomplete folder is in the way
+            for path in sorted(temporary.iterdir()):  # the file that is looked for goes last
+                path.replace(cache / name / path.name)
+        return data
+    except ItemrecError as error:
+        problem = str(error).replace(str(temporary), "the download")
+        raise ItemrecError(f"{problem}; {advice}") from error
+    except (OSError, HTTPException, zipfile.BadZipFile, KeyError) as error:
+        reason = str(error).strip() or type(error).__name__
+        raise ItemrecError(
+            f"'{name}' is not on this machine and could not be downloaded ({reason}): {advice}"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _fetch_all(name: str, files: tuple[Remote, ...], folder: Path) -> None:
+    """All files, behind a bar with the time left."""
+    with download_bar() as progress:
+        for file in files:
+            _fetch(file, folder, partial(progress, f"{name}/{file.name}"))
+
+
+def _sweep(cache: Path, name: str) -> None:
+    """Remove what a killed download left a day ago or earlier."""
+    for old in cache.glob(f".{name}-*"):
+        if time.time() - old.stat().st_mtime > 86_400:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _fetch(file: Remote, folder: Path, progress: Callable[[int, int | None], None]) -> None:
+    """Download one file from the first home that answers, check it, and unpack it."""
+    for n, url in enumerate(file.urls):
+        try:
+            _stream(url, folder / file.name, progress)
+            break
+        except (OSError, HTTPException):
+            if n + 1 == len(file.urls):
+                raise
+    if file.md5 is not None:
+        text = (folder / file.name).read_bytes().replace(b"\r", b"")
+        found = hashlib.md5(text, usedforsecurity=False).hexdigest()
+        if found != file.md5:
+            raise OSError(f"{file.name} has the md5 {found}, expected {file.md5}")
+    if file.members:
+        with zipfile.ZipFile(folder / file.name) as archive:
+            inside = {Path(entry).name: entry for entry in archive.namelist()}
+            for member in file.members:
+                (folder / member).write_bytes(archive.read(inside[member]))
+        (folder / file.name).unlink()
+
+
+def _stream(url: str, target: Path, progress: Callable[[int, int | None], None]) -> None:
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, target.open("wb") as out:
+        length = answer.headers.get("Content-Length")
+        total = int(length) if length else None
+        done = 0
+        while block := answer.read(1 << 16):
+            out.write(block)
+            done += len(block)
+            progress(done, total)
+    if total is not None and done != total:  # a dropped connection reads like an end of file
+        raise OSError(f"{url} broke off after {done:,} of {total:,} bytes")

@@ -1,0 +1,81 @@
+"""Old names of settings work, and are noted in one line on stderr."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import itemrec as ir
+from itemrec.cli.app import app
+from itemrec.cli.errors import old_names_as_notes
+
+TINY = "synthetic:users=80,items=60,interactions=900"
+FAST = ["--epochs", "1", "--dim", "4"]
+UNTIL = "now; the old name works until 0.3"
+
+
+def call(*args: object) -> list[str]:
+    """The lines on stderr."""
+    result = CliRunner().invoke(app, [str(a) for a in args], env={"COLUMNS": "160"})
+    assert result.exit_code == 0, (result.output, result.stderr, result.exception)
+    return result.stderr.splitlines()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "value"),
+    [
+        ("sampled=5", "train.sampled", "train.n_negatives", 5),
+        ("train.by=users", "train.by", "train.batch_by", "users"),
+        ("train.average=0.5", "train.average", "train.ema_decay", 0.5),
+        ("every=1", "train.every", "train.eval_every", 1),
+        ("split.verb=interactions", "split.verb", "split.strategy", "interactions"),
+    ],
+)
+def test_a_setting_by_its_old_name(text, old, new, value):
+    lines = call("train", TINY, *FAST, "--set", text, "--out", "r")
+    assert lines == [f"itemrec: '{old}' is called '{new}' {UNTIL}"]
+    section, _, key = new.partition(".")
+    assert ir.Run.load("r").config[section][key] == value
+
+
+def test_a_file_with_old_names_gives_one_note_each(here):
+    (here / "c.toml").write_text(
+        '[split]\nverb = "users"\n[train]\nby = "users"\nsampled = 5\naverage = 0.5\nevery = 1\n'
+    )
+    lines = call("train", TINY, "--config", "c.toml", *FAST, "--set", "sampled=6", "--out", "r")
+    old = ("split.verb", "train.by", "train.sampled", "train.average", "train.every")
+    new = ("strategy", "batch_by", "n_negatives", "ema_decay", "eval_every")
+    assert lines == [
+        f"itemrec: '{one}' is called '{one.partition('.')[0]}.{name}' {UNTIL}"
+        for one, name in zip(old, new, strict=True)
+    ]
+    run = ir.Run.load("r")
+    assert (run.protocol, run.config["train"]["n_negatives"]) == ("inductive", 6)
+
+
+def test_a_search_by_an_old_name():
+    search = ("--search", "sampled=5,10", "--trials", "2", "--out", "t")
+    lines = call("tune", TINY, *FAST, *search)
+    notes = [line for line in lines if line.startswith("itemrec: ")]
+    assert notes == [f"itemrec: 'train.sampled' is called 'train.n_negatives' {UNTIL}"]
+    assert "train.n_negatives=5,10" in Path("t/tune.toml").read_text()
+    again = call("tune", "--resume", "--out", "t", "--trials", "2")
+    assert not [line for line in again if "is called" in line]  # the folder has the new name
+
+
+def test_other_warnings_are_left_alone():
+    with warnings.catch_warnings(record=True) as caught, old_names_as_notes():
+        warnings.simplefilter("always")
+        warnings.warn("something else will change", FutureWarning, stacklevel=1)
+        warnings.warn("'a.b' is called 'a.c' now", UserWarning, stacklevel=1)
+    assert [str(one.message) for one in caught] == [
+        "something else will change",
+        "'a.b' is called 'a.c' now",
+    ]

@@ -1,0 +1,39 @@
+"""Tables show the figures that they are given."""
+
+from rich.console import Console
+
+from itemrec.cli.tables import description
+from itemrec.data.describe import describe
+from itemrec.data.synthetic import synthetic
+from itemrec.sampling.ppr_diagnostics import report
+
+
+def shown(table: object) -> str:
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def test_a_description_shows_counts_histograms_and_fingerprint():
+    data = synthetic(users=100, items=80, interactions=1500)
+    text = shown(description.description(describe(data)))
+    for part in ("1,500", data.fingerprint, "Interactions per item", "█", "quantiles"):
+        assert part in text
+
+
+def test_the_longest_bar_belongs_to_the_largest_bin():
+    data = synthetic(users=100, items=80, interactions=1500)
+    found = describe(data).item_degrees.histogram
+    text = shown(description.description(describe(data)))
+    lines = [line for line in text.split("per item")[1].splitlines() if "█" in line]
+    longest = max(lines, key=lambda line: line.count("█"))
+    assert f" {max(count for _, _, count in found)}" in longest
+
+
+def test_negatives_by_pagerank_have_a_row_for_every_setting():
+    found = report(synthetic(users=100, items=80, interactions=1500))
+    text = shown(description.ppr_negatives(found))
+    for name in ("uniform", *found.settings):
+        assert name in text
+    assert f"{found.uniform:.4%}" in text

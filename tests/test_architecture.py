@@ -1,0 +1,54 @@
+"""Imports go downwards only: a room may use the rooms below it, never those above."""
+
+import ast
+from pathlib import Path
+
+import itemrec
+
+HOME = Path(itemrec.__file__).parent
+GROUND = "ground"  # the modules at the top of the package: errors, validation, files, …
+ROOMS = [
+    *(GROUND, "data", "ops", "graph", "losses", "sampling", "models"),
+    *("evaluation", "training", "serving", "experiments", "cli"),
+]
+FACES = ("__init__.py", "__main__.py", "negatives.py")  # what users import may look everywhere
+
+
+def room_of(parts: tuple[str, ...]) -> str:
+    return parts[0] if parts and parts[0] in ROOMS else GROUND
+
+
+def imports_of(path: Path) -> list[tuple[int, tuple[str, ...]]]:
+    """(line, path below itemrec) of everything that a module imports from the package."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+    return [(n, tuple(name.split(".")[1:])) for n, name in found if name.startswith("itemrec.")]
+
+
+def test_imports_go_downwards_and_leave_private_names_alone() -> None:
+    wrong = []
+    for path in sorted(HOME.rglob("*.py")):
+        place = path.relative_to(HOME)
+        if str(place) in FACES:
+            continue
+        room = room_of(place.parts)
+        for line, target in imports_of(path):
+            other = room_of(target)
+            upwards = ROOMS.index(other) > ROOMS.index(room)
+            private = other != room and any(part.startswith("_") for part in target)
+            if upwards or private:
+                wrong.append(f"{place}:{line} ({room}) imports {'.'.join(target)} ({other})")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_folder_of_the_package_is_a_room_and_says_what_it_is_for() -> None:
+    folders = {path.name for path in HOME.iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert folders == set(ROOMS) - {GROUND}
+    for room in folders:
+        tree = ast.parse((HOME / room / "__init__.py").read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), room
+    assert {path.name for path in Path(__file__).parent.iterdir() if path.is_dir()} >= folders

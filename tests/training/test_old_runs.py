@@ -1,0 +1,50 @@
+"""Runs that version 0.1 wrote, before settings and modules had their present names."""
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+import itemrec as ir
+from itemrec.experiments.build import run_config
+from itemrec.experiments.stored import split_of, stored_config
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def test_an_old_run_recommends_what_it_recommended_then() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a stored run is nobody's spelling mistake: no note
+        recommender = ir.Recommender.load(FIXTURES / "run-0.1")
+    expected = json.loads((FIXTURES / "run-0.1" / "expected.json").read_text())
+    found = recommender.recommend(history=["3", "17", "42"], k=5, explain=True)
+    assert [pick.item for pick in found] == [pick["item"] for pick in expected["items"]]
+    for pick, then in zip(found, expected["items"], strict=True):
+        assert pick.score == pytest.approx(then["score"], rel=1e-6)
+        shares = {reason.item: reason.share for reason in pick.reasons}
+        assert shares == pytest.approx({r["item"]: r["share"] for r in then["reasons"]}, rel=1e-5)
+
+
+def test_an_old_run_is_evaluated_to_the_figures_it_stored() -> None:
+    run = ir.Run.load(FIXTURES / "run-0.1")
+    found = ir.evaluate(run, split_of(run), k=20)
+    assert found.metrics == pytest.approx(run.metrics["test"], rel=1e-6)
+    assert run.config["train"]["n_negatives"] == 50  # by its present name
+    assert run.config["split"]["strategy"] == "users"
+
+
+def test_an_old_run_that_was_interrupted_is_continued(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(FIXTURES / "unfinished-0.1", folder)
+    run = run_config(stored_config(folder), folder, resume=True)
+    assert run.metrics["best_epoch"] == 10
+    assert run.metrics["test"]["ndcg@20"] == pytest.approx(0.37382084822701434, rel=1e-3)
+
+
+def test_old_names_of_settings_are_taken_with_a_note() -> None:
+    split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+    with pytest.warns(FutureWarning, match="'train.sampled' is called 'train.n_negatives' now"):
+        run = ir.train(split, ir.models.LightGCN(dim=4), epochs=1, sampled=7, refit=False)
+    assert run.config["train"]["n_negatives"] == 7
