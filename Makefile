@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 USE := $(VENV)/.installed
 WORK := $(VENV)/.installed-dev
 
-.PHONY: demo test test-slow lint format bench results clean
+.PHONY: demo test test-slow lint format bench results docs clean
 
 # what using it takes, so that the demo is there soon, and what working on it takes
 $(USE): pyproject.toml constraints.txt
@@ -44,5 +44,10 @@ results: $(USE)
 	$(BIN)/python -m itemrec.experiments.results_page.page
 	$(BIN)/python -m itemrec.experiments.measured
 
+# pages under docs/, built into site/; a warning, such as a dead link, is an error
+docs: $(WORK)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

@@ -2,8 +2,28 @@
 
 
 class ItemrecError(ValueError):
-    """Bad input or settings: the command line prints the sentence and exits with code 2."""
+    """Bad input or settings: the command line prints the sentence and exits with code 2.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> try:
+        ...     ir.models.LightGCN(dim=0)
+        ... except ir.ItemrecError as error:
+        ...     print(error)
+        'dim' must be a positive integer, got 0
+    """
 
 
 class LeakError(ItemrecError):
-    """A held-out interaction would have reached training, sampling or selection."""
+    """A held-out interaction would have reached training, sampling or selection.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> run = ir.train(ir.split_interactions(data, seed=0), ir.models.Popularity())
+        >>> try:
+        ...     ir.evaluate(run, ir.split_interactions(data, seed=1))
+        ... except ir.LeakError:
+        ...     print("another seed holds out what this run was trained on")
+        another seed holds out what this run was trained on
+    """

@@ -144,12 +144,31 @@ def load(
     """Interactions by built-in name, or from a path as `read` takes it.
 
     A name is looked for in the folder `data_root/NAME` (`ITEMREC_DATA` where no root is given),
-    then in the user's cache, then downloaded there. Its contents are verified. `min_rating` is
-    the data set's own unless given; 0 keeps everything. `columns` goes to `read` (user, item,
-    rating, time, titles). "synthetic:users=5000,seed=1" sets the generator's arguments.
+    then in the user's cache, then downloaded there. Its contents are verified.
 
-    >>> load("synthetic:users=50,items=80,interactions=600").n_users
-    50
+    Args:
+        data: A name of `itemrec datasets`, or a path. "synthetic:users=5000,seed=1" sets the
+            generator's arguments.
+        data_root: The folder that holds named data sets.
+        min_rating: Keep ratings of at least this; a named data set has its own unless it is given,
+            and 0 keeps everything.
+        k_core: Keep users and items that have at least this many interactions.
+        columns: For files: `user`, `item`, `rating`, `time` and `titles` of `read`.
+
+    Returns:
+        The interactions.
+
+    Raises:
+        ItemrecError: The name is unknown, the data cannot be found or downloaded, or it is not what
+            its name says.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> ir.load("synthetic:users=50,items=80,interactions=600").n_users
+        50
+        >>> ir.load("movielens")
+        Traceback (most recent call last):
+        itemrec.errors.ItemrecError: unknown data 'movielens': neither ... ml-latest-small, ...
     """
     if not isinstance(data, str | Path):
         kind = type(data).__name__

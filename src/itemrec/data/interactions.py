@@ -23,9 +23,14 @@ FILE_KINDS = ".csv, .tsv, .inter (each also with .gz) or .parquet"
 class IdMap:
     """External ids of rows 0 … n-1, unique, in sorted order when `read` made them.
 
-    >>> ids = IdMap(np.array([10, 20, 30]))
-    >>> ids.index(["20", 30, "nobody"]).tolist()
-    [1, 2, -1]
+    Attributes:
+        ids: The external ids, int64 or str, `[n]`.
+
+    Examples:
+        >>> import numpy as np
+        >>> ids = IdMap(np.array([10, 20, 30]))
+        >>> ids.index(["20", 30, "nobody"]).tolist()
+        [1, 2, -1]
     """
 
     ids: npt.NDArray[Any]  # int64 or str, 1-D
@@ -42,7 +47,19 @@ class IdMap:
         return {str(value): row for row, value in enumerate(self.ids.tolist())}
 
     def index(self, external: Iterable[Any]) -> npt.NDArray[np.int64]:
-        """Rows of external ids, -1 where unknown; ids compare by their text, so "1" finds 1."""
+        """Rows of external ids, -1 where unknown; ids compare by their text, so "1" finds 1.
+
+        Args:
+            external: Ids of any type.
+
+        Returns:
+            A row for each id, int64.
+
+        Examples:
+            >>> import numpy as np
+            >>> IdMap(np.array(["ann", "bob"])).index(["bob", "eve"]).tolist()
+            [1, -1]
+        """
         values = external.tolist() if isinstance(external, np.ndarray) else list(external)
         return np.fromiter(map(self._find, values), np.int64, len(values))
 
@@ -57,22 +74,66 @@ class IdMap:
         return row
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> "IdMap":
-        """The map of a selection of rows, renumbered from 0."""
+        """The map of a selection of rows, renumbered from 0.
+
+        Args:
+            rows: Which rows, in the order wanted.
+
+        Returns:
+            A map of `len(rows)` ids.
+
+        Examples:
+            >>> import numpy as np
+            >>> IdMap(np.array(["ann", "bob", "eve"])).take(np.array([2, 0])).ids.tolist()
+            ['eve', 'ann']
+        """
         return IdMap(self.ids[rows])
 
     def external(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
-        """External ids of rows."""
+        """External ids of rows.
+
+        Args:
+            rows: Rows of the map.
+
+        Returns:
+            Their ids.
+
+        Examples:
+            >>> import numpy as np
+            >>> IdMap(np.array(["ann", "bob"])).external(np.array([1])).tolist()
+            ['bob']
+        """
         return np.asarray(self.ids[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Unique (user, item) pairs, and what else is known of them.
+    """Unique (user, item) pairs, and what else is known of them; `load` and `read` make them.
 
-    `held_out` marks pairs that came from a given test file. `duplicates` counts the rows that
-    were merged away. `source` holds the arguments of the `load` call that gives this data again
-    (empty for frames and matrices in memory). `left_out` has, for a column that nobody asked for
-    and that could not be read, the reason: whatever needs the column refuses with it.
+    Attributes:
+        users: Row of each pair's user, `[n]`.
+        items: Row of each pair's item, `[n]`.
+        user_ids: External ids of the users.
+        item_ids: External ids of the items.
+        ratings: Rating of each pair, or None.
+        times: Seconds since 1970 of each pair, or None.
+        titles: Title of each item, "" where unknown, or None.
+        genres: Genres of each item, separated by `|`, or None.
+        held_out: True for pairs that came from a given test file, or None.
+        name: What the data is called in results.
+        duplicates: How many rows were merged into others.
+        source: Arguments of the `load` call that gives this data again; empty for frames and
+            matrices in memory.
+        left_out: For a column that nobody asked for and that could not be read, the reason.
+            Whatever needs the column refuses with it.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> len(data), data.n_users, data.n_items
+        (900, 60, 80)
+        >>> data.csr().shape
+        (60, 80)
     """
 
     users: npt.NDArray[np.int32]  # [n]
@@ -110,7 +171,17 @@ class Interactions:
         )
 
     def csr(self) -> sp.csr_array:
-        """Ones at the pairs, [n_users, n_items], float32, sorted indices."""
+        """The pairs as a sparse matrix.
+
+        Returns:
+            Ones at the pairs, `[n_users, n_items]`, float32, sorted indices.
+
+        Examples:
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> ir.read(sp.csr_array([[5, 0], [0, 3]])).csr().toarray().tolist()
+            [[1.0, 0.0], [0.0, 1.0]]
+        """
         ones = np.ones(len(self), dtype=np.float32)
         matrix = sp.coo_array((ones, (self.users, self.items)), shape=(self.n_users, self.n_items))
         out = sp.csr_array(matrix)
@@ -123,6 +194,12 @@ class Interactions:
 
         Every pair is hashed to 64 bits and the hashes are summed, so no sorting is needed; ids
         count by their text, so 1 in a frame and "1" in a file are the same id.
+
+        Examples:
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> ir.read(sp.csr_array([[1, 0], [0, 1]])).fingerprint
+            'f1d0b04d53f90501'
         """
         user_hash, item_hash = _hash_ids(self.user_ids.ids), _hash_ids(self.item_ids.ids)
         held = np.zeros(1, np.uint64) if self.held_out is None else self.held_out.astype(np.uint64)
@@ -133,7 +210,21 @@ class Interactions:
         return hashlib.sha256(" ".join(map(str, numbers)).encode()).hexdigest()[:16]
 
     def where(self, keep: npt.NDArray[np.bool_]) -> "Interactions":
-        """The pairs where `keep` is true; users and items left without a pair go, too."""
+        """The pairs where `keep` is true; users and items left without a pair go, too.
+
+        Args:
+            keep: bool `[n]`.
+
+        Returns:
+            Interactions with ids, titles and genres of what is left.
+
+        Examples:
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> data = ir.read(sp.csr_array([[5, 2], [0, 3]]))
+            >>> data.where(data.items == 1).item_ids.ids.tolist()
+            [1]
+        """
         user_rows, users = np.unique(self.users[keep], return_inverse=True)
         item_rows, items = np.unique(self.items[keep], return_inverse=True)
         return replace(
@@ -150,7 +241,23 @@ class Interactions:
         )
 
     def at_least(self, rating: float) -> "Interactions":
-        """The pairs rated `rating` or better."""
+        """The pairs rated `rating` or better.
+
+        Args:
+            rating: The lowest rating to keep.
+
+        Returns:
+            Interactions without the others.
+
+        Raises:
+            ItemrecError: The data has no ratings, or none as good as this.
+
+        Examples:
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> len(ir.read(sp.csr_array([[5, 2], [0, 3]])).at_least(3))
+            2
+        """
         if isinstance(rating, bool) or not isinstance(rating, Real):
             raise ItemrecError(f"'min_rating' must be a number, got {rating!r}")
         if self.ratings is None:
@@ -166,7 +273,24 @@ class Interactions:
         return self.where(keep)
 
     def k_core(self, k: int) -> "Interactions":
-        """The largest part in which every user and every item has at least `k` pairs."""
+        """The largest part in which every user and every item has at least `k` pairs.
+
+        Args:
+            k: How many pairs, at least 1.
+
+        Returns:
+            Interactions without the users and items that have fewer.
+
+        Raises:
+            ItemrecError: `k` is no positive integer, or nothing would be left.
+
+        Examples:
+            >>> import scipy.sparse as sp
+            >>> import itemrec as ir
+            >>> core = ir.read(sp.csr_array([[1, 1, 0], [1, 1, 0], [0, 1, 1]])).k_core(2)
+            >>> core.n_users, core.n_items
+            (2, 2)
+        """
         if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
             raise ItemrecError(f"'k_core' must be a positive integer, got {k!r}")
         keep = np.ones(len(self), dtype=np.bool_)
@@ -219,16 +343,41 @@ def read(
     """Interactions from a file, a folder, a pandas or polars frame, or a scipy sparse matrix.
 
     Files are .csv, .tsv, RecBole .inter (each also .gz) and .parquet; folders hold train.txt (and
-    test.txt) as LightGCN's do, or ratings.csv (and movies.csv) as MovieLens's do. Columns are found
-    by their common names unless given; a rating or time column that was not asked for and cannot be
-    read is left out, and `notes` says so. Rows of the same user and item become one pair, counted
-    in `duplicates`: it keeps the highest rating and the latest time, and is a training pair if any
-    of its rows is. Then `min_rating` is applied, then `k_core`. `titles` is a file with an item
-    and a title column, or a mapping from item id to title.
+    test.txt) as LightGCN's do, or ratings.csv (and movies.csv) as MovieLens's do.
 
-    >>> import scipy.sparse as sp
-    >>> read(sp.csr_array([[1, 0, 1], [0, 1, 0]])).users.tolist()
-    [0, 0, 1]
+    Rows of the same user and item become one pair, counted in `duplicates`: it keeps the highest
+    rating and the latest time, and is a training pair if any of its rows is. Then `min_rating` is
+    applied, then `k_core`.
+
+    Args:
+        source: A path, a frame, or a sparse matrix of users × items.
+        user: Name (or place) of the user column; found by its common names unless given.
+        item: The item column, likewise.
+        rating: The rating column, likewise. One that was not asked for and cannot be read is left
+            out, and `notes` says so.
+        time: The time column, likewise.
+        min_rating: Keep ratings of at least this.
+        k_core: Keep users and items that have at least this many interactions.
+        titles: A file with an item and a title column, or a mapping from item id to title.
+        name: What the data is called in results; the file's name by default.
+
+    Returns:
+        The interactions, with your ids.
+
+    Raises:
+        ItemrecError: The source cannot be read: no such file, an unknown format, a missing column,
+            a value that is none.
+
+    Examples:
+        >>> import polars as pl
+        >>> import scipy.sparse as sp
+        >>> import itemrec as ir
+        >>> plays = pl.DataFrame({"who": ["ann", "ann", "bob"], "track": ["x", "y", "x"]})
+        >>> data = ir.read(plays, user="who", item="track")
+        >>> data.user_ids.ids.tolist(), data.items.tolist()
+        (['ann', 'bob'], [0, 1, 0])
+        >>> ir.read(sp.csr_array([[1, 0, 1], [0, 1, 0]])).users.tolist()
+        [0, 0, 1]
     """
     names = {"user": user, "item": item, "rating": rating, "time": time}
     titles_file = _titles_file(titles)

@@ -18,7 +18,20 @@ Protocol = Literal["transductive", "inductive"]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Users held out for evaluation: what a model may know of each, and what it must find."""
+    """Users to be evaluated: what a model may know of each, and what it must find.
+
+    Attributes:
+        history: All that is known of a user when evaluated, ones `[rows, n_items]`.
+        target: Held-out items, disjoint from `history`, ones `[rows, n_items]`.
+        users: Row of `Split.train`, -1 for a user unseen in training, `[rows]`.
+        ids: External ids, `[rows]`.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> len(split.test), split.test.users.max().item()  # six users, none of them in training
+        (6, -1)
+    """
 
     history: sp.csr_array  # [rows, n_items] ones: all that is known of a user in evaluation
     target: sp.csr_array  # [rows, n_items] ones: held-out items, disjoint from history
@@ -34,8 +47,29 @@ class Split:
     """Training interactions and the users held out for validation and test.
 
     Transductive: the same users everywhere; `valid.history` is their training row and
-    `test.history` their training and validation rows. Inductive: validation and test users are
-    in no row of `train`; `history` is their fold-in part, `target` their fold-out part.
+    `test.history` their training and validation rows. Inductive: validation and test users are in
+    no row of `train`; `history` is their fold-in part, `target` their fold-out part.
+
+    Attributes:
+        protocol: "transductive" or "inductive".
+        train: Training interactions, ones `[n_users, n_items]`.
+        valid: The validation part, or None.
+        test: The test part.
+        user_ids: External ids of the rows of `train`.
+        item_ids: External ids of the columns.
+        titles: Title of each item, or None.
+        genres: Genres of each item, or None.
+        dataset: Name, fingerprint and counts of the whole data.
+        settings: Everything needed to repeat the split.
+        notes: Plain sentences: what was left out.
+        source: Arguments of `load` for the data.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> split = ir.split_users(data, seed=0)
+        >>> split.protocol, split.n_users, len(split.valid), len(split.test)
+        ('inductive', 48, 6, 6)
     """
 
     protocol: Protocol
@@ -62,7 +96,21 @@ class Split:
         return int(self.train.shape[1])
 
     def refit(self) -> Split:
-        """Training and validation interactions become the training part; test stays as it is."""
+        """Training and validation interactions become the training part; test stays as it is.
+
+        Returns:
+            A split without a validation part.
+
+        Raises:
+            ItemrecError: The split is inductive: its validation users never join training.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+            >>> split = ir.split_interactions(data)
+            >>> split.refit().train.nnz == split.train.nnz + split.valid.target.nnz
+            True
+        """
         if self.protocol == "inductive":
             raise ItemrecError(
                 "'refit' is for the transductive protocol: inductive validation users are a group "
@@ -74,7 +122,21 @@ class Split:
         return replace(self, train=as_ones(grown), valid=None)
 
     def check(self) -> None:
-        """Prove that no held-out interaction reaches graph, sampler or selection, or LeakError."""
+        """Prove that no held-out interaction reaches the graph, the sampler or model selection.
+
+        Raises:
+            LeakError: One does. The sentence names the user and the item.
+
+        Examples:
+            >>> from dataclasses import replace
+            >>> import itemrec as ir
+            >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+            >>> split = ir.split_interactions(data)
+            >>> split.check()
+            >>> replace(split, train=split.train + split.test.target).check()
+            Traceback (most recent call last):
+            itemrec.errors.LeakError: test target ... of user ... is also in training (...)
+        """
         for name, held in (("validation", self.valid), ("test", self.test)):
             if held is None:
                 continue

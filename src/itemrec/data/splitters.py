@@ -1,4 +1,4 @@
-"""Split strategies: each takes Interactions and returns a Split into train, validation and test."""
+"""Split strategies: each takes Interactions and returns one Split of train, validation and test."""
 
 from __future__ import annotations
 
@@ -37,9 +37,30 @@ def split_interactions(
 ) -> Split:
     """Transductive: hold out a share of every user's interactions.
 
-    The test part is the given one where the data has it (`held_out`), else the share `test` of
-    each user's items, rounded, one item always staying in training. The validation part is the
-    share `valid` of each user's remaining *training* interactions, never of the test part.
+    The test part is the given one where the data has it (`held_out`), else the share `test` of each
+    user's items, rounded, one item always staying in training. The validation part is the share
+    `valid` of each user's remaining *training* interactions, never of the test part.
+
+    Args:
+        data: What `load` or `read` returns.
+        seed: Of the draws.
+        valid: Share of a user's training interactions for validation, in [0, 1).
+        test: Share of a user's interactions for test, in (0, 1).
+        unseen_items: Whether items that no training user has stay in the catalogue ("keep") or
+            leave it ("drop").
+
+    Returns:
+        A split of the transductive protocol, already checked for leaks.
+
+    Raises:
+        ItemrecError: A share is out of range, or nothing would be left to train on or to find.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> split = ir.split_interactions(data, seed=0, test=0.2)
+        >>> split.train.nnz + split.valid.target.nnz + split.test.target.nnz
+        900
     """
     rng = _generator(seed)
     matrix, order = _sorted(data)
@@ -67,9 +88,28 @@ def split_by_time(
 ) -> Split:
     """Transductive, one global cut: the latest share `test` of all interactions is the test part.
 
-    The latest share `valid` of what is before it is the validation part. Interactions of one
-    moment stay together. Users of whom nothing is known before a cut are left out of that part.
-    Nothing is drawn: `seed` is accepted so that all strategies are called alike.
+    The latest share `valid` of what is before it is the validation part. Interactions of one moment
+    stay together. Users of whom nothing is known before a cut are left out of that part.
+
+    Args:
+        data: What `load` or `read` returns, with times.
+        seed: Nothing is drawn; it is accepted so that all strategies are called alike.
+        valid: Share of the interactions before the test part, in [0, 1).
+        test: Share of all interactions, in (0, 1).
+        unseen_items: Whether items that no training user has stay in the catalogue ("keep") or
+            leave it ("drop").
+
+    Returns:
+        A split of the transductive protocol, already checked for leaks.
+
+    Raises:
+        ItemrecError: The data has no times, a share is out of range, or a part would be empty.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> ir.split_by_time(data).settings["strategy"]
+        'time'
     """
     _generator(seed)  # refuses what is no seed
     matrix, order = _sorted(data)
@@ -89,6 +129,24 @@ def leave_last_out(
     """Transductive: each user's last item is the test part, the one before it validation.
 
     Ties in time are broken by the seed; one item always stays in training.
+
+    Args:
+        data: What `load` or `read` returns, with times.
+        seed: Breaks ties.
+        unseen_items: Whether items that no training user has stay in the catalogue ("keep") or
+            leave it ("drop").
+
+    Returns:
+        A split of the transductive protocol, already checked for leaks.
+
+    Raises:
+        ItemrecError: The data has no times, or a part would be empty.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.leave_last_out(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> int(split.test.target.sum(axis=1).max())  # one item a user
+        1
     """
     matrix, order = _sorted(data)
     times, rows = _times(data, "leave_last_out")[order], row_of_entry(matrix)
@@ -114,9 +172,30 @@ def split_users(
 ) -> Split:
     """Inductive: hold out whole users; training users keep everything.
 
-    A model sees the share `fold_in` of a held-out user's items and must find the rest; each
-    keeps at least one item on either side. With `unseen_items="drop"`, items no training user
-    has leave the split first.
+    A model sees the share `fold_in` of a held-out user's items and must find the rest; each keeps
+    at least one item on either side.
+
+    Args:
+        data: What `load` or `read` returns.
+        seed: Of the draws.
+        valid: Share of the users for validation, in [0, 1).
+        test: Share of the users for test, in (0, 1).
+        fold_in: Share of a held-out user's items that the model is shown, in (0, 1).
+        unseen_items: Whether items that no training user has stay in the catalogue ("keep") or
+            leave it ("drop").
+
+    Returns:
+        A split of the inductive protocol, already checked for leaks.
+
+    Raises:
+        ItemrecError: A share is out of range, or nobody would be left to train on or to evaluate.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> split = ir.split_users(data, seed=0, valid=0.1, test=0.2)
+        >>> split.n_users, len(split.valid), len(split.test)
+        (42, 6, 12)
     """
     _share("test", test, low=0), _share("valid", valid)
     _share("fold_in", fold_in, low=0)
@@ -155,8 +234,24 @@ def split_users(
 def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transductive") -> Split:
     """Nothing is held out, neither for validation nor for test: for a model that is to be used.
 
-    How long to train has to be known from a run that was evaluated. In the inductive protocol
-    users get no vectors of their own. Nothing is drawn; `seed` as in `split_by_time`.
+    How many epochs to train has to be known from a run that could be evaluated.
+
+    Args:
+        data: What `load` or `read` returns.
+        seed: Nothing is drawn; it is accepted so that all strategies are called alike.
+        protocol: In the inductive protocol users get no vectors of their own.
+
+    Returns:
+        A split whose training part is everything and whose test part is empty.
+
+    Raises:
+        ItemrecError: `protocol` is neither of the two.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.keep_all(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> split.train.nnz, split.valid, len(split.test)
+        (900, None, 0)
     """
     if protocol not in ("transductive", "inductive"):
         raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
@@ -174,8 +269,26 @@ def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transdu
 def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
     """Keep the share `keep` of each user's training items, at least one; test targets stay.
 
-    In the transductive protocol validation targets are thinned by the same share, so that a
-    refit too sees no more than that share. Removed items are as if they had never been seen.
+    In the transductive protocol validation targets are thinned by the same share, so that a refit
+    too sees no more than that share. Removed items are as if they had never been seen.
+
+    Args:
+        split: Any split that is not thinned yet.
+        keep: Share of a user's training items, in (0, 1].
+        seed: Of the draws.
+
+    Returns:
+        A split with less to train on and the same test targets.
+
+    Raises:
+        ItemrecError: `keep` is out of range, or the split is thinned already.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> cold = ir.cold_start(split, keep=0.2)
+        >>> cold.train.nnz < split.train.nnz / 4, cold.test.target.nnz == split.test.target.nnz
+        (True, True)
     """
     if not isinstance(keep, Real) or not 0 < keep <= 1:
         raise ItemrecError(f"'keep' must be a share in (0, 1], got {keep!r}")

@@ -48,7 +48,22 @@ class TrainedRun(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over users, with the per-user values they are means of."""
+    """Means over users, with the per-user values they are means of.
+
+    Attributes:
+        metrics: The mean of each metric.
+        per_user: Values of single users by metric, `[users]` each.
+        ids: External ids of the users evaluated.
+        history: How many items are known of each user.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, ir.models.EASE())
+        >>> result = ir.evaluate(run, split, metrics=["recall@10", "ndcg@10"])
+        >>> list(result.metrics), len(result.per_user["ndcg@10"])
+        (['recall@10', 'ndcg@10'], 6)
+    """
 
     metrics: dict[str, float]
     per_user: dict[str, npt.NDArray[np.float64]]  # [users] each
@@ -56,7 +71,27 @@ class Evaluation:
     history: npt.NDArray[np.int64]  # how many items are known of each
 
     def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
-        """Bootstrap 95 % interval of a metric's mean over users."""
+        """Bootstrap 95 % interval of a metric's mean over users.
+
+        Args:
+            metric: One of `per_user`, such as "ndcg@20".
+            seed: Of the resampling.
+
+        Returns:
+            The lower and the upper end.
+
+        Raises:
+            ItemrecError: There are no values of single users for this metric.
+
+        Examples:
+            >>> import numpy as np
+            >>> import itemrec as ir
+            >>> values = {"hit@1": np.array([0.0, 1.0, 1.0, 1.0])}
+            >>> result = ir.Evaluation({"hit@1": 0.75}, values, np.arange(4), np.ones(4, np.int64))
+            >>> low, high = result.interval("hit@1")
+            >>> low <= 0.75 <= high
+            True
+        """
         if metric not in self.per_user:
             raise ItemrecError(
                 f"'metric' must be one of {', '.join(self.per_user)}, got {metric!r}"
@@ -85,13 +120,35 @@ def evaluate(
     fold_in: Literal["frozen", "joint"] = "frozen",
     budget: float = BUDGET,
 ) -> Evaluation:
-    """Rank the whole catalogue for every held-out user and evaluator the lists.
+    """Rank the whole catalogue for every held-out user, and measure the lists.
 
-    ``metrics`` such as "NDCG@10" or, for the whole list, "ap"; by default all at each ``k``.
     Items a user is known to have are never recommended. Users without targets do not count.
-    ``fold_in="joint"`` lets unseen users' histories join the graph (for comparison only: it needs a
-    model that encodes a graph). A run is only evaluated on what it was not trained on: LeakError
-    otherwise.
+
+    Args:
+        run: What `train` returns, or a model that was trained on this very split.
+        split: The split whose users are evaluated.
+        k: One cut-off or several.
+        part: "test" or "valid".
+        metrics: Such as "NDCG@10" or, for the whole list, "ap"; by default all at each `k`.
+        fold_in: "frozen" folds unseen users in against stored item vectors, as a service does.
+            "joint" lets their histories join the graph, for comparison only; it needs a model that
+            passes messages.
+        budget: Megabytes for scores. It changes the speed, never the result.
+
+    Returns:
+        The metrics, with the values of single users.
+
+    Raises:
+        LeakError: The run was trained on something that is to be found.
+        ItemrecError: The part is empty, the split has other users or items, or a metric is unknown.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, ir.models.EASE())
+        >>> result = ir.evaluate(run, split, k=[5, 10])
+        >>> 0 < result.metrics["ndcg@10"] < 1
+        True
     """
     model = run if isinstance(run, Model) else run.model
     trained = split.train if isinstance(run, Model) else run.train

@@ -41,8 +41,18 @@ DEFAULT_TRAINING: dict[str, dict[str, Any]] = {
 def default_training(loss: Callable[..., Tensor]) -> dict[str, Any]:
     """Training settings that belong to a loss unless others are given.
 
-    >>> default_training(bpr)
-    {'batch_by': 'interactions', 'n_negatives': 1}
+    Args:
+        loss: A loss, bound or not.
+
+    Returns:
+        Fields of `TrainConfig`; empty for a loss that is trained on lists of users.
+
+    Examples:
+        >>> from itemrec.losses import bpr, default_training, item_ndcg
+        >>> default_training(bpr)
+        {'batch_by': 'interactions', 'n_negatives': 1}
+        >>> default_training(item_ndcg(tau=0.5))
+        {}
     """
     function, _ = unbind(loss)
     names = [name for name, known in LOSSES.items() if known is function]

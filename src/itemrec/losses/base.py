@@ -31,10 +31,31 @@ from itemrec.validation import (
 
 
 class LazyScores(Protocol):
-    """Negatives that are never written out, such as the whole catalogue streamed in blocks."""
+    """Negatives that are never written out, such as the whole catalogue streamed in blocks.
+
+    The `item_*` losses take such an object in place of the tensor `neg`. All they need is the
+    smooth number of negatives above each positive.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_log
+        >>> class NoNegatives:
+        ...     def count_above(self, pos, tau):
+        ...         return torch.zeros_like(pos)
+        >>> float(item_log(torch.ones(1, 2), NoNegatives()))  # log₂(1 + 0)
+        0.0
+    """
 
     def count_above(self, pos: Tensor, tau: float) -> Tensor:
-        """Σ_j σ((s_j − s_p)/τ) over each user's negatives, [B, P]; differentiable."""
+        """Smooth number of negatives above each positive, `Σ_j σ((s_j − s_p)/τ)`.
+
+        Args:
+            pos: Scores of positives, `[B, P]`.
+            tau: Temperature τ of the sigmoid.
+
+        Returns:
+            A count for each positive, `[B, P]`; differentiable.
+        """
         ...
 
 
@@ -67,7 +88,17 @@ RULES: dict[str, Callable[[str, Any], Any]] = {
 
 
 class Loss(Protocol):
-    """A loss as it is seen from outside: scores give a scalar, settings alone give a partial."""
+    """A loss as it is seen from outside: scores give a scalar, settings alone give a partial.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import softmax
+        >>> softmax(tau=0.2).keywords  # settings alone: bound, to be used in training
+        {'tau': 0.2}
+        >>> scores = torch.tensor([[1.0]]), torch.tensor([[0.0]])
+        >>> round(float(softmax(*scores, tau=0.2)), 4)
+        0.0067
+    """
 
     __name__: str
 
@@ -88,7 +119,30 @@ class Loss(Protocol):
 def bindable(function: Callable[..., Tensor]) -> Loss:
     """Check the settings of every call; with settings alone, bind them instead of computing.
 
-    A setting must have the type of its default, and obey the rule in `RULES` if there is one.
+    A setting must have the type of its default, and obey the rule in `RULES` if there is one for
+    its name. A loss works without this decorator too; it then has to be bound with
+    `functools.partial`.
+
+    Args:
+        function: A loss `(pos, neg, pos_mask=None, neg_mask=None, *, settings)`.
+
+    Returns:
+        The same loss, which now also takes settings alone.
+
+    Raises:
+        ItemrecError: When called: an unknown setting, a value against its rule, or neither scores
+            nor settings.
+
+    Examples:
+        >>> from itemrec.losses import bindable
+        >>> @bindable
+        ... def squared(pos, neg, pos_mask=None, neg_mask=None, *, margin=0.5):
+        ...     return (margin - pos).square().mean() + neg.square().mean()
+        >>> squared(margin=0.9).keywords
+        {'margin': 0.9}
+        >>> squared(gap=0.9)
+        Traceback (most recent call last):
+        itemrec.errors.ItemrecError: 'gap' is not a setting of squared: choose from margin
     """
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -123,7 +177,26 @@ def bindable(function: Callable[..., Tensor]) -> Loss:
 
 
 def bind(loss: Callable[..., Tensor], settings: Mapping[str, Any]) -> Callable[..., Tensor]:
-    """A loss with these settings, which ours check at once; without any, the loss itself."""
+    """A loss with these settings; without any, the loss itself.
+
+    Args:
+        loss: A loss, decorated with `bindable` or not.
+        settings: Values by name. A `bindable` loss checks them at once.
+
+    Returns:
+        A `functools.partial`, or `loss` where there is nothing to bind.
+
+    Raises:
+        ItemrecError: A setting is unknown or against its rule.
+
+    Examples:
+        >>> from itemrec.losses import bind
+        >>> from itemrec.losses import item_ndcg
+        >>> bind(item_ndcg, {"tau": 0.5}).keywords
+        {'tau': 0.5}
+        >>> bind(item_ndcg, {}) is item_ndcg
+        True
+    """
     if not settings:
         return loss
     checked = getattr(loss, "bindable", False)
@@ -132,7 +205,21 @@ def bind(loss: Callable[..., Tensor], settings: Mapping[str, Any]) -> Callable[.
 
 
 def unbind(loss: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """A loss and its settings: those bound to it, and the defaults of the others."""
+    """A loss and its settings: those bound to it, and the defaults of the others.
+
+    Args:
+        loss: A loss, bound or not.
+
+    Returns:
+        The function, and its settings in full.
+
+    Examples:
+        >>> from itemrec.losses import bsl
+        >>> from itemrec.losses import unbind
+        >>> function, settings = unbind(bsl(tau=0.2))
+        >>> function is bsl, settings
+        (True, {'tau': 0.2, 't2': 1.0})
+    """
     if isinstance(loss, functools.partial):
         function, settings = unbind(loss.func)
         return function, {**settings, **loss.keywords}

@@ -29,12 +29,35 @@ def smooth_rank(
     *,
     tau: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Rank of each positive in its user's list (equation 1), and its rank among the positives.
+    """Smooth rank of each positive in its user's list, and its rank among the positives.
 
-    rank(p) = 1 + Σ_{j∈V, j≠p} σ((s_j − s_p)/τ),   rank⁺(p) = 1 + Σ_{j∈V⁺, j≠p} σ((s_j − s_p)/τ)
+    With V⁺ the positives and V = V⁺ ∪ V⁻ all items of the list (the paper's equation 1):
+
+        rank(p)  = 1 + Σ_{j∈V,  j≠p} σ((s_j − s_p)/τ)
+        rank⁺(p) = 1 + Σ_{j∈V⁺, j≠p} σ((s_j − s_p)/τ)
 
     As τ → 0, σ becomes the step function and the rank exact (tied items count one half each).
-    Returns rank, rank⁺, and which positives are real, each [B, P].
+
+    Args:
+        pos: Scores of positives, `[B, P]`.
+        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
+        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        tau: Temperature τ of the sigmoid.
+
+    Returns:
+        rank, rank⁺, and which positives are real, each `[B, P]`.
+
+    Raises:
+        ItemrecError: A mask is not boolean, or a stream comes with a mask.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import smooth_rank
+        >>> pos, neg = torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0]])
+        >>> rank, among, _ = smooth_rank(pos, neg, tau=1e-3)
+        >>> rank.tolist(), among.tolist()
+        ([[1.0, 3.0]], [[1.0, 2.0]])
     """
     pos, mask = real(pos, pos_mask, "pos", 0.0)
     others = pos.masked_fill(~mask, -torch.inf)
@@ -52,13 +75,30 @@ def item_ndcg(
     *,
     tau: float = 1.0,
 ) -> Tensor:
-    """1 − DCG/iDCG with DCG = Σ_{p∈V⁺} 1/log₂(1 + rank(p)): the paper's loss (equation 2).
+    """Smooth NDCG, `1 − DCG/iDCG` with `DCG = Σ_{p∈V⁺} 1/log₂(1 + rank(p))`: the ITEM paper's loss.
 
-    iDCG = Σ_{i=1}^{|V⁺|} 1/log₂(1 + i) is exact, over the positives the list really has.
+    The rank is `smooth_rank` (equation 2 of the paper). `iDCG = Σ_{i=1}^{|V⁺|} 1/log₂(1 + i)` is
+    exact, over the positives the list really has.
 
-    >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
-    >>> round(float(item_ndcg(pos, neg, tau=1e-3)), 4)  # rank 2: 1 − 1/log₂(3)
-    0.3691
+    Args:
+        pos: Scores of positives, `[B, P]`.
+        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
+        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        tau: Temperature τ of the rank, positive.
+
+    Returns:
+        A scalar in [0, 1); 0 and still differentiable if there is no positive.
+
+    Raises:
+        ItemrecError: `tau` is not positive, or a mask is not boolean.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_ndcg
+        >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
+        >>> round(float(item_ndcg(pos, neg, tau=1e-3)), 4)  # rank 2: 1 − 1/log₂(3)
+        0.3691
     """
     rank, _, mask = smooth_rank(pos, neg, pos_mask, neg_mask, tau=tau)
     dcg = torch.where(mask, 1 / torch.log2(1 + rank), 0.0).sum(-1)  # [B]
@@ -81,7 +121,28 @@ def item_ap(
     *,
     tau: float = 1.0,
 ) -> Tensor:
-    """1 − average precision: 1 − 1/|V⁺| Σ_{p∈V⁺} rank⁺(p)/rank(p)."""
+    """Smooth average precision, `1 − 1/|V⁺| Σ_{p∈V⁺} rank⁺(p)/rank(p)`.
+
+    Args:
+        pos: Scores of positives, `[B, P]`.
+        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
+        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        tau: Temperature τ of the rank, positive.
+
+    Returns:
+        A scalar in [0, 1); 0 and still differentiable if there is no positive.
+
+    Raises:
+        ItemrecError: `tau` is not positive, or a mask is not boolean.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_ap
+        >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
+        >>> round(float(item_ap(pos, neg, tau=1e-3)), 4)  # rank 2 of 1 positive: 1 − 1/2
+        0.5
+    """
     rank, rank_pos, mask = smooth_rank(pos, neg, pos_mask, neg_mask, tau=tau)
     return mean(1 - mean(rank_pos / rank, mask), mask.any(-1))
 
@@ -97,13 +158,37 @@ def item_recall(
     ks: Sequence[int] = (1, 2, 4, 8, 16),
     tau_k: float = 50.0,
 ) -> Tensor:
-    """1 − 1/|K| Σ_{k∈K} 1/min(|V⁺|, k) Σ_{p∈V⁺} σ((k + ½ − rank(p))/τ_k): capped recall at every k.
+    """Smooth capped recall, the mean over several cut-offs k.
 
-    τ_k is in ranks. With τ_k = 1 a positive at rank 500 of 1,000 has no slope, and nothing is ever
-    learnt; a twentieth of the list does (LOG.md).
+        1 − 1/|K| Σ_{k∈K} 1/min(|V⁺|, k) Σ_{p∈V⁺} σ((k + ½ − rank(p))/τ_k)
 
-    The step H(k − rank) counts a positive *at* rank k. Without the ½ the sigmoid would count it
+    `tau_k` is in ranks. With τ_k = 1 a positive at rank 500 of 1,000 has no slope, and nothing is
+    ever learnt; a twentieth of the list does (LOG.md).
+
+    The step `H(k − rank)` counts a positive *at* rank k. Without the ½ the sigmoid would count it
     half, and the loss would not tend to the metric: the step lies between the ranks k and k + 1.
+
+    Args:
+        pos: Scores of positives, `[B, P]`.
+        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
+        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        tau: Temperature τ of the rank, positive.
+        ks: The cut-offs K, positive integers.
+        tau_k: Temperature of the cut, in ranks, positive.
+
+    Returns:
+        A scalar in [0, 1]; 0 and still differentiable if there is no positive.
+
+    Raises:
+        ItemrecError: A setting is against its rule, or a mask is not boolean.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_recall
+        >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
+        >>> round(float(item_recall(pos, neg, tau=1e-3, ks=(1, 2), tau_k=1e-3)), 4)  # rank 2
+        0.5
     """
     rank, _, mask = smooth_rank(pos, neg, pos_mask, neg_mask, tau=tau)
     count = mask.sum(-1)
@@ -123,15 +208,38 @@ def item_log(
     *,
     tau: float = 1.0,
 ) -> Tensor:
-    """1/|V⁺| Σ_{p∈V⁺} log₂(1 + n_p), n_p = Σ_{j∈V⁻} σ((s_j − s_p)/τ): a bound of −log₂ NDCG.
+    """Logarithm of the smooth rank, a bound of `−log₂ NDCG`; not in the ITEM paper.
 
-    Not in the paper. The slope of 1/log₂(1 + rank) vanishes as 1/(rank·log² rank), so positives
-    far down are given up; that of a logarithm is 1/rank. With e^x in place of σ(x) ≤ e^x it is the
-    softmax loss, a looser bound.
+        1/|V⁺| Σ_{p∈V⁺} log₂(1 + n_p)        n_p = Σ_{j∈V⁻} σ((s_j − s_p)/τ)
 
-    Why a bound, for exact counts: rank(p) = i + n_p for the i-th positive, log₂(1 + i + n) ≤
-    (1 + n)·log₂(1 + i), hence NDCG ≥ Σᵢ wᵢ/(1 + n_p) with wᵢ ∝ 1/log₂(1 + i). Jensen's inequality
-    gives −log₂ NDCG ≤ Σᵢ wᵢ log₂(1 + n_p), and Chebyshev's equal weights, since w falls as n grows.
+    The slope of `1/log₂(1 + rank)` vanishes as `1/(rank·log² rank)`, so positives far down are
+    given up; that of a logarithm is `1/rank`. With `e^x` in place of `σ(x) ≤ e^x` it is the softmax
+    loss, a looser bound.
+
+    Why a bound, for exact counts: `rank(p) = i + n_p` for the i-th positive, and `log₂(1 + i + n) ≤
+    (1 + n)·log₂(1 + i)`, hence `NDCG ≥ Σᵢ wᵢ/(1 + n_p)` with `wᵢ ∝ 1/log₂(1 + i)`. Jensen's
+    inequality gives `−log₂ NDCG ≤ Σᵢ wᵢ log₂(1 + n_p)`, and Chebyshev's equal weights, since w
+    falls as n grows.
+
+    Args:
+        pos: Scores of positives, `[B, P]`.
+        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
+        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        tau: Temperature τ of the count, positive.
+
+    Returns:
+        A scalar of at least 0; 0 and still differentiable if there is no positive.
+
+    Raises:
+        ItemrecError: `tau` is not positive, or a mask is not boolean.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import item_log
+        >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[5.0, 4.0, 3.0, 1.0]])
+        >>> round(float(item_log(pos, neg, tau=1e-3)), 4)  # three negatives above: log₂ 4
+        2.0
     """
     pos, mask = real(pos, pos_mask, "pos", 0.0)
     above = negative_count(pos, neg, neg_mask, tau)  # [B, P]
@@ -148,11 +256,32 @@ def neural_ndcg(
     tau: float = 1.0,
     iterations: int = 50,
 ) -> Tensor:
-    """1 − NDCG of the list as NeuralSort orders it (Pobrotyn and Białobrzeski, 2021).
+    """NeuralNDCG: 1 − NDCG of the list as NeuralSort orders it (Pobrotyn and Białobrzeski, 2021).
 
-    DCG = Σᵢ (P̃·gain)ᵢ / log₂(1 + i), P̃ the permutation of `neural_sort` made doubly stochastic by
-    `sinkhorn`, gain 1 for positives. Memory is a few [B, P+N, P+N] tensors: 2,048 users with lists
-    of 205 take 0.34 GB each in float32, so use smaller batches on a small machine.
+    `DCG = Σᵢ (P̃·gain)ᵢ / log₂(1 + i)`, P̃ the permutation of `neural_sort` made doubly stochastic
+    by `sinkhorn`, gain 1 for positives. Memory is a few `[B, P+N, P+N]` tensors: 2,048 users with
+    lists of 205 take 0.34 GB each in float32, so use smaller batches on a small machine.
+
+    Args:
+        pos: Scores of positives, `[B, P]`.
+        neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
+        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        tau: Temperature of the sorting, positive.
+        iterations: Steps of Sinkhorn's scaling.
+
+    Returns:
+        A scalar; 0 and still differentiable if there is no positive.
+
+    Raises:
+        ItemrecError: A setting is against its rule, a mask is not boolean, or `neg` is a stream.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import neural_ndcg
+        >>> pos, neg = torch.tensor([[2.0]]), torch.tensor([[3.0, 1.0]])
+        >>> round(float(neural_ndcg(pos, neg, tau=0.1)), 3)  # second place: 1 − 1/log₂(3)
+        0.369
     """
     pos, mask = real(pos, pos_mask, "pos", 0.0)
     neg, negatives = real(neg, neg_mask, "neg", 0.0)

@@ -23,7 +23,30 @@ def softmax(
     *,
     tau: float = 1.0,
 ) -> Tensor:
-    """−log(e^{s_p/τ} / (e^{s_p/τ} + Σ_j e^{s_j/τ})), mean over a user's positives (InfoNCE)."""
+    """Softmax loss, `−log(e^{s_p/τ} / (e^{s_p/τ} + Σ_j e^{s_j/τ}))`; also called InfoNCE.
+
+    The mean over a user's positives, then over users.
+
+    Args:
+        pos: Scores of positives, `[B, P]`.
+        neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
+        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        tau: Temperature τ, positive.
+
+    Returns:
+        A scalar; 0 and still differentiable if there is no positive.
+
+    Raises:
+        ItemrecError: `tau` is not positive, a mask is not boolean, or `neg` is a stream.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import softmax
+        >>> pos, neg = torch.tensor([[1.0]]), torch.tensor([[1.0, 1.0, 1.0]])
+        >>> round(float(softmax(pos, neg)), 4)  # log 4
+        1.3863
+    """
     pos, mask = real(pos, pos_mask, "pos", 0.0)
     log_sum, some = _log_sum(neg, neg_mask, tau)
     values = torch.where(some, softplus(log_sum - pos / tau), 0.0)  # [B, P]
@@ -40,9 +63,31 @@ def bsl(
     tau: float = 1.0,
     t2: float = 1.0,
 ) -> Tensor:
-    """−log(e^{s_p/τ} / (Σ_j e^{s_j/τ})^t₂), mean over a user's positives (Wu et al., 2024).
+    """Bilateral softmax loss, `−log(e^{s_p/τ} / (Σ_j e^{s_j/τ})^t₂)` (Wu et al., ICDE 2024).
 
-    It has no floor. A user without negatives has only the first part, −s_p/τ.
+    The mean over a user's positives, then over users. It has no lower bound. A user without
+    negatives has only the first part, `−s_p/τ`.
+
+    Args:
+        pos: Scores of positives, `[B, P]`.
+        neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
+        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        tau: Temperature τ, positive.
+        t2: Exponent t₂ of the negatives' sum, positive.
+
+    Returns:
+        A scalar; 0 and still differentiable if there is no positive.
+
+    Raises:
+        ItemrecError: A setting is not positive, a mask is not boolean, or `neg` is a stream.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.losses import bsl
+        >>> pos, neg = torch.tensor([[1.0]]), torch.tensor([[1.0, 1.0]])
+        >>> round(float(bsl(pos, neg)), 4)  # 1 + log 2 − 1
+        0.6931
     """
     pos, mask = real(pos, pos_mask, "pos", 0.0)
     log_sum, some = _log_sum(neg, neg_mask, tau)

@@ -2,7 +2,7 @@
 
 Chen et al., "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation", WWW 2023. With
 cosines c, the other positives of a batch as negatives, and D the interactions of users U and items
-I::
+I:
 
     L = mean_(u,p) −c_up/τ₀ + log Σ_j e^{c_uj/τ_u}
     1/τ₀ = ln(|U||I| / 2|D|) / (mean c over D − mean c over U×I)
@@ -43,7 +43,28 @@ LEAST_GAP = 0.1
 
 
 class AdapTau(LinearGNN):
-    """Softmax with adaptive temperatures (WWW 2023)."""
+    """Cosine softmax on LightGCN with temperatures that set themselves (WWW 2023).
+
+    Its objective is its own: it takes neither a loss nor a sampler.
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
+            the transductive protocol and the sum in the inductive one.
+        beta: How much a user's loss changes its temperature, β.
+        l2: Weight of the squared vectors of a batch at every depth.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.AdapTau(dim=8), epochs=2).metrics["model"]
+        'adap-tau'
+    """
 
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
     year = 2023

@@ -21,7 +21,13 @@ from itemrec.sampling.batch import Batch
 
 
 class Kind(Enum):
-    """How a model is trained."""
+    """How a model is trained.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> ir.models.EASE.kind.value, ir.models.LightGCN.kind.value
+        ('closed form', 'list loss')
+    """
 
     LIST_LOSS = "list loss"  # any list loss over sampled negatives, plus `extra_loss` if it has one
     OWN_OBJECTIVE = "own objective"  # `own_loss` is the whole objective: no list loss, no sampler
@@ -35,6 +41,38 @@ class Model(nn.Module):
     meets the training data and allocates; afterwards either `fit` solves a closed form or the
     training loop asks for gradients. A subclass that holds everything it needs to score in
     parameters and buffers is saved and loaded without further code.
+
+    Attributes:
+        paper: Title of the paper, for `itemrec models`.
+        year: Its year.
+        inductive: Whether users unseen in training can be scored.
+        why_not_inductive: The reason, where they cannot.
+        explains: Whether `explain` is there.
+        kind: How it is trained.
+        batch_by: "users" or "interactions", where the model leaves no choice.
+        default_loss: The loss it is trained with unless another is given.
+        default_training: Fields of `TrainConfig` that hold unless others are given.
+        settings: The arguments of the constructor; each constructor sets them by itself.
+        n_users: Number of training users, after `setup`.
+        n_items: Number of items, after `setup`.
+
+    Examples:
+        >>> import torch
+        >>> from itemrec.models import Kind, Model
+        >>> import itemrec as ir
+        >>> class Newest(Model):
+        ...     kind = Kind.CLOSED_FORM
+        ...     def __init__(self, step: float = 1.0) -> None:
+        ...         super().__init__()
+        ...         self.step = step
+        ...     def fit(self, train):
+        ...         self.store("age", torch.arange(self.n_items) * self.step)
+        ...     def scores(self, history, users):
+        ...         return self.age.repeat(len(users), 1)
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, Newest(step=2.0))
+        >>> run.model.settings, run.model.age.tolist()[:3]
+        ({'step': 2.0}, [0.0, 2.0, 4.0])
     """
 
     paper: ClassVar[str] = ""
@@ -76,33 +114,102 @@ class Model(nn.Module):
         cls.__init__ = remembering  # type: ignore[assignment]
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Allocate for this training matrix; ``inductive`` means: users get no parameters."""
+        """Allocate for this training matrix.
+
+        Args:
+            train: Training interactions, `[users, items]`.
+            inductive: Users get no parameters.
+            generator: Of initial weights.
+        """
         self.n_users, self.n_items = train.shape
 
     def fit(self, train: sp.csr_array) -> None:
-        """Solve a closed form; only called for `Kind.CLOSED_FORM`."""
+        """Solve a closed form; only called for `Kind.CLOSED_FORM`.
+
+        Args:
+            train: Training interactions, `[users, items]`.
+
+        Raises:
+            ItemrecError: The model has none.
+        """
         raise ItemrecError(f"{type(self).__name__} has no closed form")
 
     def cache_embeddings(self, graph: Graph) -> None:
-        """Store whatever scoring needs, so that it no longer needs the graph."""
+        """Store whatever scoring needs, so that it no longer needs the graph.
+
+        Args:
+            graph: The training graph.
+        """
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
-        """The whole objective of a batch; only called for `Kind.OWN_OBJECTIVE`."""
+        """The whole objective of a batch; only called for `Kind.OWN_OBJECTIVE`.
+
+        Args:
+            graph: The training graph.
+            batch: Users and their positives.
+            generator: Of whatever is drawn.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ItemrecError: The model has none.
+        """
         raise ItemrecError(f"{type(self).__name__} has no objective of its own: write 'own_loss'")
 
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
-        """Called before each epoch, for models that redraw something."""
+        """Called before each epoch, for models that redraw something.
+
+        Args:
+            graph: The training graph.
+            generator: Of whatever is drawn.
+        """
 
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        """Scores of all items for each user, ``[B, items]``; ``users`` is −1 where unknown."""
+        """Scores of all items for each user.
+
+        Args:
+            history: What is known of each user, `[B, items]`.
+            users: Training row of each user, −1 where unknown, `[B]`.
+
+        Returns:
+            `[B, items]`.
+
+        Raises:
+            ItemrecError: An unseen user cannot be scored.
+        """
         raise ItemrecError(f"{type(self).__name__} cannot score")
 
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """Share of each history item in each score ``[len(items), len(history)]``; they add up."""
+        """Share of each history item in each score.
+
+        The shares, and what a trained user's own vector adds, sum up to the score.
+
+        Args:
+            history: What is known of one user, `[1, items]`.
+            user: Its training row, −1 where unknown.
+            items: Rows of the recommended items, `[n]`.
+
+        Returns:
+            `[n, items of the history]`.
+
+        Raises:
+            ItemrecError: The model gives no exact explanations.
+        """
         raise ItemrecError(f"{type(self).__name__} gives no exact explanations")
 
     def check_inductive(self) -> None:
-        """Refuse the inductive protocol by name where the model cannot score unseen users."""
+        """Refuse the inductive protocol by name where the model cannot score unseen users.
+
+        Raises:
+            ItemrecError: It cannot; the sentence says why.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> ir.models.MF().check_inductive()
+            Traceback (most recent call last):
+            itemrec.errors.ItemrecError: MF cannot be used in the inductive protocol: every user ...
+        """
         if not self.inductive:
             raise ItemrecError(
                 f"{type(self).__name__} cannot be used in the inductive protocol: "
@@ -110,14 +217,33 @@ class Model(nn.Module):
             )
 
     def check_users(self, users: npt.NDArray[np.int64]) -> None:
-        """Refuse unseen users by name where the model cannot score them."""
+        """Refuse unseen users by name where the model cannot score them.
+
+        Args:
+            users: Training row of each user, −1 where unknown.
+
+        Raises:
+            ItemrecError: There is an unseen user; the sentence says why that cannot be.
+
+        Examples:
+            >>> import numpy as np
+            >>> import itemrec as ir
+            >>> ir.models.LightGCN().check_users(np.array([0, -1]))  # no problem
+        """
         if not self.inductive and bool((users < 0).any()):
             raise ItemrecError(
                 f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
             )
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """The optimizer's groups of parameters, each with its learning rate."""
+        """The optimizer's groups of parameters, each with its learning rate.
+
+        Args:
+            lr: The learning rate of training.
+
+        Returns:
+            What `torch.optim.Adam` takes.
+        """
         return [{"params": list(self.parameters()), "lr": lr}]
 
     @property
@@ -128,7 +254,20 @@ class Model(nn.Module):
         return torch.device("cpu")
 
     def store(self, name: str, tensor: Tensor) -> None:
-        """Register or replace a buffer that scoring needs."""
+        """Register or replace a buffer that scoring needs; it is saved with the run.
+
+        Args:
+            name: The attribute under which it is found.
+            tensor: Its value.
+
+        Examples:
+            >>> import torch
+            >>> import itemrec as ir
+            >>> model = ir.models.Popularity()
+            >>> model.store("counts", torch.tensor([3.0, 1.0]))
+            >>> model.counts.tolist()
+            [3.0, 1.0]
+        """
         if name in self._buffers:
             self._buffers[name] = tensor
         else:
@@ -138,14 +277,47 @@ class Model(nn.Module):
 class EmbeddingModel(Model):
     """A model whose scores are products of a user and an item vector.
 
-    `encode` gives the vectors for training; `cache_embeddings` stores them for scoring.
+    `encode` gives the vectors for training; `cache_embeddings` stores them for scoring. A subclass
+    writes `setup` and `encode`, and `fold_in` if it can score unseen users.
+
+    Attributes:
+        user_vectors: Stored vectors of the training users, `[users, d]`.
+        item_vectors: Stored vectors of the items, `[items, d]`.
+
+    Examples:
+        >>> from torch import nn
+        >>> import torch
+        >>> from itemrec.models import EmbeddingModel
+        >>> import itemrec as ir
+        >>> class OnePoint(EmbeddingModel):
+        ...     def setup(self, train, *, inductive, generator):
+        ...         super().setup(train, inductive=inductive, generator=generator)
+        ...         self.items = nn.Parameter(torch.randn(self.n_items, 4, generator=generator))
+        ...     def encode(self, graph):
+        ...         return torch.ones(self.n_users, 4), self.items
+        ...     def fold_in(self, history):
+        ...         return torch.ones(history.shape[0], 4)
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, OnePoint(), epochs=2, device="cpu")
+        >>> run.model.item_vectors.shape
+        torch.Size([80, 4])
     """
 
     user_vectors: Tensor
     item_vectors: Tensor
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """User and item vectors ``[users, d], [items, d]``, differentiable."""
+        """User and item vectors for training.
+
+        Args:
+            graph: The training graph.
+
+        Returns:
+            `[users, d]` and `[items, d]`, differentiable.
+
+        Raises:
+            ItemrecError: The model has no encoder.
+        """
         raise ItemrecError(f"{type(self).__name__} has no encoder")
 
     def encode_step(
@@ -153,7 +325,13 @@ class EmbeddingModel(Model):
     ) -> Encoded:
         """`encode` for a training step: with whatever noise or dropout the model trains with.
 
-        With ``layers`` the item vectors of each layer are part of it, which `pool` makes one of.
+        Args:
+            graph: The training graph.
+            generator: Of whatever is drawn.
+            layers: Whether the item vectors of each layer are asked for, which `pool` makes one of.
+
+        Returns:
+            The vectors of the step.
         """
         users, items = self.encode(graph)
         return Encoded(users, items, (items,) if layers else (), self.pool)
@@ -161,15 +339,39 @@ class EmbeddingModel(Model):
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor | None:
-        """A term of the model's own that is added to the list loss, or None."""
+        """A term of the model's own that is added to the list loss.
+
+        Args:
+            graph: The training graph.
+            batch: Users and their positives.
+            encoded: What `encode_step` returned.
+            generator: Of whatever is drawn.
+
+        Returns:
+            A scalar, or None.
+        """
         return None
 
     def pool(self, layers: list[Tensor]) -> Tensor:
-        """One vector a node out of its vectors at all depths; without layers there is but one."""
+        """One vector a node out of its vectors at all depths; without layers there is but one.
+
+        Args:
+            layers: Vectors at each depth, `[n, d]` each.
+
+        Returns:
+            `[n, d]`, or wider where layers stand side by side.
+        """
         return layers[0]
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
-        """Squared length of every user's and item's own parameters, for the L2 term."""
+        """Squared length of every user's and item's own parameters, for the L2 term.
+
+        Returns:
+            `[users]` and `[items]`.
+
+        Raises:
+            ItemrecError: The model has none: 'l2' must be 0.
+        """
         raise ItemrecError(f"{type(self).__name__} has no L2 term; set 'l2' to 0")
 
     @torch.no_grad()
@@ -180,13 +382,34 @@ class EmbeddingModel(Model):
         self.store("item_vectors", items.detach().clone(memory_format=torch.contiguous_format))
 
     def fold_in(self, history: sp.csr_array) -> Tensor:
-        """Vectors of users known by their history alone, ``[B, d]``."""
+        """Vectors of users known by their history alone.
+
+        Args:
+            history: What is known of each, `[B, items]`.
+
+        Returns:
+            `[B, d]`.
+
+        Raises:
+            ItemrecError: The model cannot score an unseen user.
+        """
         raise ItemrecError(
             f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
         )
 
     def vectors_of(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        """Vectors of known users by row, of the others by their history, ``[B, d]``."""
+        """Vectors of known users by row, of the others by their history.
+
+        Args:
+            history: What is known of each, `[B, items]`.
+            users: Training row of each, −1 where unknown, `[B]`.
+
+        Returns:
+            `[B, d]`.
+
+        Raises:
+            ItemrecError: The model cannot score an unseen user.
+        """
         self.check_users(users)
         known = users >= 0
         if known.all():

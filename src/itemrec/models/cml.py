@@ -1,7 +1,7 @@
 """CML: users and items as points, near where they belong together.
 
 Hsieh et al., "Collaborative Metric Learning", WWW 2017. With squared distances d², N negatives j of
-the user and margin m, over the positives (u, i)::
+the user and margin m, over the positives (u, i):
 
     L = Σ w_ui · [m + d²_ui − min_j d²_uj]₊             w_ui = log(1 + rank_ui)
     rank_ui ≈ |I| · mean_j 1[m + d²_ui − d²_uj > 0]      |u|, |i| ≤ 1
@@ -30,7 +30,24 @@ from itemrec.validation import positive, positive_integers
 
 
 class CML(EmbeddingModel):
-    """Metric learning with rank weights (WWW 2017)."""
+    """Collaborative metric learning: distances instead of products, rank weights (WWW 2017).
+
+    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+
+    Args:
+        dim: Length of a vector.
+        margin: Margin m between squared distances.
+        negatives: Negatives a positive, N.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.CML(dim=8), epochs=2).metrics["model"]
+        'cml'
+    """
 
     paper = "Collaborative Metric Learning"
     year = 2017

@@ -2,7 +2,7 @@
 
 Perozzi et al., "DeepWalk: Online Learning of Social Representations", KDD 2014, with the negative
 sampling of word2vec. Over the windows of walks, with centre vectors c, context vectors x and K
-nodes n drawn in proportion to degree^power::
+nodes n drawn in proportion to degree^power:
 
     L = −Σ_(v,w) [log σ(c_v·x_w) + K·E_n log σ(−c_v·x_n)]
 
@@ -19,7 +19,27 @@ from itemrec.models.random_walks import SkipGramModel
 
 
 class DeepWalk(SkipGramModel):
-    """Skip-gram on uniform walks (KDD 2014)."""
+    """Skip-gram on uniform random walks (KDD 2014).
+
+    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+
+    Args:
+        dim: Length of a vector.
+        length: Nodes of a walk.
+        window: How far apart on a walk two nodes may be to count as a pair.
+        negatives: Noise nodes a pair, K.
+        shared: Noise nodes that the pairs of a walk share.
+        power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.DeepWalk(dim=8), epochs=2).metrics["model"]
+        'deepwalk'
+    """
 
     paper = "DeepWalk: Online Learning of Social Representations"
     year = 2014

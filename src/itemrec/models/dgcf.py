@@ -1,7 +1,7 @@
 """DGCF: every interaction is split over several intents, and each intent has a graph of its own.
 
 Wang et al., "Disentangled Graph Collaborative Filtering", SIGIR 2020. A vector is K chunks, one an
-intent. Each interaction has a logit an intent, S_k(u,i) = 0 at first; a layer repeats T times::
+intent. Each interaction has a logit an intent, S_k(u,i) = 0 at first; a layer repeats T times:
 
     S̃_k = softmax_k(S_k)                              a share of the edge for each intent
     u_k = Σ_i S̃_k(u,i) / √(D_k(u) D_k(i)) · i_k⁰      D_k(v) = Σ S̃_k over v's edges; i_k alike
@@ -36,7 +36,27 @@ COMPARED = 1024  # users, and items, between whose chunks correlation is measure
 
 
 class DGCF(GNN):
-    """Disentangled graph collaborative filtering (SIGIR 2020)."""
+    """Disentangled graph collaborative filtering: a graph for each intent (SIGIR 2020).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
+            choice for the protocol.
+        intents: Chunks of a vector, K; they divide `dim`.
+        iterations: Times an edge is split over the intents in each layer, T.
+        penalty: Weight of the distance correlation between the intents.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.DGCF(dim=8, intents=2), epochs=2).metrics["model"]
+        'dgcf'
+    """
 
     paper = "Disentangled Graph Collaborative Filtering"
     year = 2020

@@ -1,7 +1,7 @@
 """ENMF: every user–item pair counts in the loss, at the price of the observed ones.
 
 Chen et al., "Efficient Neural Matrix Factorization without Sampling for Recommendation", TOIS 2020.
-With ``ŷ_ui = hᵀ(p_u ⊙ q_i)``, weight 1 for observed pairs and c₀ for all others::
+With ``ŷ_ui = hᵀ(p_u ⊙ q_i)``, weight 1 for observed pairs and c₀ for all others:
 
     L(u) = Σ_{i∈R_u} (1 − ŷ)² + c₀ Σ_{i∉R_u} ŷ²
          = Σ_{i∈R_u} [(1 − c₀) ŷ² − 2ŷ] + c₀ Σ_{a,b} h_a h_b (p_u p_uᵀ)_ab (Σ_i q_i q_iᵀ)_ab + |R_u|
@@ -28,7 +28,24 @@ from itemrec.validation import positive, positive_integers, share_below_one
 
 
 class ENMF(EmbeddingModel):
-    """Whole-data matrix factorisation (TOIS 2020)."""
+    """Whole-data matrix factorisation: every pair counts in the loss (TOIS 2020).
+
+    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+
+    Args:
+        dim: Length of a vector.
+        negative_weight: Weight c₀ of pairs that were not observed.
+        dropout: Share of a user vector that is dropped in training.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.ENMF(dim=8), epochs=2).metrics["model"]
+        'enmf'
+    """
 
     paper = "Efficient Neural Matrix Factorization without Sampling for Recommendation"
     year = 2020

@@ -1,6 +1,6 @@
 """GAT: neighbours weighted by learnt attention.
 
-Veličković et al., "Graph Attention Networks", ICLR 2018. For each head, over j ∈ N(v) ∪ {v}::
+Veličković et al., "Graph Attention Networks", ICLR 2018. For each head, over j ∈ N(v) ∪ {v}:
 
     α_vj = softmax_j(LeakyReLU(a_dst·W h_v + a_src·W h_j))
     h⁽ˡ⁺¹⁾_v = act(Σ_j α_vj W h_j + b)
@@ -22,7 +22,25 @@ from itemrec.models.gnn import Pooling, WeightedGNN, glorot
 
 
 class GAT(WeightedGNN):
-    """Graph attention network (ICLR 2018)."""
+    """Graph attention network: neighbours weighted by learnt attention (ICLR 2018).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
+            choice for the protocol.
+        heads: Attention heads; they divide `dim`.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.GAT(dim=8, heads=2), epochs=2).metrics["model"]
+        'gat'
+    """
 
     paper = "Graph Attention Networks"
     year = 2018

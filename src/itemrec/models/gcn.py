@@ -1,7 +1,7 @@
 """GCN: averaging with self-loops, a weight matrix and a non-linearity a layer.
 
 Kipf & Welling, "Semi-Supervised Classification with Graph Convolutional Networks", ICLR 2017.
-With ``Ã = A + I`` and its degrees ``D̃``::
+With ``Ã = A + I`` and its degrees ``D̃``:
 
     h⁽ˡ⁺¹⁾ = act(D̃^-1/2 Ã D̃^-1/2 h⁽ˡ⁾ W⁽ˡ⁾ + b⁽ˡ⁾)
 
@@ -19,7 +19,24 @@ from itemrec.models.gnn import Pooling, WeightedGNN, glorot
 
 
 class GCN(WeightedGNN):
-    """Graph convolution (ICLR 2017)."""
+    """Graph convolution with self-loops and a weight matrix a layer (ICLR 2017).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
+            choice for the protocol.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.GCN(dim=8), epochs=2).metrics["model"]
+        'gcn'
+    """
 
     paper = "Semi-Supervised Classification with Graph Convolutional Networks"
     year = 2017

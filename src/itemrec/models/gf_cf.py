@@ -1,7 +1,7 @@
 """GF-CF: collaborative filtering as two fixed filters of the interaction graph.
 
 Shen et al., "How Powerful is Graph Convolution for Recommendation?", CIKM 2021. With
-``R̃ = D_U^-½ R D_I^-½``, Ū the first k right singular vectors of R̃ ``[items, k]``, a history r::
+``R̃ = D_U^-½ R D_I^-½``, Ū the first k right singular vectors of R̃ ``[items, k]``, a history r:
 
     scores = r · (R̃ᵀR̃ + α D_I^-½ Ū Ūᵀ D_I^½)                             [B, items]
 
@@ -28,7 +28,24 @@ BLOCK = 512  # users propagated at a time
 
 
 class GFCF(Model):
-    """Linear and ideal low-pass graph filters (CIKM 2021)."""
+    """Linear and ideal low-pass graph filters (CIKM 2021).
+
+    A user is nothing but a history, and explanations are exact.
+
+    Args:
+        dim: Singular vectors of the low-pass filter, k.
+        alpha: Weight α of the low-pass filter.
+        iterations: Steps of the subspace iteration.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.GFCF(dim=16)).metrics["model"]
+        'gf-cf'
+    """
 
     paper = "How Powerful is Graph Convolution for Recommendation?"
     year = 2021

@@ -1,6 +1,6 @@
 """GIN: sums over neighbours, then a small network a layer.
 
-Xu et al., "How Powerful are Graph Neural Networks?", ICLR 2019::
+Xu et al., "How Powerful are Graph Neural Networks?", ICLR 2019:
 
     h⁽ˡ⁺¹⁾_v = MLP⁽ˡ⁾((1 + ε⁽ˡ⁾)·h⁽ˡ⁾_v + Σ_{j∈N(v)} h⁽ˡ⁾_j)
 
@@ -20,7 +20,25 @@ from itemrec.models.gnn import Pooling, WeightedGNN, glorot
 
 
 class GIN(WeightedGNN):
-    """Graph isomorphism network (ICLR 2019)."""
+    """Graph isomorphism network: sums over neighbours, then a small network (ICLR 2019).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
+            choice for the protocol.
+        normalise: Divide sums by √(d_v·d_j); without it the layer is the paper's, term by term.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.GIN(dim=8), epochs=2).metrics["model"]
+        'gin'
+    """
 
     paper = "How Powerful are Graph Neural Networks?"
     year = 2019

@@ -23,13 +23,33 @@ Pooling = Literal["auto", "mean", "sum", "concat"]
 class GNN(EmbeddingModel):
     """Message passing over the interaction graph; a subclass gives one `layer`.
 
-    ``h⁰`` are free vectors of the items and, in the transductive protocol, of the users; in the
+    `h⁰` are free vectors of the items and, in the transductive protocol, of the users; in the
     inductive protocol users start from zero and are made of their items' messages. The final vector
-    pools ``h⁰ … hᴸ``. A new user is folded in by running the same layers for that user alone
-    against the stored item vectors of each layer: no training graph, no training.
+    pools `h⁰ … hᴸ`. A new user is folded in by running the same layers for that user alone against
+    the stored item vectors of each layer: no training graph, no training.
 
-    ``layers`` is 3 in the transductive protocol and 2 in the inductive one unless given (chosen on
-    validation, see LOG.md).
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            unless given (chosen on validation, see LOG.md).
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
+            choice for the protocol.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> from itemrec.graph.propagation import neighbour_sum
+        >>> from itemrec.models import GNN
+        >>> import itemrec as ir
+        >>> class Averaging(GNN):
+        ...     def layer(self, depth, adjacency, source, own):
+        ...         total = neighbour_sum(adjacency, source)
+        ...         return total / adjacency.degree.clamp(min=1).unsqueeze(1)
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, Averaging(dim=8, layers=2), epochs=2)
+        >>> len(ir.Recommender(run).recommend(history=[3, 5], k=4))  # a new user
+        4
     """
 
     init_std: ClassVar[float] = 0.1  # standard deviation of h⁰ before training
@@ -62,14 +82,39 @@ class GNN(EmbeddingModel):
         self.make_layers(generator)
 
     def automatic_pooling(self, inductive: bool) -> str:
-        """The paper pools by sum, except for LightGCN in the transductive protocol."""
+        """What `pooling="auto"` means: the sum, except where a subclass says otherwise.
+
+        Args:
+            inductive: Whether the protocol is inductive.
+
+        Returns:
+            "sum", "mean" or "concat".
+        """
         return "sum"
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """Allocate the layers' own weights, if there are any."""
+        """Allocate the layers' own weights, if there are any.
+
+        Args:
+            generator: Of initial weights.
+        """
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """One step: what the targets (``own``) become with the messages of ``source``."""
+        """One step of message passing.
+
+        Args:
+            depth: The step, from 0.
+            adjacency: Targets and the sources of their messages: the whole graph in training, new
+                users and their items when users are folded in.
+            source: Vectors of the sources, `[sources, d]`.
+            own: Vectors of the targets before the step, `[targets, d]`.
+
+        Returns:
+            Vectors of the targets after it, `[targets, d]`.
+
+        Raises:
+            ItemrecError: The subclass has no layer.
+        """
         raise ItemrecError(f"{type(self).__name__} has no layer")
 
     def base(self, graph: Graph) -> Tensor:
@@ -179,12 +224,31 @@ class WeightedGNN(GNN):
 
 
 class LinearGNN(GNN):
-    """Linear message passing, ``h⁽ˡ⁺¹⁾ = Â h⁽ˡ⁾`` with ``Â = D^-1/2 A D^-1/2``, then pooling.
+    """Linear message passing, `h⁽ˡ⁺¹⁾ = Â h⁽ˡ⁾` with `Â = D^-1/2 A D^-1/2`, then pooling.
 
     A new user with history H is one weighted sum of stored item vectors, and each history item's
-    share in a score is exact::
+    share in a score is exact:
 
         u = Σ_{i∈H} f_i / √|H|        f_i = pool(0, h⁰_i … hᴸ⁻¹_i) / √d_i
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            unless given.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
+            the transductive protocol and the sum in the inductive one.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> from itemrec.models import LinearGNN
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, LinearGNN(dim=8), epochs=2)
+        >>> picks = ir.Recommender(run).recommend(history=[3, 5], k=1, explain=True)
+        >>> abs(picks[0].score - sum(reason.share for reason in picks[0].reasons)) < 1e-5
+        True
     """
 
     explains = True

@@ -1,7 +1,7 @@
 """ItemKNN: items that the same users like.
 
 Sarwar et al., "Item-based Collaborative Filtering Recommendation Algorithms", WWW 2001, with the
-shrunk cosine of Deshpande & Karypis (2004) and later practice. With counts ``G = XᵀX``, degrees d::
+shrunk cosine of Deshpande & Karypis (2004) and later practice. With counts ``G = XᵀX``, degrees d:
 
     s_ij = G_ij / (√(d_i d_j) + shrink)     W_ij = s_ij if i is one of the k nearest of j, else 0
     scores = history · W                                            [B, items]
@@ -19,7 +19,23 @@ from itemrec.validation import at_least_zero, positive_integers
 
 
 class ItemKNN(SparseWeights):
-    """Nearest neighbours among items (WWW 2001)."""
+    """Nearest neighbours among items by shrunk cosine (WWW 2001).
+
+    A user is nothing but a history, and explanations are exact.
+
+    Args:
+        neighbours: Neighbours of an item, k.
+        shrink: Added to the denominator; damps cosines of rare items.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.ItemKNN(neighbours=20)).metrics["model"]
+        'itemknn'
+    """
 
     paper = "Item-based Collaborative Filtering Recommendation Algorithms"
     year = 2001

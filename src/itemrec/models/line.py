@@ -1,14 +1,14 @@
 """LINE: edges should be likely, either as such or given their ends' contexts.
 
 Tang et al., "LINE: Large-scale Information Network Embedding", WWW 2015. For an edge (u, i), with K
-items j (for the other direction: users) drawn in proportion to degree^power::
+items j (for the other direction: users) drawn in proportion to degree^power:
 
     order 1: −log σ(c_u·c_i) − Σ_j log σ(−c_u·c_j)           one vector c a node
     order 2: −log σ(c_u·x_i) − Σ_j log σ(−c_u·x_j)           and a context vector x
 
 both for u → i and for i → u. Noise comes from the edge's other side, since edges only ever join a
 user and an item. The score is what was modelled: ``c_u·c_i``, or ``c_u·x_i + x_u·c_i``. Edges are
-the batch's positives: with ``by = "interactions"`` every one once an epoch. Power 0 keeps
+the batch's positives: with ``batch_by = "interactions"`` every one once an epoch. Power 0 keeps
 popularity in the scores, see `deepwalk`. Not inductive: a node's vectors are trained parameters.
 """
 
@@ -31,7 +31,25 @@ from itemrec.validation import at_least_zero, positive_integers
 
 
 class LINE(EmbeddingModel):
-    """First- or second-order proximity of nodes (WWW 2015)."""
+    """First- or second-order proximity of nodes (WWW 2015).
+
+    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+
+    Args:
+        dim: Length of a vector.
+        order: 1 (edges as such) or 2 (edges given their contexts).
+        negatives: Noise nodes an edge, K.
+        power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.LINE(dim=8), epochs=2).metrics["model"]
+        'line'
+    """
 
     paper = "LINE: Large-scale Information Network Embedding"
     year = 2015

@@ -1,7 +1,7 @@
 """LR-GCCF: graph convolution without non-linearities, its layers side by side.
 
 Chen et al., "Revisiting Graph Based Collaborative Filtering: A Linear Residual Graph Convolutional
-Network Approach", AAAI 2020. With self-loops counted, d̃ = d + 1::
+Network Approach", AAAI 2020. With self-loops counted, d̃ = d + 1:
 
     h⁽ˡ⁺¹⁾_v = Σ_{j∈N(v)} h⁽ˡ⁾_j / √(d̃_v d̃_j) + h⁽ˡ⁾_v / d̃_v        e = [h⁰ ; … ; hᴸ]
 
@@ -21,7 +21,22 @@ from itemrec.models.gnn import GNN
 
 
 class LRGCCF(GNN):
-    """Linear residual graph convolution (AAAI 2020)."""
+    """Linear residual graph convolution, its layers side by side (AAAI 2020).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.LRGCCF(dim=8), epochs=2).metrics["model"]
+        'lr-gccf'
+    """
 
     paper = (
         "Revisiting Graph Based Collaborative Filtering: "

@@ -1,6 +1,6 @@
 """MF: one free vector a user and an item.
 
-Rendle et al., "BPR: Bayesian Personalized Ranking from Implicit Feedback", UAI 2009::
+Rendle et al., "BPR: Bayesian Personalized Ranking from Implicit Feedback", UAI 2009:
 
     ŷ_ui = p_u · q_i
 """
@@ -20,7 +20,22 @@ from itemrec.ops.pair_scores import squared_lengths
 
 
 class MF(EmbeddingModel):
-    """Matrix factorisation (UAI 2009)."""
+    """Matrix factorisation: one free vector a user and an item (UAI 2009).
+
+    For known users only: every user vector is a trained parameter.
+
+    Args:
+        dim: Length of a vector.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.MF(dim=8), epochs=2).metrics["model"]
+        'mf'
+    """
 
     paper = "BPR: Bayesian Personalized Ranking from Implicit Feedback"
     year = 2009

@@ -1,6 +1,6 @@
 """Mult-VAE: a variational autoencoder of whole histories with a multinomial likelihood.
 
-Liang et al., "Variational Autoencoders for Collaborative Filtering", WWW 2018. For a history x::
+Liang et al., "Variational Autoencoders for Collaborative Filtering", WWW 2018. For a history x:
 
     h = tanh(W₁ drop(x/|x|) + b₁)        μ, log σ² = W₂h + b₂        z = μ + σ ⊙ ε, ε ~ N(0, I)
     logits = W₄ tanh(W₃z + b₃) + b₄                                             [B, items]
@@ -29,7 +29,26 @@ from itemrec.validation import at_least_zero, positive_integers, share_below_one
 
 
 class MultVAE(Model):
-    """Autoencoder of histories (WWW 2018)."""
+    """Variational autoencoder of histories with a multinomial likelihood (WWW 2018).
+
+    Its objective is its own: it takes neither a loss nor a sampler.
+
+    Args:
+        hidden: Width of the hidden layers.
+        latent: Width of the code z.
+        dropout: Share of the history that is dropped in training.
+        beta: Weight β of the KL term at its highest.
+        anneal: Steps over which β rises to it.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.MultVAE(hidden=16, latent=8), epochs=2).metrics["model"]
+        'mult-vae'
+    """
 
     paper = "Variational Autoencoders for Collaborative Filtering"
     year = 2018

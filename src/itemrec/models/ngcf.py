@@ -1,6 +1,6 @@
 """NGCF: messages that carry the product of the two vectors they connect.
 
-Wang et al., "Neural Graph Collaborative Filtering", SIGIR 2019::
+Wang et al., "Neural Graph Collaborative Filtering", SIGIR 2019:
 
     h⁽ˡ⁺¹⁾_v = LeakyReLU(W₁ h_v + Σ_{j∈N(v)} (W₁ h_j + W₂ (h_j ⊙ h_v)) / √(d_v d_j))
     e = [h⁰ ; h¹/|h¹| ; … ; hᴸ/|hᴸ|]
@@ -26,7 +26,23 @@ from itemrec.models.gnn import GNN, glorot
 
 
 class NGCF(GNN):
-    """Neural graph collaborative filtering (SIGIR 2019)."""
+    """Neural graph collaborative filtering: messages carry products of vectors (SIGIR 2019).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        dropout: Share of each layer's output that is dropped in training.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.NGCF(dim=8), epochs=2).metrics["model"]
+        'ngcf'
+    """
 
     paper = "Neural Graph Collaborative Filtering"
     year = 2019

@@ -2,7 +2,7 @@
 
 Sun et al., "Neighbor Interaction Aware Graph Convolution Networks for Recommendation", SIGIR 2020.
 The paper leaves room, and no public code by its authors was found; this is what is taken as its
-definition here::
+definition here:
 
     a_v = Σ_{j∈N(v)} h_j / √(d_v d_j)                                graph convolution
     p_v = 2/(d_v(d_v−1)) · Σ_{i<j∈N(v)} h_i ⊙ h_j                    pairwise neighbourhood
@@ -27,7 +27,22 @@ from itemrec.models.gnn import GNN, glorot
 
 
 class NIAGCN(GNN):
-    """Neighbour-interaction-aware graph convolution (SIGIR 2020)."""
+    """Neighbour-interaction-aware graph convolution (SIGIR 2020).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.NIAGCN(dim=8), epochs=2).metrics["model"]
+        'nia-gcn'
+    """
 
     paper = "Neighbor Interaction Aware Graph Convolution Networks for Recommendation"
     year = 2020

@@ -13,7 +13,29 @@ from itemrec.validation import positive
 
 
 class Node2Vec(SkipGramModel):
-    """Skip-gram on biased walks (KDD 2016)."""
+    """Skip-gram on walks that prefer to return or to explore (KDD 2016).
+
+    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+
+    Args:
+        dim: Length of a vector.
+        length: Nodes of a walk.
+        window: How far apart on a walk two nodes may be to count as a pair.
+        negatives: Noise nodes a pair, K.
+        shared: Noise nodes that the pairs of a walk share.
+        power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
+        p: Return parameter: a step back has weight 1/p.
+        q: In-out parameter: a step outwards has weight 1/q.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.Node2Vec(dim=8), epochs=2).metrics["model"]
+        'node2vec'
+    """
 
     paper = "node2vec: Scalable Feature Learning for Networks"
     year = 2016

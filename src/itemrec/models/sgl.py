@@ -2,7 +2,7 @@
 
 Wu et al., "Self-supervised Graph Learning for Recommendation", SIGIR 2021. With two graphs G′, G″
 from each of which a share ρ of the edges is missing, drawn anew each epoch and normalised by their
-own degrees::
+own degrees:
 
     L = L_list + λ·(InfoNCE over users + InfoNCE over items),   z′ = encode(G′), z″ = encode(G″)
     InfoNCE = mean_i −log(e^{cos(z′_i, z″_i)/τ} / Σ_j e^{cos(z′_i, z″_j)/τ})
@@ -30,7 +30,27 @@ from itemrec.validation import at_least_zero, positive
 
 
 class SGL(LinearGNN):
-    """Self-supervised graph learning by edge dropout (SIGIR 2021)."""
+    """Self-supervised graph learning by edge dropout on LightGCN (SIGIR 2021).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
+            the transductive protocol and the sum in the inductive one.
+        drop: Share ρ of the edges that a view lacks.
+        weight: Weight λ of the contrastive term.
+        temperature: Temperature τ of the contrastive term.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.SGL(dim=8, weight=0.01), epochs=2).metrics["model"]
+        'sgl'
+    """
 
     paper = "Self-supervised Graph Learning for Recommendation"
     year = 2021

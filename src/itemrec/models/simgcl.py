@@ -1,7 +1,7 @@
 """SimGCL: LightGCN that recognises a node again after a little noise.
 
 Yu et al., "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for
-Recommendation", SIGIR 2022. After each layer of a noisy pass every vector moves by ε::
+Recommendation", SIGIR 2022. After each layer of a noisy pass every vector moves by ε:
 
     h ← h + ε · sign(h) ⊙ n/|n|,   n ~ U(0, 1)ᵈ        e = mean(h¹ … hᴸ), without layer 0
     L = L_list + λ·(InfoNCE over users + InfoNCE over items) between two noisy passes
@@ -28,7 +28,27 @@ from itemrec.validation import at_least_zero, positive
 
 
 class SimGCL(LinearGNN):
-    """Contrastive learning by noise (SIGIR 2022)."""
+    """Contrastive learning between two noisy passes of LightGCN (SIGIR 2022).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
+            the transductive protocol and the sum in the inductive one.
+        epsilon: Length ε of the noise.
+        weight: Weight λ of the contrastive term.
+        temperature: Temperature τ of the contrastive term.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.SimGCL(dim=8), epochs=2).metrics["model"]
+        'simgcl'
+    """
 
     paper = (
         "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for Recommendation"

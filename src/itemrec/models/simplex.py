@@ -1,6 +1,6 @@
 """SimpleX: a user is its own vector and the mean of its items, compared by cosine.
 
-Mao et al., "SimpleX: A Simple and Strong Baseline for Collaborative Filtering", CIKM 2021::
+Mao et al., "SimpleX: A Simple and Strong Baseline for Collaborative Filtering", CIKM 2021:
 
     u = g·p_u + (1 − g)·V·mean(q_i, i ∈ history)        ŷ_ui = cos(u, q_i)
 
@@ -28,7 +28,21 @@ from itemrec.ops.pair_scores import squared_lengths
 
 
 class SimpleX(EmbeddingModel):
-    """Behaviour aggregation and cosines (CIKM 2021)."""
+    """A user is its own vector and the mean of its items, compared by cosine (CIKM 2021).
+
+    Args:
+        dim: Length of a vector.
+        g: Share of the user's own vector, 0 to 1.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.SimpleX(dim=8), epochs=2).metrics["model"]
+        'simplex'
+    """
 
     paper = "SimpleX: A Simple and Strong Baseline for Collaborative Filtering"
     year = 2021

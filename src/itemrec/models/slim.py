@@ -2,7 +2,7 @@
 
 Ning & Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", ICDM 2011, in the form
 the paper calls fsSLIM: each item's column is fitted on its nearest items only. For item j with the
-k items N of largest cosine to it, and ``G = XᵀX``::
+k items N of largest cosine to it, and ``G = XᵀX``:
 
     w = argmin ½ wᵀG_NN w − G_Njᵀ w + ½ l2·|w|² + l1·|w|₁        (w ≥ 0 with ``positive``)
     scores = history · W                                          [B, items]
@@ -27,7 +27,26 @@ from itemrec.models.item_item import SparseWeights, gram_matrix, strongest
 
 
 class SLIM(SparseWeights):
-    """Sparse linear regression on neighbouring items (ICDM 2011)."""
+    """Sparse linear regression on neighbouring items (ICDM 2011).
+
+    A user is nothing but a history, and explanations are exact.
+
+    Args:
+        neighbours: Items that a column is regressed on, k.
+        l1: Weight of the absolute weights.
+        l2: Weight of the squared weights, positive.
+        positive: Allow no negative weight.
+        sweeps: Rounds of coordinate descent, where `l1` or `positive` need it.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.SLIM(neighbours=20)).metrics["model"]
+        'slim'
+    """
 
     paper = "SLIM: Sparse Linear Methods for Top-N Recommender Systems"
     year = 2011

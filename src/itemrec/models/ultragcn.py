@@ -1,7 +1,7 @@
 """UltraGCN: the limit of infinitely many graph convolutions as weights of a plain loss.
 
 Mao et al., "UltraGCN: Ultra Simplification of Graph Convolutional Networks for Recommendation",
-CIKM 2021. With degrees d, N uniform negatives, ``G = XᵀX`` and its row sums g::
+CIKM 2021. With degrees d, N uniform negatives, ``G = XᵀX`` and its row sums g:
 
     β_ui = (1/d_u) √((d_u + 1)/(d_i + 1))                    ω_ij = G_ij/(g_i − G_ii) · √(g_i/g_j)
     L_O  = −Σ_(u,i) [(w₁ + w₂β_ui) log σ(e_u·e_i) + w/N Σ_j (w₃ + w₄β_uj) log σ(−e_u·e_j)]
@@ -32,7 +32,31 @@ from itemrec.validation import at_least_zero, positive_integers
 
 
 class UltraGCN(EmbeddingModel):
-    """Matrix factorisation under graph constraints (CIKM 2021)."""
+    """Matrix factorisation under graph constraints (CIKM 2021).
+
+    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+
+    Args:
+        dim: Length of a vector.
+        w1: Weight of every positive.
+        w2: Weight of β_ui for positives.
+        w3: Weight of every negative.
+        w4: Weight of β_uj for negatives.
+        negatives: Negatives a positive, N.
+        negative_weight: Weight w of all negatives of a positive together.
+        item_weight: Weight λ of the item–item term.
+        item_neighbours: Neighbours of an item, K.
+        l2: Weight γ of the squared vectors.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.UltraGCN(dim=8, negatives=5), epochs=2).metrics["model"]
+        'ultragcn'
+    """
 
     paper = "UltraGCN: Ultra Simplification of Graph Convolutional Networks for Recommendation"
     year = 2021

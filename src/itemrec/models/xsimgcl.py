@@ -1,7 +1,7 @@
 """XSimGCL: SimGCL's contrast for the price of the one pass that is made anyway.
 
 Yu et al., "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation", TKDE
-2023. One noisy pass (`simgcl`) serves the list loss and both views::
+2023. One noisy pass (`simgcl`) serves the list loss and both views:
 
     e = mean(h¹ … hᴸ), without layer 0
     L = L_list(e) + λ·(InfoNCE over users + InfoNCE over items) between e and h^(l*)
@@ -28,7 +28,28 @@ from itemrec.validation import at_least_zero, positive
 
 
 class XSimGCL(LinearGNN):
-    """Contrastive learning between depths of one noisy pass (TKDE 2023)."""
+    """Contrastive learning between depths of one noisy pass of LightGCN (TKDE 2023).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
+            the transductive protocol and the sum in the inductive one.
+        epsilon: Length ε of the noise.
+        weight: Weight λ of the contrastive term.
+        temperature: Temperature τ of the contrastive term.
+        contrasted: The layer, from 1, that is contrasted with the final vectors.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> ir.train(split, ir.models.XSimGCL(dim=8), epochs=2).metrics["model"]
+        'xsimgcl'
+    """
 
     paper = "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation"
     year = 2023

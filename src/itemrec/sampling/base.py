@@ -22,7 +22,21 @@ from itemrec.sampling.batch import Batch
 
 @dataclass(frozen=True)
 class Encoded:
-    """What an encoder made of the graph in one training step."""
+    """What an encoder made of the graph in one training step.
+
+    Attributes:
+        users: `[users, d]`.
+        items: `[items, d]`.
+        item_layers: Item vectors at each depth, where a sampler needs them.
+        pool: Makes one vector of the layers.
+        views: Other (users, items), for the model's own term.
+
+    Examples:
+        >>> import torch
+        >>> encoded = Encoded(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]]))
+        >>> encoded.as_cosine().users.norm(dim=1).tolist()
+        [1.0]
+    """
 
     users: Tensor  # [users, d]
     items: Tensor  # [items, d]
@@ -43,7 +57,21 @@ class Encoded:
 
 @dataclass(frozen=True)
 class ScoredLists:
-    """Scores of a batch's positives and negatives, and which items the negatives were."""
+    """Scores of a batch's positives and negatives, and which items the negatives were.
+
+    Attributes:
+        pos: `[B, P]`.
+        neg: `[B, N]`.
+        items: Items whose vectors the L2 term counts, int64 of any shape.
+        neg_mask: False where an item is no negative of that user, bool `[B, N]`.
+        counted: False where an entry of `items` belongs to padding.
+
+    Examples:
+        >>> import torch
+        >>> lists = ScoredLists(torch.ones(2, 1), torch.zeros(2, 3), torch.zeros(2, 3).long())
+        >>> lists.neg.shape
+        torch.Size([2, 3])
+    """
 
     pos: Tensor  # [B, P]
     neg: Scores  # [B, N]
@@ -53,34 +81,97 @@ class ScoredLists:
 
 
 class Sampler:
-    """Base of all samplers; the fields of a subclass, a dataclass, are its settings."""
+    """Base of all samplers; the fields of a subclass, a dataclass, are its settings.
+
+    Attributes:
+        needs_layers: Whether `Encoded.item_layers` must be there.
+        draws: Whether ids are drawn: then every user must have an item left to draw.
+
+    Examples:
+        >>> from itemrec.negatives import Sampler
+        >>> import itemrec as ir
+        >>> isinstance(ir.negatives.InBatch(), Sampler), ir.negatives.InBatch.draws
+        (True, False)
+    """
 
     needs_layers: ClassVar[bool] = False  # `Encoded.item_layers` must be there
     draws: ClassVar[bool] = False  # ids are drawn: every user must have an item left to draw
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
-        """Build the tables for the training interactions ``[users, items]`` on a device."""
+        """Build whatever is needed for this training matrix.
+
+        Args:
+            train: Training interactions, `[users, items]`.
+            device: Where tables belong.
+        """
 
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """The scored lists of a batch, with ``n`` negatives a user where they are drawn."""
+        """The scored lists of a batch.
+
+        Args:
+            encoded: Vectors of the step.
+            batch: Users and their positives.
+            n: Negatives a user, where they are drawn.
+            generator: Of the draws.
+
+        Returns:
+            Scores of positives and negatives.
+        """
         raise NotImplementedError
 
 
 class DrawnNegatives(Sampler):
-    """Base of samplers that propose item ids: a subclass draws them by being called."""
+    """Base of samplers that propose item ids: a subclass draws them by being called.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> import numpy as np
+        >>> import scipy.sparse as sp
+        >>> import torch
+        >>> from itemrec.negatives import DrawnNegatives
+        >>> @dataclass
+        ... class Last(DrawnNegatives):  # whoever has not got the last item
+        ...     def prepare(self, train, device="cpu"):
+        ...         self.last = train.shape[1] - 1
+        ...     def __call__(self, users, n, generator):
+        ...         return torch.full((len(users), n), self.last)
+        >>> sampler = Last()
+        >>> sampler.prepare(sp.csr_array(np.array([[1.0, 0.0, 0.0]])))
+        >>> sampler(torch.tensor([0]), 2, torch.Generator()).tolist()
+        [[2, 2]]
+    """
 
     draws = True
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
-        """Item ids ``[B, n]`` (int64), none of them a training positive of its user."""
+        """Draw negatives.
+
+        Args:
+            users: Training rows of users, int64 `[B]`.
+            n: How many a user.
+            generator: Of the draws.
+
+        Returns:
+            Item ids `[B, n]` (int64), none of them a training positive of its user.
+        """
         raise NotImplementedError
 
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """Draw ``n`` ids a user and score them together with the positives."""
+        """Draw ids, and score them together with the positives.
+
+        Args:
+            encoded: Vectors of the step.
+            batch: Users and their positives.
+            n: Negatives a user.
+            generator: Of the draws.
+
+        Returns:
+            Scores of positives and negatives.
+        """
         own = take_rows(encoded.users, batch.users)  # [B, d]
         return score_drawn(own, encoded.items, batch, self(batch.users, n, generator))
 

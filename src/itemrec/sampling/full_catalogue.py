@@ -58,7 +58,15 @@ class Catalogue:
 class All(Sampler):
     """Every item that is not a training positive of the user is a negative; nothing is drawn.
 
-    For the ``item-*`` losses, which count the items above a positive and can do so in a stream.
+    For the `item_*` losses, which count the items above a positive and can do so in a stream.
+
+    Examples:
+        >>> from itemrec.negatives import All
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> model, loss = ir.models.LightGCN(dim=8), ir.losses.item_log
+        >>> ir.train(split, model, loss=loss, negatives=All(), epochs=2).metrics["negatives"]
+        'all'
     """
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:

@@ -43,7 +43,22 @@ class Candidates(DrawnNegatives):
 
 @dataclass
 class Dynamic(Candidates):
-    """Dynamic negative sampling (Zhang et al., SIGIR 2013): the highest-scoring of M candidates."""
+    """Dynamic negative sampling: the highest-scoring of M candidates (Zhang et al., SIGIR 2013).
+
+    Args:
+        candidates: Candidates a negative, M.
+
+    Raises:
+        ItemrecError: `candidates` is no positive integer.
+
+    Examples:
+        >>> from itemrec.negatives import Dynamic
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> model, sampler = ir.models.LightGCN(dim=8), Dynamic(candidates=4)
+        >>> ir.train(split, model, negatives=sampler, epochs=2, n_negatives=5).metrics["negatives"]
+        'dynamic'
+    """
 
     candidates: int = 16
 
@@ -58,9 +73,9 @@ class Dynamic(Candidates):
 
 @dataclass
 class MixGCF(Candidates):
-    """Hop mixing (Huang et al., "MixGCF", KDD 2021): synthetic negatives near a positive.
+    """Hop mixing: synthetic negatives near a positive (Huang et al., "MixGCF", KDD 2021).
 
-    At each hop l, with e₊ a positive of the list and α⁽ˡ⁾ ~ U(0, 1)::
+    At each hop l, with e₊ a positive of the list and α⁽ˡ⁾ ~ U(0, 1):
 
         e′_j⁽ˡ⁾ = α⁽ˡ⁾·e₊⁽ˡ⁾ + (1 − α⁽ˡ⁾)·e_j⁽ˡ⁾        j over M candidates
         e₋⁽ˡ⁾ = e′_x⁽ˡ⁾,  x = argmax_j e_u·e′_j⁽ˡ⁾        e₋ = pool(e₋⁰ … e₋ᴸ)
@@ -69,6 +84,20 @@ class MixGCF(Candidates):
     the hardest candidate: scores decide, and only the winners are ever mixed. Each of a list's n
     negatives has its own candidates, α's and positive (its real positives take turns). Memory is
     O(B·n·M) ids and scores; for lists, fewer negatives than with other samplers will do.
+
+    Args:
+        candidates: Candidates a negative, M.
+
+    Raises:
+        ItemrecError: `candidates` is no positive integer.
+
+    Examples:
+        >>> from itemrec.negatives import MixGCF
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> model, sampler = ir.models.LightGCN(dim=8), MixGCF(candidates=4)
+        >>> ir.train(split, model, negatives=sampler, epochs=2, n_negatives=5).metrics["negatives"]
+        'mixgcf'
     """
 
     needs_layers = True

@@ -18,7 +18,18 @@ from itemrec.sampling.positives import Positives
 
 @dataclass
 class InBatch(Sampler):
-    """The positives of the whole batch are the negatives of each of its users."""
+    """The positives of the whole batch are the negatives of each of its users.
+
+    Nothing is drawn, so `n_negatives` does not matter; a user's own training items are masked.
+
+    Examples:
+        >>> from itemrec.negatives import InBatch
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> model = ir.models.LightGCN(dim=8)
+        >>> ir.train(split, model, negatives=InBatch(), epochs=2).metrics["negatives"]
+        'in-batch'
+    """
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Remember the training positives, to leave them out."""

@@ -20,8 +20,25 @@ from itemrec.sampling.exact import bits_for, prepared, refuse_full, uniform_inte
 class PopularityNegatives(DrawnNegatives):
     """In proportion to an item's number of training interactions to the given power.
 
-    p(i | u) = d_i^power / Σ_{j ∉ u} d_j^power; items without an interaction are drawn only with
-    power 0, which is Uniform.
+    `p(i | u) = d_i^power / Σ_{j ∉ u} d_j^power`; items without an interaction are drawn only with
+    power 0, which is Uniform. As a public name it is `itemrec.negatives.Popularity`.
+
+    Args:
+        power: At least 0.
+
+    Raises:
+        ItemrecError: `power` is negative.
+
+    Examples:
+        >>> import numpy as np
+        >>> import scipy.sparse as sp
+        >>> import torch
+        >>> from itemrec.negatives import Popularity
+        >>> sampler = Popularity(power=1.0)
+        >>> sampler.prepare(sp.csr_array(np.array([[1.0, 0, 0], [0, 1, 1], [0, 1, 0]])))
+        >>> drawn = sampler(torch.tensor([0]), 3000, torch.Generator().manual_seed(0))
+        >>> round((drawn == 1).float().mean().item(), 1)  # 2 of 3 interactions
+        0.7
     """
 
     power: float = 0.75

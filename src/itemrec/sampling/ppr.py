@@ -23,17 +23,39 @@ from itemrec.sampling.exact import Draws, prepared
 class PPR(DrawnNegatives):
     """By personalised PageRank: items near the user in the graph, so harder, are drawn more often.
 
-    mode "temperature": p(i | u) ∝ exp(ppr_ui / T) over all items that are not positives of u;
-        T = 1 is the paper's equation, which is uniform to within half a percent. exp(x) is
-        1 + (exp(x) − 1): a uniform draw mixed with a sparse one over the stored entries.
-        temperature "auto" sets each user's T so that the sparse part has the given share.
-    mode "proportional": p(i | u) ∝ ppr_ui.
-    mode "band": uniform over the items of PageRank rank band[0] (from 0) up to band[1], excluded.
-    mode "avoid": uniform over all items but the `top` nearest, which are likely positives to come.
+    The modes:
 
-    share: how much of the draws follows the mode, the rest is uniform; None is all of them, and
-    0.1 % with temperature "auto" (chosen on validation, see LOG.md). Only the `top` entries a user
-    are stored; the others are drawn with their mean value.
+    - "temperature": `p(i | u) ∝ exp(ppr_ui / T)` over all items that are not positives of u. T = 1
+      is the paper's equation, which is uniform to within half a percent.
+    - "proportional": `p(i | u) ∝ ppr_ui`.
+    - "band": uniform over the items of PageRank rank `band[0]` (from 0) up to `band[1]`, excluded.
+    - "avoid": uniform over all items but the `top` nearest, which are likely positives to come.
+
+    `exp(x)` is `1 + (exp(x) − 1)`: a uniform draw mixed with a sparse one over the stored entries.
+
+    Args:
+        mode: One of the four.
+        temperature: T, or "auto", which sets each user's T so that the sparse part has the given
+            share.
+        share: How much of the draws follows the mode, the rest is uniform; None is all of them, and
+            0.1 % with temperature "auto" (chosen on validation, see LOG.md).
+        band: Ranks of the mode "band".
+        restart: Restart probability of the walk.
+        top: Entries stored for each user; the others are drawn with their mean value.
+        method: "power" iteration, or "push", which is local.
+        cache: Whether the PageRank of a large graph is kept in the user's cache.
+
+    Raises:
+        ItemrecError: A setting is against its rule.
+
+    Examples:
+        >>> from itemrec.negatives import PPR
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> model, sampler = ir.models.LightGCN(dim=8), PPR(mode="band", band=(5, 20))
+        >>> run = ir.train(split, model, negatives=sampler, epochs=2)
+        >>> run.config["negatives"]["mode"]
+        'band'
     """
 
     mode: Literal["temperature", "proportional", "band", "avoid"] = "temperature"

@@ -15,7 +15,19 @@ from itemrec.sampling.exact import Draws, prepared
 
 @dataclass
 class Uniform(DrawnNegatives):
-    """Every item that is not a training positive of the user, with equal chance."""
+    """Every item that is not a training positive of the user, with equal chance.
+
+    Examples:
+        >>> import numpy as np
+        >>> import scipy.sparse as sp
+        >>> import torch
+        >>> from itemrec.negatives import Uniform
+        >>> sampler = Uniform()
+        >>> sampler.prepare(sp.csr_array(np.array([[1.0, 0.0, 1.0, 0.0]])))
+        >>> drawn = sampler(torch.tensor([0]), 50, torch.Generator().manual_seed(0))
+        >>> sorted(set(drawn.flatten().tolist()))  # never 0 and 2
+        [1, 3]
+    """
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Cut every user's positives out of the range of items."""

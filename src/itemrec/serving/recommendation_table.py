@@ -17,7 +17,22 @@ FILES = (".parquet", ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class RecommendationTable:
-    """The recommendations of many users; −1 where no item is left to recommend."""
+    """The lists of many users as columns; −1 stands where a user has nothing left to recommend.
+
+    Attributes:
+        users: External ids, `[users]`.
+        rows: Row of each item, `[users, k]`.
+        scores: `[users, k]`.
+        item_ids: External ids of all items.
+        unknown: Ids in the filters that the model has never met.
+
+    Examples:
+        >>> import numpy as np
+        >>> rows, scores = np.array([[1, 0]], np.int32), np.array([[0.9, 0.1]], np.float32)
+        >>> table = RecommendationTable(np.array(["ann"]), rows, scores, np.array(["x", "y"]))
+        >>> table.columns()["item_id"].tolist()
+        ['y', 'x']
+    """
 
     users: npt.NDArray[Any]  # external ids [users]
     rows: npt.NDArray[np.int32]  # row of each item [users, k]
@@ -26,7 +41,11 @@ class RecommendationTable:
     unknown: tuple[Any, ...] = ()  # ids in filters that the model does not know
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """user_id, item_id, rank and score, one row per recommendation."""
+        """A row a recommendation.
+
+        Returns:
+            The columns user_id, item_id, rank and score.
+        """
         there = self.rows >= 0
         user, place = np.nonzero(there)
         rows = self.rows[there]
@@ -38,7 +57,14 @@ class RecommendationTable:
         }
 
     def save(self, path: str | Path) -> None:
-        """Write a .parquet, .csv or .tsv file, atomically."""
+        """Write a .parquet, .csv or .tsv file, complete or not at all.
+
+        Args:
+            path: The file; its ending says the format.
+
+        Raises:
+            ItemrecError: The ending is another, or the folder does not exist.
+        """
         path = check_table_path(path)
         columns = self.columns()
         with atomic(path) as draft:

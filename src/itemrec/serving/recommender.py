@@ -28,7 +28,17 @@ NOTHING = "no item is left: every allowed item is in the history or excluded"
 
 @dataclass(frozen=True)
 class Reason:
-    """The contribution of one history item to a score."""
+    """What one item of the history contributes to a score.
+
+    Attributes:
+        item: Its id.
+        title: Its title, "" where there is none.
+        share: Its share in the score.
+
+    Examples:
+        >>> Reason(item=12, title="Alien", share=0.25).share
+        0.25
+    """
 
     item: Any
     title: str
@@ -39,8 +49,18 @@ class Reason:
 class Recommendation:
     """One recommended item.
 
-    With ``explain`` the score is the sum of the shares in ``reasons`` (largest first) and of
-    ``own``, the part of the user's trained vector: 0 for a user given by a history.
+    Attributes:
+        item: Its id.
+        title: Its title, "" where there is none.
+        genres: Its genres, "" where there are none.
+        score: What it is ranked by.
+        reasons: With `explain`, the share of each history item in the score, largest first.
+        own: With `explain`, the rest of the score: what a trained user's own vector adds, nothing
+            for a user known by history alone.
+
+    Examples:
+        >>> Recommendation(item=12, title="Alien", genres="Horror", score=0.5).reasons
+        ()
     """
 
     item: Any
@@ -53,7 +73,22 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """The list of one user, best first, with notes about it."""
+    """The list of one user, best first, and what there is to know about it.
+
+    Attributes:
+        items: The recommended items.
+        user: The id of the user, None for somebody known by history alone.
+        unknown: Ids in the history and the filters that the model has never met.
+        fallback: A sentence, where the list is not personal.
+
+    Examples:
+        >>> picks = Recommendations((Recommendation(12, "Alien", "Horror", 0.5),), unknown=(99,))
+        >>> len(picks), picks[0].title
+        (1, 'Alien')
+        >>> print(picks)
+          1    0.5000  Alien
+        not known: 99
+    """
 
     items: tuple[Recommendation, ...]
     user: Any = None
@@ -83,10 +118,20 @@ class Recommendations:
 
 
 class Recommender:
-    """Recommends from a run folder; neither the data nor its split is needed.
+    """Recommends from a run: a folder is enough, neither the data nor its split is needed.
 
-    An unseen user is given by a history. Where the history is empty or has only unknown items, the
-    most popular items are recommended and ``fallback`` explains it.
+    A user nobody has seen is a history. Where nothing is known of a user (an empty history, or one
+    of unknown items only) the most popular items are recommended and `fallback` says so.
+
+    Args:
+        run: A trained run.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
+        >>> len(recommender.recommend(history=[3, 5, 8], k=5))
+        5
     """
 
     def __init__(self, run: Run) -> None:
@@ -97,12 +142,46 @@ class Recommender:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
-        """From a run folder."""
+        """A recommender from a run folder.
+
+        Args:
+            folder: The folder of a finished run.
+            device: "cpu", "cuda" or "auto".
+
+        Returns:
+            A recommender.
+
+        Raises:
+            ItemrecError: The folder is missing, unfinished or damaged.
+
+        Examples:
+            >>> from pathlib import Path
+            >>> import tempfile
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> folder = Path(tempfile.mkdtemp()) / "run"
+            >>> ir.train(split, ir.models.EASE()).save(folder)
+            >>> ir.Recommender.load(folder).n_items
+            80
+        """
         return cls(Run.load(folder, device))
 
     @classmethod
     def from_run(cls, run: Run) -> Self:
-        """From a run in memory."""
+        """A recommender from a run in memory.
+
+        Args:
+            run: What `train` returns.
+
+        Returns:
+            A recommender.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> ir.Recommender.from_run(ir.train(split, ir.models.EASE())).n_items
+            80
+        """
         return cls(run)
 
     @torch.inference_mode()
@@ -118,10 +197,34 @@ class Recommender:
         genre: str | Iterable[str] | None = None,
         explain: bool = False,
     ) -> Recommendations:
-        """The k best items for a known ``user``, or for a new user with this ``history``.
+        """The k best items for a known `user`, or for anybody with this `history`.
 
-        ``only`` and ``without`` are item ids (those the model does not know are ignored and listed
-        in ``unknown``); ``genre`` keeps items that have at least one of the genres.
+        Args:
+            user: The id of a training user.
+            history: Ids of the items somebody has; either this or `user`.
+            k: How many items.
+            exclude_seen: Leave out what the user already has.
+            only: Ids to choose from. Unknown ones are passed over and listed in `unknown`.
+            without: Ids to leave out, likewise.
+            genre: Keep items that have at least one of these genres.
+            explain: Add the share of each history item in each score.
+
+        Returns:
+            A list, best first. It may be shorter than `k`.
+
+        Raises:
+            ItemrecError: The user is unknown, both or neither of `user` and `history` are given, a
+                filter matches nothing, or the model gives no exact explanations.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
+            >>> picks = recommender.recommend(history=[3, 5, "nothing"], k=2, explain=True)
+            >>> len(picks), picks.unknown, len(picks[0].reasons)
+            (2, ('nothing',), 2)
+            >>> abs(picks[0].score - sum(reason.share for reason in picks[0].reasons)) < 1e-6
+            True
         """
         k = positive_integer("k", k)
         if explain and not self.model.explains:
@@ -162,7 +265,31 @@ class Recommender:
         progress: bool = False,
         budget: float = BUDGET,
     ) -> RecommendationTable:
-        """The k best items of all known users (or of ``users``), one block of users at a time."""
+        """The k best items of all known users, or of these, a block of users at a time.
+
+        Args:
+            k: How many items a user.
+            users: Ids of training users; all by default.
+            exclude_seen: Leave out what a user already has.
+            only: Ids to choose from.
+            without: Ids to leave out.
+            genre: Keep items that have at least one of these genres.
+            progress: Show a progress bar.
+            budget: Megabytes for scores.
+
+        Returns:
+            The lists as columns, which `save` writes to a .parquet, .csv or .tsv file.
+
+        Raises:
+            ItemrecError: A user is unknown, or a filter matches nothing.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> table = ir.Recommender(ir.train(split, ir.models.EASE())).recommend_all(k=3)
+            >>> list(table.columns()), len(table.columns()["item_id"])  # 48 training users
+            (['user_id', 'item_id', 'rank', 'score'], 144)
+        """
         k = positive_integer("k", k)
         allowed, unknown = self._allowed(only, without, genre)
         user_rows = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
@@ -192,10 +319,27 @@ class Recommender:
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
-        """The k items most similar to this one.
+        """The k items most like this one, without it.
 
-        By the cosine of item vectors, or by the item–item weights of a model that has them; items
-        without a weight are left out.
+        By the cosine of item vectors, or by the item–item weights of a model that has those; items
+        to which it has no weight are left out.
+
+        Args:
+            item: The id of an item.
+            k: How many items.
+
+        Returns:
+            The items, most similar first.
+
+        Raises:
+            ItemrecError: The item is unknown, or the model has neither item vectors nor weights.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> recommender = ir.Recommender(ir.train(split, ir.models.LightGCN(dim=8), epochs=2))
+            >>> [pick.item for pick in recommender.similar_items(12, k=3)].count(12)
+            0
         """
         k = positive_integer("k", k)
         row = int(self.run.item_ids.index([item])[0])
@@ -219,7 +363,14 @@ class Recommender:
 
     @cached_property
     def genres(self) -> tuple[str, ...]:
-        """The genres of the catalogue; empty where the data has none."""
+        """The genres of the catalogue; none where the data has none.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> "Drama" in ir.Recommender(ir.train(split, ir.models.Popularity())).genres
+            True
+        """
         texts = () if self.run.genres is None else self.run.genres
         return tuple(sorted({name for text in texts for name in _genres(text)}))
 

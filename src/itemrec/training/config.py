@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from inspect import cleandoc
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
@@ -29,7 +30,19 @@ def _setting(default: Any, text: str) -> Any:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of training; each is an option of the command line and a key of a config file."""
+    """Settings of training; each is an option of the command line and a key of a config file.
+
+    Raises:
+        ItemrecError: A value is against its rule.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> ir.TrainConfig(lr=0.005, ema_decay=0).batch_by
+        'users'
+        >>> ir.TrainConfig(lr=0)
+        Traceback (most recent call last):
+        itemrec.errors.ItemrecError: 'lr' must be a positive number, got 0
+    """
 
     epochs: int = _setting(1000, "at most this many passes over the training users")
     lr: float = _setting(0.01, "learning rate of Adam")
@@ -74,6 +87,22 @@ class TrainConfig:
                 f"'patience' must be at least 'eval_every' ({self.eval_every}), "
                 f"got {self.patience}: training would end before a validation"
             )
+
+
+Documented = TypeVar("Documented")
+
+
+def list_settings(thing: Documented) -> Documented:
+    """Append the fields of `TrainConfig` to a docstring, so that ``help`` lists all settings."""
+    lines = [
+        f"    {f.name} ({f.type}, default {f.default!r}): {f.metadata['help']}"
+        for f in fields(TrainConfig)
+    ]
+    thing.__doc__ = "\n".join([cleandoc(thing.__doc__ or ""), "", "Settings:", *lines])
+    return thing
+
+
+list_settings(TrainConfig)
 
 
 def resolve_training(

@@ -19,7 +19,7 @@ from itemrec.evaluation.evaluate import Evaluator, evaluate
 from itemrec.losses import item_ndcg
 from itemrec.models.base import Kind, Model
 from itemrec.sampling import Sampler, Uniform
-from itemrec.training.config import TrainConfig, resolve_training
+from itemrec.training.config import TrainConfig, list_settings, resolve_training
 from itemrec.training.interrupt import Interrupt
 from itemrec.training.learner import Learner
 from itemrec.training.plan import Plan, check_epochs_known
@@ -29,6 +29,7 @@ from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
 
 
+@list_settings
 def train(
     split: Split,
     model: Model,
@@ -42,9 +43,37 @@ def train(
 ) -> Run:
     """Train a model on a split, choose the epoch on validation, meet the test users once.
 
-    ``settings`` are the fields of `TrainConfig`. With ``out`` the run is saved there, and its state
-    as training goes, so that ``resume=True`` continues an interrupted run to the same weights.
-    A model that is trained already stays as it is: its settings are trained anew.
+    With `out` the run is saved there, and its state as training goes, so that `resume=True`
+    continues an interrupted run to the same weights. A model that is trained already stays as it
+    is: its settings are trained anew.
+
+    Args:
+        split: What `split_interactions`, `split_users` and the others return.
+        model: A model, such as `ir.models.LightGCN()`.
+        loss: A loss, such as `ir.losses.item_ndcg(tau=0.5)`. A model with an objective of its own
+            or a closed form does not use it.
+        negatives: A sampler, such as `ir.negatives.PPR()`; uniform negatives by default.
+        out: The run folder, if the run is to be saved.
+        resume: Continue the run in `out`.
+        progress: Show a progress bar.
+        **settings: Fields of `TrainConfig`. What is not given comes from the model, then from the
+            loss, then from `TrainConfig`.
+
+    Returns:
+        The run: the trained model, its settings, and its metrics on validation and test.
+
+    Raises:
+        ItemrecError: A setting is unknown or against its rule, the components do not fit together,
+            `out` holds another run, or the loss became infinite.
+        LeakError: A held-out interaction is part of training.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> model = ir.models.LightGCN(dim=8, layers=2)
+        >>> run = ir.train(ir.split_users(data), model, loss=ir.losses.item_ndcg(tau=0.5), epochs=2)
+        >>> sorted(run.metrics["valid"])
+        ['capped_recall@20', 'ndcg@20', 'recall@20']
     """
     sampler = negatives if negatives is not None else Uniform()
     _check_types(split, model, loss, sampler)

@@ -19,7 +19,30 @@ from itemrec.training.state import TrainState
 
 @dataclass
 class Run:
-    """What training leaves behind. It is data; `RunFolder` reads and writes it."""
+    """What training leaves behind: the model and everything needed to evaluate, use and repeat it.
+
+    Attributes:
+        model: The trained model.
+        config: Its settings in full: sections data, split, model, loss, negatives and train.
+        protocol: "transductive" or "inductive".
+        dataset: Name, fingerprint and counts of the data.
+        user_ids: External ids of the training users.
+        item_ids: External ids of the items.
+        titles: Title of each item, or None.
+        genres: Genres of each item, or None.
+        train: What the model was trained on, `[users, items]`.
+        notes: Plain sentences: what was left out of the data.
+        history: One entry for each validation.
+        metrics: What `metrics.json` holds.
+        per_user: Test metrics of single users.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, ir.models.LightGCN(dim=8), epochs=2, eval_every=1)
+        >>> run.metrics["loss"], len(run.history)
+        ('item-ndcg', 2)
+    """
 
     model: Model
     config: Config  # data, split, model, loss, negatives, train
@@ -37,7 +60,23 @@ class Run:
 
     @classmethod
     def of(cls, plan: Plan) -> Run:
-        """A run that has not been trained yet."""
+        """A run that has not been trained yet.
+
+        Args:
+            plan: The components of the run and its settings in full.
+
+        Returns:
+            A run with neither history nor metrics.
+
+        Examples:
+            >>> from itemrec.training.plan import Plan
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> sampler, settings = ir.negatives.Uniform(), ir.TrainConfig()
+            >>> plan = Plan(split, ir.models.LightGCN(), ir.losses.bpr, sampler, settings)
+            >>> ir.Run.of(plan).config["loss"]
+            {'name': 'bpr'}
+        """
         split = plan.split
         return cls(
             model=plan.model,
@@ -53,7 +92,22 @@ class Run:
         )
 
     def finish(self, train: sp.csr_array, state: TrainState, *, refit: bool) -> None:
-        """Take over what training has found."""
+        """Take over what training has found; `train` calls it.
+
+        Args:
+            train: What the model was trained on in the end.
+            state: The state of training after its last epoch.
+            refit: Whether validation data was part of it.
+
+        Examples:
+            >>> from itemrec.training.state import TrainState
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> run = ir.train(split, ir.models.Popularity())
+            >>> run.finish(split.train, TrainState(), refit=False)
+            >>> run.metrics["test"]  # to be evaluated again
+            {}
+        """
         self.train, self.history = train, state.history
         self.metrics = {
             "dataset": self.dataset,
@@ -72,21 +126,73 @@ class Run:
         }
 
     def add_evaluation(self, result: Evaluation, seconds: float) -> None:
-        """Take over the test figures."""
+        """Take over the test metrics; `train` calls it.
+
+        Args:
+            result: What `evaluate` returns.
+            seconds: How long it took.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> run = ir.train(split, ir.models.Popularity())
+            >>> run.add_evaluation(ir.evaluate(run, split, k=5), seconds=0.1)
+            >>> "ndcg@5" in run.metrics["test"]
+            True
+        """
         self.metrics["test"] = result.metrics
         self.metrics["users"] = {"judged": len(result.ids)}  # the file format's word
         self.metrics["seconds"]["evaluate"] = round(seconds, 3)
         self.per_user = {"user": result.ids, "history": result.history, **result.per_user}
 
     def save(self, folder: str | Path) -> None:
-        """Write a run folder, see `RunFolder.save`."""
+        """Write a run folder. Each file is complete or absent, `metrics.json` comes last.
+
+        Args:
+            folder: Where to; it is made if need be.
+
+        Raises:
+            ItemrecError: The path is a file.
+
+        Examples:
+            >>> from pathlib import Path
+            >>> import tempfile
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> folder = Path(tempfile.mkdtemp()) / "run"
+            >>> ir.train(split, ir.models.Popularity()).save(folder)
+            >>> (folder / "metrics.json").exists()
+            True
+        """
         from itemrec.training.run_folder import RunFolder
 
         RunFolder(folder).save(self)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Run:
-        """Read a run folder, see `RunFolder.load`."""
+        """Read a run folder; nothing in it is ever executed.
+
+        Args:
+            folder: The folder of a finished run.
+            device: "cpu", "cuda" or "auto".
+
+        Returns:
+            The run as it was saved.
+
+        Raises:
+            ItemrecError: The folder is missing, unfinished, damaged, or its model has an unknown
+                name.
+
+        Examples:
+            >>> from pathlib import Path
+            >>> import tempfile
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> folder = Path(tempfile.mkdtemp()) / "run"
+            >>> ir.train(split, ir.models.Popularity()).save(folder)
+            >>> ir.Run.load(folder).metrics["model"]
+            'popularity'
+        """
         from itemrec.training.run_folder import RunFolder
 
         return RunFolder(folder).load(device)

@@ -1,0 +1,159 @@
+"""Parts of the site that come from the program itself, so that they cannot go stale.
+
+A page says ``<!-- made: commands -->``, and the table of that name takes its place. Formulas
+between dollar signs become MathML, which browsers draw without a script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from html import unescape
+from typing import Any
+
+import typer
+from latex2mathml.converter import convert
+
+import itemrec as ir
+from itemrec.cli.app import app
+from itemrec.data.datasets import DATASETS
+from itemrec.models.base import Kind
+from itemrec.validation import schema
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """MkDocs calls this with the text of each page."""
+    return re.sub(r"<!-- made: ([\w-]+) -->", lambda found: MADE[found[1]](), markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """MkDocs calls this with each page as HTML; arithmatex has marked the formulas."""
+    pattern = r'<(div|span) class="arithmatex">(?:\\\[|\\\()(.*?)(?:\\\]|\\\))</\1>'
+    return re.sub(pattern, _mathml, html, flags=re.DOTALL)
+
+
+def _mathml(found: re.Match[str]) -> str:
+    display = "block" if found[1] == "div" else "inline"
+    formula: str = convert(unescape(found[2]).strip(), display=display)
+    return formula if display == "inline" else f'<div class="formula">{formula}</div>'
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def table(*rows: tuple[str, ...]) -> str:
+    """A Markdown table; the first row is its head."""
+    head, *body = (
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows
+    )
+    return "\n".join([head, "|---" * len(rows[0]) + "|", *body]) + "\n"
+
+
+def commands() -> str:
+    """Every command of the command line with its arguments and options."""
+    group = typer.main.get_command(app)
+    parts = [f"{group.help}\n"]
+    if options := [p for p in group.params if p.name != "help"]:
+        parts += [
+            "Before the command stand options that hold for all of them.\n",
+            parameters(options),
+        ]
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        parts += [f"## itemrec {name}\n", *about(command.help or ""), parameters(command.params)]
+    return "\n".join(parts)
+
+
+def about(text: str) -> list[str]:
+    """The help of a command, its examples as code."""
+    prose, *examples = text.split("Example: ")
+    lines = [f"{prose.strip()}\n"]
+    return lines + [f"```text\n{example.strip()}\n```\n" for example in examples]
+
+
+def parameters(found: list[Any]) -> str:
+    """Arguments and options of a command."""
+    rows = [
+        (spelling(p), (p.help or "") + default_of(p))
+        for p in found
+        if not getattr(p, "hidden", False) and p.name != "help"
+    ]
+    return table(("option", "what it does"), *rows) if rows else ""
+
+
+def spelling(parameter: Any) -> str:
+    """How a parameter is written on the command line."""
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.metavar or parameter.name.upper()}`"
+    return ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
+
+
+def default_of(parameter: Any) -> str:
+    """The default of an option, where it says something."""
+    value = parameter.default
+    if parameter.required or value is None or value is False or value == () or callable(value):
+        return ""
+    return f" Default: `{value}`."
+
+
+def train_settings() -> str:
+    """The settings of training."""
+    rows = [(f"`{f.name}`", f"`{f.default!r}`", f.metadata["help"]) for f in fields(ir.TrainConfig)]
+    return table(("setting", "default", "meaning"), *rows)
+
+
+def models() -> str:
+    """Every model with what it can do."""
+    trained = {
+        Kind.LIST_LOSS: "any loss",
+        Kind.OWN_OBJECTIVE: "own objective",
+        Kind.CLOSED_FORM: "closed form",
+    }
+    rows = [
+        (
+            f"[`{name}`](api/models.md#itemrec.models.{model.__name__})",
+            first_line(model),
+            trained[model.kind],
+            "yes" if model.inductive else "no",
+            "yes" if model.explains else "no",
+        )
+        for name, model in ir.models.MODELS.items()
+    ]
+    return table(("model", "what it is", "trained by", "new users", "explains"), *rows)
+
+
+def first_line(thing: Any) -> str:
+    """The first line of a docstring, without its full stop."""
+    return (thing.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+def settings_of(defaults: Mapping[str, Any]) -> str:
+    """Settings with their defaults."""
+    return " ".join(f"`{k}`" if v is None else f"`{k}={v}`" for k, v in defaults.items())
+
+
+def samplers() -> str:
+    """Every sampler of negatives."""
+    rows = [
+        (f"`{name}`", first_line(sampler), settings_of(schema(sampler)))
+        for name, sampler in ir.negatives.NEGATIVES.items()
+    ]
+    return table(("negatives", "which items", "settings and defaults"), *rows)
+
+
+def datasets() -> str:
+    """Every data set known by name."""
+    rows = [
+        (f"`{name}`", found.about, f"{found.users:,}" if found.users else "", found.licence)
+        for name, found in DATASETS.items()
+    ]
+    return table(("name", "what it is", "users", "licence"), *rows)
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "train-settings": train_settings,
+    "models": models,
+    "samplers": samplers,
+    "datasets": datasets,
+}

@@ -1,0 +1,50 @@
+"""Fenced blocks of Markdown pages, and how their commands are run as they stand."""
+
+import runpy
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+from itemrec.cli.app import app
+
+ROOT = Path(__file__).parent.parent
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """What stands in the fences of a language."""
+    fence = f"```{language}\n"
+    return [part.partition("```")[0] for part in text.split(fence)[1:]]
+
+
+def commands(text: str) -> list[list[str]]:
+    """Every command of the ``sh`` blocks as a list of words; a backslash continues a line."""
+    lines = "\n".join(blocks(text, "sh")).replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def run_command(words: list[str]) -> None:
+    """Run an ``itemrec`` command or a Python script in this process; it must succeed."""
+    if words[0] == "python":
+        before, sys.argv = sys.argv, words[1:]
+        try:
+            runpy.run_path(words[1], run_name="__main__")
+        finally:
+            sys.argv = before
+        return
+    assert words[0] == "itemrec", words
+    result = CliRunner().invoke(app, words[1:])
+    assert result.exit_code == 0, (words, result.output, result.exception)
+
+
+def write_plays(folder: Path) -> None:
+    """A file of somebody's own, with columns of other names."""
+    rng = np.random.default_rng(0)
+    rows = {
+        (int(u), int(t))
+        for u, t in zip(rng.integers(0, 60, 1500), rng.zipf(1.5, 1500) % 80, strict=True)
+    }
+    lines = [f"listener{u},track{t},{1 + (u * t) % 5}" for u, t in sorted(rows)]
+    (folder / "plays.csv").write_text("listener,track,stars\n" + "\n".join(lines) + "\n")

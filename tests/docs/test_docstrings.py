@@ -1,0 +1,91 @@
+"""Every public name is documented: its arguments by name, and an example that runs."""
+
+import doctest
+import inspect
+import re
+from dataclasses import fields
+
+import pytest
+from doc_blocks import ROOT
+
+import itemrec as ir
+
+RECORDS = (ir.Run, ir.Split, ir.Interactions, ir.Evaluation, ir.Recommender)
+
+
+def exported() -> dict[str, object]:
+    """Functions and classes under the names that users write."""
+    found = {f"ir.{name}": getattr(ir, name) for name in ir.__all__}
+    for room in (ir.losses, ir.models, ir.negatives):
+        short = room.__name__.rpartition(".")[2]
+        found |= {f"ir.{short}.{name}": getattr(room, name) for name in room.__all__}
+    return {k: v for k, v in found.items() if inspect.isfunction(v) or inspect.isclass(v)}
+
+
+def public_methods() -> dict[str, object]:
+    """Methods and computed values of the classes that users hold."""
+    return {
+        f"{kind.__name__}.{name}": value
+        for kind in RECORDS
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and (callable(value) or hasattr(value, "__func__"))
+    }
+
+
+EXPORTED, METHODS = exported(), public_methods()
+
+
+def documented(text: str) -> list[str]:
+    """The names under "Args:"."""
+    section = text.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^    \**(\w+):", section, flags=re.MULTILINE)
+
+
+def arguments(thing: object) -> list[str]:
+    return [name for name in inspect.signature(thing).parameters if name not in ("self", "cls")]
+
+
+@pytest.mark.parametrize("name", [*EXPORTED, *METHODS])
+def test_a_public_name_has_an_example_that_needs_nothing_around_it(name):
+    thing = EXPORTED.get(name) or METHODS[name]
+    text = inspect.cleandoc(thing.__doc__ or "")
+    found = doctest.DocTestParser().get_doctest(text, {}, name, None, None)  # not even imports
+    assert found.examples, f"{name} has no example"
+    told: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=told.append)
+    assert not told, "".join(told)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n for n, thing in (EXPORTED | METHODS).items() if not inspect.isclass(thing)],
+)
+def test_a_function_documents_its_arguments_and_its_result(name):
+    thing = EXPORTED.get(name) or METHODS[name]
+    thing = getattr(thing, "__func__", thing)
+    text = inspect.cleandoc(thing.__doc__ or "")
+    assert documented(text) == arguments(thing)
+    if inspect.signature(thing).return_annotation not in (None, "None"):
+        assert "\nReturns:\n" in text
+
+
+COMPONENTS = {**ir.models.MODELS, **ir.negatives.NEGATIVES}
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_component_documents_its_settings(name):
+    kind = COMPONENTS[name]
+    assert documented(inspect.cleandoc(kind.__doc__)) == arguments(kind)
+
+
+def test_help_of_train_lists_every_setting_with_its_default():
+    for setting in fields(ir.TrainConfig):
+        line = f"{setting.name} ({setting.type}, default {setting.default!r}): "
+        assert line + setting.metadata["help"] in ir.train.__doc__
+        assert line in ir.TrainConfig.__doc__
+
+
+def test_every_public_name_is_on_a_page_of_the_reference():
+    pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: itemrec\.([\w.]+)", pages, flags=re.MULTILINE))
+    assert {name.removeprefix("ir.") for name in EXPORTED} <= shown

@@ -1,0 +1,222 @@
+"""The pages of the site: commands, Python and examples run as they stand, and the site builds."""
+
+import importlib.util
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from doc_blocks import ROOT, blocks, commands, run_command, write_plays
+from small import random_matrix, seeded
+from test_architecture import GROUND, ROOMS
+
+import itemrec as ir
+from itemrec import extensions
+from itemrec.cli.app import app
+
+DOCS = ROOT / "docs"
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
+SMALL = "synthetic:users=60,items=80"
+
+
+def write_sessions(folder: Path) -> None:
+    """What docs/examples/own_dataset.py reads."""
+    sessions = [
+        {"who": f"user{n % 20}", "tracks": [f"track{(n % 40 * 7 + m) % 30}" for m in range(5)]}
+        for n in range(60)
+    ]
+    lines = "\n".join(map(json.dumps, sessions))
+    (folder / "sessions.jsonl").write_text(lines, encoding="utf-8")
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A folder with the files the pages speak of; what an example registers is forgotten."""
+    tables = (ir.losses.LOSSES, ir.models.MODELS, ir.negatives.NEGATIVES)
+    before = [dict(table) for table in tables]
+    shutil.copytree(DOCS / "examples", tmp_path / "docs" / "examples")
+    write_plays(tmp_path)
+    write_sessions(tmp_path)
+    (tmp_path / "example.toml").write_text(blocks(TEXTS["files.md"], "toml")[0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(extensions.VARIABLE, "")
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith(extensions.PREFIX)]:
+        del sys.modules[name]
+    for table, entries in zip(tables, before, strict=True):
+        table.clear()
+        table.update(entries)
+
+
+@pytest.mark.parametrize("page", [name for name, text in TEXTS.items() if commands(text)])
+def test_every_command_of_a_page_works_as_written(page, workplace):
+    for words in commands(TEXTS[page]):
+        run_command(words)
+
+
+@pytest.mark.parametrize("page", [name for name, text in TEXTS.items() if blocks(text, "python")])
+def test_the_python_of_a_page_works_as_written(page, workplace):
+    names: dict[str, object] = {}
+    for number, code in enumerate(blocks(TEXTS[page], "python")):
+        if not code.startswith("--8<--"):  # a file under docs/examples, run by tests of its own
+            exec(compile(code, f"{page}, block {number}", "exec"), names)
+
+
+def test_every_example_is_shown_on_the_page():
+    for path in (DOCS / "examples").glob("*.py"):
+        assert f'--8<-- "docs/examples/{path.name}"' in TEXTS["extend.md"], path.name
+
+
+# --- examples ------------------------------------------------------------------------------------
+
+
+def example(name: str) -> dict[str, object]:
+    """What a file under docs/examples defines; it registers itself."""
+    return runpy.run_path(str(DOCS / "examples" / f"{name}.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("own_loss", "--loss own-loss --set loss.gap=0.5"),
+        ("own_encoder", "--model own-encoder --set model.keep=0.2 --protocol inductive"),
+        ("own_sampler", "--negatives own-sampler --set negatives.share=0.1"),
+    ],
+)
+def test_an_example_trains_from_the_command_line_and_its_run_recommends(name, options, workplace):
+    example(name)
+    run_command(["itemrec", "train", SMALL, *options.split(), "--epochs", "2", "--out", "run"])
+    section, setting, value = re.search(r"--set (\w+)\.(\w+)=(\S+)", options).groups()
+    assert ir.Run.load("run").config[section][setting] == float(value)
+    run_command(["itemrec", "recommend", "run", "--history", "3,5,8", "-k", "4"])
+
+
+def test_the_own_loss_is_the_mean_hinge_and_ignores_padding(workplace):
+    loss = example("own_loss")["own_loss"]
+    pos, neg = torch.tensor([[1.0, 9.0]]), torch.tensor([[0.5, -3.0, 9.0]])
+    real = torch.tensor([[True, False]]), torch.tensor([[True, True, False]])
+    assert loss(pos, neg, *real, gap=1.0).item() == pytest.approx((0.5 + 0) / 2)
+
+
+def test_the_own_encoder_folds_a_training_history_in_as_the_rule_says(workplace):
+    model = example("own_encoder")["OwnEncoder"](dim=4, layers=1, keep=0.25)
+    matrix = random_matrix(6, 5, 0.5)
+    model.setup(matrix, inductive=True, generator=seeded())
+    model.cache_embeddings(ir.models.base.Graph.from_csr(matrix))
+    user = matrix[[0]]
+    mean = model.item_embedding[user.indices].mean(0)  # users start from zero: h⁰ = 0
+    torch.testing.assert_close(model.fold_in(user)[0], 0.75 * mean)
+
+
+def test_the_own_sampler_draws_no_positive_and_all_that_is_asked_for(workplace):
+    sampler = example("own_sampler")["OwnSampler"]
+    matrix = random_matrix(10, 12, 0.4)
+    for share in (0.0, 0.3, 1.0):
+        mixed = sampler(share=share)
+        mixed.prepare(matrix)
+        users = torch.arange(9)
+        drawn = mixed(users, 40, seeded())
+        assert drawn.shape == (9, 40)
+        assert not matrix.toarray()[users[:, None], drawn].any()
+
+
+def test_the_own_data_set_reads_every_pair_once(workplace):
+    data = example("own_dataset")["read_sessions"]("sessions.jsonl")
+    sessions = map(json.loads, Path("sessions.jsonl").read_text().splitlines())
+    rows = [(session["who"], track) for session in sessions for track in session["tracks"]]
+    users, items = data.user_ids.external(data.users), data.item_ids.external(data.items)
+    assert set(zip(users, items, strict=True)) == set(rows)
+    assert data.duplicates == len(rows) - len(set(rows)) > 0
+
+
+# --- pictures and tables -------------------------------------------------------------------------
+
+
+def load_script(name: str):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_plots_show_what_the_page_says_of_the_losses():
+    plots = load_script("plots")
+    losses = ir.losses
+
+    def kept(loss, rank: int) -> float:  # of the slope at rank 5
+        return plots.slope_at_rank(loss, rank) / plots.slope_at_rank(loss, 5)
+
+    assert kept(losses.item_ndcg(tau=0.1), 500) < 0.1
+    assert kept(losses.item_log(tau=0.1), 500) > 0.3
+    assert kept(losses.softmax(tau=0.3), 500) == pytest.approx(1, abs=0.05)
+    assert kept(losses.bpr, 500) > 2
+    assert plots.slope_at_rank(losses.item_recall(tau=0.1, tau_k=1.0), 40) < 1e-6
+
+
+def test_the_picture_of_the_protocols_is_the_one_the_script_draws():
+    drawn = load_script("plots").protocols()
+    assert drawn == (DOCS / "img" / "protocols.svg").read_text(encoding="utf-8")
+
+
+def test_every_loss_has_a_section_with_a_plot():
+    for name in ir.losses.LOSSES:
+        section = TEXTS["losses.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert f'--8<-- "docs/img/slope-{name}.svg"' in section, name
+        assert "$$" in section, name
+
+
+def test_the_page_of_the_architecture_has_the_rooms_in_their_order():
+    named = re.findall(r"^\| `(\w+)` \|", TEXTS["architecture.md"], flags=re.MULTILINE)
+    assert named == [room for room in ROOMS if room != GROUND]
+
+
+# --- the site ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site as `make docs` builds it: a warning is an error."""
+    for package in ("mkdocs", "material", "mkdocstrings_handlers.python", "latex2mathml"):
+        if importlib.util.find_spec(package.partition(".")[0]) is None:
+            pytest.skip(f"{package} is not installed: make docs installs it")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": paths, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_command_and_option_stands_on_the_commands_page(site):
+    page = (site / "commands.html").read_text(encoding="utf-8")
+    for name, command in typer.main.get_command(app).commands.items():
+        assert f'id="itemrec-{name}"' in page
+        for option in command.params:
+            for spelling in option.opts if option.param_type_name == "option" else ():
+                assert f"<code>{spelling}</code>" in page, (name, spelling)
+
+
+def test_no_marker_and_no_formula_is_left_as_it_was_written(site):
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert "<!-- made:" not in text, path
+        assert "arithmatex" not in text, path
+        assert "--8&lt;--" not in text, path
+    assert (site / "losses.html").read_text(encoding="utf-8").count('display="block"') >= 9
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site):
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r'<(?:script|img|iframe|source)[^>]*src="(?:https?:)?//', text), path
+        assert not re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="http', text)
