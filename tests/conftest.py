@@ -34,6 +34,10 @@ class Part(NamedTuple):
     present: Callable[[], bool]
 
 
+def has_mkdocs() -> bool:
+    return all(find_spec(name) for name in ("mkdocs", "material", "mkdocstrings", "latex2mathml"))
+
+
 PARTS = {
     "gpu": Part("training on a GPU", "needs a CUDA device", torch.cuda.is_available),
     "triton": Part(
@@ -46,6 +50,7 @@ PARTS = {
         "apt-get install chromium",
         lambda: shutil.which("chromium") is not None,
     ),
+    "docs": Part("the site of the documentation", "make docs", has_mkdocs),
     "data": Part(
         "real data sets",
         "set ITEMREC_DATA to their folder",

@@ -2,24 +2,21 @@
 
 import importlib.util
 import json
-import os
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-import typer
 from doc_blocks import ROOT, blocks, commands, run_command, write_plays
 from small import random_matrix, seeded
 from test_architecture import GROUND, ROOMS
 
 import itemrec as ir
 from itemrec import extensions
-from itemrec.cli.app import app
+from itemrec.data.datasets import DATASETS
 
 DOCS = ROOT / "docs"
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
@@ -39,7 +36,7 @@ def write_sessions(folder: Path) -> None:
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
     """A folder with the files the pages speak of; what an example registers is forgotten."""
-    tables = (ir.losses.LOSSES, ir.models.MODELS, ir.negatives.NEGATIVES)
+    tables = (ir.losses.LOSSES, ir.models.MODELS, ir.negatives.NEGATIVES, DATASETS)
     before = [dict(table) for table in tables]
     shutil.copytree(DOCS / "examples", tmp_path / "docs" / "examples")
     write_plays(tmp_path)
@@ -128,7 +125,7 @@ def test_the_own_sampler_draws_no_positive_and_all_that_is_asked_for(workplace):
 
 
 def test_the_own_data_set_reads_every_pair_once(workplace):
-    data = example("own_dataset")["read_sessions"]("sessions.jsonl")
+    data = example("own_dataset")["read_sessions"]()
     sessions = map(json.loads, Path("sessions.jsonl").read_text().splitlines())
     rows = [(session["who"], track) for session in sessions for track in session["tracks"]]
     users, items = data.user_ids.external(data.users), data.item_ids.external(data.items)
@@ -177,46 +174,3 @@ def test_every_loss_has_a_section_with_a_plot():
 def test_the_page_of_the_architecture_has_the_rooms_in_their_order():
     named = re.findall(r"^\| `(\w+)` \|", TEXTS["architecture.md"], flags=re.MULTILINE)
     assert named == [room for room in ROOMS if room != GROUND]
-
-
-# --- the site ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The site as `make docs` builds it: a warning is an error."""
-    for package in ("mkdocs", "material", "mkdocstrings_handlers.python", "latex2mathml"):
-        if importlib.util.find_spec(package.partition(".")[0]) is None:
-            pytest.skip(f"{package} is not installed: make docs installs it")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"PYTHONPATH": paths, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_every_command_and_option_stands_on_the_commands_page(site):
-    page = (site / "commands.html").read_text(encoding="utf-8")
-    for name, command in typer.main.get_command(app).commands.items():
-        assert f'id="itemrec-{name}"' in page
-        for option in command.params:
-            for spelling in option.opts if option.param_type_name == "option" else ():
-                assert f"<code>{spelling}</code>" in page, (name, spelling)
-
-
-def test_no_marker_and_no_formula_is_left_as_it_was_written(site):
-    for path in site.rglob("*.html"):
-        text = path.read_text(encoding="utf-8")
-        assert "<!-- made:" not in text, path
-        assert "arithmatex" not in text, path
-        assert "--8&lt;--" not in text, path
-    assert (site / "losses.html").read_text(encoding="utf-8").count('display="block"') >= 9
-
-
-def test_the_site_fetches_nothing_from_elsewhere(site):
-    for path in site.rglob("*.html"):
-        text = path.read_text(encoding="utf-8")
-        assert not re.findall(r'<(?:script|img|iframe|source)[^>]*src="(?:https?:)?//', text), path
-        assert not re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="http', text)

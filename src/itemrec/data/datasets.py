@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from itemrec.data.download import Remote, download
 from itemrec.data.interactions import Interactions, read
 from itemrec.data.synthetic import synthetic
 from itemrec.errors import ItemrecError
+from itemrec.validation import schema
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Dataset:
     held_out: int = 0
     fingerprints: tuple[str, ...] = ()
     min_rating: float | None = None
+    make: Callable[..., Interactions] | None = None  # gives the data itself, in place of files
 
 
 def _adjacency(
@@ -53,6 +56,7 @@ DATASETS: dict[str, Dataset] = {
         "sizes: synthetic:users=…,items=…,interactions=…,seed=…",
         home="itemrec.data.synthetic",
         licence="MIT, as itemrec",
+        make=synthetic,
     ),
     "ml-latest-small": Dataset(
         about="MovieLens latest small, ratings of 3 and more, with titles and genres",
@@ -174,8 +178,9 @@ def load(
         kind = type(data).__name__
         raise ItemrecError(f"'data' must be a name or a path, got {kind}; frames are for 'read'")
     name = str(data)
-    dataset = DATASETS.get(name)
-    if dataset is None and not name.startswith("synthetic:"):
+    short, colon, _ = name.partition(":")
+    dataset = DATASETS.get(short)
+    if dataset is None or (colon and dataset.make is None):
         if not Path(name).expanduser().exists() and not re.search(r"[/\\]|\.\w+$", name):
             raise ItemrecError(
                 f"unknown data '{name}': neither a file or folder nor one of {', '.join(DATASETS)}"
@@ -183,11 +188,10 @@ def load(
         return read(data, min_rating=min_rating, k_core=k_core, **columns)
     if columns:
         raise ItemrecError(f"'{next(iter(columns))}' is for files, '{name}' has its own columns")
-    if name.partition(":")[0] == "synthetic":
-        found = synthetic(**_sizes(name))
-        source = dict(found.source)
+    if dataset.make is not None:
+        found = dataset.make(**_arguments(name, dataset.make))
+        source = dict(found.source) or {"data": name}
     else:
-        assert dataset is not None
         found = _find(name, dataset, data_root)
         source = {"data": name}
         if data_root is not None:
@@ -197,12 +201,12 @@ def load(
         found, source["min_rating"] = found.at_least(min_rating), min_rating
     if k_core is not None:
         found, source["k_core"] = found.k_core(k_core), k_core
-    return replace(found, name=name.partition(":")[0], source=source)
+    return replace(found, name=short, source=source)
 
 
-def _sizes(name: str) -> dict[str, int]:
-    """The generator's arguments in "synthetic:users=…,items=…"."""
-    known = ("users", "items", "interactions", "seed")
+def _arguments(name: str, make: Callable[..., Interactions]) -> dict[str, int]:
+    """The whole numbers in "synthetic:users=…,items=…", by the names that `make` knows."""
+    known = tuple(schema(make))
     sizes: dict[str, int] = {}
     for part in filter(None, name.partition(":")[2].split(",")):
         key, _, value = (piece.strip() for piece in part.partition("="))
