@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import torch
 
 from itemrec.datasets import DATASETS, cache_folder
+from itemrec.environment import usable_cpus
 from itemrec.extras import EXTRAS
 from itemrec.graph import Graph
 from itemrec.propagate import propagate
@@ -42,9 +43,8 @@ def checks() -> list[Check]:
     out = [Check("python", "ok", f"{platform.python_version()} on {platform.machine()}")]
     out += [_package(name, needed=True) for name in NEEDED]
     out += [_package(name, needed=False, use=use) for name, use in USEFUL.items()]
-    out.append(
-        Check("cpu", "ok", f"{os.cpu_count()} cores, {torch.get_num_threads()} torch threads")
-    )
+    cores = f"{usable_cpus()} of {os.cpu_count()} cores may be used"
+    out.append(Check("cpu", "ok", f"{cores}, {torch.get_num_threads()} torch threads"))
     out.append(_gpu())
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     out += [kernel(device) for device in devices]

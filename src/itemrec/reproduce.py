@@ -19,6 +19,7 @@ from itemrec.components import lookup
 from itemrec.dataset_table import reproduce_datasets
 from itemrec.datasets import cache_folder
 from itemrec.devices import pick_device
+from itemrec.environment import usable_cpus
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, check_folder
 from itemrec.layers import Entry
@@ -298,7 +299,7 @@ def _one_by_one(todo: list[Job], late: Any) -> Iterator[Step]:
 
 
 def _side_by_side(todo: list[Job], jobs: int, late: Any) -> Iterator[Step]:
-    threads = str(max(1, (os.cpu_count() or 1) // jobs))
+    threads = str(max(1, usable_cpus() // jobs))
     environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
     yield from perform_all(todo, "itemrec.suite_run", jobs, environment=environment, stop=late)
 

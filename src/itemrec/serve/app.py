@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from os import cpu_count
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from itemrec.environment import usable_cpus
 from itemrec.errors import ItemrecError
 from itemrec.recommend import Recommendation, Recommendations, Recommender
 from itemrec.serve.finder import Finder
@@ -67,7 +67,7 @@ def create_app(recommender: Recommender) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # scoring keeps a core busy: more threads than cores would only wait for each other
-        current_default_thread_limiter().total_tokens = cpu_count() or 1
+        current_default_thread_limiter().total_tokens = usable_cpus()
         yield
 
     app = FastAPI(
