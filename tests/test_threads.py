@@ -4,39 +4,33 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from itemrec.threads import SPINS, usable_cpus
+from itemrec.threads import SPINS, prepare_torch, usable_cpus
 
+OURS = ("OMP_", "GOMP_", "KMP_", "MKL_", "THP_")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="libgomp and affinity: Linux")
 
 
-def python(code: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run it where nothing is set but this; libgomp prints what it has read."""
-    ours = ("OMP_", "GOMP_", "KMP_", "MKL_", "THP_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    settings = {**kept, "OMP_DISPLAY_ENV": "verbose", **settings}
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run it where nothing is set; libgomp prints what it has read."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
+    settings = {**kept, "OMP_DISPLAY_ENV": "verbose"}
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=settings)
 
 
 @linux
-@pytest.mark.parametrize(
-    ("settings", "spins"),
-    [
-        ({}, str(SPINS)),
-        ({"GOMP_SPINCOUNT": "77"}, "77"),
-        ({"OMP_WAIT_POLICY": "passive"}, "0"),
-        ({"OMP_WAIT_POLICY": "active"}, "30000000000"),
-        ({"KMP_BLOCKTIME": "0"}, "300000"),  # of another library: nothing is set beside it
-    ],
-)
-def test_threads_wait_as_the_user_says_else_not_long(settings: dict[str, str], spins: str) -> None:
-    done = python("import itemrec", **settings)
-    if "GOMP_SPINCOUNT" not in done.stderr:
-        pytest.skip("this torch has another OpenMP than libgomp")
-    assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
+def test_threads_do_not_spin_for_long_and_keep_to_their_cpus() -> None:
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import itemrec, "
+    code += "torch; from itemrec.threads import usable_cpus; "
+    code += "print(usable_cpus(), torch.get_num_threads())"
+    done = python(code)
+    assert done.stdout.split() == ["1", "1"]
+    if "GOMP_SPINCOUNT" in done.stderr:  # else this torch has another OpenMP than libgomp
+        assert f"GOMP_SPINCOUNT = '{SPINS}'" in done.stderr
 
 
 LIMITED = """
@@ -46,26 +40,37 @@ environment = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(environment)
 environment._scheduled_cpus = lambda: 4
 environment._quotas = lambda root: [0.5]
+{first}
+environment.prepare_torch()
+import torch
+print(torch.get_num_threads())
 """
-PREPARE, COUNT = "environment.prepare_torch();", "import torch; print(torch.get_num_threads())"
 
 
-def test_threads_keep_to_a_quota_unless_the_user_says_otherwise() -> None:
-    limited = LIMITED.format(path=sys.modules["itemrec.threads"].__file__)
-    assert python(limited + PREPARE + COUNT).stdout == "1\n"
-    asked = "import torch; torch.set_num_threads(3);"
-    assert python(limited + asked + PREPARE + COUNT).stdout == "3\n"
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        found = python(limited + PREPARE + COUNT, **{name: "2"}).stdout
-        assert found == python(COUNT, **{name: "2"}).stdout
+@pytest.mark.parametrize(
+    ("first", "threads"), [("", "1"), ("import torch; torch.set_num_threads(3)", "3")]
+)
+def test_threads_keep_to_a_quota_unless_torch_was_told(first: str, threads: str) -> None:
+    path = sys.modules["itemrec.threads"].__file__
+    assert python(LIMITED.format(first=first, path=path)).stdout.strip() == threads
 
 
-@linux
-def test_threads_keep_to_the_cpus_of_the_process() -> None:
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import itemrec, "
-    code += "torch; from itemrec.threads import usable_cpus; "
-    code += "print(usable_cpus(), torch.get_num_threads())"
-    assert python(code).stdout.split() == ["1", "1"]
+@pytest.mark.parametrize(
+    "name",
+    ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS", "MKL_NUM_THREADS"],
+)
+def test_settings_of_the_user_stay(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    waits = not name.endswith("NUM_THREADS")
+    kept = {key: text for key, text in os.environ.items() if not key.startswith(OURS)}
+    with mock.patch.dict(os.environ, {**kept, name: "2"}, clear=True):
+        monkeypatch.delitem(sys.modules, "torch")
+        monkeypatch.setattr("itemrec.threads._scheduled_cpus", lambda: 8)
+        monkeypatch.setattr("itemrec.threads._quotas", lambda root: [] if waits else [1.0])
+        prepare_torch()
+        assert "torch" not in sys.modules  # so its threads were not counted anew
+        found = {key: text for key, text in os.environ.items() if key.startswith(OURS)}
+    ours = {} if waits else {"GOMP_SPINCOUNT": str(SPINS)}
+    assert found == {name: "2", "THP_MEM_ALLOC_ENABLE": "1", **ours}
 
 
 def control_groups(root: Path, lines: str, files: dict[str, str]) -> Path:

@@ -17,6 +17,7 @@ from itemrec.data.datasets import DATASETS, cache_folder
 from itemrec.environment import EXTRAS
 from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import propagate
+from itemrec.threads import usable_cpus
 
 REQUIRED = ("torch", "numpy", "scipy", "safetensors", "tomli-w", "typer", "rich")
 OPTIONAL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
@@ -42,9 +43,8 @@ def checks() -> list[Check]:
     out = [Check("python", "ok", f"{platform.python_version()} on {platform.machine()}")]
     out += [_package(name, required=True) for name in REQUIRED]
     out += [_package(name, required=False, use=use) for name, use in OPTIONAL.items()]
-    out.append(
-        Check("cpu", "ok", f"{os.cpu_count()} cores, {torch.get_num_threads()} torch threads")
-    )
+    cores = f"{usable_cpus()} of {os.cpu_count()} cores may be used"
+    out.append(Check("cpu", "ok", f"{cores}, {torch.get_num_threads()} torch threads"))
     out.append(_gpu())
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     out += [kernel(device) for device in devices]

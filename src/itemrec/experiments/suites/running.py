@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from itemrec.experiments.suites.processes import Answer, Job, perform_all
 from itemrec.experiments.suites.worker import perform
+from itemrec.threads import usable_cpus
 
 Step = tuple[str, Job, Answer]
 
@@ -31,7 +32,7 @@ def _one_by_one(todo: Sequence[Job], late: Callable[[], bool]) -> Iterator[Step]
 
 
 def _side_by_side(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
-    threads = str(max(1, (os.cpu_count() or 1) // count))
+    threads = str(max(1, usable_cpus() // count))
     environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
     yield from perform_all(
         todo, "itemrec.experiments.suites.worker", count, environment=environment, stop=late

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from os import cpu_count
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from itemrec.serving.http.schemas import (
 from itemrec.serving.http.telemetry import Telemetry
 from itemrec.serving.http.title_search import TitleSearch
 from itemrec.serving.recommender import Recommendation, Recommendations, Recommender
+from itemrec.threads import usable_cpus
 
 PAGE = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css")}
 PAGE |= {"/page.js": ("page.js", "text/javascript")}
@@ -74,7 +74,7 @@ def create_app(recommender: Recommender) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # scoring is CPU-bound: more threads than cores would only wait for each other
-        current_default_thread_limiter().total_tokens = cpu_count() or 1
+        current_default_thread_limiter().total_tokens = usable_cpus()
         yield
 
     app = FastAPI(
