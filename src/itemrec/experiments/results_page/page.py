@@ -11,6 +11,7 @@ from pathlib import Path
 
 from itemrec.errors import ItemrecError
 from itemrec.experiments.results_page import dataset_table, qualitative, suite_page
+from itemrec.experiments.results_page.overview import overview
 from itemrec.experiments.results_page.summary import Found, summary
 from itemrec.experiments.results_page.tables import Table, read_tables, suite_of
 from itemrec.experiments.suites.store import read, tidy
@@ -35,6 +36,8 @@ def generate(results: Path) -> dict[str, str]:
         files[f"{name}.md"] = suite_page.page(suite, tables, results.name)
         files[f"plots/{name}.svg"] = suite_page.plot(suite, tables)
         pages[f"{results.name}/{name}.md"] = suite.title
+    if picture := overview(suites):
+        files["plots/overview.svg"] = picture
     if text := dataset_table.page(results):
         files["datasets.md"] = text
         pages[f"{results.name}/datasets.md"] = dataset_table.TITLE
