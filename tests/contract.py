@@ -150,7 +150,7 @@ def a_batch_equals_single_users(name: str, folder: Path) -> None:
         run, split = trained(name, protocol)
         history, users = split.test.history[:9], split.test.users[:9].copy()
         if MODELS[name].inductive:
-            users[::2] = -1  # known and unknown users side by side
+            users[::2] = -1  # known and unknown users in one batch
         together = run.model.scores(history, users)
         assert together.shape == (len(users), split.n_items)
         assert together.dtype == torch.float32

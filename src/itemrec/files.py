@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` that replaces it once it is written and on disk."""
+    """Yield a temporary path next to ``path`` that replaces it once it is written and on disk."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield draft

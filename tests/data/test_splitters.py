@@ -319,7 +319,7 @@ def test_users_without_targets_are_left_out_and_noted() -> None:
     split = split_interactions(replace(data, items=data.items.astype(np.int32)), test=0.4, valid=0)
     assert split.valid is None
     assert split.test.ids.tolist() == ["u0"]
-    assert "Users without a test item, who do not count: 9." in split.notes
+    assert "Users without a test item, not evaluated: 9." in split.notes
 
 
 def test_a_column_left_out_is_noted_and_stops_only_a_split_that_needs_it() -> None:

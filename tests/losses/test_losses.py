@@ -17,7 +17,7 @@ from itemrec.losses import LOSSES, bind, bindable
 from itemrec.ops.neural_sort import neural_sort, sinkhorn
 
 SMOOTH = ("item-ndcg", "item-ap", "item-recall", "neural-ndcg")
-RANKED = (*SMOOTH[:3], "item-log")  # those made of the sigmoid rank
+RANKED = (*SMOOTH[:3], "item-log")  # losses that use the sigmoid rank
 KS = (1, 2, 4, 8, 16)
 
 
@@ -441,7 +441,7 @@ def test_a_mask_of_numbers_is_refused() -> None:
 
 
 class Streamed:
-    """Negatives that are only ever counted, one at a time."""
+    """Negatives that are counted one at a time."""
 
     def __init__(self, neg: Tensor) -> None:
         self.neg = neg

@@ -511,7 +511,7 @@ def test_systems_without_a_solution_are_refused(model: Model) -> None:
 
 
 def test_ease_fit_holds_one_matrix_and_a_block() -> None:
-    """Peak memory of a fit in a process of its own, in copies of the items × items matrix."""
+    """Peak memory of a fit in a separate process, in copies of the items × items matrix."""
     code = """
 import resource, sys, numpy as np, scipy.sparse as sp, torch
 from itemrec.models import EASE

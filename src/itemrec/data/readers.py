@@ -143,7 +143,7 @@ def read_delimited(path: Path, names: Names) -> RawTable:
         raise ItemrecError(f"{error}; {hint}") from error
 
     def check_fields() -> None:
-        """Raise for a line with another number of fields than the header: the usual cause."""
+        """Raise for a line with another number of fields than the header: a common cause."""
         for line, fields in _records(path, sep, quotes):
             if len(fields) != len(columns):
                 raise ItemrecError(

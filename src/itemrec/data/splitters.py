@@ -257,8 +257,8 @@ def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transdu
         raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
     _generator(seed)  # validates the seed
     matrix = _sorted(data)[0]
-    nobody = as_ones(matrix[:0])
-    test = HeldOut(nobody, nobody, np.empty(0, np.int64), data.user_ids.ids[:0])
+    empty = as_ones(matrix[:0])
+    test = HeldOut(empty, empty, np.empty(0, np.int64), data.user_ids.ids[:0])
     settings = {"strategy": "all", "seed": seed, "protocol": protocol}
     columns = np.arange(data.n_items)
     return _finish(
@@ -393,7 +393,7 @@ def _held(
     """Keep the rows with a target (and, with `past`, a history); note how many were left out."""
     has_target, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
     if missing := int((~has_target).sum()):
-        notes.append(f"Users without a {name} item, who do not count: {missing:,}.")
+        notes.append(f"Users without a {name} item, not evaluated: {missing:,}.")
     if unknown := int((has_target & ~has_past).sum()):
         what = "left out" if past else "evaluated without a history"
         notes.append(

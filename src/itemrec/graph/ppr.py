@@ -167,11 +167,10 @@ def _power(
     def one(chosen: npt.NDArray[np.int64]) -> _Block:
         history = train[chosen]
         width = len(chosen)
-        column = np.repeat(np.arange(width), np.diff(history.indptr))
+        size = np.diff(history.indptr)
+        column = np.repeat(np.arange(width), size)
         flat = torch.from_numpy(history.indices.astype(np.int64) * width + column).to(device)
-        first = (
-            restart * (1 - restart) / np.repeat(np.diff(history.indptr), np.diff(history.indptr))
-        )
+        first = restart * (1 - restart) / np.repeat(size, size)
         value = torch.from_numpy(first.astype(np.float32)).to(device)
         z, error = walk.solve(
             flat, value * walk.item_share.view(-1)[flat // width], width, tolerance
@@ -252,9 +251,8 @@ class _Walk:
             before.mul_(-keep).add_(now, alpha=1 + keep - pull).add_(plain, alpha=pull)
             before, now, weight = now, before, following
         self.steps = self.steps or count
-        return plain.clamp_(
-            min=0
-        ), bound  # the exact solution is not negative: clamping reduces the error
+        # The exact solution is not negative, so clamping only reduces the error.
+        return plain.clamp_(min=0), bound
 
 
 def _gather(matrix: tuple[Tensor, Tensor, Tensor], x: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class AdapTau(LinearGNN):
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
     year = 2023
     default_training = MappingProxyType({"batch_by": "interactions", "lr": 1e-3})
-    init_std = 0.01  # as in the authors' code
+    init_std = 0.01  # the authors' initial scale
     kind = Kind.OWN_OBJECTIVE
 
     general: Tensor  # 1/τ₀, scalar
@@ -117,9 +117,8 @@ class AdapTau(LinearGNN):
         least = torch.finfo(cosine.dtype).min  # finite: a user may have no negatives
         tempered = (cosine * self.personal[batch.users].unsqueeze(1)).masked_fill(masked, least)
         negative_term = torch.where(masked.all(1), 0.0, tempered.logsumexp(1))  # [B]
-        pos = (user_vectors.unsqueeze(1) * positive_vectors.view(*batch.mask.shape, -1)).sum(
-            2
-        )  # [B, P]
+        by_list = positive_vectors.view(*batch.mask.shape, -1)  # [B, P, d]
+        pos = (user_vectors.unsqueeze(1) * by_list).sum(2)  # [B, P]
         value = masked_mean(negative_term.unsqueeze(1) - pos * self.general, batch.mask)
         lengths = torch.stack([squared_lengths(x) for x in layers]).sum(0)  # over all depths
         norms = lengths[batch.users].unsqueeze(1) + lengths[n_users + batch.positives]  # [B, P]
@@ -151,9 +150,8 @@ def inverse_general(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
     degree = graph.degree[: graph.n_users]
     positive = (mean_positive(graph, users, items) * degree).sum() / half
     gap = (positive - users.mean(0) @ items.mean(0)).clamp(min=LEAST_GAP)
-    odds = max(
-        math.log(graph.n_users * graph.n_items / (2 * half)), 0.1
-    )  # for a nearly full matrix
+    # at least 0.1, for a nearly full matrix
+    odds = max(math.log(graph.n_users * graph.n_items / (2 * half)), 0.1)
     return odds / gap
 
 

@@ -155,7 +155,7 @@ class Model(nn.Module):
         Raises:
             ItemrecError: The model has none.
         """
-        raise ItemrecError(f"{type(self).__name__} has no objective of its own: write 'own_loss'")
+        raise ItemrecError(f"{type(self).__name__} has no objective: define 'own_loss'")
 
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
         """Hook called before each epoch, for models that redraw something.

@@ -92,9 +92,8 @@ class CML(EmbeddingModel):
         """Squared distances of listed pairs, ``[B], [B, N] → [B, N]``."""
         user_vectors = take_rows(self.users, users)  # [B, d]
         user_length = user_vectors.square().sum(1, keepdim=True)
-        item_length = take_rows(self.items.square().sum(1, keepdim=True), items).squeeze(
-            2
-        )  # [B, N]
+        lengths = self.items.square().sum(1, keepdim=True)  # [items, 1]
+        item_length = take_rows(lengths, items).squeeze(2)  # [B, N]
         return user_length + item_length - 2 * pair_scores(user_vectors, self.items, items)
 
     @torch.no_grad()

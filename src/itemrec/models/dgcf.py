@@ -5,7 +5,7 @@ per intent. Each interaction has one logit per intent, initially S_k(u,i) = 0; a
 times:
 
     S̃_k = softmax_k(S_k)                              a share of the edge for each intent
-    u_k = Σ_i S̃_k(u,i) / √(D_k(u) D_k(i)) · i_k⁰      D_k(v) = Σ S̃_k over v's edges; i_k alike
+    u_k = Σ_i S̃_k(u,i) / √(D_k(u) D_k(i)) · i_k⁰      D_k(v) = Σ S̃_k over v's edges; same for i_k
     S_k(u,i) += û_kᵀ tanh(î_k⁰)                       ^: of length 1; ⁰: before the layer
 
 The last u_k, i_k are the layer's output; logits carry over to the next one. e = mean of all layers.
@@ -123,7 +123,7 @@ class DGCF(GNN):
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
-        """The same iteration for these users alone."""
+        """Run the same iteration for these users only."""
         adjacency = fold_adjacency(history, self.item_degree)
         out = [self.item_vectors.new_zeros(history.shape[0], self.dim)]
         logits = out[0].new_zeros(len(adjacency.col), self.intents)

@@ -55,7 +55,7 @@ class XSimGCL(LinearGNN):
     year = 2023
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
-    init_std = 0.01  # as in the authors' code
+    init_std = 0.01  # the authors' initial scale
     first = 1  # layer 0 is left out of pooling
 
     def __init__(

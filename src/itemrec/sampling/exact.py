@@ -49,9 +49,7 @@ class Draws:
         free = n_items - size  # [n_users] non-positive items
         check_negatives_left(free)
         rows = row_of_entry(train)
-        key = train.indices - (
-            np.arange(train.nnz) - train.indptr[rows]
-        )  # number of non-positives before it
+        key = train.indices - (np.arange(train.nnz) - train.indptr[rows])  # non-positives before it
         if sparse is None or share is None:
             self.stride = n_items + 1
             self._store(device, key + rows * self.stride, train.indptr, free, free)
@@ -152,9 +150,8 @@ def _intervals(
     some = size > 0
     starts = indptr[:-1][some]
     sums = np.add.reduceat(weights, starts) if len(weights) else weights
-    part = weights / np.repeat(
-        sums, size[some]
-    )  # sums to one per row: the long sum keeps nine digits
+    # Each row of parts sums to one, so that the long cumulative sum keeps nine digits.
+    part = weights / np.repeat(sums, size[some])
     before = np.cumsum(part) - part
     before -= np.repeat(before[starts], size[some])
     begin: npt.NDArray[np.int64] = np.clip(before, 0, 1) * np.repeat(length, size)

@@ -139,8 +139,8 @@ class MixGCF(Candidates):
         concatenated = len(layers) > 1 and user_vectors.shape[1] == sum(widths)
         if not concatenated and user_vectors.shape[1] != widths[0]:
             raise ItemrecError(
-                "'negatives' cannot be mixgcf for this model: its pooled vectors are neither a sum "
-                "of the layers nor all of them side by side"
+                "'negatives' cannot be mixgcf for this model: its pooled vectors are neither the "
+                "sum nor the concatenation of the layers"
             )
         parts = (
             torch.split(user_vectors, widths, dim=1)
@@ -167,7 +167,6 @@ class MixGCF(Candidates):
 @torch.no_grad()
 def best(user_vectors: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
     """The highest-scoring of each group of candidates: ``[B, d], [I, d], [B, n·M] → [B, n]``."""
-    scores = pair_scores(user_vectors, items, candidates).view(
-        len(user_vectors), n, -1
-    )  # [B, n, M]
+    scores = pair_scores(user_vectors, items, candidates)
+    scores = scores.view(len(user_vectors), n, -1)  # [B, n, M]
     return candidates.view(scores.shape).gather(2, scores.argmax(2, keepdim=True)).squeeze(2)

@@ -60,9 +60,8 @@ class PopularityNegatives(DrawnNegatives):
         weight = np.ceil(share * scale).astype(np.int64)
         end = np.cumsum(weight)  # [n_items]
         positive_weight = weight[train.indices]  # [nnz]
-        before = np.concatenate(
-            ([0], np.cumsum(positive_weight))
-        )  # weight of the positives before an entry
+        # weight of the positives before an entry
+        before = np.concatenate(([0], np.cumsum(positive_weight)))
         rows = row_of_entry(train)
         cut = before[train.indptr[:-1]]  # [n_users]
         mass = end[-1] - (before[train.indptr[1:]] - cut)
@@ -76,9 +75,8 @@ class PopularityNegatives(DrawnNegatives):
         """Draw ``[B, n]`` items for ``[B]`` users."""
         keys, before, cut, mass, end = prepared(self, "_tables")
         row = users.unsqueeze(1)  # [B, 1]
-        draw = uniform_integers(
-            mass[row], n, generator
-        )  # [B, n] over the weight of the non-positives
+        # [B, n] over the weight of the non-positives
+        draw = uniform_integers(mass[row], n, generator)
         index = torch.searchsorted(keys, draw + row * self._stride, right=True)
         draw += before[index] - cut[row]  # past every positive before it
         return torch.searchsorted(end, draw, right=True)

@@ -169,8 +169,8 @@ def scale_free_temperature(
 ) -> npt.NDArray[np.float64]:
     """The T of every user ``[n_users]`` at which Σ_i (exp(x_i / T) − 1) has the given share.
 
-    The sparse part then has mass share / (1 − share) · free, whatever the size and density of the
-    data and the user's number of items. The mass falls with T; with n entries and the largest x it
+    The sparse part then has mass share / (1 − share) · free, for any size and density of the data
+    and any number of items of the user. The mass falls with T; with n entries and the largest x it
     is between exp(x/T) − 1 and n times that, which brackets T for a bisection.
     """
     if not 0 < share < 1:
