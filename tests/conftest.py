@@ -1,7 +1,8 @@
 """Settings and fixtures of all tests, and the parts of the suite that need more than `make test`.
 
 Tests marked with the name of such a part are skipped where it is absent, and the last lines of a
-run say what was left out and how to get it. `--require triton,browser` makes its absence an error.
+run list what was skipped and how to install it. `--require triton,browser` makes its absence an
+error.
 """
 
 import os
@@ -19,15 +20,15 @@ from hypothesis import settings
 pytest.register_assert_rewrite("contract", "small")
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # the GPU's kernels, on a CPU; triton reads it once
+    os.environ["TRITON_INTERPRET"] = "1"  # run GPU kernels on a CPU; triton reads it once
 torch.set_num_threads(1)  # two test workers share two cores
-# the same examples every time, and no stop-watch: a shared machine is slow now and then
+# the same examples every time, and no deadline: a shared machine is sometimes slow
 settings.register_profile("itemrec", deadline=None, derandomize=True)
 settings.load_profile("itemrec")
 
 
 class Part(NamedTuple):
-    """What some tests need: what they are about, how to get it, and whether it is there."""
+    """A requirement of some tests: what they cover, how to install it, whether it is present."""
 
     about: str
     get: str

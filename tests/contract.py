@@ -1,7 +1,7 @@
-"""What every model promises, as clauses that run over each entry of MODELS.
+"""What every model must satisfy, as clauses that run for each entry of MODELS.
 
-A new model is covered as soon as it stands in the table. Constructor or training settings that make
-it quick on a small board may be added to SETTINGS and TRAIN below.
+A new model is covered as soon as it is in the table. Constructor or training settings that make it
+quick on a small board may be added to SETTINGS and TRAIN below.
 """
 
 import functools
@@ -29,12 +29,12 @@ from itemrec.validation import check_settings, schema
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ease": {"l2": 20.0},
-    # with two colours there are but two kinds of node: telling all nodes apart must not weigh much
+    # two colours make only two kinds of node: the term that separates all nodes must be small
     "dgcf": {"penalty": 0.001},
     "sgl": {"weight": 0.002},
     "simgcl": {"weight": 0.01},
     "xsimgcl": {"weight": 0.01},
-    # a few items of one's own colour are always among the others: the hardest of many is one
+    # unobserved items include some of the user's colour: the hardest of many is one of them
     "cml": {"negatives": 1},
     "enmf": {"negative_weight": 0.3},
     "ials": {"l2": 0.1},
@@ -46,7 +46,7 @@ TRAIN: dict[str, dict[str, Any]] = {
     "line": {"batch_by": "interactions"},
     "ultragcn": {"batch_by": "interactions"},
 }
-IMPERSONAL = {"popularity"}  # the same list for everybody cannot tell two colours apart
+IMPERSONAL = {"popularity"}  # one list for all users cannot distinguish two colours
 QUICK: dict[str, Any] = {
     "loss": softmax,  # never saturates, so that few steps are enough for every encoder
     "epochs": 12,
@@ -82,7 +82,7 @@ def protocols(name: str) -> list[str]:
 
 
 def colours(model: Model, held: HeldOut) -> float:
-    """Share of the five best new items that have the user's own colour."""
+    """Share of the five best new items that have the user's colour."""
     scores = mask_history(model.scores(held.history, held.users), held.history)
     user = np.array([int(str(name)[1:]) for name in held.ids])
     best = top_items(scores, 5).numpy()
@@ -90,7 +90,7 @@ def colours(model: Model, held: HeldOut) -> float:
 
 
 def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
-    """Bit for bit."""
+    """Assert that tensors are equal bit for bit."""
     assert left.keys() == right.keys()
     for name, tensor in left.items():
         assert torch.equal(tensor, right[name]), name
@@ -100,7 +100,7 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
 
 
 def learns_a_checkerboard(name: str, folder: Path) -> None:
-    """Even users like even items: what was held out of the pattern ranks above the rest."""
+    """Even users like even items: held-out items of the pattern rank above the others."""
     for protocol in protocols(name):
         run, split = trained(name, protocol)
         found = colours(run.model, split.test)
@@ -129,7 +129,7 @@ def saving_and_loading_changes_nothing(name: str, folder: Path) -> None:
 
 
 def refitting_equals_fitting(name: str, folder: Path) -> None:
-    """Trained again on training + validation: as if it had been trained on them all along."""
+    """A refit on training + validation equals a run trained on both from the start."""
     split = board_split()
     few = {"epochs": 4, "eval_every": 1, "ema_decay": 0.5}
     run = fitted(name, split, **few, refit=True)
@@ -145,12 +145,12 @@ def the_same_seed_gives_the_same_weights(name: str, folder: Path) -> None:
     same(first.model.state_dict(), second.model.state_dict())
 
 
-def a_batch_scores_as_single_users_do(name: str, folder: Path) -> None:
+def a_batch_equals_single_users(name: str, folder: Path) -> None:
     for protocol in protocols(name):
         run, split = trained(name, protocol)
         history, users = split.test.history[:9], split.test.users[:9].copy()
         if MODELS[name].inductive:
-            users[::2] = -1  # known and unknown users side by side
+            users[::2] = -1  # known and unknown users in one batch
         together = run.model.scores(history, users)
         assert together.shape == (len(users), split.n_items)
         assert together.dtype == torch.float32
@@ -160,8 +160,8 @@ def a_batch_scores_as_single_users_do(name: str, folder: Path) -> None:
             torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
 
 
-def scoring_leaves_no_trace(name: str, folder: Path) -> None:
-    """Scores belong to the caller: overwriting them changes neither the next ones nor weights."""
+def scoring_has_no_side_effects(name: str, folder: Path) -> None:
+    """The caller may overwrite scores: neither later scores nor weights change."""
     run, split = trained(name, "transductive")
     history = split.test.history.copy()
     before = {key: value.clone() for key, value in run.model.state_dict().items()}
@@ -179,12 +179,12 @@ def settings_survive_the_configuration(name: str, folder: Path) -> None:
     assert section.pop("name") == name
     again = MODELS[name](**check_settings(MODELS[name], name, section))
     assert again.settings == run.model.settings == make(name).settings
-    assert set(again.settings) == set(schema(MODELS[name]))  # nothing is declared elsewhere
+    assert set(again.settings) == set(schema(MODELS[name]))  # no setting is declared elsewhere
     with pytest.raises(ItemrecError, match="no setting 'colour'"):
         check_settings(MODELS[name], name, {"colour": 1})
 
 
-def unseen_users_are_scored_or_refused_by_name(name: str, folder: Path) -> None:
+def unseen_users_are_scored_or_refused_with_the_models_name(name: str, folder: Path) -> None:
     kind = MODELS[name]
     run, split = trained(name, "transductive")
     unseen = np.full(len(split.test), -1)
@@ -219,7 +219,7 @@ def explanations_add_up_to_the_score(name: str, folder: Path) -> None:
             torch.testing.assert_close(shares.sum(1), score, rtol=1e-4, atol=1e-5)
 
 
-def it_says_where_it_comes_from(name: str, folder: Path) -> None:
+def it_names_its_paper(name: str, folder: Path) -> None:
     kind = MODELS[name]
     assert kind.paper
     assert kind.__doc__
@@ -232,10 +232,10 @@ CONTRACT: list[Callable[[str, Path], None]] = [
     saving_and_loading_changes_nothing,
     refitting_equals_fitting,
     the_same_seed_gives_the_same_weights,
-    a_batch_scores_as_single_users_do,
-    scoring_leaves_no_trace,
+    a_batch_equals_single_users,
+    scoring_has_no_side_effects,
     settings_survive_the_configuration,
-    unseen_users_are_scored_or_refused_by_name,
+    unseen_users_are_scored_or_refused_with_the_models_name,
     explanations_add_up_to_the_score,
-    it_says_where_it_comes_from,
+    it_names_its_paper,
 ]

@@ -1,4 +1,4 @@
-"""Fenced blocks of Markdown pages, and how their commands are run as they stand."""
+"""Fenced blocks of Markdown pages, and functions that run their commands as written."""
 
 import runpy
 import shlex
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """What stands in the fences of a language."""
+    """The contents of all fenced blocks of a language."""
     fence = f"```{language}\n"
     return [part.partition("```")[0] for part in text.split(fence)[1:]]
 
@@ -40,7 +40,7 @@ def run_command(words: list[str]) -> None:
 
 
 def write_plays(folder: Path) -> None:
-    """A file of somebody's own, with columns of other names."""
+    """Write a user's file with uncommon column names."""
     rng = np.random.default_rng(0)
     rows = {
         (int(u), int(t))

@@ -41,7 +41,7 @@ def dense_adjacency(train: sp.csr_array) -> np.ndarray:
 
 
 def checkerboard(users: int = 40, items: int = 40, seed: int = 0) -> Interactions:
-    """Even users like even items and odd users odd ones: everybody has 3 of 4 of their colour."""
+    """Even users like even items, odd users odd ones; each user has 3 of 4 of their colour."""
     rng = np.random.default_rng(seed)
     liked = (np.arange(users)[:, None] + np.arange(items)) % 2 == 0
     pairs = np.argwhere(liked & (rng.random((users, items)) < 0.75))
@@ -62,18 +62,18 @@ def board_split(protocol: str = "transductive", seed: int = 0, **settings: Any) 
 
 
 def seeded(seed: int = 0) -> torch.Generator:
-    """A generator of its own."""
+    """A generator with this seed."""
     return torch.Generator().manual_seed(seed)
 
 
 def ready(model: Any, matrix: sp.csr_array, inductive: bool = False) -> Graph:
-    """Set a model up for a training matrix; its graph."""
+    """Set a model up for a training matrix and return the graph."""
     model.setup(matrix, inductive=inductive, generator=seeded())
     return Graph.from_csr(matrix)
 
 
 def batch_of(matrix: sp.csr_array, per_user: int = 2, padding: int = 0) -> Batch:
-    """The first items of every user that has any, then rows that count for nothing."""
+    """The first items of every user that has any, then padding rows."""
     lists = [row.nonzero()[0][:per_user] for row in matrix.toarray()]
     users = [u for u, items in enumerate(lists) if len(items)]
     positives = torch.zeros(len(users) + padding, per_user, dtype=torch.int64)

@@ -11,7 +11,11 @@ ROOMS = [
     *(GROUND, "data", "ops", "graph", "losses", "sampling", "models"),
     *("evaluation", "training", "serving", "experiments", "cli"),
 ]
-FACES = ("__init__.py", "__main__.py", "negatives.py")  # what users import may look everywhere
+FACES = (
+    "__init__.py",
+    "__main__.py",
+    "negatives.py",
+)  # public entry points may import from every room
 
 
 def room_of(parts: tuple[str, ...]) -> str:
@@ -29,7 +33,7 @@ def imports_of(path: Path) -> list[tuple[int, tuple[str, ...]]]:
     return [(n, tuple(name.split(".")[1:])) for n, name in found if name.startswith("itemrec.")]
 
 
-def test_imports_go_downwards_and_leave_private_names_alone() -> None:
+def test_imports_go_downwards_and_use_no_private_names() -> None:
     wrong = []
     for path in sorted(HOME.rglob("*.py")):
         place = path.relative_to(HOME)
@@ -45,7 +49,7 @@ def test_imports_go_downwards_and_leave_private_names_alone() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_folder_of_the_package_is_a_room_and_says_what_it_is_for() -> None:
+def test_every_folder_of_the_package_is_a_room_with_a_docstring() -> None:
     folders = {path.name for path in HOME.iterdir() if path.is_dir() and path.name[0] != "_"}
     assert folders == set(ROOMS) - {GROUND}
     for room in folders:

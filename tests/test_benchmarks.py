@@ -23,7 +23,7 @@ Call = Callable[..., int]
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Run a script as the command line does, in this process; its exit code."""
+    """Run a script as the command line does, in this process; return its exit code."""
     monkeypatch.syspath_prepend(str(FOLDER))
 
     def run(script: str, *arguments: str) -> int:
@@ -68,14 +68,14 @@ def test_quick_runs_end_with_a_verdict(
     assert verdict in ("pass", "short")
 
 
-def test_without_a_gpu_the_gpu_script_says_so(
+def test_the_gpu_script_reports_a_missing_gpu(
     call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert call("gpu.py", SMALL) == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert len(told) == 1
-    assert "CUDA" in told[0]
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert "CUDA" in lines[0]
 
 
 def test_one_missed_bound_makes_the_last_line_short(

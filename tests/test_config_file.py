@@ -28,7 +28,7 @@ CONFIGS = st.dictionaries(KEYS, st.dictionaries(KEYS, VALUES, max_size=4), max_s
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal with types, a NaN being itself."""
+    """Whether values and types are equal; NaN equals NaN."""
     if type(left) is not type(right):
         return False
     if isinstance(left, float) and math.isnan(left):
@@ -42,7 +42,7 @@ def same(left: Any, right: Any) -> bool:
 
 @settings(max_examples=50)
 @given(CONFIGS)
-def test_what_is_written_reads_back_as_it_was(config: dict[str, dict[str, Any]]) -> None:
+def test_a_written_configuration_reads_back_unchanged(config: dict[str, dict[str, Any]]) -> None:
     assert same(tomllib.loads(dump_config(config)), config)
     assert same(normalise(config), config)
 
@@ -62,7 +62,7 @@ def test_none_is_left_out_and_tuples_become_lists() -> None:
     assert normalise(config) == {"model": {"dim": 4}, "loss": {"ks": [1, 2]}, "data": {}}
 
 
-def test_paths_and_numpys_numbers_are_written_plainly() -> None:
+def test_paths_and_numpy_numbers_become_plain_values() -> None:
     config = {"a": {"path": Path("x") / "y", "rate": np.float64(0.1), "many": [np.float64(2.0)]}}
     assert normalise(config) == {"a": {"path": str(Path("x") / "y"), "rate": 0.1, "many": [2.0]}}
     assert normalise({"a": {"n": np.int64(3), "yes": np.bool_(True)}}) == {
@@ -70,7 +70,7 @@ def test_paths_and_numpys_numbers_are_written_plainly() -> None:
     }
 
 
-def test_what_toml_cannot_say_is_refused() -> None:
+def test_a_value_without_a_toml_type_is_refused() -> None:
     with pytest.raises(ItemrecError, match="a setting must be a number, text, list or table"):
         dump_config({"a": {"f": print}})
 
@@ -78,7 +78,7 @@ def test_what_toml_cannot_say_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"lr = 0.1\n", "'lr' must stand in a section such as"),
+        (b"lr = 0.1\n", "'lr' must be in a section such as"),
         (b"[train\n", "is not a TOML file"),
         (b"[train]\nlr = fast\n", "is not a TOML file"),
         (b"\xff\xfe", "is not a TOML file"),
@@ -94,7 +94,7 @@ def test_a_bad_file_gets_one_sentence_with_its_name(
     assert str(path) in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ItemrecError, match=r"cannot read .*nosuch.toml: No such file"):
         load_config(tmp_path / "nosuch.toml")
     with pytest.raises(ItemrecError, match="cannot read"):

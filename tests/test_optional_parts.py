@@ -1,4 +1,4 @@
-"""What is left out of a run is told by name, also by several workers, and can be required."""
+"""Skipped parts are reported by name, also with several workers, and can be required."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def bare(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *options: str, **settings: str) -> tuple[int, list[str]]:
-    """Exit code and last lines of a run where no chromium is on the path."""
+    """Exit code and output lines of a run without chromium on the path."""
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", *options]
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     environment = {**kept, "PATH": str(folder), "ITEMREC_DATA": "", **settings}
@@ -47,7 +47,7 @@ def run(folder: Path, *options: str, **settings: str) -> tuple[int, list[str]]:
     return done.returncode, (done.stdout + done.stderr).splitlines()
 
 
-def test_what_was_left_out_is_told_at_the_end(bare: Path) -> None:
+def test_skipped_parts_are_reported_at_the_end(bare: Path) -> None:
     code, lines = run(bare, "-n", "2")
     assert code == 0
     *_, triton, browser, data, last = lines
@@ -58,7 +58,7 @@ def test_what_was_left_out_is_told_at_the_end(bare: Path) -> None:
     assert last.startswith("1 passed, 4 skipped in ")
 
 
-def test_what_is_there_is_not_left_out(bare: Path) -> None:
+def test_parts_that_are_present_are_not_skipped(bare: Path) -> None:
     (bare / "chromium").write_text("#!/bin/sh\n")
     (bare / "chromium").chmod(0o755)
     code, lines = run(bare, "--require", "browser,data", ITEMREC_DATA=str(bare))

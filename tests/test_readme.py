@@ -1,4 +1,4 @@
-"""The README's commands and its Python quick start are run as they stand."""
+"""The README's commands and its Python quick start work as written."""
 
 import re
 

@@ -98,7 +98,7 @@ def test_an_unknown_name_lists_the_choices() -> None:
 
 @pytest.mark.parametrize("table", [MODELS, LOSSES, NEGATIVES, SPLITS], ids=len)
 def test_every_component_accepts_its_own_defaults(table: dict[str, Any]) -> None:
-    """A signature is a schema: what it says by default passes its own check unchanged."""
+    """A signature is a schema: its defaults pass the check unchanged."""
     for name, component in table.items():
         defaults = schema(component)
         assert check_settings(component, name, defaults) == defaults

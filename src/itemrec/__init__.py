@@ -1,6 +1,6 @@
 """Top-k recommendation with message-passing GNNs trained on smooth ranking metrics.
 
-The public names; `README.md` shows them at work.
+This module lists the public names; `README.md` shows how to use them.
 """
 
 from itemrec.threads import prepare_torch

@@ -16,7 +16,7 @@ Config = dict[str, dict[str, Any]]
 
 
 def load_config(path: str | Path, *, note: bool = True) -> Config:
-    """Read a TOML file of sections; old names of settings are taken, with a note if wanted."""
+    """Read a TOML file of sections; old setting names are accepted, with a warning if `note`."""
     path = Path(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -26,12 +26,12 @@ def load_config(path: str | Path, *, note: bool = True) -> Config:
         raise ItemrecError(f"{path} is not a TOML file: {error}") from error
     for name, section in content.items():
         if not isinstance(section, dict):
-            raise ItemrecError(f"{path}: {name!r} must stand in a section such as [train]")
+            raise ItemrecError(f"{path}: {name!r} must be in a section such as [train]")
     return {name: current_names(name, section, note=note) for name, section in content.items()}
 
 
 def dump_config(config: Config) -> str:
-    """The sections as TOML; settings that are None are left out.
+    """Format the sections as TOML; settings that are None are left out.
 
     >>> print(dump_config({"train": {"lr": 0.01, "batch_by": "users", "patience": None}}), end="")
     [train]
@@ -45,26 +45,26 @@ def dump_config(config: Config) -> str:
 
 
 def normalise(config: Config) -> Config:
-    """As it reads back from a file: without None, tuples as lists."""
+    """Return the configuration as it would be read from a file: no None, tuples as lists."""
     return tomllib.loads(dump_config(config))
 
 
 def difference(stored: Config, given: Config) -> str:
-    """The first setting in which two configurations differ, in words.
+    """Describe the first setting in which two configurations differ.
 
     >>> difference({"train": {"epochs": 60}}, {"train": {"epochs": 99}})
     "'train.epochs' is 60, got 99"
     """
     for section in dict.fromkeys([*stored, *given]):
-        theirs, mine = stored.get(section, {}), given.get(section, {})
-        for key in dict.fromkeys([*theirs, *mine]):
-            if mine.get(key) != theirs.get(key):
-                return f"'{section}.{key}' is {theirs.get(key)!r}, got {mine.get(key)!r}"
+        old, new = stored.get(section, {}), given.get(section, {})
+        for key in dict.fromkeys([*old, *new]):
+            if new.get(key) != old.get(key):
+                return f"'{section}.{key}' is {old.get(key)!r}, got {new.get(key)!r}"
     return "none"
 
 
 def _plain(value: Any) -> Any:
-    """Types that TOML knows; entries of tables that are None are left out."""
+    """Convert to types that TOML supports; table entries that are None are left out."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, list | tuple):

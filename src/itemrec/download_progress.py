@@ -18,7 +18,7 @@ from rich.progress import (
 
 @contextmanager
 def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Within this context, call the function with a file's name, its bytes so far and in total."""
+    """Yield a function to call with a file's name, its bytes so far and its total bytes."""
     tasks: dict[str, TaskID] = {}
     bar = Progress(
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""The machine: devices by name, memory, precision, and packages that only some parts need."""
+"""The machine: devices by name, memory, precision, and optional packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pick_device(name: str) -> torch.device:
-    """``auto`` means the GPU where there is one."""
+    """Return the device of this name; ``auto`` is the GPU if there is one."""
     import torch
 
     if name == "auto":
@@ -31,21 +31,21 @@ def pick_device(name: str) -> torch.device:
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes that a GPU, or the machine, has in all."""
+    """Total memory of a GPU, or of the machine, in bytes."""
     import torch
 
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    if not hasattr(os, "sysconf"):  # Windows does not say
+    if not hasattr(os, "sysconf"):  # Windows does not report it
         return sys.maxsize
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @contextmanager
 def tensor_cores(on: bool) -> Iterator[None]:
-    """Within this context a GPU multiplies dense matrices with ten bits of mantissa (TF32).
+    """Let a GPU multiply dense matrices with a ten-bit mantissa (TF32) within this context.
 
-    That is plenty for a gradient and several times as fast; scores are ranked in full precision.
+    That is enough for gradients and several times faster; scores are ranked in full precision.
     """
     import torch
 
@@ -58,36 +58,36 @@ def tensor_cores(on: bool) -> Iterator[None]:
 
 
 def check_square_fits(name: str, n_items: int, device: torch.device) -> None:
-    """Refuse an items × items matrix that the device could never hold, before it is asked for."""
-    needed, there = 4 * n_items**2, memory_of(device)
-    if needed > there:
+    """Raise if an items × items matrix cannot fit on the device, before it is allocated."""
+    needed, available = 4 * n_items**2, memory_of(device)
+    if needed > available:
         where = "the GPU" if device.type == "cuda" else "this machine"
         raise ItemrecError(
             f"'{name}' needs an items × items matrix: {n_items:,} items take "
-            f"{needed / 2**30:,.0f} GiB; {where} has {there / 2**30:,.0f} GiB; "
+            f"{needed / 2**30:,.0f} GiB; {where} has {available / 2**30:,.0f} GiB; "
             "choose lightgcn or thin the data with --k-core"
         )
 
 
 def out_of_memory(error: Exception) -> str:
-    """A sentence if memory was what was missing, nothing for any other error.
+    """The message for an out-of-memory error, an empty string for any other error.
 
     >>> out_of_memory(RuntimeError("can't allocate memory: you tried to allocate 5368709120 bytes"))
     'out of memory: 5.0 GiB were asked for; choose a smaller --dim or --batch, or another --model'
     """
     text = str(error)
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    if not named and "can't allocate memory" not in text:
+    is_memory_error = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if not is_memory_error and "can't allocate memory" not in text:
         return ""
     sentence = "out of memory"
-    if asked := re.search(r"allocate ([0-9.]+) (bytes|[KMGTP]iB)", text):
-        size, unit = asked[1].rstrip("."), asked[2]
-        many = f"{int(size) / 2**30:,.1f} GiB" if unit == "bytes" else f"{size} {unit}"
-        sentence += f": {many} were asked for"
+    if request := re.search(r"allocate ([0-9.]+) (bytes|[KMGTP]iB)", text):
+        size, unit = request[1].rstrip("."), request[2]
+        amount = f"{int(size) / 2**30:,.1f} GiB" if unit == "bytes" else f"{size} {unit}"
+        sentence += f": {amount} were asked for"
     return f"{sentence}; choose a smaller --dim or --batch, or another --model"
 
 
-# --- packages that only some parts need ----------------------------------------------------------
+# --- optional packages ---------------------------------------------------------------------------
 
 EXTRAS = {"serve": ("fastapi", "uvicorn", "prometheus-client"), "tune": ("optuna",)}
 
@@ -98,7 +98,7 @@ def missing_packages(extra: str) -> list[str]:
 
 
 def need_extra(extra: str) -> None:
-    """Refuse to go on without them."""
+    """Raise if a package of the extra is not installed."""
     if absent := missing_packages(extra):
         raise ItemrecError(
             f"'itemrec {extra}' needs {' and '.join(absent)}: pip install {' '.join(absent)}"

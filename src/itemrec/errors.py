@@ -1,8 +1,8 @@
-"""The two exceptions a user can meet; their message is one clear sentence."""
+"""The two exceptions that users see; each message is one clear sentence."""
 
 
 class ItemrecError(ValueError):
-    """Bad input or settings: the command line prints the sentence and exits with code 2.
+    """Bad input or settings: the command line prints the message and exits with code 2.
 
     Examples:
         >>> import itemrec as ir

@@ -1,8 +1,8 @@
-"""Python files of the user's own that add models, losses or samplers before anything runs.
+"""Users' Python files that add models, losses or samplers before anything else runs.
 
-Such a file fills the tables of components, for example
-``itemrec.losses.LOSSES["own-loss"] = own_loss``. Processes that are started later find the same
-files in the environment variable ITEMREC_EXTENSIONS.
+Such a file adds entries to the tables of components, for example
+``itemrec.losses.LOSSES["own-loss"] = own_loss``. Processes started later find the same files in
+the environment variable ITEMREC_EXTENSIONS.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PREFIX = "itemrec_extension_"  # of module names, so that no file hides an insta
 
 
 def load_extensions(files: Iterable[str | Path] = ()) -> None:
-    """Execute the files named by ITEMREC_EXTENSIONS, then these; each file once per process.
+    """Execute the files named by ITEMREC_EXTENSIONS, then these; each runs once per process.
 
-    What a file prints goes to stderr: stdout belongs to the results of a command.
+    What a file prints goes to stderr: stdout is reserved for the results of a command.
     """
     inherited = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
     paths = [_checked(VARIABLE, name) for name in inherited]
@@ -74,7 +74,7 @@ def _execute(path: Path) -> None:
 
 
 def _module_name(path: Path) -> str:
-    """A name that no other module has, from the name of the file."""
+    """A unique module name derived from the name of the file."""
     first = name = PREFIX + re.sub(r"\W", "_", path.stem)
     number = 1
     while name in sys.modules:  # a file of the same name in another folder
@@ -84,9 +84,9 @@ def _module_name(path: Path) -> str:
 
 
 def _place(error: BaseException, path: Path) -> str:
-    """The line of the file that failed, where it is known."""
+    """The line of the file that failed, if it is known."""
     if isinstance(error, SyntaxError):
-        return ""  # the message has it
+        return ""  # the message already contains it
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     return f" in line {lines[-1]}" if lines else ""

@@ -1,4 +1,4 @@
-"""Files that are complete or absent when written, and named when they are damaged."""
+"""Atomic writes, and reads whose errors name the damaged file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """A temporary name beside ``path`` that replaces it once it is written and on disk."""
+    """Yield a temporary path next to ``path`` that replaces it once it is written and on disk."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield draft
@@ -30,7 +30,7 @@ def atomic(path: Path) -> Iterator[Path]:
         draft.replace(path)
     except OSError as error:
         if error.errno is not None and str(error.filename) in ("None", str(draft)):
-            error.filename = str(path)  # nobody knows the draft
+            error.filename = str(path)  # callers do not know the draft
         raise
     finally:
         draft.unlink(missing_ok=True)
@@ -38,10 +38,10 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Refuse a folder that another process works in; a lock ends with the process that has it."""
+    """Lock a folder, or raise if another process uses it; the lock ends with its process."""
     try:
         import fcntl
-    except ImportError:  # not on this system
+    except ImportError:  # not available on this system
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -57,7 +57,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def check_file(path: str | Path, endings: Sequence[str]) -> Path:
-    """Refuse a file that cannot be written, before any work is done."""
+    """Raise if a file cannot be written, before any work is done."""
     path = Path(path)
     if path.is_dir():
         raise ItemrecError(f"'out' must be a file, got the folder '{path}'")
@@ -71,19 +71,19 @@ def check_file(path: str | Path, endings: Sequence[str]) -> Path:
 
 
 def check_folder(name: str, folder: str | Path) -> Path:
-    """Refuse a folder that cannot be made, before any work is done."""
-    folder = near = Path(folder)
-    while not near.exists():
-        near = near.parent
-    if not near.is_dir():
-        raise ItemrecError(f"'{name}' must be a folder, got '{folder}': '{near}' is a file")
-    if near != folder and not _writable(near):
+    """Raise if a folder cannot be created, before any work is done."""
+    folder = ancestor = Path(folder)
+    while not ancestor.exists():
+        ancestor = ancestor.parent
+    if not ancestor.is_dir():
+        raise ItemrecError(f"'{name}' must be a folder, got '{folder}': '{ancestor}' is a file")
+    if ancestor != folder and not _writable(ancestor):
         raise ItemrecError(f"'{name}' must lie in a folder that can be written to, got '{folder}'")
     return folder
 
 
 def _writable(folder: Path) -> bool:
-    """By trying: what the mode says is not the whole truth."""
+    """Try to write: the permission bits alone do not decide."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -98,16 +98,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_file(path: Path, parse: Callable[[Path], T]) -> T:
-    """What a file holds, or one sentence that names it."""
+    """Parse a file; an error becomes one sentence that names the file."""
     try:
         return parse(path)
-    except Exception as error:  # each format has errors of its own for a damaged file
+    except Exception as error:  # each format has its own errors for a damaged file
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise ItemrecError(f"{path} is damaged: {reason}") from error
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object."""
+    """The object in a JSON file."""
     content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
         raise ItemrecError("it must hold an object")
@@ -115,13 +115,13 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """A file of JSON lines; none where it is absent."""
+    """The objects in a file of JSON lines; empty if the file is absent."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [json.loads(line) for line in lines]
 
 
 def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an npz file; none where it is absent."""
+    """The arrays of an npz file; empty if the file is absent."""
     if not path.exists():
         return {}
     with np.load(path, allow_pickle=False) as file:

@@ -1,4 +1,4 @@
-"""The samplers of negatives under the names that users know: ``ir.negatives.PPR()``."""
+"""Negative samplers under their public names: ``ir.negatives.PPR()``."""
 
 from itemrec.sampling import (
     NEGATIVES,

@@ -1,4 +1,4 @@
-"""Settings that have another name now; their old names are accepted until 0.3, with a note."""
+"""Renamed settings; the old names are accepted until 0.3, with a warning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RENAMED: dict[str, dict[str, str]] = {
 
 
 def current_name(section: str, key: str) -> str:
-    """What a setting is called now.
+    """The current name of a setting.
 
     >>> current_name("train", "sampled"), current_name("train", "lr")
     ('n_negatives', 'lr')
@@ -29,7 +29,7 @@ def current_name(section: str, key: str) -> str:
 def current_names(
     section: str, settings: Mapping[str, Any], *, note: bool = True
 ) -> dict[str, Any]:
-    """The settings of a section under the names of this version; a note for each old one."""
+    """The settings of a section under their current names; warn about each old name."""
     for key in settings:
         if note and (name := current_name(section, key)) != key:
             warnings.warn(

@@ -1,6 +1,6 @@
-"""Rules that values obey: each refusal is one sentence with the name, the rule and the value.
+"""Validation of values: each error is one sentence with the name, the rule and the value.
 
-A component's signature is its configuration schema, so settings are checked against it here.
+A component's signature is its configuration schema; settings are checked against it here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itemrec.errors import ItemrecError
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """The value, refused where it is no whole number of at least 1.
+    """Return the value as an int, or raise if it is not an integer of at least 1.
 
     >>> positive_integer("k", 0)
     Traceback (most recent call last):
@@ -31,34 +31,34 @@ def positive_integer(name: str, value: Any) -> int:
 
 
 def positive_integers(**values: Any) -> None:
-    """Refuse what is no whole number of at least 1."""
+    """Raise if a value is not an integer of at least 1."""
     for name, value in values.items():
         positive_integer(name, value)
 
 
 def positive(**values: Any) -> None:
-    """Refuse what is not above 0."""
+    """Raise if a value is not a number above 0."""
     for name, value in values.items():
         if not (is_number(value) and 0 < value < float("inf")):
             raise ItemrecError(f"'{name}' must be a positive number, got {value!r}")
 
 
 def at_least_zero(**values: Any) -> None:
-    """Refuse what is below 0."""
+    """Raise if a value is not a number of at least 0."""
     for name, value in values.items():
         if not (is_number(value) and 0 <= value < float("inf")):
             raise ItemrecError(f"'{name}' must be a number of at least 0, got {value!r}")
 
 
 def share_below_one(**values: Any) -> None:
-    """Refuse what is not in [0, 1)."""
+    """Raise if a value is not a number in [0, 1)."""
     for name, value in values.items():
         if not (is_number(value) and 0 <= value < 1):
             raise ItemrecError(f"'{name}' must be at least 0 and below 1, got {value!r}")
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse what is none of a few words.
+    """Raise if a value is not one of the choices.
 
     >>> one_of("precision", "half", ("auto", "full"))
     Traceback (most recent call last):
@@ -71,7 +71,7 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a plain number; True and False are not."""
+    """Whether a value is an int or a float; True and False do not count."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -79,7 +79,7 @@ def is_number(value: Any) -> bool:
 
 
 def schema(component: Callable[..., Any]) -> dict[str, Any]:
-    """Settings of a component with their defaults: its parameters that have one.
+    """A component's settings and their defaults: its parameters that have a default.
 
     >>> def loss(pos, neg, *, tau=1.0): ...
     >>> schema(loss)
@@ -103,7 +103,7 @@ def lookup(table: Mapping[str, Any], what: str, name: str) -> Any:
 def check_settings(
     component: Callable[..., Any], what: str, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The settings with their types set right, or an error that lists the known ones."""
+    """Return the settings with the right types, or raise an error that lists the known ones."""
     known = schema(component)
     parameters = inspect.signature(component).parameters
     out = {}
@@ -120,10 +120,10 @@ EXAMPLES: dict[str, Any] = {"bool": False, "float": 0.0, "int": 0, "str": "", **
 
 
 def typed(default: Any, value: Any, name: str, annotation: str = "") -> Any:
-    """The value as its default's type: 1 becomes 1.0 for a float, a list becomes a tuple.
+    """Convert a value to the type of its default: 1 to 1.0 for a float, a list to a tuple.
 
-    A setting may allow both a number and a word such as "auto", or have no default value at all;
-    then its annotation says what it takes.
+    If a setting takes both a number and a word such as "auto", or its default is None, its
+    annotation determines the types.
     """
     if isinstance(value, np.generic):
         value = value.item()

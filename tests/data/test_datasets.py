@@ -1,4 +1,4 @@
-"""Names, verification by contents, and downloads that arrive whole or not at all."""
+"""Names, verification by contents, and downloads that are complete or leave nothing."""
 
 import hashlib
 import threading
@@ -19,7 +19,7 @@ TRAIN, TEST = b"0 1 2\r\n1 0 2\r\n2 1\r\n", b"0 0\n2 2 0\n"
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch) -> Path:
-    """Tests neither see nor touch the real cache, nor ITEMREC_DATA where it is not asked for."""
+    """Isolate the tests from the real cache and from ITEMREC_DATA."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("ITEMREC_DATA", raising=False)
     return tmp_path / "cache" / "itemrec"
@@ -27,14 +27,14 @@ def own_cache(tmp_path: Path, monkeypatch) -> Path:
 
 @pytest.fixture
 def home(tmp_path: Path):
-    """A local server: /whole/… serves files, /broken/… stops half way, all else is 404."""
+    """A local server: /whole/… serves files, /broken/… stops halfway, all else is 404."""
     served = tmp_path / "served"
     served.mkdir()
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requests.append(self.path)
             kind, _, name = self.path[1:].partition("/")
             if kind not in ("whole", "broken") or not (served / name).is_file():
                 self.send_error(404)
@@ -53,7 +53,7 @@ def home(tmp_path: Path):
     thread.start()
     (served / "train.txt").write_bytes(TRAIN)
     (served / "test.txt").write_bytes(TEST)
-    yield f"http://127.0.0.1:{server.server_port}", served, asked
+    yield f"http://127.0.0.1:{server.server_port}", served, requests
     server.shutdown()
     server.server_close()
     thread.join()
@@ -88,7 +88,7 @@ def left(cache: Path) -> list[str]:
     return sorted(p.name for p in cache.iterdir()) if cache.exists() else []
 
 
-def complaint(*args, **options) -> str:
+def error_of(*args, **options) -> str:
     with pytest.raises(ItemrecError) as caught:
         load(*args, **options)
     message = str(caught.value)
@@ -107,13 +107,13 @@ def test_download_then_cache(home, tiny, own_cache: Path) -> None:
     assert sorted(p.name for p in (own_cache / "tiny").iterdir()) == ["test.txt", "train.txt"]
     home[2].clear()
     assert load("tiny").fingerprint == data.fingerprint
-    assert home[2] == []  # the second call asks nobody
+    assert home[2] == []  # the second call sends no request
 
 
 def test_interrupted_download_leaves_nothing(home, tiny, own_cache: Path) -> None:
     files = DATASETS["tiny"].files
     tiny(files=(files[0], replace(files[1], urls=(f"{home[0]}/broken/test.txt",))))
-    message = complaint("tiny")
+    message = error_of("tiny")
     assert "broke off after" in message
     assert "put train.txt and test.txt" in message
     assert str(own_cache / "tiny") in message
@@ -133,7 +133,7 @@ def test_ctrl_c_leaves_nothing(tiny, own_cache: Path, monkeypatch) -> None:
 
 def test_wrong_checksum_leaves_nothing(home, tiny, own_cache: Path) -> None:
     (home[1] / "train.txt").write_bytes(TRAIN.replace(b"2 1\r", b"2 0\r"))
-    message = complaint("tiny")
+    message = error_of("tiny")
     assert "md5" in message
     assert md5(TRAIN) in message
     assert left(own_cache) == []
@@ -141,31 +141,31 @@ def test_wrong_checksum_leaves_nothing(home, tiny, own_cache: Path) -> None:
 
 def test_wrong_contents_leave_nothing(home, tiny, own_cache: Path) -> None:
     tiny(users=4)
-    message = complaint("tiny")
+    message = error_of("tiny")
     assert "the download is not 'tiny': expected 4 users, found 3" in message
     assert left(own_cache) == []
     (home[1] / "train.txt").write_bytes(b"<html>not found</html>")
     tiny(files=tuple(replace(f, md5=None) for f in DATASETS["tiny"].files))
-    assert "expected non-negative integer ids" in complaint("tiny")
+    assert "expected non-negative integer ids" in error_of("tiny")
     assert left(own_cache) == []
 
 
-def test_second_home_is_tried(home, tiny) -> None:
+def test_the_second_url_is_tried(home, tiny) -> None:
     files = tuple(replace(f, urls=(f"{home[0]}/gone/x", *f.urls)) for f in DATASETS["tiny"].files)
     tiny(files=files)
     assert len(load("tiny")) == 8
 
 
-def test_without_a_network_one_sentence_says_what_to_do(tiny, own_cache: Path) -> None:
+def test_without_a_network_the_error_says_what_to_do(tiny, own_cache: Path) -> None:
     files = DATASETS["tiny"].files
     tiny(files=tuple(replace(f, urls=("http://127.0.0.1:9/x",)) for f in files))
-    message = complaint("tiny")
+    message = error_of("tiny")
     assert "could not be downloaded" in message
     assert "or set ITEMREC_DATA to a folder that holds tiny/" in message
     assert left(own_cache) == []
 
 
-def test_zip_members_are_taken_out(home, tiny, own_cache: Path) -> None:
+def test_zip_members_are_extracted(home, tiny, own_cache: Path) -> None:
     with zipfile.ZipFile(home[1] / "x.zip", "w") as archive:
         archive.writestr("x/ratings.csv", "userId,movieId,rating\n1,2,3\n1,3,5\n")
         archive.writestr("x/movies.csv", "movieId,title\n2,Two\n3,Three\n")
@@ -176,13 +176,13 @@ def test_zip_members_are_taken_out(home, tiny, own_cache: Path) -> None:
     assert sorted(p.name for p in (own_cache / "tiny").iterdir()) == ["movies.csv", "ratings.csv"]
     assert not (own_cache / "evil.txt").exists()
     (home[1] / "x.zip").write_bytes(b"not a zip")
-    assert "could not be downloaded" in complaint_fresh(own_cache)
+    assert "could not be downloaded" in error_of_fresh_download(own_cache)
 
 
-def complaint_fresh(cache: Path) -> str:
+def error_of_fresh_download(cache: Path) -> str:
     for path in (cache / "tiny").iterdir():
         path.unlink()
-    return complaint("tiny")
+    return error_of("tiny")
 
 
 # ---------------------------------------------------------------- local copies and names
@@ -199,17 +199,17 @@ def test_local_copy_is_recognised_by_contents(tiny, tmp_path: Path, monkeypatch)
     assert load("tiny").fingerprint == by_argument.fingerprint
     (copy / "train.txt").write_text("2 0\n1 2 1\n0 2 1\n")
     (copy / "test.txt").write_text("0 0\n2 2 1\n")  # the same counts, other edges
-    message = complaint("tiny")
+    message = error_of("tiny")
     assert "fingerprint" in message
     assert "give its path" in message
 
 
 def test_names_paths_and_sizes(tmp_path: Path) -> None:
-    message = complaint("ml-lates-small")
+    message = error_of("ml-lates-small")
     assert "unknown data 'ml-lates-small'" in message
     assert "ml-latest-small" in message
-    assert "no such file" in complaint("nowhere/x.csv")
-    assert "'data_root' must be an existing folder" in complaint("ml-1m", data_root=tmp_path / "x")
+    assert "no such file" in error_of("nowhere/x.csv")
+    assert "'data_root' must be an existing folder" in error_of("ml-1m", data_root=tmp_path / "x")
     (tmp_path / "x.csv").write_text("user,item,rating\na,b,1\na,c,5\n")
     assert len(load(tmp_path / "x.csv", min_rating=2)) == 1
     data = load("synthetic:users=60,items=50,interactions=600,seed=3", k_core=2)
@@ -217,13 +217,13 @@ def test_names_paths_and_sizes(tmp_path: Path) -> None:
     assert data.name == "synthetic"
     again = load(data.source.pop("data"), **data.source)
     assert again.fingerprint == data.fingerprint
-    assert "unknown setting 'user'" in complaint("synthetic:user=3")
-    assert "'users' must be an integer, got 'many'" in complaint("synthetic:users=many")
-    assert "'min_rating' needs ratings" in complaint("synthetic", min_rating=3)
-    assert "'user' is for files" in complaint("synthetic", user="who")
+    assert "unknown setting 'user'" in error_of("synthetic:user=3")
+    assert "'users' must be an integer, got 'many'" in error_of("synthetic:users=many")
+    assert "'min_rating' needs ratings" in error_of("synthetic", min_rating=3)
+    assert "'user' is for files" in error_of("synthetic", user="who")
 
 
-def test_every_entry_says_where_it_comes_from() -> None:
+def test_every_entry_has_a_source_and_a_licence() -> None:
     assert list(DATASETS) == [
         "synthetic", "ml-latest-small", "ml-1m", "yelp2018", "amazon-book", "amazon-cds",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The description counts what a naive loop counts, and warns of what is odd."""
+"""The description agrees with a naive loop and warns of unusual properties."""
 
 import json
 from collections import Counter
@@ -40,7 +40,7 @@ def test_counts_against_a_naive_loop() -> None:
     assert json.loads(json.dumps(d.to_dict()))["interactions"] == 1500
 
 
-def test_warnings_name_what_is_odd(tmp_path: Path) -> None:
+def test_unusual_properties_are_warned_about(tmp_path: Path) -> None:
     rows = [(1, 1, 3.0, 5), (1, 1, 3.0, 6), (1, 2, 3.0, 7), (2, 1, 3.0, 8)]
     text = " / ".join(describe(read(frame(rows))).warnings)
     assert "2 users have fewer than 5" in text
@@ -72,8 +72,8 @@ def test_times_beyond_the_calendar_are_shown_not_fatal() -> None:
     assert describe(read(frame(rows))).first == "1600000000000000000"
 
 
-def test_a_column_that_was_left_out_is_told(tmp_path):
+def test_a_column_that_was_left_out_is_reported(tmp_path):
     file = tmp_path / "plays.csv"
     file.write_text("user,item,rating\n" + "".join(f"{u},{i},\n" for u in "abc" for i in "xyz"))
-    told = describe(read(file)).warnings
-    assert any("The rating column was left out" in warning for warning in told)
+    warnings = describe(read(file)).warnings
+    assert any("The rating column was left out" in warning for warning in warnings)

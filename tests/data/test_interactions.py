@@ -48,7 +48,7 @@ def facts(data: Interactions) -> dict:
     )
 
 
-def complaint(source, **options) -> str:
+def error_of(source, **options) -> str:
     with pytest.raises(ItemrecError) as caught:
         read(source, **options)
     message = str(caught.value)
@@ -90,7 +90,7 @@ def test_pandas_reads_what_polars_reads(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     assert [facts(read(path)), facts(read(tmp_path / "x.parquet"))] == before
     path.write_text("user,item\n1,2\n3;4\n")
-    assert "line 3" in complaint(path)
+    assert "line 3" in error_of(path)
 
 
 def test_lightgcn_folder_marks_the_test_file(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_lightgcn_folder_marks_the_test_file(tmp_path: Path) -> None:
     assert {names(*p) for p, h in held.items() if h} == {(0, 4), (8, 11)}
     assert data.duplicates == 2  # 5 2 twice; 0 1 is in both files and stays a training pair
     for role in ("user", "item", "rating", "time"):
-        assert f"'{role}' is for files with columns" in complaint(tmp_path, **{role: "who"})
+        assert f"'{role}' is for files with columns" in error_of(tmp_path, **{role: "who"})
 
 
 def test_movielens_folder_has_titles_and_genres(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_ids_are_found_by_text_and_unknown_is_minus_one() -> None:
     assert numbers.index([]).shape == (0,)
 
 
-def test_the_ids_of_a_frame_find_themselves_whatever_their_type() -> None:
+def test_the_ids_of_a_frame_are_found_again_for_any_type() -> None:
     columns = {
         "whole floats": np.array([2.0, 3.0]),
         "broken floats": np.array([2.0, 2.5]),
@@ -228,8 +228,8 @@ def test_binary_ids_are_utf8_text(tmp_path: Path) -> None:
     for source in (frame, frame.to_pandas(), tmp_path / "x.parquet"):
         assert external(read(source)) == {("é", 1), ("b", 2)}
     latin = pl.DataFrame({"user": [b"b", "é".encode("latin-1")], "item": [1, 2]})
-    assert "row 2: the user id must be UTF-8 text, got b'\\xe9'" in complaint(latin)
-    assert "row 2: the user id is missing" in complaint(
+    assert "row 2: the user id must be UTF-8 text, got b'\\xe9'" in error_of(latin)
+    assert "row 2: the user id is missing" in error_of(
         latin.with_columns(user=pl.Series([b"b", b""]))
     )
 
@@ -247,7 +247,7 @@ def test_titles_given_by_a_relative_path_are_found_from_another_folder(
     assert read(again.pop("data"), **again).titles.tolist() == ["Heat", "", ""]
 
 
-def test_titles_are_read_from_whatever_data_is_read_from(tmp_path: Path) -> None:
+def test_titles_are_read_from_the_same_formats_as_data(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 9]})
     rows = pl.DataFrame(
         {"item_id": [8.0, 7.0], "title": ["Heat; Dust", None], "genre": ["War", ""]}
@@ -262,7 +262,7 @@ def test_titles_are_read_from_whatever_data_is_read_from(tmp_path: Path) -> None
         assert data.notes == ()
 
 
-def test_titles_of_other_items_are_told(tmp_path: Path) -> None:
+def test_titles_that_match_no_item_are_reported(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 9]})
     write(tmp_path / "t.csv", [("a", "Heat")], ("item", "title"))
     for titles, place in ((tmp_path / "t.csv", "t.csv."), ({"a": "Heat"}, "'titles'.")):
@@ -297,7 +297,7 @@ def test_fingerprint_ignores_order_and_sees_every_pair(rows: list, random) -> No
     assert swapped != fingerprint
 
 
-def test_fingerprint_tells_train_from_test(tmp_path: Path) -> None:
+def test_fingerprint_distinguishes_train_from_test(tmp_path: Path) -> None:
     prints = set()
     for train, test in (("0 1 2\n", "0 3\n"), ("0 1 3\n", "0 2\n"), ("0 1 2 3\n", "1 3\n")):
         (tmp_path / "train.txt").write_text(train)
@@ -330,16 +330,16 @@ def test_k_core_is_the_largest(rows: list, k: int) -> None:
     assert core.csr().sum(axis=1).min() >= k
 
 
-def test_threshold_keeps_what_is_rated_well_enough() -> None:
+def test_threshold_keeps_high_ratings() -> None:
     data = read(pd.DataFrame(ROWS, columns=HEADER), min_rating=3)
     assert external(data) == {("u1", "a"), ("u2", "a"), ("u3", "c")}
     assert data.item_ids.ids.tolist() == ["a", "c"]
-    assert "at most 5" in complaint(pd.DataFrame(ROWS, columns=HEADER), min_rating=6)
-    assert "has none" in complaint(sp.eye_array(3), min_rating=1)
-    assert "positive integer, got 0" in complaint(sp.eye_array(3), k_core=0)
-    assert "'k_core' must be a positive integer, got 2.5" in complaint(sp.eye_array(3), k_core=2.5)
+    assert "at most 5" in error_of(pd.DataFrame(ROWS, columns=HEADER), min_rating=6)
+    assert "has none" in error_of(sp.eye_array(3), min_rating=1)
+    assert "positive integer, got 0" in error_of(sp.eye_array(3), k_core=0)
+    assert "'k_core' must be a positive integer, got 2.5" in error_of(sp.eye_array(3), k_core=2.5)
     rated = 2 * sp.eye_array(3)
-    assert "'min_rating' must be a number, got '4'" in complaint(rated, min_rating="4")
+    assert "'min_rating' must be a number, got '4'" in error_of(rated, min_rating="4")
     assert len(read(rated, min_rating=np.float32(2), k_core=np.int64(1))) == 3
 
 
@@ -377,7 +377,7 @@ def test_threshold_keeps_what_is_rated_well_enough() -> None:
 def test_bad_file_gets_one_sentence(tmp_path: Path, name: str, content, expected: list) -> None:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    message = complaint(path)
+    message = error_of(path)
     assert str(path) in message
     for part in expected:
         assert part in message
@@ -393,7 +393,7 @@ def test_bad_file_gets_one_sentence(tmp_path: Path, name: str, content, expected
         ("user,item,time\n1,2,3\n1,3,soon\n", "time", ["line 3", "2024-01-31", "'soon'"]),
     ],
 )  # fmt: skip
-def test_an_unreadable_column_matters_only_to_who_needs_it(
+def test_an_unreadable_column_fails_only_where_it_is_needed(
     tmp_path: Path, content: str, role: str, expected: list
 ) -> None:
     path = tmp_path / "x.csv"
@@ -401,14 +401,14 @@ def test_an_unreadable_column_matters_only_to_who_needs_it(
     data = read(path)
     assert external(data) == {(1, 2), (1, 3)}
     assert (data.ratings, data.times) == (None, None)
-    refusal = complaint(path, **{role: role})
-    assert data.notes == (f"The {role} column was left out: {refusal}.",)
+    error = error_of(path, **{role: role})
+    assert data.notes == (f"The {role} column was left out: {error}.",)
     if role == "rating":
-        assert complaint(path, min_rating=1) == refusal
+        assert error_of(path, min_rating=1) == error
         with pytest.raises(ItemrecError, match=r"line \d"):
             data.at_least(1)
     for part in (str(path), *expected):
-        assert part in refusal
+        assert part in error
     path.write_text("user,item,rating,time\n1,2,3,4\n")
     assert read(path).notes == ()
 
@@ -417,7 +417,7 @@ def test_truncated_parquet(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pd.DataFrame(ROWS, columns=HEADER).to_parquet(path)
     path.write_bytes(path.read_bytes()[:-30])
-    assert "truncated" in complaint(path)
+    assert "truncated" in error_of(path)
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ def test_truncated_parquet(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_bad_adjacency_file(tmp_path: Path, content: str, expected: str) -> None:
     (tmp_path / "train.txt").write_text(content)
-    message = complaint(tmp_path)
+    message = error_of(tmp_path)
     assert str(tmp_path / "train.txt") in message
     assert expected in message
 
@@ -448,35 +448,35 @@ def test_odd_but_valid_values() -> None:
     stamps = pd.DataFrame({"user": [1], "item": [2], "date": pd.to_datetime(zoned["date"])})
     assert read(stamps).times.tolist() == [1577865600]
     whole = pl.DataFrame({"user": [1.0, 2.0], "item": ["x", "y"], "time": [10**30, 1]})
-    assert "row 1: the time is missing or not finite" in complaint(whole, time="time")
+    assert "row 1: the time is missing or not finite" in error_of(whole, time="time")
 
 
 def test_other_bad_sources(tmp_path: Path) -> None:
-    assert "no such file" in complaint(tmp_path / "nothing.csv")
-    assert "expected train.txt or ratings.csv" in complaint(tmp_path)
-    assert "got list" in complaint([1, 2])
-    assert "no rows" in complaint(pd.DataFrame(columns=["user", "item"]))
-    assert "two dimensions" in complaint(sp.coo_array(np.ones(3)))
-    assert "no entries" in complaint(sp.csr_array((3, 3)))
-    assert "real numbers, got complex" in complaint(sp.csr_array([[1j, 0], [0, 1]]))
-    assert "got Series" in complaint(pd.Series([1, 2]))
+    assert "no such file" in error_of(tmp_path / "nothing.csv")
+    assert "expected train.txt or ratings.csv" in error_of(tmp_path)
+    assert "got list" in error_of([1, 2])
+    assert "no rows" in error_of(pd.DataFrame(columns=["user", "item"]))
+    assert "two dimensions" in error_of(sp.coo_array(np.ones(3)))
+    assert "no entries" in error_of(sp.csr_array((3, 3)))
+    assert "real numbers, got complex" in error_of(sp.csr_array([[1j, 0], [0, 1]]))
+    assert "got Series" in error_of(pd.Series([1, 2]))
     for odd in ([1, 2], (1, 2), frozenset([1])):
         frame = pd.DataFrame({"user": [odd], "item": [1]})
-        assert "row 1: user ids must be numbers or strings" in complaint(frame)
+        assert "row 1: user ids must be numbers or strings" in error_of(frame)
     masked = pd.DataFrame({"user": pd.array(["a", pd.NA], dtype="string"), "item": [1, 2]})
-    assert "row 2: the user id is missing" in complaint(masked)
+    assert "row 2: the user id is missing" in error_of(masked)
     missing = pd.DataFrame({"user": ["a", None], "item": [1, 2]})
-    assert "row 2: the user id is missing" in complaint(missing)
+    assert "row 2: the user id is missing" in error_of(missing)
     frame = pd.DataFrame(ROWS, columns=HEADER)
-    assert "no column 'stars'; columns found: user_id" in complaint(frame, rating="stars")
-    assert "two different columns" in complaint(frame, user="item_id")
-    assert "several columns are called 'rating'" in complaint(
+    assert "no column 'stars'; columns found: user_id" in error_of(frame, rating="stars")
+    assert "two different columns" in error_of(frame, user="item_id")
+    assert "several columns are called 'rating'" in error_of(
         frame.assign(r=1).rename(columns={"r": "rating"})
     )
-    assert "existing file" in complaint(frame, titles=tmp_path / "none.csv")
+    assert "existing file" in error_of(frame, titles=tmp_path / "none.csv")
     for titles in (["Heat"], pd.Series({"a": "Heat"}), 5):
         rule = "'titles' must be a file, or a mapping from item id to title"
-        assert complaint(frame, titles=titles) == f"{rule}, got {type(titles).__name__}"
+        assert error_of(frame, titles=titles) == f"{rule}, got {type(titles).__name__}"
 
 
 @pytest.mark.data

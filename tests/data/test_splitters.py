@@ -44,7 +44,7 @@ def pairs(matrix: sp.csr_array, users: Any, items: Any) -> set[tuple[Any, Any]]:
 
 
 def parts(split: Split) -> list[set[tuple[Any, Any]]]:
-    """The interactions of each part by external ids; what a held-out user is folded in with too."""
+    """The interactions of each part by external ids, including the fold-in parts."""
     items = split.item_ids.ids.tolist()
     out = [pairs(split.train, split.user_ids.ids.tolist(), items)]
     for held in (split.valid, split.test):
@@ -67,7 +67,7 @@ def same(a: Split, b: Split) -> bool:
 @pytest.mark.parametrize("strategy", sorted(SPLITS.keys() - {"all"}))
 @settings(max_examples=15, deadline=None)
 @given(st.integers(4, 25), st.integers(3, 30), st.integers(20, 300), st.integers(0, 9))
-def test_parts_are_disjoint_and_lose_only_what_the_notes_say(
+def test_parts_are_disjoint_and_losses_are_noted(
     strategy: str, n_users: int, n_items: int, n: int, seed: int
 ) -> None:
     data = interactions(n_users, n_items, n, seed)
@@ -87,14 +87,14 @@ def test_parts_are_disjoint_and_lose_only_what_the_notes_say(
     split.check()
 
 
-def test_a_split_is_thinned_once() -> None:
+def test_a_split_cannot_be_thinned_twice() -> None:
     thin = cold_start(split_users(interactions()), 0.5)
     with pytest.raises(ItemrecError, match="must not be thinned already"):
         cold_start(thin, 0.5)
 
 
 @pytest.mark.parametrize("protocol", ["transductive", "inductive"])
-def test_all_means_all_given_test_parts_included(protocol: Any) -> None:
+def test_keep_all_includes_given_test_parts(protocol: Any) -> None:
     data = interactions(50, 30, 700)
     data = replace(data, held_out=np.arange(len(data)) % 3 == 0)
     split = keep_all(data, protocol=protocol)
@@ -164,7 +164,7 @@ def test_given_test_part_is_used_and_validation_comes_out_of_training() -> None:
     refit.check()
 
 
-def test_histories_are_all_that_is_known_at_that_moment() -> None:
+def test_histories_hold_all_interactions_known_at_evaluation() -> None:
     split = split_interactions(interactions(), seed=2)
     items, users = split.item_ids.ids.tolist(), split.user_ids.ids.tolist()
     train, valid, _ = parts(split)
@@ -195,19 +195,19 @@ def test_last_item_is_the_test_item() -> None:
     _, valid, test = parts(split)
     users, items = data.user_ids.ids.tolist(), data.item_ids.ids.tolist()
     for row, user in enumerate(users):
-        mine = [
+        interactions_of_user = [
             (t, items[i])
             for u, i, t in zip(data.users, data.items, data.times, strict=True)
             if u == row
         ]
-        mine.sort()
+        interactions_of_user.sort()
         last = [item for owner, item in test if owner == user]
         before = [item for owner, item in valid if owner == user]
-        assert len(last) == (len(mine) >= 2)
-        assert len(before) == (len(mine) >= 3)
-        when = {item: t for t, item in mine}
-        assert all(when[item] == mine[-1][0] for item in last)
-        assert all(when[item] == mine[-2][0] for item in before)
+        assert len(last) == (len(interactions_of_user) >= 2)
+        assert len(before) == (len(interactions_of_user) >= 3)
+        when = {item: t for t, item in interactions_of_user}
+        assert all(when[item] == interactions_of_user[-1][0] for item in last)
+        assert all(when[item] == interactions_of_user[-2][0] for item in before)
 
 
 @pytest.mark.parametrize("kind", ["seconds", "text", "dates"])
@@ -270,7 +270,7 @@ def first_target(held: HeldOut) -> int:
     return int(held.target.indices[0])
 
 
-def test_guard_catches_each_planted_leak() -> None:
+def test_the_check_finds_each_planted_leak() -> None:
     split = split_interactions(interactions(), seed=0)
     assert split.valid is not None
     item, user = first_target(split.test), split.test.users[0]
@@ -294,7 +294,7 @@ def test_guard_catches_each_planted_leak() -> None:
         replace(split, train=sp.csr_array(train)).check()
 
 
-def test_guard_catches_a_training_user_among_the_unseen() -> None:
+def test_the_check_finds_a_training_user_among_the_unseen() -> None:
     split = split_users(interactions(), seed=0)
     ids = split.test.ids.copy()
     ids[0] = split.user_ids.ids[0]
@@ -319,7 +319,7 @@ def test_users_without_targets_are_left_out_and_noted() -> None:
     split = split_interactions(replace(data, items=data.items.astype(np.int32)), test=0.4, valid=0)
     assert split.valid is None
     assert split.test.ids.tolist() == ["u0"]
-    assert "Users without a test item, who do not count: 9." in split.notes
+    assert "Users without a test item, not evaluated: 9." in split.notes
 
 
 def test_a_column_left_out_is_noted_and_stops_only_a_split_that_needs_it() -> None:

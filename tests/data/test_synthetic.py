@@ -30,7 +30,7 @@ def test_same_arguments_same_data_other_seed_other_data(data) -> None:
     assert "seed=1" in other.source["data"]
 
 
-def test_names_can_be_read_and_told_apart(data) -> None:
+def test_titles_are_readable_and_unique(data) -> None:
     assert len(set(data.titles.tolist())) == data.n_items
     for title, genres in zip(data.titles.tolist(), data.genres.tolist(), strict=True):
         assert title[0].isupper()

@@ -76,16 +76,16 @@ def test_dropping_none_or_all_and_the_expected_share() -> None:
     drops = [graph.drop_edges(0.3, generator) for _ in range(100)]
     assert {len(drop.col) for drop in drops} == {14_000}
     often = sum(drop.interactions().toarray() for drop in drops) / 100
-    assert abs(often.std() - (0.3 * 0.7 / 100) ** 0.5) < 0.002  # each edge alike: a binomial's
+    assert (
+        abs(often.std() - (0.3 * 0.7 / 100) ** 0.5) < 0.002
+    )  # all edges equally likely: a binomial
     again = [graph.drop_edges(0.3, torch.Generator().manual_seed(s)).col for s in (1, 1, 2)]
     assert torch.equal(again[0], again[1])
     assert not torch.equal(again[0], again[2])
 
 
 @given(bipartite(), st.integers(0, 4), st.integers(0, 99))
-def test_users_who_join_stand_behind_the_known_ones(
-    train: sp.csr_array, count: int, seed: int
-) -> None:
+def test_new_users_come_after_the_known_ones(train: sp.csr_array, count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     history = sp.csr_array((rng.random((count, train.shape[1])) < 0.4).astype(np.float32))
     joined = Graph.from_csr(train).with_users(history)
@@ -101,7 +101,7 @@ def test_interactions_round_trip(train: sp.csr_array) -> None:
     np.testing.assert_array_equal(back.toarray(), train.toarray())
 
 
-def test_unsorted_rows_make_the_same_graph_and_stay_as_they_were() -> None:
+def test_unsorted_rows_give_the_same_graph_and_are_not_modified() -> None:
     train = sp.csr_array(
         (np.ones(3, np.float32), np.array([2, 0, 1]), np.array([0, 2, 3])), shape=(2, 3)
     )
@@ -110,7 +110,7 @@ def test_unsorted_rows_make_the_same_graph_and_stay_as_they_were() -> None:
     assert train.indices.tolist() == [2, 0, 1]  # the caller's matrix is not touched
 
 
-def test_folded_users_hear_their_items_at_the_degrees_of_training() -> None:
+def test_folded_in_users_use_item_degrees_of_training() -> None:
     history = sp.csr_array(np.array([[0, 1, 1], [0, 0, 0]], np.float32))
     adjacency = fold_adjacency(history, torch.tensor([5.0, 2.0, 0.0]))
     assert adjacency.degree.tolist() == [2, 0]
@@ -123,20 +123,22 @@ def test_folded_users_hear_their_items_at_the_degrees_of_training() -> None:
 
 def test_too_many_interactions_are_refused_before_anything_is_allocated() -> None:
     train = sp.csr_array((2, 2), dtype=np.float32)
-    train.indptr = np.array([0, 2**29, 2**30], np.int32)  # says so, without holding it
+    train.indptr = np.array([0, 2**29, 2**30], np.int32)  # claims this size without storing it
     with pytest.raises(ItemrecError, match=r"at most 2\*\*30 - 1 interactions, got 1073741824"):
         Graph.from_csr(train)
 
 
-def test_the_fingerprint_names_shape_and_edges_alone() -> None:
+def test_the_fingerprint_depends_on_shape_and_edges_only() -> None:
     dense = np.array([[1, 0, 1], [0, 1, 0]], np.float32)
-    own = graph_fingerprint(sp.csr_array(dense))
-    assert own == graph_fingerprint(sp.csr_array(dense.astype(np.float64) * 7))  # values: no matter
+    fingerprint = graph_fingerprint(sp.csr_array(dense))
+    assert fingerprint == graph_fingerprint(
+        sp.csr_array(dense.astype(np.float64) * 7)
+    )  # values do not matter
     long = sp.csr_array(dense)
     long.indptr, long.indices = long.indptr.astype(np.int64), long.indices.astype(np.int64)
-    assert own == graph_fingerprint(long)
+    assert fingerprint == graph_fingerprint(long)
     other = dense.copy()
     other[1, 2] = 1
     wider = np.hstack([dense, np.zeros((2, 1), np.float32)])
-    names = {own, *(graph_fingerprint(sp.csr_array(x)) for x in (other, wider, dense[:1]))}
+    names = {fingerprint, *(graph_fingerprint(sp.csr_array(x)) for x in (other, wider, dense[:1]))}
     assert len(names) == 4

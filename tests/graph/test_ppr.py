@@ -14,7 +14,7 @@ from itemrec.graph.ppr import PPRScores, personalised_pagerank
 
 
 def graph(n_users: int = 40, n_items: int = 30, density: float = 0.12, seed: int = 0) -> Any:
-    """Random interactions; some users and items may have none, the graph may fall apart."""
+    """Random interactions; nodes may have no neighbours, the graph may be disconnected."""
     rng = np.random.default_rng(seed)
     return sp.csr_array((rng.random((n_users, n_items)) < density).astype(np.float32))
 
@@ -58,7 +58,7 @@ def test_both_methods_agree_on_any_graph(n: int, m: int, density: float, seed: i
     assert (push.matrix().toarray() <= truth + 1e-6).all()  # a lower bound of every entry
 
 
-def test_push_comes_as_near_as_asked() -> None:
+def test_push_is_as_accurate_as_requested() -> None:
     train = graph()
     errors = [
         personalised_pagerank(train, method="push", epsilon=e).error.max()
@@ -73,16 +73,16 @@ def test_push_comes_as_near_as_asked() -> None:
 @pytest.mark.parametrize("method", ["power", "push"])
 def test_keeps_the_top_entries_above_the_threshold_and_counts_what_it_drops(method: Any) -> None:
     train = graph(density=0.2)
-    own = train.toarray() > 0
+    positive = train.toarray() > 0
     kwargs = {"method": method, "tolerance": 1e-6, "epsilon": 1e-9}
     truth = exact(train, 0.15)
-    truth[own] = 0
+    truth[positive] = 0
     scores = personalised_pagerank(train, top=6, threshold=0.002, **kwargs)
     for row in range(train.shape[0]):
         part = slice(scores.indptr[row], scores.indptr[row + 1])
         items, values = scores.indices[part], scores.values[part]
         assert len(items) == min(6, (truth[row] > 0.002).sum())
-        assert not own[row, items].any()
+        assert not positive[row, items].any()
         assert (np.diff(values) <= 0).all()
         assert values == pytest.approx(np.sort(truth[row])[::-1][: len(items)], abs=1e-5)
         assert values.sum() + scores.dropped[row] == pytest.approx(truth[row].sum(), abs=1e-4)
@@ -118,7 +118,7 @@ def test_cache_gives_the_same_and_does_not_compute_again(
         assert (getattr(first, name) == getattr(again, name)).all()
 
 
-def test_cache_tells_graphs_users_and_settings_apart(tmp_path: Path) -> None:
+def test_cache_distinguishes_graphs_users_and_settings(tmp_path: Path) -> None:
     train = graph()
     other = train.toarray()
     other[0, 0] = 1 - other[0, 0]

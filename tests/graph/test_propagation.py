@@ -55,12 +55,12 @@ def test_sums_equal_scipys(train: sp.csr_array, dim: int, seed: int) -> None:
 
 
 def test_a_long_neighbourhood_equals_scipys_too() -> None:
-    train = random_matrix(300, 60, 0.5)  # items hear 150 users
+    train = random_matrix(300, 60, 0.5)  # items have 150 neighbours
     graph = Graph.from_csr(train)
     x = vectors(graph.n_nodes, 64)
     expected = normalised(train) @ x.double().numpy()
     np.testing.assert_allclose(propagate(graph, x), expected, **CLOSE)
-    assert (propagate(graph, x)[299] == 0).all()  # a user without items hears nothing
+    assert (propagate(graph, x)[299] == 0).all()  # a user without items gets no messages
 
 
 Product = Callable[[Graph, Tensor], Tensor]
@@ -104,7 +104,7 @@ def test_gradients_of_a_weighted_sum_reach_weights_and_vectors(
 def test_smoothing_is_the_sum_of_all_layers(
     train: sp.csr_array, depth: int, skip: bool, share: float, seed: int
 ) -> None:
-    """One operation for Σ Âˡ x, with its gradient; from items alone as from users of zero."""
+    """One operation for Σ Âˡ x, with its gradient; also with zero vectors for users."""
     graph = Graph.from_csr(train)
     matrix = torch.from_numpy(normalised(train).toarray()).float()
     x = vectors(graph.n_nodes, 3, seed).requires_grad_()
@@ -156,7 +156,9 @@ def test_heads_are_sums_and_products_of_their_own_columns(
 
 @settings(max_examples=40)
 @given(bipartite(least=1), st.integers(0, 5))
-def test_values_of_interactions_stand_on_both_directions(train: sp.csr_array, seed: int) -> None:
+def test_values_of_interactions_are_copied_to_both_directions(
+    train: sp.csr_array, seed: int
+) -> None:
     graph = Graph.from_csr(train)
     half = len(graph.col) // 2
     values = vectors(half, 2, seed).requires_grad_()
@@ -177,11 +179,11 @@ def test_the_largest_source_is_that_of_a_loop(train: sp.csr_array, seed: int) ->
     values = vectors(graph.n_nodes, 1, seed).squeeze(1)
     most = largest_source(graph, values)
     for v in range(graph.n_nodes):
-        heard = values[graph.col[graph.row == v].long()]
-        assert most[v] == heard.max() if len(heard) else most[v] < -1e30
+        values_of_sources = values[graph.col[graph.row == v].long()]
+        assert most[v] == values_of_sources.max() if len(values_of_sources) else most[v] < -1e30
 
 
-def test_new_listeners_hear_sources_at_the_degrees_of_training() -> None:
+def test_new_targets_use_source_degrees_of_training() -> None:
     """`propagate` outside a graph: Σ x_j / √(d_v·d_j), an empty history gives zero."""
     history = sp.csr_array(np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], np.float32))
     degree = np.array([4.0, 9.0, 1.0])

@@ -1,4 +1,4 @@
-"""Losses against closed forms, hand-written loops and the metrics they stand for."""
+"""Losses against closed forms, hand-written loops and the metrics they approximate."""
 
 import functools
 import itertools
@@ -17,7 +17,7 @@ from itemrec.losses import LOSSES, bind, bindable
 from itemrec.ops.neural_sort import neural_sort, sinkhorn
 
 SMOOTH = ("item-ndcg", "item-ap", "item-recall", "neural-ndcg")
-RANKED = (*SMOOTH[:3], "item-log")  # those made of the sigmoid rank
+RANKED = (*SMOOTH[:3], "item-log")  # losses that use the sigmoid rank
 KS = (1, 2, 4, 8, 16)
 
 
@@ -38,7 +38,7 @@ def sigmoid(x: float) -> float:
 
 
 def naive_user(name: str, pos: list[float], neg: list[float], tau: float) -> float:
-    """A loss of one user by loops over plain numbers, from its formula."""
+    """The loss of one user from its formula, by loops over plain numbers."""
     if name in RANKED:
         ranks, ranks_pos = [], []
         for i, s in enumerate(pos):
@@ -148,7 +148,7 @@ def test_small_tau_gives_the_metric_of_the_list(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_what_padding_holds_never_matters(name: str) -> None:
+def test_values_in_the_padding_never_matter(name: str) -> None:
     pos, neg, pos_mask, neg_mask = lists(dtype=torch.float32)
     values, grads = [], []
     for junk in (0.0, 1e30, math.inf, math.nan):
@@ -277,7 +277,7 @@ def test_count_keeps_one_tensor_for_the_backward_pass() -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_value_is_read_on_the_host(name: str) -> None:
-    """Meta tensors have no values: any look at one, which would make a GPU wait, fails here."""
+    """Meta tensors have no values: reading one, which would make a GPU wait, fails here."""
     pos, neg, pos_mask, neg_mask = (x.to("meta") for x in lists())
     value = LOSSES[name](pos.requires_grad_(), neg.requires_grad_(), pos_mask, neg_mask)
     value.backward()
@@ -286,7 +286,7 @@ def test_no_value_is_read_on_the_host(name: str) -> None:
     assert neg.grad.shape == neg.shape
 
 
-# --- laws ----------------------------------------------------------------------------------------
+# --- properties ----------------------------------------------------------------------------------
 
 score = st.floats(-5, 5).map(lambda x: round(x, 3))
 list_of_scores = st.tuples(
@@ -391,7 +391,7 @@ def test_small_tau_makes_neural_sort_the_sort() -> None:
 
 def test_sinkhorn_of_a_user_does_not_depend_on_the_batch() -> None:
     scores = torch.randn(6, 12, generator=torch.Generator().manual_seed(1))
-    scores *= torch.tensor([0.01, 0.1, 0.3, 1.0, 3.0, 10.0])[:, None]  # converge at other times
+    scores *= torch.tensor([0.01, 0.1, 0.3, 1.0, 3.0, 10.0])[:, None]  # converge at different times
     order = neural_sort(scores, torch.ones_like(scores, dtype=torch.bool), 1.0)
     together = sinkhorn(order, tolerance=1e-2)
     for i in range(6):
@@ -402,7 +402,7 @@ def test_sinkhorn_of_a_user_does_not_depend_on_the_batch() -> None:
 # --- settings and lazy scores --------------------------------------------------------------------
 
 
-def test_settings_alone_bind() -> None:
+def test_a_call_with_settings_only_binds_them() -> None:
     bound = losses.item_ndcg(tau=0.5)
     assert isinstance(bound, functools.partial)
     assert bound.func is losses.item_ndcg
@@ -441,7 +441,7 @@ def test_a_mask_of_numbers_is_refused() -> None:
 
 
 class Streamed:
-    """Negatives that are only ever counted, one at a time."""
+    """Negatives that are counted one at a time."""
 
     def __init__(self, neg: Tensor) -> None:
         self.neg = neg
@@ -476,6 +476,6 @@ def test_a_new_setting_of_a_bindable_loss_is_checked_by_the_type_of_its_default(
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_called_without_anything_says_what_it_needs(name: str) -> None:
+def test_a_loss_called_without_arguments_says_what_it_needs(name: str) -> None:
     with pytest.raises(ItemrecError, match="needs the scores of positives and negatives"):
         LOSSES[name]()

@@ -45,7 +45,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def ready(model: Model, train: sp.csr_array) -> Graph:
-    """Set the model up and, where it has one, solve its closed form."""
+    """Set the model up and solve its closed form, if it has one."""
     model.setup(train, inductive=False, generator=generator())
     if model.kind is Kind.CLOSED_FORM:
         model.fit(train)
@@ -53,7 +53,7 @@ def ready(model: Model, train: sp.csr_array) -> Graph:
 
 
 def batch_of(train: sp.csr_array, by: Any = "users", size: int = 7, positives: int = 4) -> Batch:
-    """Some lists, the last of them padding."""
+    """A batch of lists, the last of them padding."""
     batches = Batches(Graph.from_csr(train), by, size, positives)
     keys = batches.epoch(generator())[0].clone()
     keys[-1] = -1
@@ -67,7 +67,7 @@ def loss_of(model: Model, graph: Graph, batch: Batch, seed: int) -> float:
 
 
 def descend(model: Model, graph: Graph, steps: int, lr: float = 0.1) -> list[float]:
-    """Steps of training as the loop takes them."""
+    """Train for some steps, as the training loop does."""
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     batches, draw = Batches(graph, "users", 8, 3), generator(5)
     out = []
@@ -90,7 +90,7 @@ def test_cml_vectors_stay_in_the_unit_ball_and_scores_are_negative_distances() -
     model = CML(dim=4, margin=1.5, negatives=5)
     graph = ready(model, train)
     pushed = 0.0
-    for _ in range(6):  # steps this long leave the ball again and again
+    for _ in range(6):  # such long steps leave the ball repeatedly
         descend(model, graph, 4, lr=0.5)
         pushed = max(pushed, float(model.users.detach().norm(dim=1).max()))
         for points in model.encode(graph):
@@ -201,7 +201,7 @@ def test_walks_follow_edges_only(p: float, q: float) -> None:
 
 
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.25, 2.0), (4.0, 0.5)])
-def test_walks_have_the_transition_law_of_node2vec(p: float, q: float) -> None:
+def test_walks_have_the_transition_probabilities_of_node2vec(p: float, q: float) -> None:
     """Chi-square of x given t → v, for every (t, v), against the definition on a small graph."""
     dense = np.array([[1, 1, 1, 0], [1, 0, 1, 1], [0, 1, 1, 1]], dtype=np.float32)
     graph = Graph.from_csr(sp.csr_array(dense))
@@ -237,7 +237,7 @@ def test_skip_gram_equals_a_loop_over_windows() -> None:
     centre, context = rng.normal(size=(2, 2, 6, 3))
     noise = rng.normal(size=(2, 4, 3))
     real = np.ones((2, 6), dtype=bool)
-    real[1, 1:] = False  # a start without neighbours: no pair at all
+    real[1, 1:] = False  # a start without neighbours has no pairs
     total = weights = 0.0
     for one in range(6):
         for other in range(6):
@@ -254,7 +254,7 @@ def test_skip_gram_equals_a_loop_over_windows() -> None:
 
 
 @pytest.mark.parametrize("kind", [DeepWalk, Node2Vec])
-def test_walk_models_score_by_what_they_modelled(kind: type[DeepWalk]) -> None:
+def test_walk_models_score_by_the_modelled_products(kind: type[DeepWalk]) -> None:
     train = random_matrix(30, 20, 0.3)
     model = kind(dim=6, length=8, window=2, shared=10)
     graph = ready(model, train)
@@ -323,10 +323,10 @@ def test_mult_vae_loss_equals_the_bound() -> None:
     rows = batch.users[batch.mask.any(1)]
     x = torch.from_numpy(train[rows.numpy()].toarray())
     mean, log_variance = model.encode(x / x.norm(dim=1, keepdim=True))
-    for step in range(1, 7):  # β rises to its setting over four steps and stays
+    for step in range(1, 7):  # β rises to its setting over four steps, then is constant
         loss = model.own_loss(graph, batch, generator(step))
         draw = generator(step)
-        torch.rand(int(x.sum()), generator=draw)  # the dropout that drops nothing
+        torch.rand(int(x.sum()), generator=draw)  # the draws of the dropout, which drops nothing
         noise = torch.randn(len(batch.users), 3, generator=draw)[batch.mask.any(1)]
         logits = model.decode(mean + noise * (log_variance / 2).exp())
         prior = torch.distributions.Normal(0.0, 1.0)
@@ -370,7 +370,7 @@ def test_ultragcn_constants_equal_their_formulas() -> None:
     np.testing.assert_allclose(weight[:-1], -np.sort(-omega, axis=1)[:-1, :5], rtol=1e-5)
     np.testing.assert_allclose(np.take_along_axis(omega, near.numpy(), 1)[:-1], weight[:-1], 1e-5)
     assert (near != torch.arange(20).unsqueeze(1)).all()
-    assert (weight[-1] == 0).all()  # an item without interactions pulls nobody
+    assert (weight[-1] == 0).all()  # an item without interactions has no weight
 
 
 def test_ultragcn_loss_equals_the_definition_pair_by_pair() -> None:
@@ -428,7 +428,7 @@ def test_itemknn_is_the_shrunk_cosine_of_the_nearest() -> None:
     history = train[:8]
     scores = model.scores(history, UNKNOWN[:8])
     np.testing.assert_allclose(scores, x[:8] @ weights, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(model.scores_on_device(history), scores)  # what a GPU does
+    torch.testing.assert_close(model.scores_on_device(history), scores)  # the method used on a GPU
 
 
 def test_slim_on_all_items_is_ease() -> None:
@@ -478,7 +478,7 @@ def test_l1_makes_slim_sparser() -> None:
 @pytest.mark.parametrize(
     "make", [lambda: EASE(l2=5.0), lambda: SLIM(l2=5.0), lambda: ItemKNN(), lambda: GFCF(dim=4)]
 )
-def test_an_item_without_interactions_recommends_nothing_and_breaks_nothing(
+def test_an_item_without_interactions_adds_nothing_to_scores(
     make: Callable[[], Model],
 ) -> None:
     train = random_matrix(60, 25, 0.3)
@@ -511,7 +511,7 @@ def test_systems_without_a_solution_are_refused(model: Model) -> None:
 
 
 def test_ease_fit_holds_one_matrix_and_a_block() -> None:
-    """Peak memory of a fit in a process of its own, in copies of the items × items matrix."""
+    """Peak memory of a fit in a separate process, in copies of the items × items matrix."""
     code = """
 import resource, sys, numpy as np, scipy.sparse as sp, torch
 from itemrec.models import EASE
@@ -523,7 +523,7 @@ def fit(n):
     model = EASE()
     model.setup(train, inductive=False, generator=torch.Generator())
     model.fit(train)
-fit(1500)  # what libraries keep for products of any size is no growth
+fit(1500)  # memory that libraries keep for products of any size does not count
 before = peak()
 fit(5000)
 print((peak() - before) / (5000 * 5000 * 4))
@@ -536,7 +536,7 @@ print((peak() - before) / (5000 * 5000 * 4))
 
 
 def ials_loss(model: IALS, train: sp.csr_array, users: Tensor, items: Tensor) -> Tensor:
-    """The objective over all pairs, as it is written."""
+    """The objective over all pairs, directly from its formula."""
     x = torch.from_numpy(train.toarray()).double()
     scores = users @ items.T
     fit = (x * (1 - scores) ** 2).sum() + model.alpha * (scores**2).sum()
@@ -572,10 +572,10 @@ def test_ials_folds_a_user_in_by_one_solve() -> None:
     ready(model, train)
     table = model.item_vectors.double().numpy()
     for user in (0, 7, 39):
-        mine = table[train[[user]].indices]
-        ridge = 0.05 * (len(mine) + 0.2 * 25)
-        system = 0.2 * table.T @ table + mine.T @ mine + ridge * np.eye(6)
-        expected = np.linalg.solve(system, mine.sum(0))
+        history = table[train[[user]].indices]
+        ridge = 0.05 * (len(history) + 0.2 * 25)
+        system = 0.2 * table.T @ table + history.T @ history + ridge * np.eye(6)
+        expected = np.linalg.solve(system, history.sum(0))
         np.testing.assert_allclose(model.user_vectors[user], expected, atol=1e-5)
         np.testing.assert_allclose(model.fold_in(train[[user]])[0], expected, atol=1e-5)
 
@@ -616,6 +616,6 @@ def test_gf_cf_equals_its_dense_formula() -> None:
         (lambda: GFCF(dim=0), "'dim' must be a positive integer, got 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(make: Callable[[], Model], message: str) -> None:
+def test_invalid_settings_are_refused(make: Callable[[], Model], message: str) -> None:
     with pytest.raises(ItemrecError, match=message):
         make()

@@ -38,7 +38,7 @@ def gcn_conv(model: GNN, depth: int) -> Callable[[Tensor, Tensor], Tensor]:
 
 def gin_conv(model: GNN, depth: int) -> Callable[[Tensor, Tensor], Tensor]:
     network = nn.Sequential(nn.Linear(DIM, DIM), nn.ReLU(), nn.Linear(DIM, DIM))
-    conv = GINConv(network, eps=model.epsilon[depth].item())  # draws the network's weights anew
+    conv = GINConv(network, eps=model.epsilon[depth].item())  # reinitialises the network's weights
     weights = (model.first, model.first_bias, model.second, model.second_bias)
     first, first_bias, second, second_bias = (w[depth].detach() for w in weights)
     network[0].weight, network[0].bias = nn.Parameter(first.T), nn.Parameter(first_bias)
@@ -77,7 +77,7 @@ def leaky(x: Tensor) -> Tensor:
 def test_layers_and_their_gradients_equal_torch_geometrics(
     model: GNN, reference: Callable[..., Callable[[Tensor, Tensor], Tensor]], between: Callable
 ) -> None:
-    train = random_matrix(14, 10, 0.35)  # the last user and the last item stand alone
+    train = random_matrix(14, 10, 0.35)  # the last user and the last item are isolated
     ready(model, train)
     graph = Graph.from_csr(train)
     index = torch.from_numpy(np.stack(np.nonzero(dense_adjacency(train))[::-1]).copy())
@@ -98,20 +98,25 @@ def test_layers_and_their_gradients_equal_torch_geometrics(
 
 
 def dense_layer(
-    model: GNN, depth: int, heard: np.ndarray, own_degree: float, degree: np.ndarray, h: list[float]
+    model: GNN,
+    depth: int,
+    messages: np.ndarray,
+    own_degree: float,
+    degree: np.ndarray,
+    h: list[float],
 ) -> np.ndarray:
-    """One target's next vector, written out: ``heard`` are its neighbours' vectors [n, d]."""
+    """The next vector of one target; ``messages`` are its neighbours' vectors [n, d]."""
     h = np.asarray(h)
     if isinstance(model, LightGCN):
-        return (heard / np.sqrt(degree * own_degree)[:, None]).sum(0)
+        return (messages / np.sqrt(degree * own_degree)[:, None]).sum(0)
     if isinstance(model, GIN):
         scale = np.sqrt(degree * own_degree)[:, None] if model.normalise else 1.0
-        mixed = (1 + model.epsilon[depth].item()) * h + (heard / scale).sum(0)
+        mixed = (1 + model.epsilon[depth].item()) * h + (messages / scale).sum(0)
         weights = (model.first, model.first_bias, model.second, model.second_bias)
         first, first_bias, second, second_bias = (w[depth].detach().numpy() for w in weights)
         return np.maximum(mixed @ first + first_bias, 0) @ second + second_bias
     weight, bias = model.weights[depth].detach().numpy(), model.biases[depth].detach().numpy()
-    everyone = np.vstack([heard, h]) @ weight  # neighbours and oneself
+    everyone = np.vstack([messages, h]) @ weight  # neighbours and the node itself
     if isinstance(model, GCN):
         scale = 1 / np.sqrt((np.append(degree, own_degree) + 1) * (own_degree + 1))
         out = (everyone * scale[:, None]).sum(0) + bias
@@ -133,14 +138,14 @@ def pooled(model: GNN, layers: list[np.ndarray]) -> np.ndarray:
 
 
 def naive_fold_in(model: GNN, graph: Graph, history: np.ndarray) -> np.ndarray:
-    """The user joins the graph, and only its row is computed: item rows stay as they were."""
+    """Add the user to the graph and compute only its row: item rows are unchanged."""
     layers = [h.detach().numpy()[graph.n_users :].astype(np.float64) for h in model.layers(graph)]
     items = np.flatnonzero(history)
     degree = graph.item_degree.numpy()[items].astype(np.float64)
     own = [np.zeros(model.dim)]
     for depth in range(model.depth):
-        heard = layers[depth][items]
-        own.append(dense_layer(model, depth, heard, max(len(items), 1e-9), degree, own[-1]))
+        messages = layers[depth][items]
+        own.append(dense_layer(model, depth, messages, max(len(items), 1e-9), degree, own[-1]))
     return pooled(model, own)
 
 
@@ -191,9 +196,11 @@ def test_a_user_without_history_is_folded_in_to_something_finite(
     train = random_matrix(14, 10, 0.4)
     model = ready(make("mean"), train, inductive=True)
     model.cache_embeddings(Graph.from_csr(train))
-    nobody = model.fold_in(sp.csr_array((2, 10), dtype=np.float32))
-    assert nobody.isfinite().all()
-    torch.testing.assert_close(nobody[0], model.user_vectors[13])  # as lonely as the last user
+    empty = model.fold_in(sp.csr_array((2, 10), dtype=np.float32))
+    assert empty.isfinite().all()
+    torch.testing.assert_close(
+        empty[0], model.user_vectors[13]
+    )  # the last user has no items either
 
 
 def test_gat_stays_finite_at_extreme_attention() -> None:

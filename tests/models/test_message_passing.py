@@ -1,4 +1,4 @@
-"""The defining property of each message-passing model and of what is built on LightGCN."""
+"""The defining property of each message-passing model and of the models built on LightGCN."""
 
 import math
 from typing import Any
@@ -40,7 +40,7 @@ def neighbours(matrix: sp.csr_array) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", GNNS)
 def test_folding_in_gives_a_training_user_its_own_vector(name: str) -> None:
-    """Users without parameters are what their items tell them, in training and afterwards."""
+    """Users without parameters are computed from their items, in training and afterwards."""
     matrix = random_matrix(12, 9, 0.4)
     model = MODELS[name](dim=8, layers=3)
     assert isinstance(model, GNN)
@@ -101,7 +101,7 @@ def test_lr_gccf_is_powers_of_the_graph_with_self_loops() -> None:
     np.testing.assert_allclose(torch.cat(model.encode(graph)).detach(), expected, atol=1e-5)
 
 
-def test_nia_gcn_hears_every_pair_of_neighbours_once() -> None:
+def test_nia_gcn_uses_every_pair_of_neighbours_once() -> None:
     matrix = random_matrix(7, 6, 0.6)
     model = NIAGCN(dim=4, layers=2)
     graph = ready(model, matrix)
@@ -113,10 +113,10 @@ def test_nia_gcn_hears_every_pair_of_neighbours_once() -> None:
         for v, others in enumerate(near):
             pairs = [h[i] * h[j] for i in others for j in others if i < j]
             common = torch.stack(pairs).mean(0) if pairs else torch.zeros(4).double()
-            told = [h[j] / math.sqrt(len(others) * len(near[j])) for j in others]
-            heard = torch.stack(told).sum(0) if told else torch.zeros(4).double()
+            messages = [h[j] / math.sqrt(len(others) * len(near[j])) for j in others]
+            convolved = torch.stack(messages).sum(0) if messages else torch.zeros(4).double()
             weights = (m[depth].double() for m in (model.convolved, model.paired, model.kept))
-            terms = (heard, common, h[v])
+            terms = (convolved, common, h[v])
             mixed = [x @ w for x, w in zip(terms, weights, strict=True)]
             out[v] = torch.tanh(mixed[0] + mixed[1] + mixed[2])
         h = out
@@ -133,9 +133,9 @@ def test_dgcf_intents_sum_to_one_on_every_edge() -> None:
     _, degrees, logits = model.route(graph)
     share = torch.softmax(logits, 1)
     torch.testing.assert_close(share.sum(1), torch.ones(len(graph.col)))
-    assert share.std(1).min() > 0  # and no edge is split evenly any more
-    torch.testing.assert_close(logits[graph.reverse], logits)  # the same both ways
-    for degree in degrees:  # so each node's intents share out its neighbours
+    assert share.std(1).min() > 0  # and no edge is divided evenly any more
+    torch.testing.assert_close(logits[graph.reverse], logits)  # the same in both directions
+    for degree in degrees:  # so the intent degrees of a node sum to its degree
         torch.testing.assert_close(degree.sum(1), graph.degree)
 
 
@@ -153,16 +153,16 @@ def test_dgcf_is_its_iteration() -> None:
 
     for _ in range(2):
         share = np.exp(logits) / np.exp(logits).sum(0) * dense
-        heard = []
+        outputs = []
         for k in range(2):
             scale = np.diag(1 / np.sqrt(np.maximum(share[k].sum(1), 1e-12)))
-            heard.append(scale @ share[k] @ scale @ chunks[k])
-            gained = np.zeros((11, 11))
+            outputs.append(scale @ share[k] @ scale @ chunks[k])
+            change = np.zeros((11, 11))
             for u in range(6):
                 for i in range(6, 11):
-                    gained[u, i] = gained[i, u] = unit(heard[k])[u] @ np.tanh(unit(chunks[k])[i])
-            logits[k] += gained
-    expected = (base + np.hstack(heard)) / 2
+                    change[u, i] = change[i, u] = unit(outputs[k])[u] @ np.tanh(unit(chunks[k])[i])
+            logits[k] += change
+    expected = (base + np.hstack(outputs)) / 2
     np.testing.assert_allclose(torch.cat(model.encode(graph)).detach(), expected, atol=1e-5)
 
 
@@ -183,7 +183,7 @@ def test_dgcf_gradients_are_those_of_a_numerical_derivative() -> None:
     assert torch.autograd.gradcheck(value, (items,), atol=1e-4)
 
 
-def test_distance_correlation_is_one_for_copies_and_small_for_strangers() -> None:
+def test_distance_correlation_is_one_for_copies_and_small_for_independent_vectors() -> None:
     x, y = torch.randn(400, 3, generator=seeded()), torch.randn(400, 3, generator=seeded(1))
     turned = x @ torch.linalg.qr(torch.randn(3, 3, generator=seeded(2))).Q * 5 + 1
     weight = torch.full((400,), 1 / 400)
@@ -194,7 +194,7 @@ def test_distance_correlation_is_one_for_copies_and_small_for_strangers() -> Non
     assert found[1, 2] < 0.3
 
 
-def test_padding_counts_for_nothing_between_intents() -> None:
+def test_padding_has_no_weight_between_intents() -> None:
     matrix = random_matrix(12, 9, 0.4)
     model = DGCF(dim=8, intents=4, penalty=1.0)
     graph = ready(model, matrix)
@@ -239,33 +239,33 @@ def test_sgl_redraws_its_graphs_each_epoch() -> None:
         assert len(model.dropped_graphs) == 2
         for view in model.dropped_graphs:
             rest = view.interactions().toarray()
-            assert ((rest == 0) | (matrix.toarray() == 1)).all()  # nothing is invented
+            assert ((rest == 0) | (matrix.toarray() == 1)).all()  # no edge is added
             assert rest.sum() == matrix.nnz - round(0.3 * matrix.nnz)
             assert view.degree[:40].tolist() == rest.sum(1).tolist()  # its own degrees
             kept.append(rest.tobytes())
     assert len(set(kept)) == 6
 
 
-def test_sgl_keeps_its_graphs_where_they_are() -> None:
-    """A recorded step reads memory: whatever has been made of a view must follow its edges."""
+def test_sgl_keeps_its_graphs_in_the_same_memory() -> None:
+    """A recorded step reads memory: tensors derived from a view must follow its edges."""
     model = SGL(dim=4, drop=0.3)
     graph = ready(model, random_matrix(40, 30, 0.3))
     model.begin_epoch(graph, seeded(1))
     view = model.dropped_graphs[0]
     held = {name: getattr(view, name) for name in ("order", "inverse_root", "edge_weight", "sides")}
-    told = held["sides"]["users"].col
+    user_sources = held["sides"]["users"].col
     model.begin_epoch(graph, seeded(2))
     fresh = graph.drop_edges(0.3, seeded(2))
     assert model.dropped_graphs[0] is view
     assert torch.equal(view.col, fresh.col)
     for name in ("order", "inverse_root", "edge_weight"):
         assert torch.equal(held[name], getattr(fresh, name))
-    assert torch.equal(told, fresh.sides["users"].col)
+    assert torch.equal(user_sources, fresh.sides["users"].col)
     ready(model, random_matrix(20, 10, 0.3))
-    assert not model.dropped_graphs  # other data, other graphs
+    assert not model.dropped_graphs  # graphs of other data are discarded
 
 
-def test_simgcl_moves_each_node_by_exactly_epsilon_a_layer() -> None:
+def test_simgcl_moves_each_node_by_exactly_epsilon_per_layer() -> None:
     matrix = random_matrix(12, 9, 0.4)
     model = SimGCL(dim=8, layers=3, epsilon=0.25)
     graph = ready(model, matrix)
@@ -286,7 +286,7 @@ def test_simgcl_moves_each_node_by_exactly_epsilon_a_layer() -> None:
 
 @pytest.mark.parametrize("depth", [1, 3])
 def test_the_gradient_of_noisy_passes_is_that_of_autograd(depth: int) -> None:
-    """Each layer written out, its noise added by operations that autograd knows."""
+    """Compare with layers whose noise is added by differentiable operations."""
     graph = Graph.from_csr(random_matrix(12, 9, 0.4))
     x = torch.randn(21, 8, generator=seeded()).requires_grad_()
     mix = torch.randn(3 * (depth + 1), 21, 8, generator=seeded(1))
@@ -296,17 +296,17 @@ def test_the_gradient_of_noisy_passes_is_that_of_autograd(depth: int) -> None:
     for epsilon in (0.25, 0.0, 0.5):
         written.append(x)
         for _ in range(depth):
-            heard = propagate(graph, written[-1])
-            noise = torch.rand(heard.shape, generator=generator) if epsilon else heard
+            clean = propagate(graph, written[-1])
+            noise = torch.rand(clean.shape, generator=generator) if epsilon else clean
             length = noise.norm(dim=1, keepdim=True).clamp(min=1e-12)
-            written.append(heard + epsilon * torch.sign(heard) * noise / length)
+            written.append(clean + epsilon * torch.sign(clean) * noise / length)
     theirs = torch.stack(written)
     torch.testing.assert_close(ours, theirs)
     gradients = [torch.autograd.grad((out * mix).sum(), x)[0] for out in (ours, theirs)]
     torch.testing.assert_close(*gradients)
 
 
-def test_xsimgcl_contrasts_a_layer_it_has() -> None:
+def test_xsimgcl_refuses_a_contrasted_layer_it_does_not_have() -> None:
     for protocol, depth in (("transductive", 3), ("inductive", 2)):
         train(board_split(protocol), XSimGCL(dim=4, contrasted=depth), epochs=1, eval_every=1)
         with pytest.raises(
@@ -350,8 +350,8 @@ def test_adap_tau_general_temperature_is_that_of_the_mean_cosines() -> None:
     matrix = random_matrix(30, 40, 0.05)
     graph = Graph.from_csr(matrix)
     items = torch.nn.functional.normalize(torch.randn(40, 6, generator=seeded()), dim=1)
-    heard = torch.from_numpy(matrix.toarray()) @ items + 0.01
-    users = torch.nn.functional.normalize(heard, dim=1)
+    sums = torch.from_numpy(matrix.toarray()) @ items + 0.01
+    users = torch.nn.functional.normalize(sums, dim=1)
     cosines = (users @ items.T).numpy()
     positive = cosines[matrix.toarray() > 0].mean()
     inverse = float(inverse_general(graph, users, items))
@@ -362,11 +362,11 @@ def test_adap_tau_general_temperature_is_that_of_the_mean_cosines() -> None:
 def test_adap_tau_temperatures_surround_the_mean_and_minimise_their_objective() -> None:
     losses = torch.tensor([-3.0, 1.75, 2.0, 3.0, 6.25, 99.0], dtype=torch.float64)
     known = torch.tensor([True] * 5 + [False])
-    mean = losses[:5].mean()  # 2: the third user's own
+    mean = losses[:5].mean()  # 2: the third user's loss
     factor = personal_factor(losses, mean, 1.5, known)  # τ₀/τ_u
     assert factor[2] == 1.0  # a user of mean loss has the mean temperature
-    assert factor[5] == 1.0  # so has one without a loss
-    assert (factor[:5].diff() < 0).all()  # the harder, the higher its temperature
+    assert factor[5] == 1.0  # and so does a user without a loss
+    assert (factor[:5].diff() < 0).all()  # a higher loss gives a higher temperature
     assert float(factor.max()) == pytest.approx(math.e)  # at least τ₀/e
     grid = torch.logspace(-4, math.log10(math.e), 40_001, dtype=torch.float64)
     for loss, own in zip(losses[1:5], factor[1:5], strict=True):

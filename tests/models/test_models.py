@@ -38,7 +38,7 @@ def test_ease_equals_its_formula(l2: float) -> None:
     np.testing.assert_allclose(scores, x @ expected, atol=1e-4)
 
 
-def test_popularity_counts_and_is_the_same_for_everybody() -> None:
+def test_popularity_counts_and_is_the_same_for_all_users() -> None:
     train = random_matrix(60, 25, 0.3)
     scores = fit(Popularity(), train).scores(train[:3], np.array([0, -1, 2]))
     for row in scores:
@@ -55,7 +55,7 @@ def test_mf_scores_are_products_of_its_parameters() -> None:
     np.testing.assert_allclose(model.scores(train[users], users), expected, rtol=1e-6)
 
 
-def test_a_model_without_a_constructor_of_its_own_has_its_parents_settings() -> None:
+def test_a_model_without_a_constructor_has_its_parents_settings() -> None:
     class Same(LightGCN):
         pass
 
@@ -68,7 +68,7 @@ def test_a_model_without_a_constructor_of_its_own_has_its_parents_settings() -> 
 
     assert Same(dim=8).settings == {"dim": 8, "layers": None, "pooling": "auto"}
     assert Nothing().settings == {}
-    assert Wrapped(width=6).settings == {"width": 6}  # what it was asked, not what it asked
+    assert Wrapped(width=6).settings == {"width": 6}  # its own arguments, not its parent's
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_bad_settings_name_the_parameter_the_rule_and_the_value(
 
 
 @pytest.mark.parametrize("name", ["ease", "slim"])
-def test_a_matrix_that_no_memory_holds_is_refused_before_it_is_asked_for(name: str) -> None:
+def test_a_matrix_larger_than_memory_is_refused_before_allocation(name: str) -> None:
     train = sp.csr_array((1, 10_000_000), dtype=np.float32)  # 4 · 10¹⁴ bytes
     with pytest.raises(ItemrecError, match=rf"'{name}' .* 10,000,000 items take 372,529 GiB; this"):
         fit(MODELS[name](), train)
@@ -104,7 +104,7 @@ def test_no_setting_may_be_nan(name: str) -> None:
 
 
 @pytest.mark.parametrize("inductive", [False, True])
-def test_depth_and_pooling_follow_the_protocol_unless_given(inductive: bool) -> None:
+def test_depth_and_pooling_follow_the_protocol_by_default(inductive: bool) -> None:
     def ready(model: GNN) -> GNN:
         train = random_matrix(6, 5, 0.5)
         model.setup(train, inductive=inductive, generator=torch.Generator())

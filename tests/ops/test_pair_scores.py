@@ -9,7 +9,7 @@ from itemrec.ops.pair_scores import pair_scores, row_scores, squared_lengths, ta
 
 
 def gathered(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
-    """The plain way: a row a pair, multiplied and summed."""
+    """The plain way: one row per pair, multiplied and summed."""
     return (users.unsqueeze(1) * items[index]).sum(2)
 
 
@@ -20,9 +20,9 @@ def compare(users: Tensor, items: Tensor, index: Tensor) -> None:
         u, i = users.clone().requires_grad_(), items.clone().requires_grad_()
         value = score(u, i, index)
         outcomes.append((value, *torch.autograd.grad((value * toward).sum(), (u, i))))
-    for mine, plain in zip(*outcomes, strict=True):
-        assert mine.shape == plain.shape
-        torch.testing.assert_close(mine, plain, rtol=1e-5, atol=1e-5)
+    for ours, plain in zip(*outcomes, strict=True):
+        assert ours.shape == plain.shape
+        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-5)
 
 
 @given(
@@ -40,7 +40,7 @@ def test_scores_and_gradients_equal_the_plain_gather(
 @pytest.mark.parametrize(
     "index",
     [
-        torch.zeros(3, 5, dtype=torch.int64),  # the first item again and again
+        torch.zeros(3, 5, dtype=torch.int64),  # the first item repeatedly
         torch.full((3, 4), 6),  # the last one: items before it get no gradient
         torch.tensor([[2, 2, 5], [5, 2, 2], [2, 5, 5]]),
         torch.zeros(3, 0, dtype=torch.int64),  # lists without a pair
@@ -58,22 +58,22 @@ def test_one_list_and_columns_of_a_wider_table() -> None:
     compare(torch.randn(1, 4, generator=generator), wide[:, 2:6], torch.tensor([[0, 6, 3, 3]]))
 
 
-def test_only_the_gradient_that_is_asked_for() -> None:
+def test_only_the_requested_gradient_is_computed() -> None:
     generator = torch.Generator().manual_seed(0)
     users, items = (torch.randn(n, 4, generator=generator) for n in (3, 7))
     index = torch.tensor([[0, 1], [1, 1], [6, 0]])
     for wanted in (users, items):
         leaf = wanted.clone().requires_grad_()
         pair = (leaf, items) if wanted is users else (users, leaf)
-        (own,) = torch.autograd.grad(pair_scores(*pair, index).sum(), leaf)
+        (found_grad,) = torch.autograd.grad(pair_scores(*pair, index).sum(), leaf)
         (naive,) = torch.autograd.grad(gathered(*pair, index).sum(), leaf)
-        torch.testing.assert_close(own, naive)
+        torch.testing.assert_close(found_grad, naive)
 
 
 def test_lists_of_any_length() -> None:
-    """An empty list, repeated items, and entries behind the last list, which count for nothing."""
+    """An empty list, repeated items, and padding after the last list."""
     starts = torch.tensor([0, 3, 3, 7], dtype=torch.int32)
-    index = torch.tensor([4, 0, 4, 1, 1, 2, 0, 5, 5], dtype=torch.int32)  # 5: of nobody
+    index = torch.tensor([4, 0, 4, 1, 1, 2, 0, 5, 5], dtype=torch.int32)  # 5: padding
     owner = torch.tensor([0, 0, 0, 2, 2, 2, 2, 2, 2])
     users = torch.randn(3, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
     items = torch.randn(5, 6, generator=torch.Generator().manual_seed(1)).requires_grad_()
@@ -101,5 +101,5 @@ def test_squared_lengths_and_their_gradient_are_those_of_autograd():
     lengths = squared_lengths(table)
     (found,) = torch.autograd.grad(lengths @ weight, table)
     assert torch.equal(lengths, table.square().sum(1))
-    assert torch.equal(found, expected)  # to the bit: twice a number is exact
+    assert torch.equal(found, expected)  # bit for bit: doubling is exact
     assert torch.autograd.gradcheck(squared_lengths, table.detach().double().requires_grad_())

@@ -1,7 +1,7 @@
-"""The Triton kernels against the CPU's operations, which have oracles of their own.
+"""The Triton kernels against the CPU's operations, which have their own oracles.
 
-On a GPU as they are; elsewhere in Triton's interpreter (`conftest.py`), where it is installed. The
-modules of kernels import triton, so they are imported by the tests that need them.
+They run natively on a GPU and elsewhere in Triton's interpreter (`conftest.py`), if installed. The
+modules of kernels import triton, so only the tests that need them import them.
 """
 
 import warnings
@@ -119,7 +119,7 @@ def test_weighted_sums_and_products_by_heads(heads: int, width: int) -> None:
     agree(lambda w: row_total(graph[w.device.type], w), weight)
 
 
-def test_half_of_the_bytes_is_close() -> None:
+def test_half_precision_is_close() -> None:
     full, x = graphs()[DEVICE], vectors(NODES, 64).to(DEVICE)
     graph = replace(full, half=True)
     weight = vectors(len(full.col), 4).to(DEVICE)
@@ -138,15 +138,15 @@ def test_half_of_the_bytes_is_close() -> None:
 
 def test_scalars_of_edges() -> None:
     graph = graphs()
-    mine, theirs = vectors(NODES), vectors(NODES, seed=1)
-    agree(lambda m, t: edge_sum(graph[m.device.type], m, t), mine, theirs)
+    targets, sources = vectors(NODES), vectors(NODES, seed=1)
+    agree(lambda m, t: edge_sum(graph[m.device.type], m, t), targets, sources)
     agree(lambda v: both_ways(graph[v.device.type], v), vectors(len(graph["cpu"].col) // 2, 3))
-    here = largest_source(graph["cpu"], theirs)
+    here = largest_source(graph["cpu"], sources)
     with kernels():
-        there = largest_source(graph[DEVICE], theirs.to(DEVICE)).cpu()
-    heard = graph["cpu"].degree > 0
-    assert torch.equal(here[heard], there[heard])
-    assert (there[~heard] < -1e30).all()
+        there = largest_source(graph[DEVICE], sources.to(DEVICE)).cpu()
+    has_sources = graph["cpu"].degree > 0
+    assert torch.equal(here[has_sources], there[has_sources])
+    assert (there[~has_sources] < -1e30).all()
 
 
 def test_ragged_rows_with_repeated_entries() -> None:
@@ -171,7 +171,7 @@ def test_scores_of_pairs_and_taken_rows() -> None:
     agree(take_rows, items, index[:, 0])
 
 
-def test_scores_of_lists_with_entries_of_nobody() -> None:
+def test_scores_of_lists_with_padding() -> None:
     starts = torch.tensor([0, 3, 3, 40], dtype=torch.int32)
     index = torch.randint(0, 20, (50,), generator=seeded()).int()
     index[40:] = 20
@@ -221,17 +221,17 @@ def test_noise_of_a_layer(width: int) -> None:
     from itemrec.ops.triton.noise import add_noise
 
     x, noise = vectors(NODES, width), torch.rand(NODES, width, generator=seeded(1))
-    x[3] = 0.0  # has no direction and stays
+    x[3] = 0.0  # has no direction and does not move
     moved = add_noise(x.clone().to(DEVICE), noise.to(DEVICE), 0.25).cpu()
     expected = x + 0.25 * torch.sign(x) * noise / noise.norm(dim=1, keepdim=True)
     torch.testing.assert_close(moved, expected, **CLOSE)
 
 
 def drawn(function: Callable[[torch.Generator], Any], device: str) -> Any:
-    """What the operations without kernels draw with a generator, and what the kernels draw."""
+    """Draws with the same generator state: without kernels, and with them."""
     generator = torch.Generator(device).manual_seed(3)
     state = generator.get_state()
-    with (  # the plain form, by the same numbers
+    with (  # the plain form with the same random numbers
         mock.patch("itemrec.sampling.exact.on_triton", return_value=False),
         mock.patch("itemrec.sampling.batches.on_triton", return_value=False),
     ):
@@ -274,7 +274,7 @@ def test_negatives_of_a_batch(mixed: bool) -> None:
 
 
 def test_smooth_counts() -> None:
-    """Over lists longer than one stretch, with padding (−∞) and ties."""
+    """Lists longer than one block, with padding (−∞) and ties."""
     pos, others = vectors(6, 5), vectors(6, 300, seed=1)
     others[2, 7:] = -torch.inf
     others[3, :5] = pos[3]
@@ -326,7 +326,7 @@ def test_encoders(name: str, inductive: bool) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("protocol", ["transductive", "inductive"])
-def test_two_runs_are_the_same_and_learn(protocol: str) -> None:
+def test_two_runs_are_equal_and_learn(protocol: str) -> None:
     split = board_split(protocol)
     runs = [
         train(split, LightGCN(dim=8), loss=item_ndcg, epochs=30, batch=16, device="cuda")
@@ -339,13 +339,13 @@ def test_two_runs_are_the_same_and_learn(protocol: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["sgl", "simgcl", "xsimgcl", "dgcf", "enmf", "mult-vae", "ngcf"])
-def test_recorded_steps_do_what_single_ones_do(name: str) -> None:
-    """Two epochs, so that what changes between epochs is followed."""
+def test_recorded_steps_equal_single_ones(name: str) -> None:
+    """Two epochs, so that changes between epochs are covered."""
     kind, found = MODELS[name], []
     for recorded in (False, True):
         single = mock.patch("itemrec.training.learner.captured", lambda step, *others: step)
         with nullcontext() if recorded else single, warnings.catch_warnings():
-            warnings.simplefilter("error")  # such as that a step could not be recorded
+            warnings.simplefilter("error")  # for example, a step could not be recorded
             run = train(
                 board_split(), kind(), loss=bpr, epochs=2, eval_every=2, refit=False, device="cuda"
             )

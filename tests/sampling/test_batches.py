@@ -26,19 +26,19 @@ def test_an_epoch_by_users_has_every_user_once_with_distinct_training_items(
     train: sp.csr_array, size: int, positives: int, seed: int
 ) -> None:
     batches = one_epoch(train, "users", size, positives, seed)
-    assert len({batch.positives.shape for batch in batches}) == 1  # one shape: padding fills it
-    met = []
+    assert len({batch.positives.shape for batch in batches}) == 1  # one shape, with padding
+    seen = []
     for batch in batches:
         for user, items, mask in zip(batch.users, batch.positives, batch.mask, strict=True):
             real = items[mask].tolist()
-            assert ((items >= 0) & (items < train.shape[1])).all()  # padding can be looked up too
+            assert ((items >= 0) & (items < train.shape[1])).all()  # padding has valid indices too
             if not real:
                 continue
-            own = train[[int(user)]].indices.tolist()
-            assert set(real) <= set(own)
-            assert len(set(real)) == len(real) == min(positives, len(own))
-            met.append(int(user))
-    assert sorted(met) == np.flatnonzero(np.diff(train.indptr)).tolist()
+            history = train[[int(user)]].indices.tolist()
+            assert set(real) <= set(history)
+            assert len(set(real)) == len(real) == min(positives, len(history))
+            seen.append(int(user))
+    assert sorted(seen) == np.flatnonzero(np.diff(train.indptr)).tolist()
 
 
 @given(bipartite(least=1), st.integers(1, 12), st.integers(0, 20))
@@ -63,7 +63,7 @@ def test_only_the_last_batch_is_padded() -> None:
     assert [int(batch.mask.any(1).sum()) for batch in batches] == [4, 4, 2]
 
 
-def test_epochs_come_in_another_order_and_with_other_items() -> None:
+def test_each_epoch_has_a_new_order_and_new_items() -> None:
     train = sp.csr_array(np.ones((50, 30), np.float32))
     generator = torch.Generator().manual_seed(0)
     batches = Batches(Graph.from_csr(train), "users", 50, 3)
@@ -102,7 +102,7 @@ def test_users_with_few_items_take_them_all() -> None:
 
 
 @pytest.mark.parametrize("by", ["users", "interactions"])
-def test_no_interactions_at_all_get_one_sentence(by: str) -> None:
+def test_training_without_interactions_is_refused(by: str) -> None:
     batches = Batches(Graph.from_csr(sp.csr_array((3, 3), dtype=np.float32)), by, 8, 2)
     with pytest.raises(ItemrecError, match="no training interactions"):
         batches.epoch(torch.Generator())

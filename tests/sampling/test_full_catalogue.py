@@ -1,4 +1,4 @@
-"""The streamed smooth rank equals the one with every score written out."""
+"""The streamed smooth rank equals the one computed from all scores."""
 
 import numpy as np
 import pytest
@@ -34,22 +34,22 @@ def case(seed: int, n_users: int = 12, n_items: int = 23, d: int = 4):
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000), block=st.integers(1, 30), tau=st.sampled_from([0.2, 1.0, 3.0]))
 @pytest.mark.parametrize("loss", [item_ndcg, item_ap, item_recall, item_log])
-def test_streaming_equals_writing_every_score_out(loss, seed, block, tau):
+def test_streaming_equals_computing_all_scores(loss, seed, block, tau):
     train, users, items = case(seed)
     index = torch.from_numpy(np.random.default_rng(seed).integers(0, 12, size=7))
     chosen = torch.randint(0, 23, (7, 3), generator=torch.Generator().manual_seed(seed))
 
     def value(streamed: bool):
-        own = users[index]
-        pos = (own.unsqueeze(1) * items[chosen]).sum(2)
+        user_vectors = users[index]
+        pos = (user_vectors.unsqueeze(1) * items[chosen]).sum(2)
         if streamed:
             sampler = All()
             sampler.prepare(train)
-            neg = sampler.catalogue(own, index, items, distinct=False)
+            neg = sampler.catalogue(user_vectors, index, items, distinct=False)
             object.__setattr__(neg, "block", block)
             return loss(pos, neg, None, None, tau=tau)
         known = torch.from_numpy(train.toarray() > 0)[index]
-        return loss(pos, own @ items.T, None, ~known, tau=tau)
+        return loss(pos, user_vectors @ items.T, None, ~known, tau=tau)
 
     assert torch.allclose(value(True), value(False), atol=1e-10)
     ours = torch.autograd.grad(value(True), (users, items))

@@ -1,4 +1,4 @@
-"""Negatives that the model chooses, alone and in training."""
+"""Negatives chosen by the model, alone and in training."""
 
 from typing import Any
 
@@ -27,26 +27,26 @@ def test_mixgcf_negative_is_the_hardest_mixture() -> None:
     batch = batch_of(matrix, per_user=2, padding=1)
     sampler = MixGCF(candidates=5)
     sampler.prepare(matrix)
-    own = users[batch.users]
-    hops, drawn = sampler.mix(layers, own, batch, 3, seeded(7))
+    user_vectors = users[batch.users]
+    hops, drawn = sampler.mix(layers, user_vectors, batch, 3, seeded(7))
     generator = seeded(7)
     candidates = sampler(batch.users, 15, generator).view(-1, 3, 5)
     for hop, (layer, mixed) in enumerate(zip(layers, hops, strict=True)):
-        alpha = torch.rand(len(own), 3, 1, generator=generator)
-        for b in range(len(own)):
+        alpha = torch.rand(len(user_vectors), 3, 1, generator=generator)
+        for b in range(len(user_vectors)):
             real = batch.positives[b][batch.mask[b]].tolist() or [int(batch.positives[b, 0])]
             for n in range(3):
                 positive = layer[real[n % len(real)]]
                 a = alpha[b, n]
                 every = [a * positive + (1 - a) * layer[j] for j in candidates[b, n]]
-                best = max(range(5), key=lambda j: float((own[b] @ every[j]).detach()))
+                best = max(range(5), key=lambda j: float((user_vectors[b] @ every[j]).detach()))
                 torch.testing.assert_close(mixed[b, n], every[best])
                 if hop == 0:
                     assert int(drawn[b, n]) == int(candidates[b, n, best])
     assert not matrix.toarray()[batch.users.unsqueeze(1), drawn].any()
 
 
-def test_mixgcf_judges_concatenated_hops_by_their_own_part() -> None:
+def test_mixgcf_scores_concatenated_hops_by_their_own_part() -> None:
     matrix = random_matrix(9, 20, 0.3)
     model = LightGCN(dim=6, layers=2, pooling="concat")
     graph = ready(model, matrix)
@@ -55,13 +55,13 @@ def test_mixgcf_judges_concatenated_hops_by_their_own_part() -> None:
     batch = batch_of(matrix, per_user=1)
     sampler = MixGCF(candidates=5)
     sampler.prepare(matrix)
-    own = users[batch.users]
-    hops, _ = sampler.mix(layers, own, batch, 1, seeded(7))
+    user_vectors = users[batch.users]
+    hops, _ = sampler.mix(layers, user_vectors, batch, 1, seeded(7))
     generator = seeded(7)
     candidates = sampler(batch.users, 5, generator)
     for hop, mixed in enumerate(hops):
-        alpha = torch.rand(len(own), 1, 1, generator=generator)[:, 0]
-        part = own[:, 6 * hop : 6 * hop + 6]
+        alpha = torch.rand(len(user_vectors), 1, 1, generator=generator)[:, 0]
+        part = user_vectors[:, 6 * hop : 6 * hop + 6]
         scores = torch.einsum("bd,bmd->bm", part, layers[hop][candidates])
         hardest = candidates.gather(1, scores.argmax(1, keepdim=True))[:, 0]
         expected = alpha * layers[hop][batch.positives[:, 0]] + (1 - alpha) * layers[hop][hardest]
@@ -101,7 +101,9 @@ def test_mixed_negatives_reach_the_weights_through_every_hop(loss: Any, similari
     value.backward()
     assert value.isfinite()
     assert model.item_embedding.grad is not None
-    assert (model.item_embedding.grad[:-1].norm(dim=1) > 0).all()  # the last item is nowhere
+    assert (
+        model.item_embedding.grad[:-1].norm(dim=1) > 0
+    ).all()  # the last item has no interaction
 
 
 QUICK = {"epochs": 12, "eval_every": 6, "lr": 0.03, "batch": 16, "device": "cpu", "refit": False}
@@ -130,12 +132,12 @@ def test_these_combinations_learn_a_checkerboard(name: str, settings: dict[str, 
 
 
 @pytest.mark.parametrize("kind", [Dynamic, MixGCF])
-def test_there_must_be_a_candidate(kind: Any) -> None:
+def test_zero_candidates_are_refused(kind: Any) -> None:
     with pytest.raises(ItemrecError, match="'candidates' must be a positive integer, got 0"):
         kind(candidates=0)
 
 
-def test_a_model_that_mixgcf_cannot_serve_is_refused() -> None:
+def test_mixgcf_refuses_a_model_without_summed_or_concatenated_layers() -> None:
     model = MODELS["nia-gcn"](dim=4)
     with pytest.raises(ItemrecError, match="cannot be mixgcf for this model"):
         train(board_split(), model, negatives=MixGCF(candidates=2), epochs=1, eval_every=1)

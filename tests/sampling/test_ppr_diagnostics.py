@@ -45,7 +45,7 @@ def test_spread_is_the_median_at_a_rank() -> None:
     assert spread(scores, (1000,)) == {1000: 0.0}
 
 
-def test_the_report_knows_that_the_papers_softmax_is_uniform() -> None:
+def test_the_report_shows_that_the_papers_softmax_is_uniform() -> None:
     found = report(synthetic(200, 150, 4000), users=50)
     paper = found.settings["softmax, T = 1 (the paper)"]
     assert paper.near < 0.005

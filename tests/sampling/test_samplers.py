@@ -30,10 +30,10 @@ def graph(
 ) -> sp.csr_array:
     rng = np.random.default_rng(seed)
     dense = rng.random((n_users, n_items)) < density * rng.random(n_items) * 2
-    dense[:, 0] = False  # nobody has everything
-    dense[0] = False  # one user has nothing
+    dense[:, 0] = False  # no user has every item
+    dense[0] = False  # one user has no items
     dense[-1, n_items // 2] = True
-    dense[1], dense[1, n_items // 2] = True, False  # one has all but one
+    dense[1], dense[1, n_items // 2] = True, False  # one user has all items but one
     return sp.csr_array(dense.astype(np.float32))
 
 
@@ -58,7 +58,7 @@ def assert_drawn_from(counts: np.ndarray, weight: np.ndarray) -> None:
             assert chisquare(row[some], expected).pvalue > 1e-5
 
 
-def test_uniform_is_uniform_over_the_items_a_user_has_not() -> None:
+def test_uniform_is_uniform_over_the_items_without_interaction() -> None:
     train = graph()
     sampler = Uniform()
     sampler.prepare(train, "cpu")
@@ -83,7 +83,7 @@ def test_mixture_of_a_uniform_and_a_sparse_part(share: float, search: bool) -> N
     train = graph(seed=1)
     rng = np.random.default_rng(2)
     sparse = (1 - train.toarray()) * (rng.random(train.shape) < 0.5) * rng.random(train.shape) ** 3
-    sparse[2] = 0  # nothing stored: uniform whatever the share
+    sparse[2] = 0  # nothing stored: uniform for any share
     stored = sp.csr_array(sparse)
     parts = (stored.indptr, stored.indices, stored.data.astype(np.float64))
     shares = np.full(train.shape[0], share)
@@ -141,7 +141,7 @@ def test_popularity_stays_exact_with_many_users_and_heavy_items() -> None:
     train = sp.csr_array((np.ones(n_users, np.float32), (rows, items)), shape=(n_users, 9))
     sampler = PopularityNegatives(power=1.0)
     sampler.prepare(train, "cpu")
-    last = torch.full((100,), n_users - 1)  # an owner of item 0
+    last = torch.full((100,), n_users - 1)  # a user with item 0
     counts = np.bincount(
         sampler(last, 500, torch.Generator().manual_seed(0)).reshape(-1), minlength=9
     )
@@ -150,21 +150,21 @@ def test_popularity_stays_exact_with_many_users_and_heavy_items() -> None:
     assert_drawn_from(counts[None], degree[None])
 
 
-def test_positives_are_found_for_own_and_shared_items() -> None:
+def test_positives_are_found_in_lists_per_user_and_shared_lists() -> None:
     train = graph()
     dense = train.toarray() > 0
     lookup = Positives(train)
     users = torch.tensor([3, 0, 11])
     shared = torch.arange(17)
     assert (lookup.is_positive(users, shared).numpy() == dense[[3, 0, 11]]).all()
-    own = torch.tensor([[1, 2], [16, 0], [16, 5]])
-    expected = dense[users.numpy()[:, None], own.numpy()]
-    assert (lookup.is_positive(users, own).numpy() == expected).all()
+    per_user = torch.tensor([[1, 2], [16, 0], [16, 5]])
+    expected = dense[users.numpy()[:, None], per_user.numpy()]
+    assert (lookup.is_positive(users, per_user).numpy() == expected).all()
     empty = Positives(sp.csr_array((3, 4), dtype=np.float32))
     assert not empty.is_positive(torch.arange(3), torch.arange(4)).any()
 
 
-def test_in_batch_keeps_only_real_items_that_are_nobody_s_own() -> None:
+def test_in_batch_masks_padding_and_the_users_training_items() -> None:
     train = graph()
     dense = train.toarray() > 0
     sampler = InBatch()
@@ -213,7 +213,7 @@ def ppr_counts(train: sp.csr_array, **given_settings: Any) -> np.ndarray:
 def test_ppr_is_the_dense_softmax(temperature: float, method: Any) -> None:
     train = graph(seed=3)
     weight = np.exp(pagerank(train) / temperature) * (1 - train.toarray())
-    if method == "push":  # its default is coarse on so small a graph: compare what it computed
+    if method == "push":  # its default is coarse on such a small graph: compare with its own result
         known = personalised_pagerank(train, method="push").matrix().toarray()
         weight = np.exp(known / temperature) * (1 - train.toarray())
     assert_drawn_from(ppr_counts(train, temperature=temperature, method=method), weight)
@@ -251,7 +251,7 @@ def test_ppr_band_is_uniform_over_its_ranks(share: float | None) -> None:
         if len(order):
             weight[row, order] = part / len(order)
             weight[row] += (1 - part) * free[row] / free[row].sum()
-        else:  # nobody of that rank: uniform
+        else:  # no item of that rank: uniform
             weight[row] = free[row]
     assert_drawn_from(ppr_counts(train, mode="band", band=(2, 6), share=share), weight)
 

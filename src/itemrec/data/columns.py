@@ -1,6 +1,6 @@
-"""Columns of a file or a frame: which is whose, and ids, ratings and times as arrays.
+"""Columns of a file or a frame: their roles, and ids, ratings and times as arrays.
 
-Nothing here maps ids or merges duplicates; that happens once, in `itemrec.data.interactions`.
+This module neither maps ids nor merges duplicates; `itemrec.data.interactions` does both.
 """
 
 import datetime as dt
@@ -25,14 +25,14 @@ KNOWN_NAMES = {
 """Column names recognised by default, lower case and without `_`, `-`, space."""
 
 Where = Callable[[int], str]
-Names = Mapping[str, str | int | None]  # role → the column that was asked for
+Names = Mapping[str, str | int | None]  # role → the requested column
 
 
 @dataclass(frozen=True)
 class RawTable:
     """Raw columns of equal length, before ids are mapped; `ids_are_text` if read from text.
 
-    `left_out` says of a column that nobody asked for why it could not be read.
+    `left_out` gives the reason why a column that was not requested could not be read.
     """
 
     user: npt.NDArray[Any]  # int64 or object (str)
@@ -41,44 +41,44 @@ class RawTable:
     time: npt.NDArray[np.float64] | None = None
     held_out: npt.NDArray[np.bool_] | None = None
     ids_are_text: bool = False
-    left_out: dict[str, str] = field(default_factory=dict)  # role → the refusal
+    left_out: dict[str, str] = field(default_factory=dict)  # role → the error message
 
 
 def plain_name(name: str) -> str:
-    """A column's name as `KNOWN_NAMES` writes it."""
+    """A column name in the form used by `KNOWN_NAMES`."""
     return name.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
 def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str, int]:
-    """Position of each role's column: the name that was asked for, else a known one."""
+    """Position of each role's column: the requested name, else a known one."""
     untyped = [c.split(":")[0].strip() for c in columns]  # RecBole writes user_id:token
     plain = [plain_name(c) for c in untyped]
     found: dict[str, int] = {}
     for role, known in KNOWN_NAMES.items():
-        asked = names.get(role)
-        if asked is not None:
-            hits = [j for j, c in enumerate(columns) if str(asked) in (c.strip(), untyped[j])]
+        requested = names.get(role)
+        if requested is not None:
+            hits = [j for j, c in enumerate(columns) if str(requested) in (c.strip(), untyped[j])]
         else:
             hits = [plain.index(name) for name in known if name in plain]
         if hits:
             found[role] = hits[0]
             if untyped.count(untyped[hits[0]]) > 1:
                 raise ItemrecError(
-                    f"{place}: the {role} column must have a name of its own, "
+                    f"{place}: the {role} column must have a unique name, "
                     f"and several columns are called '{untyped[hits[0]]}'"
                 )
         else:
-            _refuse_missing(role, asked, untyped, place)
+            _check_missing(role, requested, untyped, place)
     if found["user"] == found["item"]:
         raise ItemrecError(f"{place}: 'user' and 'item' must be two different columns")
     return found
 
 
-def _refuse_missing(role: str, asked: str | int | None, columns: list[str], place: str) -> None:
-    """A column that was asked for must be there, and so must those of users and items."""
+def _check_missing(role: str, requested: str | int | None, columns: list[str], place: str) -> None:
+    """Raise if a missing column was requested, or if it is the user or item column."""
     listed = ", ".join(columns) or "none"
-    if asked is not None:
-        raise ItemrecError(f"{place}: no column '{asked}'; columns found: {listed}")
+    if requested is not None:
+        raise ItemrecError(f"{place}: no column '{requested}'; columns found: {listed}")
     if role in ("user", "item"):
         how = f"(name it with {role}=… or --{role}-col)"
         raise ItemrecError(f"{place}: no {role} column; columns found: {listed} {how}")
@@ -87,7 +87,7 @@ def _refuse_missing(role: str, asked: str | int | None, columns: list[str], plac
 def _array(column: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(column.to_numpy())
-    except Exception:  # what numpy has no type for, such as 128-bit integers, goes by Python
+    except Exception:  # no numpy type, such as 128-bit integers: use Python objects
         out = np.empty(len(column), dtype=object)
         out[:] = column.to_list()
         return out
@@ -102,7 +102,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _whole_numbers(column: Any) -> Any:
-    """A polars text column as integers if that loses nothing ("007" would); a short cut."""
+    """A polars text column as integers if that is lossless ("007" is not); a shortcut."""
     if not type(column).__module__.startswith("polars"):
         return column
     import polars as pl
@@ -149,7 +149,7 @@ def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
 
 
 def _problem(value: Any, role: str) -> str:
-    """Why a value is no id, or nothing."""
+    """Why a value is not a valid id, or an empty string."""
     if _is_missing(value):
         return f"the {role} id is missing"
     if isinstance(value, Collection) and not isinstance(value, str):
@@ -160,7 +160,7 @@ def _problem(value: Any, role: str) -> str:
 
 
 def _decoded(listed: list[Any], role: str, where: Where) -> list[Any]:
-    """Bytes, as the binary columns of parquet files hold them, are UTF-8 text."""
+    """Decode bytes, as in binary parquet columns, as UTF-8 text."""
     out = []
     for row, value in enumerate(listed):
         try:
@@ -178,7 +178,7 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
     if values.dtype.kind in "iufb":
         numbers = values.astype(np.float64)
     elif values.dtype.kind == "M":
-        numbers = (values - np.datetime64(0, "s")) / np.timedelta64(1, "s")  # a missing one is NaN
+        numbers = (values - np.datetime64(0, "s")) / np.timedelta64(1, "s")  # a missing time is NaN
     else:
         numbers = np.empty(len(values))
         for row, value in enumerate(values.tolist()):
@@ -210,7 +210,7 @@ def _number(value: Any, role: str) -> float:
 def table_of(
     get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool, names: Names
 ) -> RawTable:
-    """The columns at these positions; ``get`` finds one, ``where`` names a row in complaints."""
+    """The columns at these positions; ``get`` returns one, ``where`` names a row in errors."""
     left_out: dict[str, str] = {}
 
     def numbers(role: str) -> npt.NDArray[np.float64] | None:
@@ -219,13 +219,13 @@ def table_of(
         except ItemrecError as error:
             if names.get(role) is not None:
                 raise
-            left_out[role] = str(error)  # whatever needs the column reports it
+            left_out[role] = str(error)  # reported when the column is needed
             return None
 
-    short_cut = _whole_numbers if text else lambda column: column
+    shortcut = _whole_numbers if text else lambda column: column
     return RawTable(
-        user=_ids(short_cut(get(at["user"])), "user", where),
-        item=_ids(short_cut(get(at["item"])), "item", where),
+        user=_ids(shortcut(get(at["user"])), "user", where),
+        item=_ids(shortcut(get(at["item"])), "item", where),
         rating=numbers("rating"),
         time=numbers("time"),
         ids_are_text=text,

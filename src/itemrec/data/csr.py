@@ -1,4 +1,4 @@
-"""Binary CSR matrices: rows are users, columns items, every entry a one."""
+"""Binary CSR matrices: rows are users, columns are items, every entry is one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 
 def from_parts(indices: npt.NDArray[Any], indptr: npt.NDArray[Any], n_items: int) -> sp.csr_array:
-    """A matrix of ones from item indices sorted within each row, shared and not copied."""
+    """A matrix of ones from item indices sorted within each row; the arrays are not copied."""
     ones = np.ones(len(indices), np.float32)
-    if len(indices) < 2**31:  # half the memory, and what the fast kernels take
+    if len(indices) < 2**31:  # half the memory, and the type the fast kernels take
         indices, indptr = indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)
     matrix = sp.csr_array((ones, indices, indptr), shape=(len(indptr) - 1, n_items))
     matrix.has_sorted_indices = matrix.has_canonical_format = True
@@ -20,12 +20,12 @@ def from_parts(indices: npt.NDArray[Any], indptr: npt.NDArray[Any], n_items: int
 
 
 def row_of_entry(matrix: sp.csr_array) -> npt.NDArray[np.int64]:
-    """The row in which each stored entry stands, [nnz]."""
+    """The row of each stored entry, [nnz]."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
 def take_entries(matrix: sp.csr_array, mask: npt.NDArray[np.bool_]) -> sp.csr_array:
-    """Only the entries where the mask is true; the shape stays."""
+    """Only the entries where the mask is true; the shape is unchanged."""
     before = np.concatenate(([0], np.cumsum(mask)))
     return from_parts(matrix.indices[mask], before[matrix.indptr], int(matrix.shape[1]))
 
@@ -48,7 +48,7 @@ def as_ones(matrix: Any) -> sp.csr_array:
 
 
 def scatter_rows(rows: sp.csr_array, at: npt.NDArray[np.int64], n_rows: int) -> sp.csr_array:
-    """A matrix of n_rows whose rows `at` are the given ones and all others empty."""
+    """A matrix of n_rows rows: the given rows at positions `at`, all others empty."""
     place = sp.csr_array(
         (np.ones(len(at), np.float32), (at, np.arange(len(at)))), shape=(n_rows, len(at))
     )
@@ -64,10 +64,10 @@ def pick_share(
     leave: int = 0,
     dither: bool = False,
 ) -> npt.NDArray[np.bool_]:
-    """Choose a share of every row's entries at random: a mask over the entries.
+    """Choose a share of every row's entries at random; return a mask over the entries.
 
-    A row of d entries gives round(share · d), at least `least`, and leaves at least `leave`
-    where it can do both. With `dither` the rounding is up or down at random, right on average.
+    From a row of d entries it chooses round(share · d), at least `least`, and leaves at least
+    `leave` where both are possible. With `dither` it rounds up or down at random, without bias.
     """
     size = np.diff(matrix.indptr)
     lift = rng.random(len(size)) if dither else 0.5

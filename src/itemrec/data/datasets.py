@@ -1,4 +1,4 @@
-"""Data sets by name: where they live, how they are recognised, and `load` for names and paths."""
+"""Named data sets: sources, verification, and `load` for names and paths."""
 
 import os
 import re
@@ -17,9 +17,9 @@ from itemrec.validation import schema
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named data set and what must be true of it on load, before any threshold.
+    """A named data set and the properties verified on load, before any threshold.
 
-    Copies may differ in their bytes (order of items, line ends), so a copy is recognised by its
+    Copies may differ in their bytes (order of items, line ends), so a copy is verified by its
     counts and by the order-independent fingerprint of its interactions.
     """
 
@@ -33,7 +33,7 @@ class Dataset:
     held_out: int = 0
     fingerprints: tuple[str, ...] = ()
     min_rating: float | None = None
-    make: Callable[..., Interactions] | None = None  # gives the data itself, in place of files
+    make: Callable[..., Interactions] | None = None  # generates the data; there are no files
 
 
 def _adjacency(
@@ -72,7 +72,7 @@ DATASETS: dict[str, Dataset] = {
         users=610,
         items=9724,
         interactions=100_836,
-        # With users numbered from 1, as at its home, and from 1001, as in a copy in circulation.
+        # Users numbered from 1, as in the original, and from 1001, as in another published copy.
         fingerprints=("a830c54b631bbd9f", "69b50ce06a073c7e"),
         min_rating=3.0,
     ),
@@ -145,17 +145,17 @@ def load(
     k_core: int | None = None,
     **columns: Any,
 ) -> Interactions:
-    """Interactions by built-in name, or from a path as `read` takes it.
+    """Load interactions by built-in name, or from a path that `read` accepts.
 
-    A name is looked for in the folder `data_root/NAME` (`ITEMREC_DATA` where no root is given),
-    then in the user's cache, then downloaded there. Its contents are verified.
+    A name is searched in the folder `data_root/NAME` (`ITEMREC_DATA` if no root is given), then in
+    the user's cache, and otherwise downloaded into the cache. Its contents are verified.
 
     Args:
         data: A name of `itemrec datasets`, or a path. "synthetic:users=5000,seed=1" sets the
             generator's arguments.
         data_root: The folder that holds named data sets.
-        min_rating: Keep ratings of at least this; a named data set has its own unless it is given,
-            and 0 keeps everything.
+        min_rating: Keep ratings of at least this value; a named data set may have a default, and 0
+            keeps everything.
         k_core: Keep users and items that have at least this many interactions.
         columns: For files: `user`, `item`, `rating`, `time` and `titles` of `read`.
 
@@ -163,8 +163,8 @@ def load(
         The interactions.
 
     Raises:
-        ItemrecError: The name is unknown, the data cannot be found or downloaded, or it is not what
-            its name says.
+        ItemrecError: The name is unknown, the data cannot be found or downloaded, or its contents
+            do not match the name.
 
     Examples:
         >>> import itemrec as ir
@@ -205,7 +205,7 @@ def load(
 
 
 def _arguments(name: str, make: Callable[..., Interactions]) -> dict[str, int]:
-    """The whole numbers in "synthetic:users=…,items=…", by the names that `make` knows."""
+    """The integers in "synthetic:users=…,items=…", by parameter name of `make`."""
     known = tuple(schema(make))
     sizes: dict[str, int] = {}
     for part in filter(None, name.partition(":")[2].split(",")):
@@ -245,7 +245,7 @@ def _find(name: str, dataset: Dataset, data_root: str | Path | None) -> Interact
 
 
 def _verified(name: str, dataset: Dataset, folder: Path) -> Interactions:
-    """The data in `folder` if it is what its name says."""
+    """Read the data in `folder`; raise if it does not match its name."""
     data = read(folder, name=name)
     held_out = 0 if data.held_out is None else int(data.held_out.sum())
     counts = {

@@ -1,4 +1,4 @@
-"""What a data set looks like before anything is trained on it."""
+"""Statistics of a data set and warnings about unusual properties."""
 
 import datetime as dt
 from dataclasses import asdict, dataclass
@@ -65,7 +65,7 @@ def degrees(counts: npt.NDArray[np.int64]) -> Degrees:
 
 
 def describe(data: Interactions) -> Description:
-    """Describe a data set, with plain-sentence warnings about what may surprise later."""
+    """Describe a data set, with warnings about properties that may cause surprises later."""
     user_counts = np.bincount(data.users, minlength=data.n_users)
     item_counts = np.bincount(data.items, minlength=data.n_items)
     span = (None, None) if data.times is None else (data.times.min(), data.times.max())

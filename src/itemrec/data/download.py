@@ -1,4 +1,4 @@
-"""Files from their homes: fetched, verified, then moved into the cache at once."""
+"""Downloads: fetched, verified, then moved into the cache in one step."""
 
 import hashlib
 import shutil
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Remote:
-    """A file at its home; `md5` disregards carriage returns, `members` are taken out of a zip."""
+    """A file to download; `md5` ignores carriage returns, `members` are extracted from a zip."""
 
     name: str
     urls: tuple[str, ...]  # tried in this order
@@ -34,10 +34,10 @@ class Remote:
 def download(
     name: str, files: tuple[Remote, ...], cache: Path, accept: Callable[[Path], T], advice: str
 ) -> T:
-    """Fetch the files of a data set into ``cache/NAME``; whatever fails leaves nothing behind.
+    """Fetch the files of a data set into ``cache/NAME``; a failure leaves nothing behind.
 
-    ``accept`` reads and verifies a folder before it gets its name; ``advice`` says what to do
-    where the files cannot be had.
+    ``accept`` reads and verifies a folder before it gets its name; ``advice`` tells the user what
+    to do if the files are not available.
     """
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -48,11 +48,11 @@ def download(
     try:
         _fetch_all(name, files, temporary)
         data = accept(temporary)
-        temporary.chmod(0o755)  # mkdtemp's folders are for the owner alone
+        temporary.chmod(0o755)  # mkdtemp creates folders that only the owner can read
         try:
             temporary.rename(cache / name)
         except OSError:  # another process was first, or an incomplete folder is in the way
-            for path in sorted(temporary.iterdir()):  # the file that is looked for goes last
+            for path in sorted(temporary.iterdir()):  # the file whose presence is checked goes last
                 path.replace(cache / name / path.name)
         return data
     except ItemrecError as error:
@@ -68,21 +68,21 @@ def download(
 
 
 def _fetch_all(name: str, files: tuple[Remote, ...], folder: Path) -> None:
-    """All files, behind a bar with the time left."""
+    """Fetch all files, with a progress bar."""
     with download_bar() as progress:
         for file in files:
             _fetch(file, folder, partial(progress, f"{name}/{file.name}"))
 
 
 def _sweep(cache: Path, name: str) -> None:
-    """Remove what a killed download left a day ago or earlier."""
+    """Remove what killed downloads left more than a day ago."""
     for old in cache.glob(f".{name}-*"):
         if time.time() - old.stat().st_mtime > 86_400:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def _fetch(file: Remote, folder: Path, progress: Callable[[int, int | None], None]) -> None:
-    """Download one file from the first home that answers, check it, and unpack it."""
+    """Download one file from the first URL that answers, check it, and unpack it."""
     for n, url in enumerate(file.urls):
         try:
             _stream(url, folder / file.name, progress)
@@ -104,11 +104,11 @@ def _fetch(file: Remote, folder: Path, progress: Callable[[int, int | None], Non
 
 
 def _stream(url: str, target: Path, progress: Callable[[int, int | None], None]) -> None:
-    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, target.open("wb") as out:
-        length = answer.headers.get("Content-Length")
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as response, target.open("wb") as out:
+        length = response.headers.get("Content-Length")
         total = int(length) if length else None
         done = 0
-        while block := answer.read(1 << 16):
+        while block := response.read(1 << 16):
             out.write(block)
             done += len(block)
             progress(done, total)

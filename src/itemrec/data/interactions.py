@@ -1,4 +1,4 @@
-"""Interactions between users and items with external ids mapped once, and `read` for any source."""
+"""Interactions between users and items, the map of external ids, and `read` for any source."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ class IdMap:
     def _find(self, value: Any) -> int:
         if isinstance(value, np.generic | np.ndarray) and value.size == 1:
             value = value.item()
-        if isinstance(value, bytes):  # what is no UTF-8 finds nothing
+        if isinstance(value, bytes):  # bytes that are not UTF-8 match nothing
             value = value.decode(errors="surrogateescape")
         row = self._row_of.get(str(value).strip(), -1)
         if row < 0 and isinstance(value, float) and value.is_integer():
@@ -77,7 +77,7 @@ class IdMap:
         """The map of a selection of rows, renumbered from 0.
 
         Args:
-            rows: Which rows, in the order wanted.
+            rows: The selected rows, in the wanted order.
 
         Returns:
             A map of `len(rows)` ids.
@@ -108,7 +108,7 @@ class IdMap:
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Unique (user, item) pairs, and what else is known of them; `load` and `read` make them.
+    """Unique (user, item) pairs with ratings, times and titles; made by `load` and `read`.
 
     Attributes:
         users: Row of each pair's user, `[n]`.
@@ -119,13 +119,13 @@ class Interactions:
         times: Seconds since 1970 of each pair, or None.
         titles: Title of each item, "" where unknown, or None.
         genres: Genres of each item, separated by `|`, or None.
-        held_out: True for pairs that came from a given test file, or None.
-        name: What the data is called in results.
-        duplicates: How many rows were merged into others.
-        source: Arguments of the `load` call that gives this data again; empty for frames and
+        held_out: True for pairs from a given test file, or None.
+        name: Name of the data in results.
+        duplicates: Number of rows that were merged into others.
+        source: Arguments of the `load` call that reproduces this data; empty for frames and
             matrices in memory.
-        left_out: For a column that nobody asked for and that could not be read, the reason.
-            Whatever needs the column refuses with it.
+        left_out: The reason for each column that was not requested and could not be read. A
+            function that needs the column raises an error with it.
 
     Examples:
         >>> import itemrec as ir
@@ -165,7 +165,7 @@ class Interactions:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Plain sentences: which columns were left out."""
+        """Sentences about the columns that were left out."""
         return tuple(
             f"The {role} column was left out: {why}." for role, why in self.left_out.items()
         )
@@ -192,8 +192,8 @@ class Interactions:
     def fingerprint(self) -> str:
         """16 hex digits over external ids, pairs and `held_out`; the order of rows does not matter.
 
-        Every pair is hashed to 64 bits and the hashes are summed, so no sorting is needed; ids
-        count by their text, so 1 in a frame and "1" in a file are the same id.
+        Every pair is hashed to 64 bits and the hashes are summed, so no sorting is needed; ids are
+        compared as text, so 1 in a frame and "1" in a file are the same id.
 
         Examples:
             >>> import scipy.sparse as sp
@@ -210,13 +210,13 @@ class Interactions:
         return hashlib.sha256(" ".join(map(str, numbers)).encode()).hexdigest()[:16]
 
     def where(self, keep: npt.NDArray[np.bool_]) -> "Interactions":
-        """The pairs where `keep` is true; users and items left without a pair go, too.
+        """The pairs where `keep` is true; users and items without a remaining pair are removed.
 
         Args:
             keep: bool `[n]`.
 
         Returns:
-            Interactions with ids, titles and genres of what is left.
+            Interactions with the ids, titles and genres of the remaining pairs.
 
         Examples:
             >>> import scipy.sparse as sp
@@ -241,16 +241,16 @@ class Interactions:
         )
 
     def at_least(self, rating: float) -> "Interactions":
-        """The pairs rated `rating` or better.
+        """The pairs with a rating of at least `rating`.
 
         Args:
             rating: The lowest rating to keep.
 
         Returns:
-            Interactions without the others.
+            The remaining interactions.
 
         Raises:
-            ItemrecError: The data has no ratings, or none as good as this.
+            ItemrecError: The data has no ratings, or none of at least `rating`.
 
         Examples:
             >>> import scipy.sparse as sp
@@ -276,13 +276,13 @@ class Interactions:
         """The largest part in which every user and every item has at least `k` pairs.
 
         Args:
-            k: How many pairs, at least 1.
+            k: The least number of pairs, at least 1.
 
         Returns:
             Interactions without the users and items that have fewer.
 
         Raises:
-            ItemrecError: `k` is no positive integer, or nothing would be left.
+            ItemrecError: `k` is not a positive integer, or no pair would remain.
 
         Examples:
             >>> import scipy.sparse as sp
@@ -294,7 +294,7 @@ class Interactions:
         if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
             raise ItemrecError(f"'k_core' must be a positive integer, got {k!r}")
         keep = np.ones(len(self), dtype=np.bool_)
-        while True:  # removing users may starve items and the other way round
+        while True:  # removing users may take items below k, and vice versa
             user_degree = np.bincount(self.users[keep], minlength=self.n_users)
             item_degree = np.bincount(self.items[keep], minlength=self.n_items)
             after = keep & (user_degree[self.users] >= k) & (item_degree[self.items] >= k)
@@ -340,33 +340,33 @@ def read(
     titles: str | Path | Mapping[Any, str] | None = None,
     name: str | None = None,
 ) -> Interactions:
-    """Interactions from a file, a folder, a pandas or polars frame, or a scipy sparse matrix.
+    """Read interactions from a file, a folder, a pandas or polars frame, or a sparse matrix.
 
-    Files are .csv, .tsv, RecBole .inter (each also .gz) and .parquet; folders hold train.txt (and
-    test.txt) as LightGCN's do, or ratings.csv (and movies.csv) as MovieLens's do.
+    Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; folders hold train.txt (and
+    test.txt) as in LightGCN, or ratings.csv (and movies.csv) as in MovieLens.
 
-    Rows of the same user and item become one pair, counted in `duplicates`: it keeps the highest
-    rating and the latest time, and is a training pair if any of its rows is. Then `min_rating` is
-    applied, then `k_core`.
+    Rows with the same user and item are merged into one pair, counted in `duplicates`: it keeps the
+    highest rating and the latest time, and is a training pair if any of its rows is. Then
+    `min_rating` is applied, then `k_core`.
 
     Args:
         source: A path, a frame, or a sparse matrix of users × items.
-        user: Name (or place) of the user column; found by its common names unless given.
+        user: Name (or position) of the user column; by default found by common names.
         item: The item column, likewise.
-        rating: The rating column, likewise. One that was not asked for and cannot be read is left
-            out, and `notes` says so.
+        rating: The rating column, likewise. If it was not requested and cannot be read, it is left
+            out and reported in `notes`.
         time: The time column, likewise.
-        min_rating: Keep ratings of at least this.
+        min_rating: Keep ratings of at least this value.
         k_core: Keep users and items that have at least this many interactions.
         titles: A file with an item and a title column, or a mapping from item id to title.
-        name: What the data is called in results; the file's name by default.
+        name: Name of the data in results; the file's name by default.
 
     Returns:
-        The interactions, with your ids.
+        The interactions, with the external ids of the source.
 
     Raises:
         ItemrecError: The source cannot be read: no such file, an unknown format, a missing column,
-            a value that is none.
+            an invalid value.
 
     Examples:
         >>> import polars as pl
@@ -381,9 +381,9 @@ def read(
     """
     names = {"user": user, "item": item, "rating": rating, "time": time}
     titles_file = _titles_file(titles)
-    asked = {**names, "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
-    data, beside = _read_source(source, names, name, asked)
-    titles_file = titles_file or beside
+    requested = {**names, "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
+    data, adjacent = _read_source(source, names, name, requested)
+    titles_file = titles_file or adjacent
     if titles_file is not None:
         data = _with_titles(data, str(titles_file), readers.read_titles(titles_file))
     elif isinstance(titles, Mapping):
@@ -395,7 +395,7 @@ def read(
 
 
 def _titles_file(titles: Any) -> Path | None:
-    """The file that titles come from, None for a mapping or nothing."""
+    """The file with the titles, None for a mapping or if no titles are given."""
     if isinstance(titles, str | Path):
         return Path(titles).expanduser().resolve()
     if titles is not None and not isinstance(titles, Mapping):
@@ -407,20 +407,20 @@ def _titles_file(titles: Any) -> Path | None:
 
 
 def _read_source(
-    source: Any, names: Names, name: str | None, asked: dict[str, Any]
+    source: Any, names: Names, name: str | None, requested: dict[str, Any]
 ) -> tuple[Interactions, Path | None]:
-    """Interactions of any kind of source, and a file of titles that lies beside them."""
+    """Interactions from any kind of source, and the file of titles next to them, if any."""
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
-        table, beside = _read_path(path, names)
-        repeat = {
+        table, adjacent = _read_path(path, names)
+        arguments = {
             key: str(value) if isinstance(value, Path) else value
-            for key, value in {"data": path.resolve(), **asked}.items()
+            for key, value in {"data": path.resolve(), **requested}.items()
             if value is not None
         }
         inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-        own = inner.stem if path.is_file() else path.resolve().name
-        return _build(table, None, name or own, repeat), beside
+        default_name = inner.stem if path.is_file() else path.resolve().name
+        return _build(table, None, name or default_name, arguments), adjacent
     if sp.issparse(source):
         table, shape = _from_sparse(source)
         return _build(table, shape, name or "data", {}), None
@@ -466,19 +466,19 @@ def _from_sparse(matrix: Any) -> tuple[RawTable, tuple[int, ...]]:
         raise ItemrecError(f"the matrix: must have two dimensions, got {coo.ndim}")
     if np.iscomplexobj(coo.data):
         raise ItemrecError("the matrix: entries must be real numbers, got complex ones")
-    there = coo.data != 0
-    values = np.asarray(coo.data[there], dtype=np.float64)
+    nonzero = coo.data != 0
+    values = np.asarray(coo.data[nonzero], dtype=np.float64)
     if not np.isfinite(values).all():
         raise ItemrecError("the matrix: entries must be finite numbers")
     if not len(values):
         raise ItemrecError("the matrix: has no entries")
-    users, items = coo.coords[0][there].astype(np.int64), coo.coords[1][there].astype(np.int64)
+    users, items = coo.coords[0][nonzero].astype(np.int64), coo.coords[1][nonzero].astype(np.int64)
     rating = None if (values == 1).all() else values
     return RawTable(users, items, rating=rating), coo.shape
 
 
 def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, npt.NDArray[np.int64]]:
-    """Ids in sorted order and the row of each value; text that is all whole numbers becomes int."""
+    """Sorted ids and the row of each value; text ids that are all integers become int."""
     if values.dtype.kind in "iu":
         unique, codes = np.unique(values, return_inverse=True)
         return IdMap(unique), codes.reshape(-1)
@@ -508,7 +508,7 @@ def _build(
     if shape is None:
         user_ids, users = _factorise(table.user, table.ids_are_text)
         item_ids, items = _factorise(table.item, table.ids_are_text)
-    else:  # a matrix keeps its rows and columns, also empty ones
+    else:  # a matrix keeps all rows and columns, including empty ones
         user_ids, item_ids = IdMap(np.arange(shape[0])), IdMap(np.arange(shape[1]))
         users, items = table.user, table.item
     if max(len(user_ids), len(item_ids)) >= 2**31:

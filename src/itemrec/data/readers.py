@@ -1,4 +1,4 @@
-"""Files and frames to columns: one function a format, every complaint names file and line."""
+"""Files and frames to columns: one function per format; every error names file and line."""
 
 import csv
 import gzip
@@ -34,7 +34,7 @@ def read_frame(frame: Any, names: Names, place: str = "the frame") -> RawTable:
 
 
 def kind_of(path: Path) -> str:
-    """The ending that says what a file holds: capitals and compression are no part of it.
+    """The suffix that determines a file's format, ignoring case and compression.
 
     >>> kind_of(Path("Plays.CSV")), kind_of(Path("plays.csv.gz"))
     ('.csv', '.csv')
@@ -88,7 +88,7 @@ def _parquet(path: Path) -> Any:
         raise ItemrecError(f"{path}: the parquet file is truncated (it does not end with PAR1)")
     try:
         return _load(path)
-    except Exception as error:  # the engines raise types of their own
+    except Exception as error:  # each engine raises its own types
         raise ItemrecError(f"{path}: the parquet file is damaged ({_first(error)})") from error
 
 
@@ -97,7 +97,7 @@ def _first(error: BaseException) -> str:
 
 
 def _records(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of every line that is not blank; slow, for headers and for messages."""
+    """(line, fields) of every line that is not blank; slow, for headers and error messages."""
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     csv.field_size_limit(1 << 30)
     try:
@@ -108,17 +108,17 @@ def _records(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str
                     yield reader.line_num, fields
     except UnicodeDecodeError as error:
         raise ItemrecError(f"{path}: expected UTF-8 text ({_first(error)})") from error
-    except (csv.Error, EOFError) as error:  # the latter of a .gz that ends too soon
+    except (csv.Error, EOFError) as error:  # EOFError: a truncated .gz
         raise ItemrecError(f"{path}: expected delimited text ({_first(error)})") from error
 
 
 def _separator(path: Path) -> str:
-    """A tab, or what the first line of a .csv file has most of."""
+    """A tab, or the most frequent separator in the first line of a .csv file."""
     if kind_of(path) in (".tsv", ".inter", ".item"):
         return "\t"
     with _open(path, errors="replace") as file:
         first = file.readline()
-    return max(",;\t|", key=first.count)  # a tie, also of zeros, goes to the comma
+    return max(",;\t|", key=first.count)  # the comma wins ties
 
 
 def read_delimited(path: Path, names: Names) -> RawTable:
@@ -143,7 +143,7 @@ def read_delimited(path: Path, names: Names) -> RawTable:
         raise ItemrecError(f"{error}; {hint}") from error
 
     def check_fields() -> None:
-        """A line that does not have the header's number of fields explains most problems."""
+        """Raise for a line with another number of fields than the header: a common cause."""
         for line, fields in _records(path, sep, quotes):
             if len(fields) != len(columns):
                 raise ItemrecError(
@@ -159,7 +159,7 @@ def read_delimited(path: Path, names: Names) -> RawTable:
 
     try:
         frame = _load(path, sep=sep, quotes=quotes, text=[columns[at["user"]], columns[at["item"]]])
-    except Exception as error:  # the engines raise types of their own
+    except Exception as error:  # each engine raises its own types
         check_fields()
         problem = f"{path}: not readable as text separated by {shown} ({_first(error)})"
         raise ItemrecError(problem) from error
@@ -177,7 +177,7 @@ def read_delimited(path: Path, names: Names) -> RawTable:
 
 
 def _looks_like_data(columns: list[str]) -> bool:
-    """No name is a known one, and some are numbers."""
+    """Whether no column has a known name and some names are numbers."""
     known = {name for names in KNOWN_NAMES.values() for name in names}
     numbers = (column.strip().removeprefix("-").replace(".", "", 1) for column in columns)
     return not known & set(map(plain_name, columns)) and any(map(str.isdecimal, numbers))
@@ -187,18 +187,18 @@ def _looks_like_data(columns: list[str]) -> bool:
 
 
 def read_adjacency(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(users, items) of a LightGCN file: one line a user, `user item item …`, ids ≥ 0."""
+    """(users, items) of a LightGCN file: one line per user, `user item item …`, ids ≥ 0."""
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise ItemrecError(f"{path}: the file is empty; expected lines 'user item item …'")
     if data.translate(None, b"0123456789 \t\r\n"):
-        _complain_adjacency(path, data)
+        _raise_bad_id(path, data)
     raw = np.frombuffer(data, dtype=np.uint8)
-    digit = raw >= 48  # all that is left below '0' is white space
+    digit = raw >= 48  # every remaining byte below '0' is white space
     starts = np.flatnonzero(digit & ~np.concatenate(([False], digit[:-1])))  # [tokens]
     ends = np.flatnonzero(digit & ~np.concatenate((digit[1:], [False])))
     if (ends - starts).max() >= 18:
-        _complain_adjacency(path, data)
+        _raise_bad_id(path, data)
     values = np.fromstring(data.decode("ascii"), dtype=np.int64, sep=" ")  # [tokens]
     line = np.searchsorted(np.flatnonzero(raw == 10), starts)  # [tokens], from 0
     first = np.concatenate(([True], line[1:] != line[:-1]))
@@ -209,13 +209,13 @@ def read_adjacency(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.in
         lines = line[first][heads == user][:2] + 1
         raise ItemrecError(
             f"{path}, line {lines[1]}: user {user} already has line {lines[0]}; "
-            "expected one line a user"
+            "expected one line per user"
         )
     per_line = np.diff(np.flatnonzero(np.concatenate((first, [True])))) - 1
     return np.repeat(heads, per_line), values[~first]
 
 
-def _complain_adjacency(path: Path, data: bytes) -> NoReturn:
+def _raise_bad_id(path: Path, data: bytes) -> NoReturn:
     for number, text in enumerate(io.BytesIO(data), start=1):
         for token in text.split():
             if not token.isdigit() or len(token) > 18:
@@ -228,8 +228,8 @@ def _complain_adjacency(path: Path, data: bytes) -> NoReturn:
 
 
 def read_lightgcn(folder: Path, names: Names) -> RawTable:
-    """A folder with train.txt and, where there is one, test.txt (its pairs are held out)."""
-    for role in (role for role, asked in names.items() if asked is not None):
+    """Read a folder with train.txt and optionally test.txt, whose pairs are held out."""
+    for role in (role for role, requested in names.items() if requested is not None):
         raise ItemrecError(f"'{role}' is for files with columns, {folder / 'train.txt'} has none")
     users, items = read_adjacency(folder / "train.txt")
     if len(users) == 0:
@@ -250,7 +250,7 @@ Titles = tuple[list[Any], list[str], list[str] | None]  # item ids, titles, genr
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of a text or parquet file, the names of its columns first."""
+    """(line, fields) of a text or parquet file, starting with the column names."""
     if kind_of(path) != ".parquet":
         yield from _records(path, _separator(path), quotes=True)
         return

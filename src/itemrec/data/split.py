@@ -1,4 +1,4 @@
-"""What is held out: the parts of a split, and the guard that proves them apart."""
+"""The parts of a split, and the check that they do not overlap."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Protocol = Literal["transductive", "inductive"]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Users to be evaluated: what a model may know of each, and what it must find.
+    """Users to evaluate: the items a model may use for each, and those it must find.
 
     Attributes:
-        history: All that is known of a user when evaluated, ones `[rows, n_items]`.
+        history: Items known for a user during evaluation, ones `[rows, n_items]`.
         target: Held-out items, disjoint from `history`, ones `[rows, n_items]`.
         users: Row of `Split.train`, -1 for a user unseen in training, `[rows]`.
         ids: External ids, `[rows]`.
@@ -33,7 +33,7 @@ class HeldOut:
         (6, -1)
     """
 
-    history: sp.csr_array  # [rows, n_items] ones: all that is known of a user in evaluation
+    history: sp.csr_array  # [rows, n_items] ones: items known for a user during evaluation
     target: sp.csr_array  # [rows, n_items] ones: held-out items, disjoint from history
     users: npt.NDArray[np.int64]  # [rows] row of Split.train, -1 for a user unseen in training
     ids: npt.NDArray[Any]  # [rows] external ids
@@ -46,9 +46,9 @@ class HeldOut:
 class Split:
     """Training interactions and the users held out for validation and test.
 
-    Transductive: the same users everywhere; `valid.history` is their training row and
-    `test.history` their training and validation rows. Inductive: validation and test users are in
-    no row of `train`; `history` is their fold-in part, `target` their fold-out part.
+    Transductive: all parts have the same users; `valid.history` is their training row and
+    `test.history` their training and validation rows. Inductive: validation and test users have
+    no row in `train`; `history` is their fold-in part, `target` their fold-out part.
 
     Attributes:
         protocol: "transductive" or "inductive".
@@ -61,7 +61,7 @@ class Split:
         genres: Genres of each item, or None.
         dataset: Name, fingerprint and counts of the whole data.
         settings: Everything needed to repeat the split.
-        notes: Plain sentences: what was left out.
+        notes: Sentences about what was left out.
         source: Arguments of `load` for the data.
 
     Examples:
@@ -82,7 +82,7 @@ class Split:
     genres: npt.NDArray[Any] | None  # [n_items]
     dataset: dict[str, Any]  # name, fingerprint, users, items, interactions of the whole data
     settings: dict[str, Any]  # everything needed to repeat the split
-    notes: tuple[str, ...] = ()  # plain sentences: what was left out
+    notes: tuple[str, ...] = ()  # sentences about what was left out
     source: dict[str, Any] = field(default_factory=dict)  # arguments of `load` for the data
 
     @property
@@ -96,7 +96,7 @@ class Split:
         return int(self.train.shape[1])
 
     def refit(self) -> Split:
-        """Training and validation interactions become the training part; test stays as it is.
+        """Merge the validation interactions into the training part; the test part is unchanged.
 
         Returns:
             A split without a validation part.
@@ -113,8 +113,8 @@ class Split:
         """
         if self.protocol == "inductive":
             raise ItemrecError(
-                "'refit' is for the transductive protocol: inductive validation users are a group "
-                "of their own and never join training"
+                "'refit' is for the transductive protocol: inductive validation users are a "
+                "separate group and never join training"
             )
         if self.valid is None:
             return self
@@ -125,7 +125,7 @@ class Split:
         """Prove that no held-out interaction reaches the graph, the sampler or model selection.
 
         Raises:
-            LeakError: One does. The sentence names the user and the item.
+            LeakError: One does. The message names the user and the item.
 
         Examples:
             >>> from dataclasses import replace
@@ -148,8 +148,8 @@ class Split:
                     user = held.ids[[row]].tolist()[0]
                     raise LeakError(f"{name} user {user!r} is also a training user")
             rows = np.flatnonzero(held.users >= 0)
-            own = scatter_rows(self.train[held.users[rows]], rows, len(held))
-            self._no_common(held.target, own, held, name, "in training")
+            trained = scatter_rows(self.train[held.users[rows]], rows, len(held))
+            self._no_common(held.target, trained, held, name, "in training")
         if self.valid is None:
             return
         match = IdMap(self.valid.ids).index(self.test.ids)  # [test rows] → validation row or -1

@@ -37,23 +37,23 @@ def split_interactions(
 ) -> Split:
     """Transductive: hold out a share of every user's interactions.
 
-    The test part is the given one where the data has it (`held_out`), else the share `test` of each
-    user's items, rounded, one item always staying in training. The validation part is the share
+    The test part is the given one if the data has one (`held_out`), else the share `test` of each
+    user's items, rounded; at least one item stays in training. The validation part is the share
     `valid` of each user's remaining *training* interactions, never of the test part.
 
     Args:
         data: What `load` or `read` returns.
-        seed: Of the draws.
+        seed: Seed of the random draws.
         valid: Share of a user's training interactions for validation, in [0, 1).
         test: Share of a user's interactions for test, in (0, 1).
-        unseen_items: Whether items that no training user has stay in the catalogue ("keep") or
-            leave it ("drop").
+        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
+            or are removed ("drop").
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
 
     Raises:
-        ItemrecError: A share is out of range, or nothing would be left to train on or to find.
+        ItemrecError: A share is out of range, or nothing would be left for training or for test.
 
     Examples:
         >>> import itemrec as ir
@@ -88,16 +88,16 @@ def split_by_time(
 ) -> Split:
     """Transductive, one global cut: the latest share `test` of all interactions is the test part.
 
-    The latest share `valid` of what is before it is the validation part. Interactions of one moment
-    stay together. Users of whom nothing is known before a cut are left out of that part.
+    The latest share `valid` of the rest is the validation part. Interactions with the same time
+    stay together. Users without an interaction before a cut are left out of that part.
 
     Args:
         data: What `load` or `read` returns, with times.
-        seed: Nothing is drawn; it is accepted so that all strategies are called alike.
+        seed: Unused: nothing is drawn; accepted so that all strategies have the same call.
         valid: Share of the interactions before the test part, in [0, 1).
         test: Share of all interactions, in (0, 1).
-        unseen_items: Whether items that no training user has stay in the catalogue ("keep") or
-            leave it ("drop").
+        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
+            or are removed ("drop").
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -111,7 +111,7 @@ def split_by_time(
         >>> ir.split_by_time(data).settings["strategy"]
         'time'
     """
-    _generator(seed)  # refuses what is no seed
+    _generator(seed)  # validates the seed
     matrix, order = _sorted(data)
     times = _times(data, "split_by_time")[order]
     part = np.zeros(matrix.nnz, np.int8)
@@ -128,13 +128,13 @@ def leave_last_out(
 ) -> Split:
     """Transductive: each user's last item is the test part, the one before it validation.
 
-    Ties in time are broken by the seed; one item always stays in training.
+    Ties in time are broken at random by the seed; at least one item stays in training.
 
     Args:
         data: What `load` or `read` returns, with times.
         seed: Breaks ties.
-        unseen_items: Whether items that no training user has stay in the catalogue ("keep") or
-            leave it ("drop").
+        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
+            or are removed ("drop").
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -145,7 +145,7 @@ def leave_last_out(
     Examples:
         >>> import itemrec as ir
         >>> split = ir.leave_last_out(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> int(split.test.target.sum(axis=1).max())  # one item a user
+        >>> int(split.test.target.sum(axis=1).max())  # one item per user
         1
     """
     matrix, order = _sorted(data)
@@ -172,23 +172,23 @@ def split_users(
 ) -> Split:
     """Inductive: hold out whole users; training users keep everything.
 
-    A model sees the share `fold_in` of a held-out user's items and must find the rest; each keeps
-    at least one item on either side.
+    A model sees the share `fold_in` of a held-out user's items and must find the rest; each of the
+    two parts has at least one item.
 
     Args:
         data: What `load` or `read` returns.
-        seed: Of the draws.
+        seed: Seed of the random draws.
         valid: Share of the users for validation, in [0, 1).
         test: Share of the users for test, in (0, 1).
         fold_in: Share of a held-out user's items that the model is shown, in (0, 1).
-        unseen_items: Whether items that no training user has stay in the catalogue ("keep") or
-            leave it ("drop").
+        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
+            or are removed ("drop").
 
     Returns:
         A split of the inductive protocol, already checked for leaks.
 
     Raises:
-        ItemrecError: A share is out of range, or nobody would be left to train on or to evaluate.
+        ItemrecError: A share is out of range, or no users would be left for training or for test.
 
     Examples:
         >>> import itemrec as ir
@@ -232,20 +232,20 @@ def split_users(
 
 
 def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transductive") -> Split:
-    """Nothing is held out, neither for validation nor for test: for a model that is to be used.
+    """Hold nothing out, neither for validation nor for test: for a final model to deploy.
 
-    How many epochs to train has to be known from a run that could be evaluated.
+    The number of epochs has to be known from a run that was evaluated.
 
     Args:
         data: What `load` or `read` returns.
-        seed: Nothing is drawn; it is accepted so that all strategies are called alike.
-        protocol: In the inductive protocol users get no vectors of their own.
+        seed: Unused: nothing is drawn; accepted so that all strategies have the same call.
+        protocol: In the inductive protocol users have no trained vectors.
 
     Returns:
-        A split whose training part is everything and whose test part is empty.
+        A split with all interactions in the training part and an empty test part.
 
     Raises:
-        ItemrecError: `protocol` is neither of the two.
+        ItemrecError: `protocol` is neither "transductive" nor "inductive".
 
     Examples:
         >>> import itemrec as ir
@@ -255,10 +255,10 @@ def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transdu
     """
     if protocol not in ("transductive", "inductive"):
         raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
-    _generator(seed)  # refuses what is no seed
+    _generator(seed)  # validates the seed
     matrix = _sorted(data)[0]
-    nobody = as_ones(matrix[:0])
-    test = HeldOut(nobody, nobody, np.empty(0, np.int64), data.user_ids.ids[:0])
+    empty = as_ones(matrix[:0])
+    test = HeldOut(empty, empty, np.empty(0, np.int64), data.user_ids.ids[:0])
     settings = {"strategy": "all", "seed": seed, "protocol": protocol}
     columns = np.arange(data.n_items)
     return _finish(
@@ -270,18 +270,18 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
     """Keep the share `keep` of each user's training items, at least one; test targets stay.
 
     In the transductive protocol validation targets are thinned by the same share, so that a refit
-    too sees no more than that share. Removed items are as if they had never been seen.
+    uses no more than that share either. Removed items are treated as never seen.
 
     Args:
-        split: Any split that is not thinned yet.
+        split: Any split that has not been thinned.
         keep: Share of a user's training items, in (0, 1].
-        seed: Of the draws.
+        seed: Seed of the random draws.
 
     Returns:
-        A split with less to train on and the same test targets.
+        A split with fewer training interactions and the same test targets.
 
     Raises:
-        ItemrecError: `keep` is out of range, or the split is thinned already.
+        ItemrecError: `keep` is out of range, or the split has already been thinned.
 
     Examples:
         >>> import itemrec as ir
@@ -300,7 +300,7 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
     if split.protocol == "transductive":
         known = train
         if valid is not None:
-            # Rounding at random keeps the share right on average where a user has few targets.
+            # Random rounding keeps the share unbiased where a user has few targets.
             target = take_entries(valid.target, pick_share(valid.target, keep, rng, dither=True))
             history = as_ones(train[valid.users])
             valid = _held(history, target, valid.users, valid.ids, "validation", notes)
@@ -390,10 +390,10 @@ def _held(
     notes: list[str],
     past: bool = False,
 ) -> HeldOut | None:
-    """Keep the rows that have a target (and, where asked, a past); note how many have not."""
+    """Keep the rows with a target (and, with `past`, a history); note how many were left out."""
     has_target, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
     if missing := int((~has_target).sum()):
-        notes.append(f"Users without a {name} item, who do not count: {missing:,}.")
+        notes.append(f"Users without a {name} item, not evaluated: {missing:,}.")
     if unknown := int((has_target & ~has_past).sum()):
         what = "left out" if past else "evaluated without a history"
         notes.append(
@@ -444,9 +444,9 @@ def _cut(times: npt.NDArray[np.float64], share: float) -> float:
 
 
 def _sorted(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
-    """The interactions as CSR, and the order in which its entries stand in the data.
+    """The interactions as CSR, and the position of each of its entries in the data.
 
-    Sorting first makes a split depend on the seed and the pairs, not on the order of the file.
+    Because of the sorting a split depends on the seed and the pairs, not on the order of rows.
     """
     if not isinstance(data, Interactions):
         raise ItemrecError(

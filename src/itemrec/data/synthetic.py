@@ -1,26 +1,27 @@
 """The embedded data set: a generator of film-like interactions that needs no file.
 
-How a user comes to an item (all of it vectorised, memory linear in interactions):
+How a user chooses items (everything is vectorised, memory is linear in interactions):
 
 - An item has 1–3 genres with weights and a popularity with a long tail (Zipf–Mandelbrot with
   log-normal noise). Some items form series of 2–5 ("… II").
 - A community prefers some genres (Dirichlet) and, beyond genre, some items (log-normal), so a
   community is more than its genres. Communities overlap: they share genres and hits.
-- A niche is a small set of items of like genre: a director, a scene, a style. There are 2·√items.
+- A niche is a small set of items of similar genre: a director, a scene, a style. There are
+  2·√items.
 - A user mixes 1–4 communities with Dirichlet weights, has 1–4 favourite niches (those of items
-  the communities suggest), an exponent a that says how mainstream the taste is, and a log-normal
-  number of items, so activity has a long tail as well.
+  the communities suggest), an exponent a for how mainstream the taste is, and a log-normal number
+  of items, so activity has a long tail as well.
 - A taste draw picks one of the user's niches (every other draw) and an item of it with
   probability ∝ popularity^a, or one of the communities c and an item ∝ popularity^a ·
-  affinity[c, item]. Few draws are noise, uniform over the catalogue, or follow the user's own
-  history: another part of a series already begun.
+  affinity[c, item]. A few draws are noise, uniform over the catalogue, or follow the user's
+  history: another part of a series already started.
 
-Why niches: real taste has many small directions below the broad ones. Take the first hundred
-squared singular values of D^-1/2 A D^-1/2 after the trivial one: the share of their sum above that
-of the same degrees with shuffled pairs is .30 on 1,000 users of MovieLens-1M. Communities alone
-gave .16 at that shape, with niches it is .24 (LOG.md has other data and the long tails).
+Why niches: real taste has many small directions besides the broad ones. Take the sum of the first
+hundred squared singular values of D^-1/2 A D^-1/2 after the trivial one: the share of it above the
+sum for shuffled pairs with the same degrees is .30 on 1,000 users of MovieLens-1M. Communities
+alone gave .16 at that shape, with niches it is .24 (LOG.md has other data and the long tails).
 
-That is neither a low-rank dot product (the exponent is the user's own, and series depend on the
+This is neither a low-rank dot product (the exponent differs by user, and series depend on the
 history) nor a walk on the graph of interactions, so no family of models has the generator's form.
 """
 
@@ -39,7 +40,7 @@ GENRES = (
 )  # fmt: skip
 COMMUNITIES = 24
 MAINSTREAM = (0.8, 1.0, 1.2)  # exponents on popularity: from collectors to followers of hits
-SLOTS = 4  # communities, and niches, a user has at most
+SLOTS = 4  # maximum number of communities, and of niches, per user
 NICHE = 0.5
 NOISE = 0.03
 SERIES = 0.06
@@ -75,10 +76,10 @@ def synthetic(
 ) -> Interactions:
     """Generate a data set; the same arguments give the same data.
 
-    Unless given, interactions are 1 % of all pairs (so 120,000), but twenty a user at least.
+    By default interactions are 1 % of all pairs (120,000), but at least twenty per user.
 
-    Every user has at least one item, most have five or more. Items nobody chose are left out,
-    so there are fewer than asked for where interactions are few.
+    Every user has at least one item, most have five or more. Items that no user chose are left out,
+    so there may be fewer items than requested if interactions are few.
 
     >>> data = synthetic(users=50, items=80, interactions=600)
     >>> data.n_users, len(data)
@@ -94,7 +95,7 @@ def synthetic(
         raise ItemrecError(f"'seed' must not be negative, got {seed}")
     if not users <= interactions <= 0.3 * users * items:
         raise ItemrecError(
-            f"'interactions' must be between {users} (one a user) and {int(0.3 * users * items)} "
+            f"'interactions' must be between {users} (one per user) and {int(0.3 * users * items)} "
             f"(30 % of all pairs), got {interactions}"
         )
     rng = np.random.default_rng([seed, users, items, interactions])
@@ -146,8 +147,8 @@ def _make_catalogue(items: int, rng: np.random.Generator) -> _Catalogue:
     likes = rng.dirichlet(np.full(len(GENRES), 0.15), COMMUNITIES)  # [communities, genres]
     affinity = np.empty((COMMUNITIES, items), dtype=np.float32)
     for c in range(COMMUNITIES):
-        own = rng.lognormal(0, 1.2, items)
-        affinity[c] = (0.01 + genre @ likes[c]) * own
+        appeal = rng.lognormal(0, 1.2, items)
+        affinity[c] = (0.01 + genre @ likes[c]) * appeal
     niches = max(int(2 * items**0.5), 1)
     line = np.lexsort((rng.random(len(first)), top[:, 0]))  # series by genre, cut at random
     cuts = np.sort(rng.integers(0, len(first), niches - 1))
@@ -162,8 +163,8 @@ def _make_catalogue(items: int, rng: np.random.Generator) -> _Catalogue:
 
 def _make_crowd(catalogue: _Catalogue, users: int, rng: np.random.Generator) -> _Crowd:
     size = rng.choice([1, 2, 3, 4], users, p=[0.2, 0.35, 0.3, 0.15])
-    fashion = rng.dirichlet(np.full(COMMUNITIES, 3.0))  # communities differ in size
-    community = rng.choice(COMMUNITIES, (users, SLOTS), p=fashion).astype(np.int8)
+    community_share = rng.dirichlet(np.full(COMMUNITIES, 3.0))  # communities differ in size
+    community = rng.choice(COMMUNITIES, (users, SLOTS), p=community_share).astype(np.int8)
     level = rng.integers(0, len(MAINSTREAM), users).astype(np.int8)
     none = np.zeros((users, SLOTS), dtype=np.int32)
     some = _weights(1 + rng.binomial(SLOTS - 1, 0.5, users), rng)
@@ -184,26 +185,26 @@ def _weights(count: Ints, rng: np.random.Generator) -> npt.NDArray[np.float32]:
 
 
 def _degrees(users: int, items: int, interactions: int, rng: np.random.Generator) -> Ints:
-    """Log-normal numbers of items a user, between a floor and 40 % of the catalogue."""
+    """Log-normal numbers of items per user, between a floor and 40 % of the catalogue."""
     mean = interactions / users
     floor, ceiling = max(1, min(5, int(mean / 2))), max(int(0.4 * items), 1)
     weight = rng.lognormal(0, 1.05, users)
     scale = mean / weight.mean()
-    for _ in range(30):  # clipping changes the sum, so the scale is found by iteration
+    for _ in range(30):  # clipping changes the sum: iterate to find the scale
         degree = np.clip(weight * scale, floor, ceiling)
         scale *= interactions / degree.sum()
     out: Ints = np.floor(degree).astype(np.int64)
-    while (short := interactions - int(out.sum())) != 0:  # what rounding left over
+    while (short := interactions - int(out.sum())) != 0:  # correct the rounding
         free = np.flatnonzero(out < ceiling) if short > 0 else np.flatnonzero(out > floor)
-        lucky = rng.choice(free, min(abs(short), len(free)), replace=False)
-        out[lucky] += 1 if short > 0 else -1
+        changed = rng.choice(free, min(abs(short), len(free)), replace=False)
+        out[changed] += 1 if short > 0 else -1
     return out
 
 
 def _choose(
     catalogue: _Catalogue, crowd: _Crowd, degree: Ints, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Sorted unique pairs as user · items + item: draw, drop repeats, draw what is missing."""
+    """Sorted unique pairs as user · items + item: draw, drop duplicates, draw the missing ones."""
     users, items = len(degree), len(catalogue.popularity)
     keys = np.empty(0, dtype=np.int64)
     follow = rng.binomial(degree, SERIES)  # draws that wait for a history
@@ -213,7 +214,7 @@ def _choose(
         who = np.repeat(np.arange(users), missing)
         if len(who) == 0:
             break
-        # Whoever has chosen nearly all of the own taste turns to the whole catalogue.
+        # A user who has chosen nearly all items of their taste draws from the whole catalogue.
         noise = NOISE if attempt < 20 else 0.5
         new = np.empty(len(who), dtype=np.int64)
         for at in range(0, len(who), CHUNK):
@@ -240,7 +241,7 @@ def _from_series(
     items = len(catalogue.popularity)
     offset = np.cumsum(have) - have
     out = np.full(len(who), -1, dtype=np.int64)
-    for _ in range(3):  # three looks at the history for an item that has other parts
+    for _ in range(3):  # up to three tries to find an item with other parts
         open_ = np.flatnonzero((out < 0) & (have[who] > 0))
         user = who[open_]
         seen = keys[offset[user] + rng.integers(0, have[user])] % items
@@ -253,7 +254,7 @@ def _from_series(
 def _from_taste(
     catalogue: _Catalogue, crowd: _Crowd, who: Ints, noise: float, rng: np.random.Generator
 ) -> Ints:
-    """One item a row of `who`: out of a niche or a community of the user, or any item at all."""
+    """One item per row of `who`: from a niche or a community of the user, or any item."""
     spin = rng.random(len(who))
     wild, deep = spin < noise, spin >= 1 - (1 - noise) * NICHE
     broad = ~(wild | deep)
@@ -304,7 +305,7 @@ def _from_communities(
         community, level = divmod(int(g), len(MAINSTREAM))
         cumulative = np.cumsum(powers[level] * catalogue.affinity[community])
         dart = rng.random(bounds[g + 1] - bounds[g]) * cumulative[-1]
-        dart.sort()  # in order, so that the search walks through memory; then shuffled
+        dart.sort()  # sorted for sequential memory access, shuffled afterwards
         hit = np.minimum(np.searchsorted(cumulative, dart, side="right"), items - 1)
         out[order[bounds[g] : bounds[g + 1]]] = rng.permutation(hit)
     return out
@@ -358,7 +359,7 @@ def _base_title(number: int) -> str:
 
 
 def _titles(catalogue: _Catalogue, rng: np.random.Generator) -> npt.NDArray[np.str_]:
-    """Titles such as "The Silent Harbour II (1994)", unique, parts of a series in a row."""
+    """Unique titles such as "The Silent Harbour II (1994)"; parts of a series are adjacent."""
     items = len(catalogue.popularity)
     first = np.unique(catalogue.series_start)
     short = 2 * len(ADJECTIVES) * len(NOUNS) + len(NOUNS) * len(PLACES)
@@ -379,7 +380,7 @@ def _titles(catalogue: _Catalogue, rng: np.random.Generator) -> npt.NDArray[np.s
 
 
 def _genre_names(catalogue: _Catalogue) -> npt.NDArray[np.str_]:
-    """Genres of each item, the weightiest first, joined by "|"."""
+    """Genres of each item in order of weight, joined by "|"."""
     order = np.argsort(-catalogue.genre, axis=1, kind="stable")[:, :3]
     weight = np.take_along_axis(catalogue.genre, order, axis=1)
     return np.array(

@@ -1,7 +1,7 @@
-"""Edges with values of their own: weighted sums over neighbours, products and sums of both ends.
+"""Operations on edge values: weighted neighbour sums, products and sums of both ends.
 
-The edges of a graph are the entries (v, j) of its adjacency, row by row; `graph.reverse` finds
-(j, v), so every gradient is again a sum over a row.
+The edges of a graph are the entries (v, j) of its adjacency, row by row; `graph.reverse` gives
+(j, v), so every gradient is a sum over a row as well.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from itemrec.ops.segment import fused, sampled_dot, segment_max, segment_sum
 
 
 def weighted_sum(adjacency: Adjacency, weight: Tensor, x: Tensor) -> Tensor:
-    """``out[v] = Σ w[v,j]·x[j]`` with a weight an edge ``[edges]``; gradients to both.
+    """``out[v] = Σ w[v,j]·x[j]`` with one weight per edge ``[edges]``; gradients to both.
 
-    ``[edges, heads]`` weighs as many equal parts of the columns, each with its own.
+    Weights ``[edges, heads]`` apply to as many equal parts of the columns.
     """
     if isinstance(adjacency, Graph):
         out: Tensor = _WeightedSum.apply(weight, x, adjacency)  # type: ignore[no-untyped-call]
@@ -28,7 +28,7 @@ def weighted_sum(adjacency: Adjacency, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def row_total(adjacency: Adjacency, weight: Tensor) -> Tensor:
-    """``out[v] = Σ w[v,j]``: a target's edge weights ``[edges, heads] → [targets, heads]``.
+    """``out[v] = Σ w[v,j]`` over a target's edges, ``[edges, heads] → [targets, heads]``.
 
     >>> import numpy as np, scipy.sparse as sp
     >>> graph = Graph.from_csr(sp.csr_array(np.array([[1., 1.]])))
@@ -44,9 +44,9 @@ def row_total(adjacency: Adjacency, weight: Tensor) -> Tensor:
 def edge_dot(
     adjacency: Adjacency, targets: Tensor, sources: Tensor, heads: int | None = None
 ) -> Tensor:
-    """``targets[v]·sources[j]`` for every edge (v, j), gathered rows never written; [edges].
+    """``targets[v]·sources[j]`` for every edge (v, j), without storing gathered rows; [edges].
 
-    With ``heads`` a product for each part of the columns, ``[edges, heads]``.
+    With ``heads`` one product per part of the columns, ``[edges, heads]``.
     """
     if isinstance(adjacency, Graph):
         out: Tensor = _EdgeDot.apply(targets, sources, adjacency, heads)  # type: ignore[no-untyped-call]
@@ -63,13 +63,13 @@ def edge_sum(adjacency: Adjacency, targets: Tensor, sources: Tensor) -> Tensor:
 
 
 def both_ways(graph: Graph, values: Tensor) -> Tensor:
-    """Values of the interactions, by user, for both directions: ``[edges/2, n] → [edges, n]``."""
+    """Copy values of interactions, ordered by user, to both directions: ``[E/2, n] → [E, n]``."""
     out: Tensor = _BothWays.apply(values, graph)  # type: ignore[no-untyped-call]
     return out
 
 
 def largest_source(adjacency: Adjacency, values: Tensor) -> Tensor:
-    """``max_j values[j]`` over the sources of v, very low where it has none; ``[targets]``."""
+    """``max_j values[j]`` over the sources of v, very low without sources; ``[targets]``."""
     order = adjacency.order if values.is_cuda else None
     return segment_max(adjacency.crow, adjacency.col, values, order=order)
 
@@ -80,14 +80,14 @@ def _dot(adjacency: Adjacency, targets: Tensor, sources: Tensor, heads: int | No
 
 
 def _total(adjacency: Adjacency, weight: Tensor) -> Tensor:
-    """A row's edges stand side by side: they are gathered in order."""
+    """Sum the edges of each row, which are stored consecutively."""
     each = torch.arange(len(weight), device=weight.device, dtype=adjacency.crow.dtype)
     order = adjacency.order if weight.is_cuda else None
     return segment_sum(adjacency.crow, each, weight, order=order)
 
 
 def _at(values: Tensor, index: Tensor) -> Tensor:
-    """Values of other edges or nodes, ``[n] or [n, heads]``."""
+    """``values[index]`` for values ``[n]`` or ``[n, heads]``."""
     if values.dim() == 2 and fused(values):
         from itemrec.ops.triton.segment import rows_at
 
@@ -109,7 +109,7 @@ class _WeightedSum(torch.autograd.Function):
         grad_weight = grad_x = None
         if ctx.needs_input_grad[0]:
             grad_weight = _dot(graph, grad, x, None if weight.dim() == 1 else weight.shape[1])
-        if ctx.needs_input_grad[1]:  # the transpose has the same structure, its weights reordered
+        if ctx.needs_input_grad[1]:  # the transpose has the same structure and reordered weights
             grad_x = plain_sum(graph, grad, _at(weight, graph.reverse))
         return grad_weight, grad_x, None
 

@@ -1,4 +1,4 @@
-"""The interaction graph as CSR: targets, their sources, and how many neighbours each node has."""
+"""The interaction graph as CSR: targets, their sources, and node degrees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Adjacency:
     """Targets (rows) and the sources of their messages (columns), without weights.
 
     In a whole graph targets and sources are the same nodes; when new users are folded in, the
-    targets are those users and the sources are the items they touched.
+    targets are those users and the sources are the items they interacted with.
     """
 
     crow: Tensor  # int32 [targets + 1]
@@ -37,21 +37,21 @@ class Adjacency:
 
     @property
     def symmetric(self) -> bool:
-        """Whether the transpose is the same matrix, so that a backward is the same product."""
+        """Whether the matrix equals its transpose; then the backward pass is the same product."""
         return False
 
     def become(self, other: Adjacency) -> None:
-        """Hold the edges of another of the same size, in the same memory.
+        """Copy the edges of another adjacency of the same size into the memory of this one.
 
-        A step that was recorded as a CUDA graph reads memory, and so follows.
+        A step recorded as a CUDA graph reads this memory and so uses the new edges.
         """
-        for name, mine in vars(self).items():
-            theirs = getattr(other, name)
-            if isinstance(mine, Tensor):
-                mine.copy_(theirs)
-            elif isinstance(mine, dict):  # the sides
-                for side, adjacency in mine.items():
-                    adjacency.become(theirs[side])
+        for name, value in vars(self).items():
+            new_value = getattr(other, name)
+            if isinstance(value, Tensor):
+                value.copy_(new_value)
+            elif isinstance(value, dict):  # the sides
+                for side, adjacency in value.items():
+                    adjacency.become(new_value[side])
 
     @cached_property
     def row(self) -> Tensor:
@@ -63,7 +63,7 @@ class Adjacency:
 
     @cached_property
     def order(self) -> Tensor:
-        """Rows, longest first, int64 [targets]: how a GPU kernel hands them out."""
+        """Rows, longest first, int64 [targets]: the order in which a GPU kernel starts them."""
         return torch.argsort(self.degree, descending=True, stable=True)
 
 
@@ -77,7 +77,7 @@ class Graph(Adjacency):
 
     @property
     def read(self) -> torch.dtype:
-        """Half the bytes with `half`: eight bits of mantissa, which the sums even out."""
+        """bfloat16 with `half`: half the bytes; rounding errors average out in the sums."""
         return torch.bfloat16 if self.half else torch.float32
 
     @classmethod
@@ -90,11 +90,11 @@ class Graph(Adjacency):
         [2.0, 1.0, 1.0, 2.0]
         """
         n_users, n_items = train.shape
-        if train.nnz >= 2**30:  # before two directions overflow 32-bit indices
+        if train.nnz >= 2**30:  # two directions would overflow 32-bit indices
             raise ItemrecError(f"a graph holds at most 2**30 - 1 interactions, got {train.nnz}")
         forward = sp.csr_array(train)
         if not forward.has_sorted_indices:
-            forward = forward.sorted_indices()  # a copy: the caller's matrix stays as it is
+            forward = forward.sorted_indices()  # a copy: the caller's matrix is not modified
         backward = sp.csr_array(forward.T)  # conversion leaves sorted indices
         crow = np.concatenate([forward.indptr, backward.indptr[1:] + forward.indptr[-1]])
         col = np.concatenate([forward.indices + n_users, backward.indices])
@@ -110,7 +110,7 @@ class Graph(Adjacency):
 
     @property
     def symmetric(self) -> bool:
-        """Messages go both ways."""
+        """True: messages go in both directions."""
         return True
 
     @property
@@ -125,7 +125,7 @@ class Graph(Adjacency):
 
     @cached_property
     def sides(self) -> dict[Side, Adjacency]:
-        """Messages from items to users, and from users to items, each side numbered from 0."""
+        """Messages from items to users and from users to items, each side numbered from 0."""
         half, n = len(self.col) // 2, self.n_users
         users, items = self.degree[:n], self.degree[n:]
         return {
@@ -149,8 +149,8 @@ class Graph(Adjacency):
     def reverse(self) -> Tensor:
         """Position of each edge's opposite direction, int64 [edges].
 
-        Both halves hold the same interactions, one ordered by user and one by item, so sorting the
-        first half by item (stably) walks the second half in order.
+        Both halves hold the same interactions, one ordered by user and one by item, so a stable
+        sort of the first half by item gives the order of the second half.
         """
         half = len(self.col) // 2
         order = torch.sort(self.col[:half], stable=True).indices
@@ -160,19 +160,19 @@ class Graph(Adjacency):
         return back
 
     def interactions(self) -> sp.csr_array:
-        """The training interactions again, ``[users, items]``."""
+        """The training interactions as a matrix, ``[users, items]``."""
         crow = self.crow[: self.n_users + 1].cpu().numpy()
         col = self.col[: int(crow[-1])].cpu().numpy() - self.n_users
         ones = np.ones(len(col), dtype=np.float32)
         return sp.csr_array((ones, col, crow), shape=(self.n_users, self.n_items))
 
     def with_users(self, history: sp.csr_array) -> Graph:
-        """The graph after new users with these histories have joined, behind the known ones."""
+        """The graph with new users of these histories added after the known ones."""
         joined = sp.csr_array(sp.vstack([self.interactions(), history]))
         return Graph.from_csr(joined, self.crow.device)
 
     def drop_edges(self, share: float, generator: torch.Generator) -> Graph:
-        """A copy without a share of the interactions, drawn; their number is always the same."""
+        """A copy without a random share of the interactions; their number is always the same."""
         half = len(self.col) // 2
         drawn = torch.randperm(half, generator=generator, device=generator.device)
         keep = torch.ones(half, dtype=torch.bool, device=self.col.device)
@@ -190,7 +190,7 @@ def inverse_root(degree: Tensor) -> Tensor:
 
 
 def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
-    """New users (rows of ``history``) as targets of items, whose degrees stay as they are."""
+    """New users (rows of ``history``) as targets of items; item degrees are unchanged."""
     device = item_degree.device
     crow = torch.from_numpy(history.indptr.astype(np.int32)).to(device)
     col = torch.from_numpy(history.indices.astype(np.int32)).to(device)
@@ -198,7 +198,7 @@ def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
 
 
 def graph_fingerprint(train: sp.csr_array) -> str:
-    """Hash of a graph's shape and edges: names caches that depend on nothing else."""
+    """Hash of a graph's shape and edges, a key for caches that depend on nothing else."""
     digest = hashlib.sha256(repr(train.shape).encode())
     digest.update(np.ascontiguousarray(train.indptr, dtype=np.int64).tobytes())
     digest.update(np.ascontiguousarray(train.indices, dtype=np.int64).tobytes())

@@ -1,4 +1,4 @@
-"""Message passing with noise after every layer, and a gradient that knows nothing of the noise."""
+"""Message passing with noise after every layer; the noise does not enter the gradient."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from itemrec.ops.segment import fused
 def noisy_passes(
     graph: Graph, x: Tensor, depth: int, noise: Sequence[float], generator: torch.Generator
 ) -> list[list[Tensor]]:
-    """``h⁰ = x … hᴸ`` of a pass for each ε in ``noise``, where ``hˡ⁺¹ = disturb(Â hˡ, ε)``.
+    """``h⁰ = x … hᴸ`` of one pass per ε in ``noise``, where ``hˡ⁺¹ = disturb(Â hˡ, ε)``.
 
-    All passes begin with the same ``Â x``. Noise depends on a vector by its signs alone, which have
-    no slope: every pass has the gradient of the layers without noise, and all of them together take
-    one backward, by Horner's rule ``y ← g_l + Â y`` with ``g_l`` summed over the passes.
+    All passes start from the same ``Â x``. The noise depends on a vector only through its signs,
+    which have no slope: every pass has the gradient of the layers without noise, and one backward
+    pass serves all of them, by Horner's rule ``y ← g_l + Â y`` with ``g_l`` summed over the passes.
     """
     flat = _NoisyPasses.apply(x, graph, depth, noise, generator)  # type: ignore[no-untyped-call]
     return [[x, *flat[at : at + depth]] for at in range(0, len(flat), depth)]
@@ -62,8 +62,8 @@ class _NoisyPasses(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
-        asked = [reduce(torch.add, grads[at :: ctx.depth]) for at in range(ctx.depth)]
-        out, messages = asked[-1], first_messages(ctx.graph, None, asked[-1])
-        for below in reversed((None, *asked[:-1])):  # what the layer below is asked for itself
+        layer_grads = [reduce(torch.add, grads[at :: ctx.depth]) for at in range(ctx.depth)]
+        out, messages = layer_grads[-1], first_messages(ctx.graph, None, layer_grads[-1])
+        for below in reversed((None, *layer_grads[:-1])):  # the gradient of the layer below
             out, messages = step(ctx.graph, None, messages, below, sends=below is not None)
         return out, None, None, None, None

@@ -1,13 +1,13 @@
 """Personalised PageRank of many users on the bipartite graph, as sparse top entries.
 
-A walk starts at user u, goes back there with probability ``restart`` at every step and else moves
-to a random neighbour: p = restart · e_u + (1 − restart) · Pᵀ p. Users and items alternate, so the
+A walk starts at user u. At every step it returns there with probability ``restart`` or moves to a
+random neighbour: p = restart · e_u + (1 − restart) · Pᵀ p. Users and items alternate, so the
 item part x (in mass per item degree, z = x / d) solves a system of half the size,
 
     z = a² B z + restart · a · z₁,    B = D_i⁻¹ Rᵀ D_u⁻¹ R,    a = 1 − restart,
 
-with z₁ one step from u. B has its spectrum in [0, 1], which Chebyshev's iteration uses: eight
-products do what takes twenty terms of this series, and forty steps of p itself.
+with z₁ one step from u. The spectrum of B is in [0, 1], which Chebyshev's iteration uses: eight
+products replace twenty terms of this series, or forty steps of p itself.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Method = Literal["power", "push"]
 
 @dataclass(frozen=True)
 class PPRScores:
-    """The largest item entries of each user's PageRank, CSR, by falling value within a row."""
+    """The largest item entries of each user's PageRank, CSR, in descending order within a row."""
 
     indptr: npt.NDArray[np.int64]  # [rows + 1]
     indices: npt.NDArray[np.int32]  # [stored] items
     values: npt.NDArray[np.float32]  # [stored] probabilities, above the threshold
-    error: npt.NDArray[np.float32]  # [rows] bound of the L1 error over all items, before the cut
-    dropped: npt.NDArray[np.float32]  # [rows] mass that was computed and not stored
+    error: npt.NDArray[np.float32]  # [rows] bound on the L1 error over all items, before the cut
+    dropped: npt.NDArray[np.float32]  # [rows] mass that was computed but not stored
     n_items: int
 
     def __len__(self) -> int:
@@ -57,12 +57,12 @@ class PPRScores:
 
 @dataclass(frozen=True)
 class PageRank:
-    """What is computed, and which entries of it are stored.
+    """Settings: what is computed, and which entries are stored.
 
     method: "power" iterates on dense blocks of users until every user's L1 error is provably at
         most `tolerance`; "push" moves only mass above `epsilon` · degree, touches only the
-        neighbourhood of a user, and stays below the true values; `error` says by how much.
-    threshold: entries must be above it. positives: keep the user's own training items too.
+        neighbourhood of a user, and stays below the true values; `error` bounds the difference.
+    threshold: entries must be above it. positives: also keep the user's training items.
     """
 
     restart: float = 0.15
@@ -95,31 +95,31 @@ def personalised_pagerank(
     cache: str | Path | None = None,
     **settings: Any,
 ) -> PPRScores:
-    """PageRank of the given rows of ``train`` (all by default), its top items a user.
+    """PageRank of the given rows of ``train`` (all by default), its top items per user.
 
-    ``settings`` are the fields of `PageRank`. block: users computed together. cache: a folder where
-    the result is kept and found again.
+    ``settings`` are the fields of `PageRank`. block: users computed together. cache: a folder in
+    which results are stored.
     """
-    wanted = PageRank(**settings)
+    config = PageRank(**settings)
     if block is not None:
         positive_integers(block=block)
     train = as_ones(train)
     rows = np.arange(train.shape[0]) if users is None else np.asarray(users, np.int64)
 
     def compute() -> PPRScores:
-        cut, restart = (wanted.top, wanted.threshold, wanted.positives), wanted.restart
-        if wanted.method == "push":
-            blocks = _push(train, rows, restart, wanted.epsilon, cut, block or 1024)
+        cut, restart = (config.top, config.threshold, config.positives), config.restart
+        if config.method == "push":
+            blocks = _push(train, rows, restart, config.epsilon, cut, block or 1024)
         else:
             where = torch.device(device)
-            blocks = _power(train, rows, restart, wanted.tolerance, cut, where, block)
+            blocks = _power(train, rows, restart, config.tolerance, cut, where, block)
         return _join(blocks, len(rows), int(train.shape[1]))
 
     if cache is None:
         return compute()
     from itemrec.graph.ppr_cache import cached
 
-    return cached(Path(cache), train, rows, wanted.key(), compute)
+    return cached(Path(cache), train, rows, config.key(), compute)
 
 
 # A block's counts [b], items and values [stored], error and dropped mass [b].
@@ -128,7 +128,7 @@ _Cut = tuple[int, float, bool]
 
 
 def _join(blocks: Iterator[_Block], n_rows: int, n_items: int) -> PPRScores:
-    """One CSR of all blocks, copied at once: many small arrays kept would scatter the memory."""
+    """One CSR of all blocks, copied as they arrive: many small arrays would fragment memory."""
     indptr = np.zeros(n_rows + 1, np.int64)
     error, dropped = np.zeros(n_rows, np.float32), np.zeros(n_rows, np.float32)
     items, values = np.empty(0, np.int32), np.empty(0, np.float32)
@@ -145,7 +145,7 @@ def _join(blocks: Iterator[_Block], n_rows: int, n_items: int) -> PPRScores:
 
 
 def _grown(array: npt.NDArray[Any], need: int) -> npt.NDArray[Any]:
-    out = np.empty(need + need // 2, array.dtype)  # pages that stay untouched cost nothing
+    out = np.empty(need + need // 2, array.dtype)  # untouched pages cost nothing
     out[: len(array)] = array
     return out
 
@@ -159,17 +159,18 @@ def _power(
     device: torch.device,
     block: int | None,
 ) -> Iterator[_Block]:
-    """Blocks of users as dense columns ``[n_items, b]``; the block that fits the cache is best."""
+    """Blocks of users as dense columns ``[n_items, b]``; a block should fit into the cache."""
     walk = _Walk(train, restart, device)
     if block is None:
         block = 32 if device.type == "cpu" else max(32, min(2048, 2**26 // int(train.shape[1])))
 
     def one(chosen: npt.NDArray[np.int64]) -> _Block:
-        own = train[chosen]
+        history = train[chosen]
         width = len(chosen)
-        column = np.repeat(np.arange(width), np.diff(own.indptr))
-        flat = torch.from_numpy(own.indices.astype(np.int64) * width + column).to(device)
-        first = restart * (1 - restart) / np.repeat(np.diff(own.indptr), np.diff(own.indptr))
+        size = np.diff(history.indptr)
+        column = np.repeat(np.arange(width), size)
+        flat = torch.from_numpy(history.indices.astype(np.int64) * width + column).to(device)
+        first = restart * (1 - restart) / np.repeat(size, size)
         value = torch.from_numpy(first.astype(np.float32)).to(device)
         z, error = walk.solve(
             flat, value * walk.item_share.view(-1)[flat // width], width, tolerance
@@ -178,12 +179,12 @@ def _power(
 
     parts = [rows[start : start + block] for start in range(0, len(rows), block)]
     if parts:
-        yield one(parts[0])  # alone: it sends the others how many steps are needed
+        yield one(parts[0])  # first: it determines the number of steps for the others
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1:
         yield from map(one, parts[1:])
         return
-    try:  # threads that work on blocks of their own never wait for each other
+    try:  # threads with separate blocks never wait for each other
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             yield from pool.map(one, parts[1:])
     finally:
@@ -211,7 +212,7 @@ class _Walk:
         )
         self.user_share = self.damping / self.user_degree.clamp(min=1)
         self.item_share = 1 / self.item_degree.clamp(min=1)
-        self.steps = 0  # that the first block took
+        self.steps = 0  # of the first block
 
     def step(self, z: Tensor) -> Tensor:
         """a² B z, columns ``[n_items, b]``."""
@@ -221,7 +222,7 @@ class _Walk:
     def solve(
         self, flat: Tensor, value: Tensor, width: int, tolerance: float
     ) -> tuple[Tensor, Tensor]:
-        """z for f with the given flat entries, and a bound of every column's L1 error.
+        """z for f with the given flat entries, and a bound on every column's L1 error.
 
         For any y the residual f + a² B y − y of L1 norm s leaves an error of at most s / (1 − a²),
         and one plain step from y at most a² of that.
@@ -230,7 +231,7 @@ class _Walk:
         centre, radius = (1 + low) / 2, (1 - low) / 2
         sigma = centre / radius
         rate = sigma - math.sqrt(sigma * sigma - 1)
-        # looking at the residual costs a pass: no use before it can be small enough
+        # computing the residual costs a pass: skip it until it can be small enough
         check = self.steps - 1 if self.steps else math.log(tolerance) / math.log(rate) - 1
         before = torch.zeros(len(self.item_degree), width, device=value.device)
         now = torch.zeros_like(before)
@@ -250,21 +251,22 @@ class _Walk:
             before.mul_(-keep).add_(now, alpha=1 + keep - pull).add_(plain, alpha=pull)
             before, now, weight = now, before, following
         self.steps = self.steps or count
-        return plain.clamp_(min=0), bound  # the truth is not negative: only nearer to it
+        # The exact solution is not negative, so clamping only reduces the error.
+        return plain.clamp_(min=0), bound
 
 
 def _gather(matrix: tuple[Tensor, Tensor, Tensor], x: Tensor) -> Tensor:
     crow, col, product = matrix
     if x.is_cuda:
-        return (product @ x).contiguous()  # entries are added to it in place
+        return (product @ x).contiguous()  # entries are added in place later
     return F.embedding_bag(col, x, crow, mode="sum", include_last_offset=True)
 
 
-def _cut_dense(x: Tensor, own: Tensor, error: Tensor, cut: _Cut) -> _Block:
+def _cut_dense(x: Tensor, known: Tensor, error: Tensor, cut: _Cut) -> _Block:
     """The top entries above the threshold of columns ``[n_items, b]``."""
     top, threshold, positives = cut
     if not positives:
-        x.view(-1)[own] = 0
+        x.view(-1)[known] = 0
     mass = x.sum(0)
     values, items = torch.topk(x.T.contiguous(), min(top, len(x)), dim=1)  # [b, top]
     keep = values > threshold
@@ -281,31 +283,31 @@ def _push(
     cut: _Cut,
     block: int,
 ) -> Iterator[_Block]:
-    """Forward push with sparse frontiers: rows of a block, columns where its mass still waits.
+    """Forward push with sparse frontiers: rows of a block, columns with residual mass.
 
-    A node with waiting mass r above epsilon · degree keeps restart · r and hands the rest to its
-    neighbours. What waits in the end (its sum is the L1 error over all nodes) leaves at least its
-    own share restart · r where it is, which is kept too.
+    A node with residual mass r above epsilon · degree keeps restart · r and passes the rest to its
+    neighbours. Of the remaining residual mass (its sum is the L1 error over all nodes) at least the
+    share restart · r stays at its node, so it is added as well.
     """
     to_items, bound_u = _transition(train, 1 - restart, epsilon)
     to_users, bound_i = _transition(sp.csr_array(train.T), 1 - restart, epsilon)
     for start in range(0, len(rows), block):
         chosen = rows[start : start + block]
         shape = (len(chosen), int(train.shape[0]))
-        waiting_u = sp.csr_array((np.ones(len(chosen)), (np.arange(len(chosen)), chosen)), shape)
-        waiting_i = sp.csr_array((len(chosen), int(train.shape[1])))
-        resolved = sp.csr_array(waiting_i.shape)
+        residual_u = sp.csr_array((np.ones(len(chosen)), (np.arange(len(chosen)), chosen)), shape)
+        residual_i = sp.csr_array((len(chosen), int(train.shape[1])))
+        resolved = sp.csr_array(residual_i.shape)
         moved = True
         while moved:
-            ready, waiting_u = _above(waiting_u, bound_u)
+            ready, residual_u = _above(residual_u, bound_u)
             moved = ready.nnz > 0
-            waiting_i = sp.csr_array(waiting_i + ready @ to_items)
-            ready, waiting_i = _above(waiting_i, bound_i)
+            residual_i = sp.csr_array(residual_i + ready @ to_items)
+            ready, residual_i = _above(residual_i, bound_i)
             moved |= ready.nnz > 0
             resolved = sp.csr_array(resolved + restart * ready)
-            waiting_u = sp.csr_array(waiting_u + ready @ to_users)
-        error = waiting_u.sum(1) + (1 - restart) * waiting_i.sum(1)
-        x = sp.csr_array(resolved + restart * waiting_i)
+            residual_u = sp.csr_array(residual_u + ready @ to_users)
+        error = residual_u.sum(1) + (1 - restart) * residual_i.sum(1)
+        x = sp.csr_array(resolved + restart * residual_i)
         if not cut[2]:
             x = sp.csr_array(x - x.multiply(train[chosen]))
         yield _cut_sparse(x, error, cut)
@@ -314,7 +316,7 @@ def _push(
 def _transition(
     matrix: sp.csr_array, share: float, epsilon: float
 ) -> tuple[sp.csr_array, npt.NDArray[np.float64]]:
-    """Each row's entries as equal parts of the share; and epsilon · degree, [rows]."""
+    """The share divided equally over each row's entries; and epsilon · degree, [rows]."""
     size = np.diff(matrix.indptr)
     data = np.repeat(share / np.maximum(size, 1), size)
     out = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -322,11 +324,11 @@ def _transition(
 
 
 def _above(
-    waiting: sp.csr_array, bound: npt.NDArray[np.float64]
+    residual_mass: sp.csr_array, bound: npt.NDArray[np.float64]
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Part entries into those above their column's bound and the rest."""
-    high = waiting.data > bound[waiting.indices]
-    return _masked(waiting, high), _masked(waiting, ~high)
+    """Divide entries into those above their column's bound and the rest."""
+    high = residual_mass.data > bound[residual_mass.indices]
+    return _masked(residual_mass, high), _masked(residual_mass, ~high)
 
 
 def _masked(matrix: sp.csr_array, mask: npt.NDArray[np.bool_]) -> sp.csr_array:

@@ -1,4 +1,4 @@
-"""PageRank results on disk, found again by the graph and the settings that made them."""
+"""PageRank results on disk, keyed by the graph and the settings."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def cached(
     settings: dict[str, Any],
     compute: Callable[[], PPRScores],
 ) -> PPRScores:
-    """Load the result from the folder, memory-mapped; compute and store it where it is not there.
+    """Load the result from the folder, memory-mapped; compute and store it if it is absent.
 
-    A damaged result is computed again, and one that cannot be stored is not, both with a warning.
+    A damaged result is computed again, and a failure to store is ignored, both with a warning.
     """
     place = folder / key(train, rows, settings)
-    if os.path.exists(place):  # a path's own method raises where it may not look
+    if os.path.exists(place):  # Path.exists raises without permission
         try:
             return _load(place)
         except (OSError, ValueError, KeyError) as error:
@@ -54,7 +54,7 @@ def cached(
 
 
 def key(train: sp.csr_array, rows: npt.NDArray[np.int64], settings: dict[str, Any]) -> str:
-    """Name of a result: sha256 of the graph, of the users asked for, and of the settings."""
+    """Name of a result: sha256 of the graph, the requested users and the settings."""
     digest = hashlib.sha256(str(train.shape).encode())
     for array in (train.indptr, train.indices, rows):
         digest.update(np.ascontiguousarray(array, np.int64).tobytes())
@@ -63,7 +63,7 @@ def key(train: sp.csr_array, rows: npt.NDArray[np.int64], settings: dict[str, An
 
 
 def _store(scores: PPRScores, place: Path) -> None:
-    """Write all files into a folder beside it, then give that its name at once."""
+    """Write all files into a temporary folder, then rename it in one step."""
     draft = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -77,8 +77,8 @@ def _store(scores: PPRScores, place: Path) -> None:
         (draft / "facts.json").write_text(json.dumps(facts))
         os.rename(draft, place)
     except OSError as error:
-        # Another process may have stored the same result; a full disk, or a folder that cannot be
-        # written, only costs the next run.
+        # Another process may have stored the same result; with a full disk or a read-only folder
+        # the next run computes the result again.
         if not os.path.exists(place):
             warnings.warn(f"the PageRank could not be cached in {place}: {error}", stacklevel=4)
     finally:

@@ -1,4 +1,4 @@
-"""The one fast neighbourhood sum with its backward, on CPU and GPU; weighted edges: `edge_ops`.
+"""Fast neighbourhood sums with their gradient, on CPU and GPU; for weighted edges see `edge_ops`.
 
 A symmetric graph is its own transpose, so the gradient of a sum over neighbours is the same sum.
 """
@@ -26,9 +26,9 @@ def neighbour_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
 def propagate(adjacency: Adjacency, x: Tensor) -> Tensor:
     """``Â x`` with ``Â = D^-1/2 A D^-1/2``, ``[sources, d] → [targets, d]``.
 
-    In a graph the normalisation is part of the sum, and the scaled matrix is symmetric as well:
-    scales of the nodes on a GPU, weights of the edges elsewhere, which cost next to nothing beside
-    the gathered rows. For targets outside the graph sources and targets are scaled by themselves.
+    In a graph the normalisation is part of the sum, and the scaled matrix is symmetric as well: it
+    scales nodes on a GPU and weights edges elsewhere, at almost no cost compared with gathering the
+    rows. For targets outside the graph, sources and targets are scaled separately.
     """
     if isinstance(adjacency, Graph):
         out: Tensor = _SymmetricSum.apply(x, adjacency, normalised_sum)  # type: ignore[no-untyped-call]
@@ -40,8 +40,8 @@ def propagate(adjacency: Adjacency, x: Tensor) -> Tensor:
 def smooth(graph: Graph, x: Tensor, depth: int, *, first: int = 0, share: float = 1.0) -> Tensor:
     """``share · Σ_{l=first}^{depth} Âˡ x``: linear message passing and the sum of its layers.
 
-    By Horner's rule, ``y ← share·x + Â y``, so that no layer is ever written beside another;
-    ``first`` is 0 or 1. A polynomial of a symmetric matrix is its own gradient.
+    By Horner's rule, ``y ← share·x + Â y``, so that only one layer is stored at a time. ``first``
+    is 0 or 1. A polynomial of a symmetric matrix is its own gradient.
     """
     product = functools.partial(_horner, depth=depth, first=first, share=share)
     out: Tensor = _SymmetricSum.apply(x, graph, product)  # type: ignore[no-untyped-call]
@@ -53,8 +53,8 @@ def smooth_items(
 ) -> tuple[Tensor, Tensor]:
     """`smooth` where users start from zero: user and item vectors ``[users, d], [items, d]``.
 
-    A layer then lives on one side: messages reach users at odd depths and items at even ones, so
-    half of the sums are not made. With R the user rows of Â: ``u ← R i``,
+    A layer is then non-zero on one side only: messages reach users at odd depths and items at even
+    ones, so half of the sums can be skipped. With R the user rows of Â: ``u ← R i``,
     ``i ← share·items + Rᵀ u``.
     """
     users, out = _SmoothItems.apply(items, graph, depth, share)  # type: ignore[no-untyped-call]
@@ -62,18 +62,18 @@ def smooth_items(
 
 
 def plain_sum(adjacency: Adjacency, x: Tensor, weight: Tensor | None = None) -> Tensor:
-    """`neighbour_sum`, weighed by edge or not, without gradients of its own."""
+    """`neighbour_sum`, with or without edge weights and without a custom gradient."""
     messages, order = as_gathered(adjacency, x)
     return segment_sum(adjacency.crow, adjacency.col, messages, weight=weight, order=order)
 
 
 def as_gathered(adjacency: Adjacency, x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Sources in the type they are read in, and the order of the rows, which only a GPU needs."""
+    """Sources in the type used for reading, and the order of the rows, which only a GPU needs."""
     return x.to(adjacency.read) if fused(x) else x, adjacency.order if x.is_cuda else None
 
 
 def normalised_sum(graph: Graph, x: Tensor) -> Tensor:
-    """`propagate` without a gradient of its own."""
+    """`propagate` without a custom gradient."""
     return step(graph, None, first_messages(graph, None, x), sends=False)[0]
 
 
@@ -92,9 +92,9 @@ def _scale(graph: Graph, side: Side | None) -> Tensor:
 
 
 def first_messages(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Tensor:
-    """The first messages of all nodes, or of those of one side: ``share·x``.
+    """The first messages of all nodes, or of one side: ``share·x``.
 
-    On a GPU it is scaled here, once a node and not once an edge, and in the type of the graph.
+    On a GPU they are scaled here, once per node instead of once per edge, in the graph's type.
     """
     if not fused(x):
         return x if share == 1 else x * share
@@ -113,7 +113,7 @@ def step(
     sends: bool = True,
     writes: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """``share·base + Â·messages`` of all nodes or of one side, and their next messages."""
+    """``share·base + Â·messages`` of all nodes or of one side, and the next messages."""
     adjacency = graph if to is None else graph.sides[to]
     if fused(messages):
         from itemrec.ops.triton.segment import smooth_step
@@ -153,7 +153,10 @@ class _SmoothItems(torch.autograd.Function):
             found["items"] = items * share
         for at in range(1, depth + 1):
             to, base = _side(at), None if at % 2 else items
-            last = {"sends": at < depth, "writes": at >= depth - 1}  # the last two are the result
+            last = {
+                "sends": at < depth,
+                "writes": at >= depth - 1,
+            }  # the last two layers are the result
             found[to], messages = step(graph, to, messages, base, share, **last)
         return found["users"], found["items"]
 
@@ -171,5 +174,5 @@ class _SmoothItems(torch.autograd.Function):
 
 
 def _side(depth: int) -> Side:
-    """Who is not zero at a depth when only items start with vectors."""
+    """The side that is not zero at a depth if only items start with vectors."""
     return "users" if depth % 2 else "items"

@@ -1,6 +1,6 @@
-"""Losses of lists of scores; LOSSES is the table of their names.
+"""Losses for lists of scores; LOSSES is the table of losses by name.
 
-Each is a plain function of scores and masks, described in `itemrec.losses.base`.
+Each is a plain function of scores and masks, as described in `itemrec.losses.base`.
 """
 
 from collections.abc import Callable
@@ -32,14 +32,14 @@ LOSSES: dict[str, Loss] = {
     "ccl": ccl,
 }
 
-# How a loss is trained in the paper that introduced it, where that differs from lists of users.
+# Training settings from the paper that introduced a loss, if they differ from lists of users.
 DEFAULT_TRAINING: dict[str, dict[str, Any]] = {
     "bpr": {"batch_by": "interactions", "n_negatives": 1}
 }
 
 
 def default_training(loss: Callable[..., Tensor]) -> dict[str, Any]:
-    """Training settings that belong to a loss unless others are given.
+    """Default training settings of a loss.
 
     Args:
         loss: A loss, bound or not.

@@ -1,4 +1,4 @@
-"""What every list loss shares: binding of settings, masks of padding, means over users.
+"""The common parts of all list losses: binding of settings, masks, means over users.
 
 A loss is a plain function ``loss(pos, neg, pos_mask=None, neg_mask=None, *, settings)``:
 
@@ -6,9 +6,9 @@ A loss is a plain function ``loss(pos, neg, pos_mask=None, neg_mask=None, *, set
 - ``pos_mask``, ``neg_mask`` bool, True where an entry is real; the values of padding never matter;
 - the result is the mean over users with at least one positive, and a differentiable 0 without any.
 
-Called with settings alone a loss binds them: ``item_ndcg(tau=0.5)`` is
-``functools.partial(item_ndcg, tau=0.5)``. Nothing here depends on the *values* of tensors on the
-host, so that a GPU never waits and a step can be captured as a CUDA graph.
+A loss called with settings only binds them: ``item_ndcg(tau=0.5)`` is
+``functools.partial(item_ndcg, tau=0.5)``. No *values* of tensors are read on the host, so a
+GPU never waits and a step can be captured as a CUDA graph.
 """
 
 import functools
@@ -31,9 +31,9 @@ from itemrec.validation import (
 
 
 class LazyScores(Protocol):
-    """Negatives that are never written out, such as the whole catalogue streamed in blocks.
+    """Negatives whose scores are never stored, such as the whole catalogue streamed in blocks.
 
-    The `item_*` losses take such an object in place of the tensor `neg`. All they need is the
+    The `item_*` losses take such an object in place of the tensor `neg`. They only need the
     smooth number of negatives above each positive.
 
     Examples:
@@ -75,7 +75,7 @@ def _cosine(name: str, value: Any) -> None:
         raise ItemrecError(f"'{name}' must be a number between -1 and 1, got {value!r}")
 
 
-# Rules beyond the type of a setting's default, by the setting's name.
+# Checks beyond the type of a setting's default, by the setting's name.
 RULES: dict[str, Callable[[str, Any], Any]] = {
     "tau": lambda name, value: positive(**{name: value}),
     "tau_k": lambda name, value: positive(**{name: value}),
@@ -88,12 +88,12 @@ RULES: dict[str, Callable[[str, Any], Any]] = {
 
 
 class Loss(Protocol):
-    """A loss as it is seen from outside: scores give a scalar, settings alone give a partial.
+    """The interface of a loss: scores give a scalar, settings only give a partial.
 
     Examples:
         >>> import torch
         >>> from itemrec.losses import softmax
-        >>> softmax(tau=0.2).keywords  # settings alone: bound, to be used in training
+        >>> softmax(tau=0.2).keywords  # settings only: bound, for use in training
         {'tau': 0.2}
         >>> scores = torch.tensor([[1.0]]), torch.tensor([[0.0]])
         >>> round(float(softmax(*scores, tau=0.2)), 4)
@@ -117,21 +117,21 @@ class Loss(Protocol):
 
 
 def bindable(function: Callable[..., Tensor]) -> Loss:
-    """Check the settings of every call; with settings alone, bind them instead of computing.
+    """Check the settings of every call; called with settings only, bind them.
 
-    A setting must have the type of its default, and obey the rule in `RULES` if there is one for
-    its name. A loss works without this decorator too; it then has to be bound with
+    A setting must have the type of its default and pass the check in `RULES` if there is one for
+    its name. A loss also works without this decorator; it then has to be bound with
     `functools.partial`.
 
     Args:
         function: A loss `(pos, neg, pos_mask=None, neg_mask=None, *, settings)`.
 
     Returns:
-        The same loss, which now also takes settings alone.
+        The same loss, which can now also be called with settings only.
 
     Raises:
-        ItemrecError: When called: an unknown setting, a value against its rule, or neither scores
-            nor settings.
+        ItemrecError: When called with an unknown setting, an invalid value, or neither scores nor
+            settings.
 
     Examples:
         >>> from itemrec.losses import bindable
@@ -184,10 +184,10 @@ def bind(loss: Callable[..., Tensor], settings: Mapping[str, Any]) -> Callable[.
         settings: Values by name. A `bindable` loss checks them at once.
 
     Returns:
-        A `functools.partial`, or `loss` where there is nothing to bind.
+        A `functools.partial`, or `loss` if there is nothing to bind.
 
     Raises:
-        ItemrecError: A setting is unknown or against its rule.
+        ItemrecError: A setting is unknown or invalid.
 
     Examples:
         >>> from itemrec.losses import bind
@@ -211,7 +211,7 @@ def unbind(loss: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str
         loss: A loss, bound or not.
 
     Returns:
-        The function, and its settings in full.
+        The function and all its settings.
 
     Examples:
         >>> from itemrec.losses import bsl
@@ -229,8 +229,8 @@ def unbind(loss: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str
 def real(scores: Tensor, mask: Tensor | None, name: str, fill: float) -> tuple[Tensor, Tensor]:
     """Scores with `fill` in the padding, and the mask; both [B, n]. Half precision is widened.
 
-    A count of 200 does not fit bfloat16's eight bits. Padding is overwritten first, since not even
-    a zero gradient survives its product with a NaN found there.
+    A count of 200 is not exact in bfloat16's eight bits. Padding is overwritten first, since even a
+    zero gradient times a NaN in the padding is NaN.
     """
     if not isinstance(scores, Tensor):
         raise ItemrecError(

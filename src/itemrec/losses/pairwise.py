@@ -1,4 +1,4 @@
-"""Losses of single positives and negatives: BPR, and SimpleX's cosine contrastive loss."""
+"""Losses for single positives and negatives: BPR, and SimpleX's cosine contrastive loss."""
 
 import torch
 from torch import Tensor
@@ -13,14 +13,14 @@ def bpr(
 ) -> Tensor:
     """Bayesian personalised ranking, `−log σ(s_p − s_j)` (Rendle et al., UAI 2009).
 
-    The mean over all pairs of a positive p and a negative j of a user, then over users. Unless told
-    otherwise it is trained as in its paper: batches of interactions, one negative each.
+    The mean over all pairs of a positive p and a negative j of a user, then over users. By
+    default it is trained as in its paper: batches of interactions, one negative each.
 
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
 
     Returns:
         A scalar; 0 and still differentiable if there is no positive.
@@ -59,8 +59,8 @@ def ccl(
     Args:
         pos: Cosines of positives, `[B, P]`.
         neg: Cosines of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         margin: m, between −1 and 1.
         weight: w, at least 0.
 
@@ -68,7 +68,7 @@ def ccl(
         A scalar; 0 and still differentiable if there is no positive.
 
     Raises:
-        ItemrecError: A setting is against its rule, a mask is not boolean, or `neg` is a stream.
+        ItemrecError: A setting is invalid, a mask is not boolean, or `neg` is a stream.
 
     Examples:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Smooth ranking metrics as losses: the paper's equations 1 and 2, appendix A, and our item-log."""
+"""Smooth ranking metrics as losses: equations 1 and 2 and appendix A of the paper, and item-log."""
 
 from collections.abc import Sequence
 
@@ -41,8 +41,8 @@ def smooth_rank(
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the sigmoid.
 
     Returns:
@@ -61,7 +61,7 @@ def smooth_rank(
     """
     pos, mask = real(pos, pos_mask, "pos", 0.0)
     others = pos.masked_fill(~mask, -torch.inf)
-    # p itself is part of this sum with σ(0) = ½ exactly and no net gradient: 1 − ½ takes it out.
+    # p itself adds σ(0) = ½ exactly and no net gradient to this sum: 1 − ½ removes it.
     rank_pos = 0.5 + count_above(pos, others, tau)  # [B, P]
     return rank_pos + negative_count(pos, neg, neg_mask, tau), rank_pos, mask
 
@@ -78,13 +78,13 @@ def item_ndcg(
     """Smooth NDCG, `1 − DCG/iDCG` with `DCG = Σ_{p∈V⁺} 1/log₂(1 + rank(p))`: the ITEM paper's loss.
 
     The rank is `smooth_rank` (equation 2 of the paper). `iDCG = Σ_{i=1}^{|V⁺|} 1/log₂(1 + i)` is
-    exact, over the positives the list really has.
+    exact, over the real positives of the list.
 
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the rank, positive.
 
     Returns:
@@ -126,8 +126,8 @@ def item_ap(
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the rank, positive.
 
     Returns:
@@ -162,8 +162,8 @@ def item_recall(
 
         1 − 1/|K| Σ_{k∈K} 1/min(|V⁺|, k) Σ_{p∈V⁺} σ((k + ½ − rank(p))/τ_k)
 
-    `tau_k` is in ranks. With τ_k = 1 a positive at rank 500 of 1,000 has no slope, and nothing is
-    ever learnt; a twentieth of the list does (LOG.md).
+    `tau_k` is in ranks. With τ_k = 1 a positive at rank 500 of 1,000 has no slope, and the
+    model does not learn; a twentieth of the list works (LOG.md).
 
     The step `H(k − rank)` counts a positive *at* rank k. Without the ½ the sigmoid would count it
     half, and the loss would not tend to the metric: the step lies between the ranks k and k + 1.
@@ -171,8 +171,8 @@ def item_recall(
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the rank, positive.
         ks: The cut-offs K, positive integers.
         tau_k: Temperature of the cut, in ranks, positive.
@@ -181,7 +181,7 @@ def item_recall(
         A scalar in [0, 1]; 0 and still differentiable if there is no positive.
 
     Raises:
-        ItemrecError: A setting is against its rule, or a mask is not boolean.
+        ItemrecError: A setting is invalid, or a mask is not boolean.
 
     Examples:
         >>> import torch
@@ -212,9 +212,9 @@ def item_log(
 
         1/|V⁺| Σ_{p∈V⁺} log₂(1 + n_p)        n_p = Σ_{j∈V⁻} σ((s_j − s_p)/τ)
 
-    The slope of `1/log₂(1 + rank)` vanishes as `1/(rank·log² rank)`, so positives far down are
-    given up; that of a logarithm is `1/rank`. With `e^x` in place of `σ(x) ≤ e^x` it is the softmax
-    loss, a looser bound.
+    The slope of `1/log₂(1 + rank)` vanishes as `1/(rank·log² rank)`, so low-ranked positives
+    have almost no gradient; the slope of a logarithm is `1/rank`. With `e^x` in place of
+    `σ(x) ≤ e^x` it is the softmax loss, a looser bound.
 
     Why a bound, for exact counts: `rank(p) = i + n_p` for the i-th positive, and `log₂(1 + i + n) ≤
     (1 + n)·log₂(1 + i)`, hence `NDCG ≥ Σᵢ wᵢ/(1 + n_p)` with `wᵢ ∝ 1/log₂(1 + i)`. Jensen's
@@ -224,8 +224,8 @@ def item_log(
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the count, positive.
 
     Returns:
@@ -265,8 +265,8 @@ def neural_ndcg(
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature of the sorting, positive.
         iterations: Steps of Sinkhorn's scaling.
 
@@ -274,7 +274,7 @@ def neural_ndcg(
         A scalar; 0 and still differentiable if there is no positive.
 
     Raises:
-        ItemrecError: A setting is against its rule, a mask is not boolean, or `neg` is a stream.
+        ItemrecError: A setting is invalid, a mask is not boolean, or `neg` is a stream.
 
     Examples:
         >>> import torch

@@ -8,7 +8,7 @@ from itemrec.losses.base import bindable, mean, real
 
 
 def _log_sum(neg: Tensor, neg_mask: Tensor | None, tau: float) -> tuple[Tensor, Tensor]:
-    """log Σ_j exp(s_j/τ) over the negatives, hugely negative where there are none; any; [B, 1]."""
+    """log Σ_j exp(s_j/τ) over the negatives, very low without any; whether any exist; [B, 1]."""
     # finite, even after the division: the gradient of a log-sum over −∞ alone is NaN
     neg, mask = real(neg, neg_mask, "neg", -1e38 * min(tau, 1))
     return (neg / tau).logsumexp(-1, keepdim=True), mask.any(-1, keepdim=True)
@@ -30,8 +30,8 @@ def softmax(
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ, positive.
 
     Returns:
@@ -65,14 +65,14 @@ def bsl(
 ) -> Tensor:
     """Bilateral softmax loss, `−log(e^{s_p/τ} / (Σ_j e^{s_j/τ})^t₂)` (Wu et al., ICDE 2024).
 
-    The mean over a user's positives, then over users. It has no lower bound. A user without
-    negatives has only the first part, `−s_p/τ`.
+    The mean over a user's positives, then over users. It has no lower bound. For a user without
+    negatives only the first term is left, `−s_p/τ`.
 
     Args:
         pos: Scores of positives, `[B, P]`.
         neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; without it all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; without it all are.
+        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
+        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ, positive.
         t2: Exponent t₂ of the negatives' sum, positive.
 

@@ -1,4 +1,4 @@
-"""One paper, one file; MODELS is the one table of them."""
+"""Models, one file per paper; MODELS is the table of models by name."""
 
 from itemrec.models.adap_tau import AdapTau
 from itemrec.models.base import EmbeddingModel, Kind, Model

@@ -1,4 +1,4 @@
-"""Adap-τ: a cosine softmax on LightGCN whose temperatures set themselves.
+"""Adap-τ: a cosine softmax on LightGCN with adaptive temperatures.
 
 Chen et al., "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation", WWW 2023. With
 cosines c, the other positives of a batch as negatives, and D the interactions of users U and items
@@ -8,15 +8,16 @@ I:
     1/τ₀ = ln(|U||I| / 2|D|) / (mean c over D − mean c over U×I)
     1/τ_u = 1/τ₀ · exp(−W(max(−1/e, (L_u − L̄)/β)))            W: Lambert's
 
-A user whose loss L_u is the mean has τ₀; a harder one has a higher temperature, an easier one a
-lower one, at least τ₀/e. L_u is u's loss at temperature 1, and all are computed at the beginning of
-each epoch from the weights of the moment, its negatives the items of a fresh draw of interactions
-(the batches' own distribution): nothing is remembered from epoch to epoch, so a resumed run is the
-same run. The difference of means is taken as at least 0.1, as before training it may be next to 0.
+A user with the mean loss has τ₀; a user with a higher loss L_u has a higher temperature, one with a
+lower loss a lower one, at least τ₀/e. L_u is u's loss at temperature 1. All L_u are computed at the
+start of each epoch from the current weights, with the items of newly drawn interactions as
+negatives (the distribution of the batches): no state is kept between epochs, so a resumed run
+equals an uninterrupted one. The difference of means is at least 0.1, since before training it may
+be close to 0.
 
-The whole objective is the model's own: no list loss, no sampler, and an L2 of its own on the
-batch's vectors at every depth. Ranking uses plain products, as in the authors' LightGCN. What is
-adapted belongs to training alone, so users without parameters change nothing.
+The model has its own objective: no list loss, no sampler, and a separate L2 term on the batch's
+vectors at every depth. Ranking uses plain products, as in the authors' LightGCN. The temperatures
+are used in training only, so users without parameters need no special handling.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from itemrec.sampling.batch import Batch
 from itemrec.sampling.user_rows import OwnPositives
 from itemrec.validation import at_least_zero, positive
 
-DRAWN = 2048  # interactions whose items are the negatives of a user's loss
+DRAWN = 2048  # interactions whose items are the negatives in a user's loss
 LEAST_GAP = 0.1
 
 
 class AdapTau(LinearGNN):
-    """Cosine softmax on LightGCN with temperatures that set themselves (WWW 2023).
+    """Cosine softmax on LightGCN with adaptive temperatures (WWW 2023).
 
-    Its objective is its own: it takes neither a loss nor a sampler.
+    It has its own objective and takes neither a loss nor a sampler.
 
     Args:
         dim: Length of a vector.
@@ -54,10 +55,10 @@ class AdapTau(LinearGNN):
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
             the transductive protocol and the sum in the inductive one.
         beta: How much a user's loss changes its temperature, β.
-        l2: Weight of the squared vectors of a batch at every depth.
+        l2: Strength of the L2 penalty on the vectors of a batch at every depth.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -69,7 +70,7 @@ class AdapTau(LinearGNN):
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
     year = 2023
     default_training = MappingProxyType({"batch_by": "interactions", "lr": 1e-3})
-    init_std = 0.01  # as small as the authors begin
+    init_std = 0.01  # the authors' initial scale
     kind = Kind.OWN_OBJECTIVE
 
     general: Tensor  # 1/τ₀, scalar
@@ -90,37 +91,38 @@ class AdapTau(LinearGNN):
         self.known = OwnPositives()
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Vectors, and room for the temperatures."""
+        """Allocate vectors and temperatures."""
         super().setup(train, inductive=inductive, generator=generator)
-        start = 10.0  # τ = 0.1 until the first epoch begins
+        start = 10.0  # τ = 0.1 until the first epoch starts
         self.register_buffer("general", torch.tensor(start), persistent=False)
         self.register_buffer("personal", torch.full((self.n_users,), start), persistent=False)
 
     @torch.no_grad()
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
-        """Set the temperatures; in place, since a step may have been recorded."""
+        """Update the temperatures in place, since a recorded step may read them."""
         users, items = (F.normalize(x, dim=1) for x in self.encode(graph))
         general, personal = temperatures(graph, users, items, self.beta, generator)
         self.general.copy_(general)
         self.personal.copy_(personal)
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
-        """The softmax over the batch's positives, and L2."""
+        """The softmax over the batch's positives, and the L2 term."""
         layers = self.layers(graph)
         pooled, n_users = F.normalize(self.pool(layers), dim=1), graph.n_users
-        own = take_rows(pooled, batch.users)  # [B, d]
+        user_vectors = take_rows(pooled, batch.users)  # [B, d]
         positives = batch.positives.reshape(-1)  # [M], M = B·P
-        theirs = take_rows(pooled, n_users + positives)
-        cosine = own @ theirs.T  # [B, M]
-        hidden = self.known(graph, batch.users, positives) | ~batch.mask.reshape(1, -1)
-        least = torch.finfo(cosine.dtype).min  # finite: a user may have no negative here
-        tempered = (cosine * self.personal[batch.users].unsqueeze(1)).masked_fill(hidden, least)
-        against = torch.where(hidden.all(1), 0.0, tempered.logsumexp(1))  # [B]
-        pos = (own.unsqueeze(1) * theirs.view(*batch.mask.shape, -1)).sum(2)  # [B, P]
-        value = masked_mean(against.unsqueeze(1) - pos * self.general, batch.mask)
+        positive_vectors = take_rows(pooled, n_users + positives)
+        cosine = user_vectors @ positive_vectors.T  # [B, M]
+        masked = self.known(graph, batch.users, positives) | ~batch.mask.reshape(1, -1)
+        least = torch.finfo(cosine.dtype).min  # finite: a user may have no negatives
+        tempered = (cosine * self.personal[batch.users].unsqueeze(1)).masked_fill(masked, least)
+        negative_term = torch.where(masked.all(1), 0.0, tempered.logsumexp(1))  # [B]
+        by_list = positive_vectors.view(*batch.mask.shape, -1)  # [B, P, d]
+        pos = (user_vectors.unsqueeze(1) * by_list).sum(2)  # [B, P]
+        value = masked_mean(negative_term.unsqueeze(1) - pos * self.general, batch.mask)
         lengths = torch.stack([squared_lengths(x) for x in layers]).sum(0)  # over all depths
-        reach = lengths[batch.users].unsqueeze(1) + lengths[n_users + batch.positives]  # [B, P]
-        return value + self.l2 * masked_mean(reach, batch.mask) / 2
+        norms = lengths[batch.users].unsqueeze(1) + lengths[n_users + batch.positives]  # [B, P]
+        return value + self.l2 * masked_mean(norms, batch.mask) / 2
 
 
 def temperatures(
@@ -143,12 +145,13 @@ def personal_factor(losses: Tensor, mean: Tensor, beta: float, known: Tensor) ->
 
 
 def inverse_general(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
-    """1/τ₀: what makes half of all probability mass, at the mean cosines, that of the positives."""
+    """1/τ₀, at which half of the probability mass at the mean cosines is on the positives."""
     half = len(graph.col) // 2
     degree = graph.degree[: graph.n_users]
     positive = (mean_positive(graph, users, items) * degree).sum() / half
     gap = (positive - users.mean(0) @ items.mean(0)).clamp(min=LEAST_GAP)
-    odds = max(math.log(graph.n_users * graph.n_items / (2 * half)), 0.1)  # a nearly full table
+    # at least 0.1, for a nearly full matrix
+    odds = max(math.log(graph.n_users * graph.n_items / (2 * half)), 0.1)
     return odds / gap
 
 
@@ -159,11 +162,11 @@ def mean_positive(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over what is real."""
+    """Mean over the real entries."""
     return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
 
 
-STEPS = 8  # Halley's method triples the digits each step
+STEPS = 8  # each step of Halley's method triples the digits
 
 
 def lambert_w(x: Tensor) -> Tensor:
@@ -174,7 +177,7 @@ def lambert_w(x: Tensor) -> Tensor:
     """
     wide = x.double().clamp(min=-1 / math.e)
     root = torch.sqrt((2 * (math.e * wide + 1)).clamp(min=0))  # 0 at the branch point
-    near = -1 + root - root.square() / 3 + root**3 * (11 / 72)  # its series there
+    near = -1 + root - root.square() / 3 + root**3 * (11 / 72)  # the series at the branch point
     log = torch.log(wide.clamp(min=math.e))
     far = log - torch.log(log)  # the asymptote
     w = torch.where(wide < 0.5, near, torch.where(wide > math.e, far, torch.log1p(wide)))

@@ -1,4 +1,4 @@
-"""What every model is: a scorer of histories; and what a model of vectors adds to it."""
+"""The base classes of models: scorers of histories, and models with user and item vectors."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ class Kind(Enum):
         ('closed form', 'list loss')
     """
 
-    LIST_LOSS = "list loss"  # any list loss over sampled negatives, plus `extra_loss` if it has one
+    LIST_LOSS = "list loss"  # a list loss over sampled negatives, plus `extra_loss` if defined
     OWN_OBJECTIVE = "own objective"  # `own_loss` is the whole objective: no list loss, no sampler
     CLOSED_FORM = "closed form"  # `fit` solves it: no epochs
 
 
 class Model(nn.Module):
-    """A scorer: users come as histories, and by their training row where they have one.
+    """A scorer: users are given by their histories and, if they have one, their training row.
 
     The constructor takes settings only, and its signature is the configuration schema. `setup`
-    meets the training data and allocates; afterwards either `fit` solves a closed form or the
-    training loop asks for gradients. A subclass that holds everything it needs to score in
-    parameters and buffers is saved and loaded without further code.
+    receives the training data and allocates; afterwards either `fit` solves a closed form or the
+    training loop computes gradients. A subclass that keeps everything needed for scoring in
+    parameters and buffers can be saved and loaded without further code.
 
     Attributes:
         paper: Title of the paper, for `itemrec models`.
         year: Its year.
         inductive: Whether users unseen in training can be scored.
-        why_not_inductive: The reason, where they cannot.
-        explains: Whether `explain` is there.
+        why_not_inductive: The reason if they cannot.
+        explains: Whether `explain` is implemented.
         kind: How it is trained.
-        batch_by: "users" or "interactions", where the model leaves no choice.
-        default_loss: The loss it is trained with unless another is given.
-        default_training: Fields of `TrainConfig` that hold unless others are given.
-        settings: The arguments of the constructor; each constructor sets them by itself.
+        batch_by: "users" or "interactions" if the model requires it, else None.
+        default_loss: The default loss.
+        default_training: Default values for fields of `TrainConfig`.
+        settings: The arguments of the constructor, recorded automatically.
         n_users: Number of training users, after `setup`.
         n_items: Number of items, after `setup`.
 
@@ -81,23 +81,23 @@ class Model(nn.Module):
     why_not_inductive: ClassVar[str] = ""
     explains: ClassVar[bool] = False
     kind: ClassVar[Kind] = Kind.LIST_LOSS
-    batch_by: ClassVar[Literal["users", "interactions"] | None] = None  # where it has no choice
+    batch_by: ClassVar[Literal["users", "interactions"] | None] = None  # if the model requires it
     default_loss: ClassVar[str] = "item-ndcg"
     default_training: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of `TrainConfig`
-    settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never changed
+    settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never modified
     n_users: int
     n_items: int
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Remember every constructor's arguments as the model's settings."""
+        """Record every constructor's arguments as the model's settings."""
         super().__init_subclass__(**kwargs)
         if "__init__" not in cls.__dict__:
             return
         original = cls.__init__
         signature = inspect.signature(original)
 
-        def remembering(self: Model, *args: Any, **given: Any) -> None:
-            if "settings" not in self.__dict__:  # the outermost constructor is the model's own
+        def recording(self: Model, *args: Any, **given: Any) -> None:
+            if "settings" not in self.__dict__:  # the outermost constructor determines the settings
                 bound = signature.bind(self, *args, **given)
                 bound.apply_defaults()
                 self.settings = dict(list(bound.arguments.items())[1:])
@@ -110,16 +110,16 @@ class Model(nn.Module):
                         self.settings |= self.settings.pop(name)
             original(self, *args, **given)
 
-        remembering.__signature__ = signature  # type: ignore[attr-defined]
-        cls.__init__ = remembering  # type: ignore[assignment]
+        recording.__signature__ = signature  # type: ignore[attr-defined]
+        cls.__init__ = recording  # type: ignore[assignment]
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate for this training matrix.
 
         Args:
             train: Training interactions, `[users, items]`.
-            inductive: Users get no parameters.
-            generator: Of initial weights.
+            inductive: Whether users have no parameters.
+            generator: Random generator of the initial weights.
         """
         self.n_users, self.n_items = train.shape
 
@@ -135,7 +135,7 @@ class Model(nn.Module):
         raise ItemrecError(f"{type(self).__name__} has no closed form")
 
     def cache_embeddings(self, graph: Graph) -> None:
-        """Store whatever scoring needs, so that it no longer needs the graph.
+        """Store everything that scoring needs, so that it does not need the graph.
 
         Args:
             graph: The training graph.
@@ -147,7 +147,7 @@ class Model(nn.Module):
         Args:
             graph: The training graph.
             batch: Users and their positives.
-            generator: Of whatever is drawn.
+            generator: Random generator of the draws.
 
         Returns:
             A scalar.
@@ -155,22 +155,22 @@ class Model(nn.Module):
         Raises:
             ItemrecError: The model has none.
         """
-        raise ItemrecError(f"{type(self).__name__} has no objective of its own: write 'own_loss'")
+        raise ItemrecError(f"{type(self).__name__} has no objective: define 'own_loss'")
 
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
-        """Called before each epoch, for models that redraw something.
+        """Hook called before each epoch, for models that redraw something.
 
         Args:
             graph: The training graph.
-            generator: Of whatever is drawn.
+            generator: Random generator of the draws.
         """
 
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """Scores of all items for each user.
 
         Args:
-            history: What is known of each user, `[B, items]`.
-            users: Training row of each user, −1 where unknown, `[B]`.
+            history: Known items of each user, `[B, items]`.
+            users: Training row of each user, −1 if unknown, `[B]`.
 
         Returns:
             `[B, items]`.
@@ -183,11 +183,11 @@ class Model(nn.Module):
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Share of each history item in each score.
 
-        The shares, and what a trained user's own vector adds, sum up to the score.
+        The shares and the contribution of a trained user vector sum to the score.
 
         Args:
-            history: What is known of one user, `[1, items]`.
-            user: Its training row, −1 where unknown.
+            history: Known items of one user, `[1, items]`.
+            user: Its training row, −1 if unknown.
             items: Rows of the recommended items, `[n]`.
 
         Returns:
@@ -199,10 +199,10 @@ class Model(nn.Module):
         raise ItemrecError(f"{type(self).__name__} gives no exact explanations")
 
     def check_inductive(self) -> None:
-        """Refuse the inductive protocol by name where the model cannot score unseen users.
+        """Raise if the model cannot score unseen users, as the inductive protocol requires.
 
         Raises:
-            ItemrecError: It cannot; the sentence says why.
+            ItemrecError: It cannot; the message gives the reason.
 
         Examples:
             >>> import itemrec as ir
@@ -217,13 +217,13 @@ class Model(nn.Module):
             )
 
     def check_users(self, users: npt.NDArray[np.int64]) -> None:
-        """Refuse unseen users by name where the model cannot score them.
+        """Raise if there are unseen users and the model cannot score them.
 
         Args:
-            users: Training row of each user, −1 where unknown.
+            users: Training row of each user, −1 if unknown.
 
         Raises:
-            ItemrecError: There is an unseen user; the sentence says why that cannot be.
+            ItemrecError: There is an unseen user; the message gives the reason.
 
         Examples:
             >>> import numpy as np
@@ -248,7 +248,7 @@ class Model(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the model's tensors live."""
+        """The device of the model's tensors."""
         for tensor in (*self.parameters(), *self.buffers()):
             return tensor.device
         return torch.device("cpu")
@@ -257,7 +257,7 @@ class Model(nn.Module):
         """Register or replace a buffer that scoring needs; it is saved with the run.
 
         Args:
-            name: The attribute under which it is found.
+            name: Name of the attribute.
             tensor: Its value.
 
         Examples:
@@ -323,12 +323,12 @@ class EmbeddingModel(Model):
     def encode_step(
         self, graph: Graph, generator: torch.Generator, layers: bool = False
     ) -> Encoded:
-        """`encode` for a training step: with whatever noise or dropout the model trains with.
+        """`encode` for a training step, with the noise or dropout of the model.
 
         Args:
             graph: The training graph.
-            generator: Of whatever is drawn.
-            layers: Whether the item vectors of each layer are asked for, which `pool` makes one of.
+            generator: Random generator of the draws.
+            layers: Whether to return the item vectors of each layer, which `pool` combines.
 
         Returns:
             The vectors of the step.
@@ -339,13 +339,13 @@ class EmbeddingModel(Model):
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor | None:
-        """A term of the model's own that is added to the list loss.
+        """An additional term of the model that is added to the list loss.
 
         Args:
             graph: The training graph.
             batch: Users and their positives.
             encoded: What `encode_step` returned.
-            generator: Of whatever is drawn.
+            generator: Random generator of the draws.
 
         Returns:
             A scalar, or None.
@@ -353,18 +353,18 @@ class EmbeddingModel(Model):
         return None
 
     def pool(self, layers: list[Tensor]) -> Tensor:
-        """One vector a node out of its vectors at all depths; without layers there is but one.
+        """Combine the vectors of a node at all depths into one; by default there is only one.
 
         Args:
             layers: Vectors at each depth, `[n, d]` each.
 
         Returns:
-            `[n, d]`, or wider where layers stand side by side.
+            `[n, d]`, or wider if layers are concatenated.
         """
         return layers[0]
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
-        """Squared length of every user's and item's own parameters, for the L2 term.
+        """Squared length of the parameters of every user and item, for the L2 term.
 
         Returns:
             `[users]` and `[items]`.
@@ -376,16 +376,16 @@ class EmbeddingModel(Model):
 
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
-        """Store final vectors: copies, since an encoder may return its parameters themselves."""
+        """Store copies of the final vectors: an encoder may return its parameters themselves."""
         users, items = self.encode(graph)
         self.store("user_vectors", users.detach().clone(memory_format=torch.contiguous_format))
         self.store("item_vectors", items.detach().clone(memory_format=torch.contiguous_format))
 
     def fold_in(self, history: sp.csr_array) -> Tensor:
-        """Vectors of users known by their history alone.
+        """Vectors of users given by their history only.
 
         Args:
-            history: What is known of each, `[B, items]`.
+            history: Known items of each user, `[B, items]`.
 
         Returns:
             `[B, d]`.
@@ -398,11 +398,11 @@ class EmbeddingModel(Model):
         )
 
     def vectors_of(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        """Vectors of known users by row, of the others by their history.
+        """Vectors of known users by row and of the others by their history.
 
         Args:
-            history: What is known of each, `[B, items]`.
-            users: Training row of each, −1 where unknown, `[B]`.
+            history: Known items of each user, `[B, items]`.
+            users: Training row of each, −1 if unknown, `[B]`.
 
         Returns:
             `[B, d]`.

@@ -1,4 +1,4 @@
-"""CML: users and items as points, near where they belong together.
+"""CML: users and items as points; users are close to their items.
 
 Hsieh et al., "Collaborative Metric Learning", WWW 2017. With squared distances d², N negatives j of
 the user and margin m, over the positives (u, i):
@@ -6,9 +6,9 @@ the user and margin m, over the positives (u, i):
     L = Σ w_ui · [m + d²_ui − min_j d²_uj]₊             w_ui = log(1 + rank_ui)
     rank_ui ≈ |I| · mean_j 1[m + d²_ui − d²_uj > 0]      |u|, |i| ≤ 1
 
-Scores are −d². Each step starts by pulling every vector back into the unit ball, so that gradients
-act at points of the ball (projected descent); `encode` clips once more what the last step moved.
-Not inductive: a user's point is a trained parameter.
+Scores are −d². Each step starts by projecting every vector into the unit ball, so that gradients
+are computed inside the ball (projected descent); `encode` projects the result of the last step. Not
+inductive: a user's point is a trained parameter.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from itemrec.validation import positive, positive_integers
 class CML(EmbeddingModel):
     """Collaborative metric learning: distances instead of products, rank weights (WWW 2017).
 
-    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+    For known users only. It has its own objective and takes neither a loss nor a sampler.
 
     Args:
         dim: Length of a vector.
         margin: Margin m between squared distances.
-        negatives: Negatives a positive, N.
+        negatives: Negatives per positive, N.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -64,7 +64,7 @@ class CML(EmbeddingModel):
         self.draw = OwnNegatives()
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Points around the origin, of length about a half."""
+        """Allocate points around the origin, of length about one half."""
         super().setup(train, inductive=inductive, generator=generator)
         scale = 0.5 / self.dim**0.5
         self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * scale)
@@ -75,7 +75,7 @@ class CML(EmbeddingModel):
         return into_ball(self.users), into_ball(self.items)
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
-        """The weighted hinge, a mean over the batch's positives."""
+        """The weighted hinge loss, averaged over the batch's positives."""
         with torch.no_grad():
             self.users.copy_(into_ball(self.users))
             self.items.copy_(into_ball(self.items))
@@ -90,22 +90,23 @@ class CML(EmbeddingModel):
 
     def distances(self, users: Tensor, items: Tensor) -> Tensor:
         """Squared distances of listed pairs, ``[B], [B, N] → [B, N]``."""
-        own = take_rows(self.users, users)  # [B, d]
-        length = own.square().sum(1, keepdim=True)
-        other = take_rows(self.items.square().sum(1, keepdim=True), items).squeeze(2)  # [B, N]
-        return length + other - 2 * pair_scores(own, self.items, items)
+        user_vectors = take_rows(self.users, users)  # [B, d]
+        user_length = user_vectors.square().sum(1, keepdim=True)
+        lengths = self.items.square().sum(1, keepdim=True)  # [items, 1]
+        item_length = take_rows(lengths, items).squeeze(2)  # [B, N]
+        return user_length + item_length - 2 * pair_scores(user_vectors, self.items, items)
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """``−|u − i|²`` for all items."""
-        own = self.vectors_of(history, users)
+        user_vectors = self.vectors_of(history, users)
         items = self.item_vectors
-        out: Tensor = own @ items.T
-        out.mul_(2).sub_(own.square().sum(1, keepdim=True)).sub_(items.square().sum(1))
+        out: Tensor = user_vectors @ items.T
+        out.mul_(2).sub_(user_vectors.square().sum(1, keepdim=True)).sub_(items.square().sum(1))
         return out
 
 
 def into_ball(points: Tensor) -> Tensor:
-    """Points outside the unit ball move to its surface; ``[n, d] → [n, d]``."""
+    """Project points outside the unit ball to its surface; ``[n, d] → [n, d]``."""
     inside: Tensor = points / points.norm(dim=1, keepdim=True).clamp(min=1)
     return inside

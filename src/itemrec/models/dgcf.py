@@ -1,17 +1,18 @@
-"""DGCF: every interaction is split over several intents, and each intent has a graph of its own.
+"""DGCF: every interaction is divided over several intents, each with its own graph.
 
-Wang et al., "Disentangled Graph Collaborative Filtering", SIGIR 2020. A vector is K chunks, one an
-intent. Each interaction has a logit an intent, S_k(u,i) = 0 at first; a layer repeats T times:
+Wang et al., "Disentangled Graph Collaborative Filtering", SIGIR 2020. A vector has K chunks, one
+per intent. Each interaction has one logit per intent, initially S_k(u,i) = 0; a layer repeats T
+times:
 
     S̃_k = softmax_k(S_k)                              a share of the edge for each intent
-    u_k = Σ_i S̃_k(u,i) / √(D_k(u) D_k(i)) · i_k⁰      D_k(v) = Σ S̃_k over v's edges; i_k alike
+    u_k = Σ_i S̃_k(u,i) / √(D_k(u) D_k(i)) · i_k⁰      D_k(v) = Σ S̃_k over v's edges; same for i_k
     S_k(u,i) += û_kᵀ tanh(î_k⁰)                       ^: of length 1; ⁰: before the layer
 
-The last u_k, i_k are the layer's output; logits go on into the next layer. e = mean of all layers.
-Intents are kept apart by the distance correlation between their chunks (`extra_loss`).
+The last u_k, i_k are the layer's output; logits carry over to the next one. e = mean of all layers.
+A penalty on the distance correlation between chunks keeps the intents independent (`extra_loss`).
 
 An edge has the same share in both directions, so each intent's graph is symmetric. A new user's
-edges are split by the same iteration against stored item vectors and the stored D_k of the items.
+edges are divided by the same iteration, with stored item vectors and the stored D_k of the items.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from itemrec.sampling.base import Encoded
 from itemrec.sampling.batch import Batch
 from itemrec.validation import at_least_zero
 
-COMPARED = 1024  # users, and items, between whose chunks correlation is measured
+COMPARED = 1024  # users, and items, used to estimate the correlation between chunks
 
 
 class DGCF(GNN):
-    """Disentangled graph collaborative filtering: a graph for each intent (SIGIR 2020).
+    """Disentangled graph collaborative filtering: one graph per intent (SIGIR 2020).
 
     Args:
         dim: Length of a vector.
@@ -44,12 +45,12 @@ class DGCF(GNN):
             by default.
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
             choice for the protocol.
-        intents: Chunks of a vector, K; they divide `dim`.
-        iterations: Times an edge is split over the intents in each layer, T.
+        intents: Number of chunks of a vector, K; must divide `dim`.
+        iterations: Number of times each layer divides the edges over the intents, T.
         penalty: Weight of the distance correlation between the intents.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -83,7 +84,7 @@ class DGCF(GNN):
         self.intents, self.iterations, self.penalty = intents, iterations, penalty
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """One layer by default; two where only users connect the items."""
+        """One layer by default; two in the inductive protocol, where users start from zero."""
         super().setup(train, inductive=inductive, generator=generator)
         self.depth = self.asked_layers or (2 if inductive else 1)
 
@@ -106,23 +107,23 @@ class DGCF(GNN):
                 share = torch.softmax(logits, 1)
                 degree = row_total(graph, share)  # [nodes, K]
                 own = intent_sum(graph, share, degree, degree, source)
-                gained = agreement(graph, own, source, self.intents)  # [edges, K]
-                # the user's side speaks for both directions
-                logits = logits + both_ways(graph, gained[:half])
+                change = agreement(graph, own, source, self.intents)  # [edges, K]
+                # the user side determines both directions
+                logits = logits + both_ways(graph, change[:half])
                 degrees.append(degree)
             out.append(own)
         return out, degrees, logits
 
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
-        """Final vectors, item vectors of each layer, and the items' degrees an intent."""
+        """Store final vectors, item vectors of each layer, and the items' degrees per intent."""
         super().cache_embeddings(graph)
         degrees = torch.stack(self.route(graph)[1])[:, graph.n_users :]
         self.store("intent_degree", degrees.contiguous())
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
-        """The same iteration for these users alone."""
+        """Run the same iteration for these users only."""
         adjacency = fold_adjacency(history, self.item_degree)
         out = [self.item_vectors.new_zeros(history.shape[0], self.dim)]
         logits = out[0].new_zeros(len(adjacency.col), self.intents)
@@ -130,8 +131,8 @@ class DGCF(GNN):
             source, own = self.fold_layers[depth], out[-1]
             for turn in range(self.iterations):
                 share = torch.softmax(logits, 1)
-                theirs = self.intent_degree[depth * self.iterations + turn]  # [items, K]
-                own = intent_sum(adjacency, share, row_total(adjacency, share), theirs, source)
+                item_degree = self.intent_degree[depth * self.iterations + turn]  # [items, K]
+                own = intent_sum(adjacency, share, row_total(adjacency, share), item_degree, source)
                 logits = logits + agreement(adjacency, own, source, self.intents)
             out.append(own)
         return self.pool(out)
@@ -139,10 +140,10 @@ class DGCF(GNN):
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
-        """Σ_{k<k′} distance correlation of two chunks, over users and items of the batch."""
+        """Σ_{k<k′} distance correlation of two chunks, for users and items of the batch."""
         users, items = encoded.users, encoded.items
         real = batch.mask[:COMPARED].any(1).to(users.dtype)  # [n]
-        weight = real / real.sum().clamp(min=1)  # padding counts for nothing
+        weight = real / real.sum().clamp(min=1)  # padding has no weight
         total = users.new_zeros(())
         for table, index in ((users, batch.users), (items, batch.positives[:, 0])):
             compared = take_rows(table, index[:COMPARED])  # [n, d]

@@ -27,14 +27,14 @@ BLOCK = 512  # rows and columns of the inverse at a time
 class EASE(Model):
     """Linear item–item weights in closed form (WWW 2019).
 
-    A user is nothing but a history, so new users need nothing special, and explanations are exact.
-    Memory is one matrix of items × items.
+    A user is represented by the history alone, so new users need no special handling, and
+    explanations are exact. Memory is one items × items matrix.
 
     Args:
         l2: Regularisation λ, positive; hundreds for small data, thousands for large.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -56,13 +56,13 @@ class EASE(Model):
         self.l2 = l2
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Room for the weights; on the CPU it costs nothing until they are there."""
+        """Allocate the weights; on the CPU this costs no memory until they are written."""
         super().setup(train, inductive=inductive, generator=generator)
         check_square_fits("ease", self.n_items, self.device)
         self.store("weights", torch.zeros(self.n_items, self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
-        """The item–item Gram matrix, inverted where it stands: one matrix of items × items."""
+        """Invert the item–item Gram matrix in place: one items × items matrix."""
         device = self.device
         check_square_fits("ease", self.n_items, device)
         self.store("weights", torch.empty(0, device=device))
@@ -89,9 +89,9 @@ class EASE(Model):
 def invert(matrix: Tensor) -> Tensor:
     """The inverse of a positive definite matrix, in the same memory, block by block.
 
-    A factorisation A = LLᵀ, then L⁻¹ in its place, then L⁻ᵀL⁻¹; almost all of it is products of
-    blocks, which are fast everywhere. (LAPACK's routines for the whole matrix are not: OpenBLAS's
-    ends the process beyond some 30,000 rows.)
+    A factorisation A = LLᵀ, then L⁻¹ in its place, then L⁻ᵀL⁻¹; almost all of the work is products
+    of blocks, which are fast everywhere. (LAPACK's routines for the whole matrix are not:
+    OpenBLAS's aborts the process beyond about 30,000 rows.)
     """
     n = len(matrix)
     blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]

@@ -1,4 +1,4 @@
-"""ENMF: every user–item pair counts in the loss, at the price of the observed ones.
+"""ENMF: a loss over all user–item pairs at the cost of the observed ones.
 
 Chen et al., "Efficient Neural Matrix Factorization without Sampling for Recommendation", TOIS 2020.
 With ``ŷ_ui = hᵀ(p_u ⊙ q_i)``, weight 1 for observed pairs and c₀ for all others:
@@ -6,8 +6,8 @@ With ``ŷ_ui = hᵀ(p_u ⊙ q_i)``, weight 1 for observed pairs and c₀ for all
     L(u) = Σ_{i∈R_u} (1 − ŷ)² + c₀ Σ_{i∉R_u} ŷ²
          = Σ_{i∈R_u} [(1 − c₀) ŷ² − 2ŷ] + c₀ Σ_{a,b} h_a h_b (p_u p_uᵀ)_ab (Σ_i q_i q_iᵀ)_ab + |R_u|
 
-The second line (its constant is left out) needs d² numbers for the whole catalogue. Batches are
-users with *all* their items; dropout acts on the user vectors. Not inductive: user vectors are
+The second line (without its constant) needs d² numbers for the whole catalogue. Batches are users
+with *all* their items; dropout is applied to the user vectors. Not inductive: user vectors are
 trained parameters.
 """
 
@@ -28,17 +28,17 @@ from itemrec.validation import positive, positive_integers, share_below_one
 
 
 class ENMF(EmbeddingModel):
-    """Whole-data matrix factorisation: every pair counts in the loss (TOIS 2020).
+    """Whole-data matrix factorisation: a loss over all pairs (TOIS 2020).
 
-    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+    For known users only. It has its own objective and takes neither a loss nor a sampler.
 
     Args:
         dim: Length of a vector.
-        negative_weight: Weight c₀ of pairs that were not observed.
-        dropout: Share of a user vector that is dropped in training.
+        negative_weight: Weight c₀ of unobserved pairs.
+        dropout: Share of each user vector that is dropped in training.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -64,28 +64,32 @@ class ENMF(EmbeddingModel):
         self.rows = UserRows()
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Small vectors, and a weight a dimension."""
+        """Allocate small vectors and one weight per dimension."""
         super().setup(train, inductive=inductive, generator=generator)
         self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
         self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
         self.weight = nn.Parameter(torch.ones(self.dim))
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """The weights h go to the user's side."""
+        """The weights h are multiplied into the user vectors."""
         return self.users * self.weight, self.items
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
-        """The whole-data loss of the batch's users, a mean over them."""
+        """The whole-data loss, averaged over the batch's users."""
         real = batch.mask.any(1)  # [B]
-        own = take_rows(self.users, batch.users) * real.unsqueeze(1)  # [B, d]
+        user_vectors = take_rows(self.users, batch.users) * real.unsqueeze(1)  # [B, d]
         if self.dropout > 0:
-            draw = torch.rand(own.shape, generator=generator, device=own.device)
-            own = own * (draw >= self.dropout) / (1 - self.dropout)
+            draw = torch.rand(user_vectors.shape, generator=generator, device=user_vectors.device)
+            user_vectors = user_vectors * (draw >= self.dropout) / (1 - self.dropout)
         starts, owner, item, valid = self.rows(graph, batch.users, real)
         item = item.masked_fill(~valid, self.n_items).int()
-        score = row_scores(own * self.weight, self.items, starts, item, owner)  # [entries]
+        score = row_scores(user_vectors * self.weight, self.items, starts, item, owner)  # [entries]
         score = torch.where(valid, score, 0.0)
         observed = (1 - self.negative_weight) * score.square() - 2 * score
-        everything = (own.T @ own) * (self.items.T @ self.items) * torch.outer(*[self.weight] * 2)
-        total = observed.sum() + self.negative_weight * everything.sum()
+        all_pairs = (
+            (user_vectors.T @ user_vectors)
+            * (self.items.T @ self.items)
+            * torch.outer(*[self.weight] * 2)
+        )
+        total = observed.sum() + self.negative_weight * all_pairs.sum()
         return total / real.sum().clamp(min=1)

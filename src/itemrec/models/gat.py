@@ -5,8 +5,8 @@ Veličković et al., "Graph Attention Networks", ICLR 2018. For each head, over 
     α_vj = softmax_j(LeakyReLU(a_dst·W h_v + a_src·W h_j))
     h⁽ˡ⁺¹⁾_v = act(Σ_j α_vj W h_j + b)
 
-The logits depend on an edge only through two scalars, so a head costs one weighted neighbourhood
-sum, and sums of scalars.
+The logit of an edge depends on two scalars only, so a head costs one weighted neighbourhood sum and
+sums of scalars.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class GAT(WeightedGNN):
             by default.
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
             choice for the protocol.
-        heads: Attention heads; they divide `dim`.
+        heads: Number of attention heads; must divide `dim`.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -54,7 +54,7 @@ class GAT(WeightedGNN):
         self.heads = heads
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """A weight matrix, two attention vectors a head and a bias, a layer."""
+        """Allocate a weight matrix, a bias and two attention vectors per head for each layer."""
         shape, head = (self.dim, self.dim), (self.heads, self.dim // self.heads)
         depths = range(self.depth)
         self.weights = nn.ParameterList([glorot(shape, generator) for _ in depths])
@@ -63,7 +63,7 @@ class GAT(WeightedGNN):
         self.biases = nn.ParameterList([torch.zeros(self.dim) for _ in depths])
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """Attention over neighbours and oneself, head by head."""
+        """Attention over the neighbours and the node itself, head by head."""
         width = self.dim // self.heads
         source, own = source @ self.weights[depth], own @ self.weights[depth]
         out = [
@@ -84,13 +84,13 @@ def attend(
     adjacency: Adjacency, source: Tensor, own: Tensor, to_source: Tensor, to_own: Tensor
 ) -> Tensor:
     """One head: ``Σ_j softmax_j(LeakyReLU(to_own·own_v + to_source·source_j)) source_j``."""
-    mine = own @ to_own  # [targets]
-    theirs = source @ to_source  # [sources]
-    logit = F.leaky_relu(edge_sum(adjacency, mine, theirs), 0.2)  # [edges]
-    self_logit = F.leaky_relu(mine + own @ to_source, 0.2)  # [targets]
-    with torch.no_grad():  # any shift gives the same softmax; the row's largest keeps exp finite
-        most = F.leaky_relu(mine + largest_source(adjacency, theirs), 0.2)
-        shift = torch.maximum(most, self_logit)
+    target_logit = own @ to_own  # [targets]
+    source_logit = source @ to_source  # [sources]
+    logit = F.leaky_relu(edge_sum(adjacency, target_logit, source_logit), 0.2)  # [edges]
+    self_logit = F.leaky_relu(target_logit + own @ to_source, 0.2)  # [targets]
+    with torch.no_grad():  # any shift gives the same softmax; the row's maximum keeps exp finite
+        largest = F.leaky_relu(target_logit + largest_source(adjacency, source_logit), 0.2)
+        shift = torch.maximum(largest, self_logit)
     weight = torch.exp(logit - shift[adjacency.row])
     self_weight = torch.exp(self_logit - shift).unsqueeze(1)
     total = weighted_sum(adjacency, weight, source) + self_weight * own

@@ -1,4 +1,4 @@
-"""GCN: averaging with self-loops, a weight matrix and a non-linearity a layer.
+"""GCN: averaging with self-loops, one weight matrix and non-linearity per layer.
 
 Kipf & Welling, "Semi-Supervised Classification with Graph Convolutional Networks", ICLR 2017.
 With ``Ã = A + I`` and its degrees ``D̃``:
@@ -19,7 +19,7 @@ from itemrec.models.gnn import Pooling, WeightedGNN, glorot
 
 
 class GCN(WeightedGNN):
-    """Graph convolution with self-loops and a weight matrix a layer (ICLR 2017).
+    """Graph convolution with self-loops and one weight matrix per layer (ICLR 2017).
 
     Args:
         dim: Length of a vector.
@@ -29,7 +29,7 @@ class GCN(WeightedGNN):
             choice for the protocol.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -45,13 +45,13 @@ class GCN(WeightedGNN):
         super().__init__(dim, layers, pooling)
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """A weight matrix and a bias a layer."""
+        """Allocate one weight matrix and one bias per layer."""
         shape = (self.dim, self.dim)
         self.weights = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
         self.biases = nn.ParameterList([torch.zeros(self.dim) for _ in range(self.depth)])
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """Transform, then average over neighbours and oneself."""
+        """Transform, then average over the neighbours and the node itself."""
         weight = self.weights[depth]
         scale = (adjacency.degree + 1).rsqrt().unsqueeze(1)
         source_scale = (adjacency.source_degree + 1).rsqrt().unsqueeze(1)

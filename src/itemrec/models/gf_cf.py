@@ -5,9 +5,9 @@ Shen et al., "How Powerful is Graph Convolution for Recommendation?", CIKM 2021.
 
     scores = r · (R̃ᵀR̃ + α D_I^-½ Ū Ūᵀ D_I^½)                             [B, items]
 
-a linear filter and an ideal low-pass. The first is two steps of propagation over the training
-graph, the second two thin products; Ū comes from subspace iteration with the same propagation.
-Everything is linear in the history: shares are exact, and a new user is a history like any other.
+a linear filter and an ideal low-pass filter. The first is two propagation steps over the training
+graph, the second two thin products; Ū is computed by subspace iteration with the same propagation.
+Scores are linear in the history: shares are exact, and a new user is a history like any other.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from itemrec.graph.propagation import propagate
 from itemrec.models.base import Kind, Model
 from itemrec.validation import at_least_zero, positive_integers
 
-SPARE = 32  # more vectors than asked for: the wanted ones converge faster
+SPARE = 32  # extra vectors, so that the wanted ones converge faster
 BLOCK = 512  # users propagated at a time
 
 
 class GFCF(Model):
     """Linear and ideal low-pass graph filters (CIKM 2021).
 
-    A user is nothing but a history, and explanations are exact.
+    A user is represented by the history alone, and explanations are exact.
 
     Args:
         dim: Singular vectors of the low-pass filter, k.
@@ -38,7 +38,7 @@ class GFCF(Model):
         iterations: Steps of the subspace iteration.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -64,7 +64,7 @@ class GFCF(Model):
         self.graph: Graph | None = None
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """A random subspace to start from."""
+        """Draw a random initial subspace."""
         super().setup(train, inductive=inductive, generator=generator)
         width = min(self.dim + SPARE, self.n_items)
         self.start = torch.randn(self.n_items, width, generator=generator)
@@ -73,7 +73,7 @@ class GFCF(Model):
 
     @torch.no_grad()
     def fit(self, train: sp.csr_array) -> None:
-        """Keep the graph, find Ū."""
+        """Store the graph and compute Ū."""
         graph = Graph.from_csr(train, self.device)
         self.store("crow", graph.crow)
         self.store("col", graph.col)
@@ -99,7 +99,7 @@ class GFCF(Model):
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        """Both filters, a block of users at a time."""
+        """Apply both filters, one block of users at a time."""
         root = inverse_root(self.adjacency().item_degree)  # [items, 1]
         back = self.adjacency().item_degree.sqrt().unsqueeze(1)
         out = root.new_empty(history.shape[0], self.n_items)
@@ -112,7 +112,7 @@ class GFCF(Model):
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """Each history item alone: scores add up."""
+        """Score each history item alone: scores are additive."""
         single = sp.csr_array(
             (np.ones(history.nnz, np.float32), history.indices, np.arange(history.nnz + 1)),
             shape=(history.nnz, self.n_items),

@@ -1,11 +1,11 @@
-"""GIN: sums over neighbours, then a small network a layer.
+"""GIN: sums over neighbours, then a small network in each layer.
 
 Xu et al., "How Powerful are Graph Neural Networks?", ICLR 2019:
 
     h⁽ˡ⁺¹⁾_v = MLP⁽ˡ⁾((1 + ε⁽ˡ⁾)·h⁽ˡ⁾_v + Σ_{j∈N(v)} h⁽ˡ⁾_j)
 
-Plain sums over neighbourhoods of very different size (1 to thousands) overflow the scale of the
-vectors layer by layer. With ``normalise`` (the default) the sum is divided by √(d_v·d_j) as in the
+Plain sums over neighbourhoods of very different sizes (1 to thousands) let the scale of the vectors
+grow layer by layer. With ``normalise`` (the default) the sum is divided by √(d_v·d_j) as in the
 other encoders; without it the layer is the paper's, term by term.
 """
 
@@ -31,7 +31,7 @@ class GIN(WeightedGNN):
         normalise: Divide sums by √(d_v·d_j); without it the layer is the paper's, term by term.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -54,7 +54,7 @@ class GIN(WeightedGNN):
         self.normalise = normalise
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """Two linear maps and an ε a layer."""
+        """Allocate two linear maps and an ε per layer."""
         shape = (self.dim, self.dim)
         depths = range(self.depth)
         self.first = nn.ParameterList([glorot(shape, generator) for _ in depths])
@@ -64,7 +64,7 @@ class GIN(WeightedGNN):
         self.epsilon = nn.Parameter(torch.zeros(self.depth))
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """Sum, then the network."""
+        """Sum over neighbours, then apply the network."""
         gather = propagate if self.normalise else neighbour_sum
         mixed = (1 + self.epsilon[depth]) * own + gather(adjacency, source)
         hidden = torch.relu(mixed @ self.first[depth] + self.first_bias[depth])

@@ -1,4 +1,4 @@
-"""Message passing: the bases of all GNN encoders, with fold-in of unseen users."""
+"""Message passing: base classes of all GNN encoders, with fold-in of unseen users."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Pooling = Literal["auto", "mean", "sum", "concat"]
 
 
 class GNN(EmbeddingModel):
-    """Message passing over the interaction graph; a subclass gives one `layer`.
+    """Message passing over the interaction graph; a subclass defines one `layer`.
 
     `h⁰` are free vectors of the items and, in the transductive protocol, of the users; in the
-    inductive protocol users start from zero and are made of their items' messages. The final vector
-    pools `h⁰ … hᴸ`. A new user is folded in by running the same layers for that user alone against
-    the stored item vectors of each layer: no training graph, no training.
+    inductive protocol users start from zero and are computed from their items' messages. The final
+    vector pools `h⁰ … hᴸ`. A new user is folded in by running the same layers for that user only,
+    with the stored item vectors of each layer: neither the training graph nor training is needed.
 
     Args:
         dim: Length of a vector.
         layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            unless given (chosen on validation, see LOG.md).
+            by default (chosen on validation, see LOG.md).
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
             choice for the protocol.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> from itemrec.graph.propagation import neighbour_sum
@@ -64,7 +64,7 @@ class GNN(EmbeddingModel):
         self.pool_by: str = pooling
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Free item vectors, and free user vectors in the transductive protocol."""
+        """Allocate free item vectors and, in the transductive protocol, free user vectors."""
         super().setup(train, inductive=inductive, generator=generator)
         self.depth = self.asked_layers or (2 if inductive else 3)
         if self.pooling == "auto":
@@ -82,7 +82,7 @@ class GNN(EmbeddingModel):
         self.make_layers(generator)
 
     def automatic_pooling(self, inductive: bool) -> str:
-        """What `pooling="auto"` means: the sum, except where a subclass says otherwise.
+        """The pooling of `pooling="auto"`: the sum, unless a subclass overrides it.
 
         Args:
             inductive: Whether the protocol is inductive.
@@ -93,10 +93,10 @@ class GNN(EmbeddingModel):
         return "sum"
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """Allocate the layers' own weights, if there are any.
+        """Allocate the weights of the layers, if there are any.
 
         Args:
-            generator: Of initial weights.
+            generator: Random generator of the initial weights.
         """
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
@@ -110,19 +110,19 @@ class GNN(EmbeddingModel):
             own: Vectors of the targets before the step, `[targets, d]`.
 
         Returns:
-            Vectors of the targets after it, `[targets, d]`.
+            Vectors of the targets after the step, `[targets, d]`.
 
         Raises:
-            ItemrecError: The subclass has no layer.
+            ItemrecError: The subclass does not define a layer.
         """
         raise ItemrecError(f"{type(self).__name__} has no layer")
 
     def base(self, graph: Graph) -> Tensor:
         """``h⁰`` of all nodes, ``[nodes, d]``; users without parameters start from zero."""
-        own = () if self.user_embedding is None else (self.user_embedding,)
-        known = sum(len(part) for part in own)
-        nothing = self.item_embedding.new_zeros(graph.n_users - known, self.dim)
-        return torch.cat([*own, nothing, self.item_embedding])
+        users = () if self.user_embedding is None else (self.user_embedding,)
+        known = sum(len(part) for part in users)
+        zeros = self.item_embedding.new_zeros(graph.n_users - known, self.dim)
+        return torch.cat([*users, zeros, self.item_embedding])
 
     def layers(self, graph: Graph) -> list[Tensor]:
         """``h⁰ … hᴸ`` of all nodes."""
@@ -132,7 +132,7 @@ class GNN(EmbeddingModel):
         return out
 
     def pool(self, layers: list[Tensor]) -> Tensor:
-        """One vector a node out of its vectors at all depths."""
+        """Combine the vectors of a node at all depths into one."""
         if self.pool_by == "concat":
             return torch.cat(layers, dim=-1)
         total = layers[0]
@@ -146,7 +146,7 @@ class GNN(EmbeddingModel):
         return users, items
 
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
-        """`layers` with the noise or dropout of a training step, where a model has any."""
+        """`layers` with the noise or dropout of a training step, if the model has any."""
         return self.layers(graph)
 
     def encode_step(
@@ -162,7 +162,7 @@ class GNN(EmbeddingModel):
         keep_layers: bool,
         views: tuple[tuple[Tensor, Tensor], ...] = (),
     ) -> Encoded:
-        """Pooled vectors of a step's layers, with its side results."""
+        """Pool the layers of a step and add layers and views."""
         users, items = halves(graph, self.pool(layers))
         kept = tuple(layer[graph.n_users :] for layer in layers) if keep_layers else ()
         return Encoded(users, items, kept, self.pool, views)
@@ -176,7 +176,7 @@ class GNN(EmbeddingModel):
 
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
-        """Store final vectors, and what folding in needs: item vectors of each layer, degrees."""
+        """Store final vectors and, for folding in, item degrees and item vectors of each layer."""
         layers = self.layers(graph)
         pooled = self.pool(layers)
         self.store("user_vectors", pooled[: graph.n_users].contiguous())
@@ -193,7 +193,7 @@ class GNN(EmbeddingModel):
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
-        """The layers once more, for these users alone against stored item vectors."""
+        """Run the layers for these users only, with stored item vectors."""
         adjacency = fold_adjacency(history, self.item_degree)
         own = self.item_vectors.new_zeros(history.shape[0], self.dim)
         out = [own]
@@ -204,16 +204,17 @@ class GNN(EmbeddingModel):
 
 
 class WeightedGNN(GNN):
-    """Message passing with weights beside the vectors of users and items.
+    """Message passing with shared weights in addition to user and item vectors.
 
-    Every node moves a shared weight, and mostly the same way: at the vectors' learning rate scores
-    grow to thousands within an epoch, where a smooth rank has no slope left, and the model never
-    gets past popularity. A step of a shared weight is therefore divided by its width, which keeps
-    the change of a product independent of it (LOG.md).
+    Every node contributes to the gradient of a shared weight, mostly in the same direction: at the
+    learning rate of the vectors, scores grow to thousands within an epoch, where a smooth rank has
+    no slope, and the model does not get better than popularity. The step of a shared weight is
+    therefore divided by its width, which makes the change of a product independent of the width
+    (LOG.md).
     """
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Vectors at ``lr``, shared weights at ``lr`` over their width."""
+        """Vectors at ``lr``, shared weights at ``lr`` divided by their width."""
         tables = {id(self.item_embedding), id(self.user_embedding)}
         vectors = [p for p in self.parameters() if id(p) in tables]
         shared = [p for p in self.parameters() if id(p) not in tables]
@@ -226,20 +227,20 @@ class WeightedGNN(GNN):
 class LinearGNN(GNN):
     """Linear message passing, `h⁽ˡ⁺¹⁾ = Â h⁽ˡ⁾` with `Â = D^-1/2 A D^-1/2`, then pooling.
 
-    A new user with history H is one weighted sum of stored item vectors, and each history item's
-    share in a score is exact:
+    The vector of a new user with history H is a weighted sum of stored item vectors, and each
+    history item's share of a score is exact:
 
         u = Σ_{i∈H} f_i / √|H|        f_i = pool(0, h⁰_i … hᴸ⁻¹_i) / √d_i
 
     Args:
         dim: Length of a vector.
         layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            unless given.
+            by default.
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
             the transductive protocol and the sum in the inductive one.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> from itemrec.models import LinearGNN
@@ -264,15 +265,15 @@ class LinearGNN(GNN):
         return "sum" if inductive else "mean"
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """``Â h`` in the graph; the same rule for targets outside it."""
+        """``Â h`` in the graph; the same formula for targets outside it."""
         return propagate(adjacency, source)
 
     def pool(self, layers: list[Tensor]) -> Tensor:
-        """One vector a node out of its vectors at all depths that count."""
+        """Combine the vectors of a node from layer `first` on into one."""
         return super().pool(layers[self.first :])
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """Message passing and pooling in one, where pooling is a sum."""
+        """Message passing and pooling in one operation, if pooling is a sum or mean."""
         from_items = self.user_embedding is None
         if self.pool_by == "concat" or (from_items and self.first):
             return super().encode(graph)
@@ -286,13 +287,13 @@ class LinearGNN(GNN):
     def encode_step(
         self, graph: Graph, generator: torch.Generator, layers: bool = False
     ) -> Encoded:
-        """Layer by layer only where layers are asked for."""
+        """Encode layer by layer only if the layers are requested."""
         if layers:
             return super().encode_step(graph, generator, layers)
         return Encoded(*self.encode(graph))
 
     def cache_fold_in(self, item_layers: list[Tensor]) -> None:
-        """All depths at once: the step is linear, so they can be pooled before it."""
+        """Pool all depths before the step, which is linear."""
         pooled = self.pool([torch.zeros_like(item_layers[0]), *item_layers])
         self.store("fold_table", pooled * inverse_root(self.item_degree))
 
@@ -305,7 +306,7 @@ class LinearGNN(GNN):
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """Shares ``f_i·e_j/√|H|``; a trained user's own vector is the rest of the score."""
+        """Shares ``f_i·e_j/√|H|``; the rest of the score comes from a trained user vector."""
         listed = torch.from_numpy(history.indices).long().to(self.device)
         parts = self.fold_table[listed] / max(len(listed), 1) ** 0.5  # [H, d]
         shares: Tensor = self.item_vectors[items] @ parts.T
@@ -313,7 +314,7 @@ class LinearGNN(GNN):
 
 
 def halves(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """Users and items of all nodes; a split's gradient is one copy, that of two slices four."""
+    """Split nodes into users and items; the gradient of a split is cheaper than of two slices."""
     users, items = torch.split(nodes, [graph.n_users, graph.n_items])
     return users, items
 

@@ -1,4 +1,4 @@
-"""iALS: weighted least squares, solved exactly for one side at a time.
+"""iALS: alternating weighted least squares, exact for one side at a time.
 
 Hu, Koren & Volinsky, "Collaborative Filtering for Implicit Feedback Datasets", ICDM 2008, with the
 objective and the frequency-scaled penalty of Rendle et al., "Revisiting the Performance of iALS on
@@ -7,12 +7,12 @@ Item Recommendation Benchmarks" (RecSys 2022):
     L = Σ_{(u,i)∈S} (1 − w_u·h_i)² + α Σ_u Σ_i (w_u·h_i)² + l2·[Σ_u a_u|w_u|² + Σ_i b_i|h_i|²]
     a_u = (|S_u| + α|I|)^ν      b_i = (|S_i| + α|U|)^ν
 
-With the items fixed, a user is one d × d system, and so is a user never seen before:
+With the items fixed, each user is one d × d system, also a user unseen in training:
 
     w_u = A_u⁻¹ Σ_{i∈S_u} h_i        A_u = α HᵀH + Σ_{i∈S_u} h_i h_iᵀ + l2·a_u I
 
 so a score is a sum over the history and each share ``h_jᵀ A_u⁻¹ h_i`` is exact. The last half-step
-is the users', so that a known user and the same history folded in are the same vector.
+solves for the users, so a known user has the same vector as the same history folded in.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from itemrec.errors import ItemrecError
 from itemrec.models.base import EmbeddingModel, Kind
 from itemrec.validation import at_least_zero, positive, positive_integers
 
-ROOM = 2**24  # numbers held at a time in one block of systems
+BLOCK = 2**24  # numbers in memory for one block of systems
 
 
 class IALS(EmbeddingModel):
     """Alternating least squares for implicit feedback (ICDM 2008).
 
-    A new user is one small linear system, and explanations are exact.
+    A new user requires one small linear solve, and explanations are exact.
 
     Args:
         dim: Length of a vector.
-        alpha: Weight α of pairs that were not observed.
-        l2: Weight of the squared vectors, positive.
+        alpha: Weight α of unobserved pairs.
+        l2: Strength of the L2 penalty, positive.
         nu: Exponent ν of the frequency that scales `l2`.
-        sweeps: Times that both sides are solved.
+        sweeps: Number of alternations over both sides.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -72,7 +72,7 @@ class IALS(EmbeddingModel):
         self.dim, self.alpha, self.l2, self.nu, self.sweeps = dim, alpha, l2, nu, sweeps
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Items start at random; the first half-step makes the users."""
+        """Initialise items at random; the first half-step solves for the users."""
         super().setup(train, inductive=inductive, generator=generator)
         items = torch.randn(self.n_items, self.dim, generator=generator) * 0.1 / self.dim**0.5
         self.store("item_vectors", items.to(self.device))
@@ -80,7 +80,7 @@ class IALS(EmbeddingModel):
 
     @torch.no_grad()
     def fit(self, train: sp.csr_array) -> None:
-        """Users, items, users, …, users."""
+        """Solve for users, items, users, …, users."""
         by_item = sp.csr_array(train.T)
         for _ in range(self.sweeps):
             self.store("user_vectors", self.solve(train, self.item_vectors))
@@ -90,7 +90,7 @@ class IALS(EmbeddingModel):
     def solve(self, rows: sp.csr_array, fixed: Tensor) -> Tensor:
         """``w`` of every row against fixed vectors, ``[B, others], [others, d] → [B, d]``.
 
-        Rows of similar length go together, so that filling up to the longest costs little.
+        Rows of similar length are solved together, so that padding to the longest costs little.
         """
         out = fixed.new_zeros(rows.shape[0], self.dim)
         size = np.diff(rows.indptr)
@@ -100,7 +100,7 @@ class IALS(EmbeddingModel):
         end = len(order)
         while end > 0:  # longest rows first
             width = max(int(size[order[end - 1]]), 1)
-            part = order[max(0, end - max(1, ROOM // (self.dim * max(width, self.dim)))) : end]
+            part = order[max(0, end - max(1, BLOCK // (self.dim * max(width, self.dim)))) : end]
             found = padded[self.listed(rows, part, width)]  # [b, width, d]
             matrix = self.system(shared, found, size[part], len(fixed))
             factor, wrong = torch.linalg.cholesky_ex(matrix)
@@ -112,7 +112,7 @@ class IALS(EmbeddingModel):
         return out
 
     def listed(self, rows: sp.csr_array, part: npt.NDArray[np.int64], width: int) -> Tensor:
-        """Entries of some rows side by side ``[b, width]``; the last row of a table fills up."""
+        """Entries of some rows, padded to ``[b, width]`` with the index of a zero vector."""
         begin, size = rows.indptr[part], np.diff(rows.indptr)[part]
         place = np.arange(width)
         real = place < size[:, None]
@@ -133,7 +133,7 @@ class IALS(EmbeddingModel):
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
-        """One solve a user."""
+        """One solve per user."""
         return self.solve(history, self.item_vectors)
 
     @torch.no_grad()

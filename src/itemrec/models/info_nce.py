@@ -19,19 +19,19 @@ def contrast(
 ) -> Tensor:
     """InfoNCE of the batch's users plus that of its items, between two (users, items) views.
 
-    Where a list has several positives one of them is drawn: the contrast costs B² either way.
+    From a list with several positives one is drawn, so that the cost stays B².
     """
     real = batch.mask.any(1)
     draw = torch.rand(len(real), generator=generator, device=real.device)
     pick = (draw * batch.mask.sum(1)).long().clamp(max=batch.mask.shape[1] - 1)
-    items = batch.positives.gather(1, pick.unsqueeze(1)).squeeze(1)  # real ones stand first
+    items = batch.positives.gather(1, pick.unsqueeze(1)).squeeze(1)  # real ones come first
     return info_nce(*one_of_each(one[0], two[0], batch.users), tau, first_of(batch.users, real)) + (
         info_nce(*one_of_each(one[1], two[1], items), tau, first_of(items, real))
     )
 
 
 def one_of_each(one: Tensor, two: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """The named rows of both views."""
+    """The rows at the index in both views."""
     return take_rows(one, index), take_rows(two, index)
 
 
@@ -40,7 +40,7 @@ def info_nce(one: Tensor, two: Tensor, tau: float, mask: Tensor) -> Tensor:
 
     The sum is over the rows in the mask as well; ``[n, d], [n, d], bool [n]``.
     """
-    if not mask.is_cuda:  # a GPU keeps the shape; elsewhere fewer rows are less work
+    if not mask.is_cuda:  # a GPU needs a fixed shape; elsewhere fewer rows are faster
         one, two, mask = one[mask], two[mask], mask[mask]
     one, two = F.normalize(one, dim=1), F.normalize(two, dim=1)
     logits = (one @ two.T / tau).masked_fill(~mask, -torch.inf)  # [n, n], columns masked
@@ -50,7 +50,7 @@ def info_nce(one: Tensor, two: Tensor, tau: float, mask: Tensor) -> Tensor:
 
 
 def first_of(index: Tensor, real: Tensor) -> Tensor:
-    """True at the first real occurrence of every value: `unique` that keeps its shape.
+    """True at the first real occurrence of every value: `unique` with a fixed shape.
 
     A node that occurs twice must count once, and must not be its own negative.
     """

@@ -19,7 +19,7 @@ BLOCK = 1024  # items at a time
 
 
 def cooccurrence(train: sp.csr_array, size: int = BLOCK) -> Iterator[tuple[int, Floats]]:
-    """``XᵀX`` a block of rows at a time: first item, dense counts ``[≤ size, items]``."""
+    """``XᵀX`` in blocks of rows: first item, dense counts ``[≤ size, items]``."""
     by_item = sp.csr_array(train.T)  # [items, users]
     for start in range(0, train.shape[1], size):
         block = by_item[start : start + size] @ train
@@ -27,7 +27,7 @@ def cooccurrence(train: sp.csr_array, size: int = BLOCK) -> Iterator[tuple[int, 
 
 
 def gram_matrix(train: sp.csr_array) -> Floats:
-    """``XᵀX`` in full ``[items, items]``, filled block by block: never a second copy."""
+    """``XᵀX`` in full ``[items, items]``, filled block by block without a second copy."""
     n_items = train.shape[1]
     gram = np.empty((n_items, n_items), np.float32)
     for start, block in cooccurrence(train):
@@ -36,7 +36,7 @@ def gram_matrix(train: sp.csr_array) -> Floats:
 
 
 def strongest(values: Floats, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row and their columns, ``[rows, k]`` both."""
+    """The k largest values of each row and their columns, both ``[rows, k]``."""
     top = torch.from_numpy(values).topk(min(k, values.shape[1]), dim=1)
     return top.values, top.indices
 
@@ -44,8 +44,8 @@ def strongest(values: Floats, k: int) -> tuple[Tensor, Tensor]:
 class SparseWeights(Model):
     """A linear model with few weights: ``scores = history · W`` with a sparse W [items, items].
 
-    ``W[i, j]`` is what an item i in the history adds to the score of item j, so a score is the sum
-    of its history's weights and every share is exact. No user has parameters: a new user is a
+    ``W[i, j]`` is the contribution of an item i in the history to the score of item j, so a score
+    is a sum over the history and every share is exact. Users have no parameters: a new user is a
     history like any other.
     """
 
@@ -57,13 +57,13 @@ class SparseWeights(Model):
     weight_values: Tensor  # float32 [weights]
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Room for no weights yet."""
+        """Start without weights."""
         super().setup(train, inductive=inductive, generator=generator)
         self.store("weight_starts", torch.zeros(self.n_items + 1, dtype=torch.int64))
         self.targets: tuple[Adjacency, Tensor] | None = None
 
     def keep(self, columns: list[tuple[int, Tensor, Tensor]]) -> None:
-        """Store blocks: first item j, its sources i ``[b, k]``, weights ``[b, k]``; zeros go."""
+        """Store blocks: first item j, sources i ``[b, k]``, weights ``[b, k]``; drop zeros."""
         rows, cols, values = [], [], []
         for start, sources, weights in columns:
             target = torch.arange(start, start + len(sources)).unsqueeze(1).expand_as(sources)
@@ -82,18 +82,18 @@ class SparseWeights(Model):
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        """A sparse product; on the CPU scipy's, which works from the history's rows alone."""
+        """A sparse product; on the CPU scipy's, which reads only the rows of the history."""
         if self.device.type == "cpu":
             out: Tensor = torch.from_numpy((history @ self._matrix()).toarray())
             return out
         return self.scores_on_device(history)
 
     def scores_on_device(self, history: sp.csr_array) -> Tensor:
-        """Every item is the target of its sources in all histories at once: a neighbourhood sum."""
+        """A neighbourhood sum: each item sums over its sources, for all histories at once."""
         if self.targets is None or self.targets[0].crow.device != self.device:
-            turned = sp.csr_array(self._matrix().T)  # [targets, sources]
-            adjacency = fold_adjacency(turned, torch.zeros(self.n_items, device=self.device))
-            self.targets = adjacency, torch.from_numpy(turned.data).to(self.device)
+            transposed = sp.csr_array(self._matrix().T)  # [targets, sources]
+            adjacency = fold_adjacency(transposed, torch.zeros(self.n_items, device=self.device))
+            self.targets = adjacency, torch.from_numpy(transposed.data).to(self.device)
         seen = torch.from_numpy(history.T.toarray().astype(np.float32)).to(self.device)
         return weighted_sum(*self.targets, seen).T.contiguous()  # [items, B] → [B, items]
 
@@ -104,7 +104,7 @@ class SparseWeights(Model):
         return torch.from_numpy(part.T.copy()).to(self.device)
 
     def _matrix(self) -> sp.csr_array:
-        """The stored weights as scipy sees them; on the CPU nothing is copied."""
+        """The stored weights as a scipy matrix; on the CPU nothing is copied."""
         parts = (self.weight_values, self.weight_items, self.weight_starts)
         data, indices, indptr = (part.cpu().numpy() for part in parts)
         return sp.csr_array((data, indices, indptr), shape=(self.n_items, self.n_items))

@@ -1,4 +1,4 @@
-"""ItemKNN: items that the same users like.
+"""ItemKNN: similarity of items that have users in common.
 
 Sarwar et al., "Item-based Collaborative Filtering Recommendation Algorithms", WWW 2001, with the
 shrunk cosine of Deshpande & Karypis (2004) and later practice. With counts ``G = XᵀX``, degrees d:
@@ -6,7 +6,7 @@ shrunk cosine of Deshpande & Karypis (2004) and later practice. With counts ``G 
     s_ij = G_ij / (√(d_i d_j) + shrink)     W_ij = s_ij if i is one of the k nearest of j, else 0
     scores = history · W                                            [B, items]
 
-Inductive: a user is nothing but a history.
+Inductive: a user is represented by the history alone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from itemrec.validation import at_least_zero, positive_integers
 class ItemKNN(SparseWeights):
     """Nearest neighbours among items by shrunk cosine (WWW 2001).
 
-    A user is nothing but a history, and explanations are exact.
+    A user is represented by the history alone, and explanations are exact.
 
     Args:
         neighbours: Neighbours of an item, k.
-        shrink: Added to the denominator; damps cosines of rare items.
+        shrink: Added to the denominator; reduces cosines of rare items.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -47,7 +47,7 @@ class ItemKNN(SparseWeights):
         self.neighbours, self.shrink = neighbours, shrink
 
     def fit(self, train: sp.csr_array) -> None:
-        """Count, normalise and cut, a block of items at a time."""
+        """Count, normalise and keep the nearest, one block of items at a time."""
         root = np.sqrt(np.bincount(train.indices, minlength=self.n_items)).astype(np.float32)
         blocks = []
         for start, similarity in cooccurrence(train):

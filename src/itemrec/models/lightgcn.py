@@ -14,7 +14,7 @@ from itemrec.models.gnn import LinearGNN, Pooling
 class LightGCN(LinearGNN):
     """Linear message passing, `h⁽ˡ⁺¹⁾ = D^-1/2 A D^-1/2 h⁽ˡ⁾`, then pooling (SIGIR 2020).
 
-    A new user is one weighted sum of stored item vectors, and explanations are exact.
+    The vector of a new user is a weighted sum of stored item vectors, and explanations are exact.
 
     Args:
         dim: Length of a vector.
@@ -24,7 +24,7 @@ class LightGCN(LinearGNN):
             the transductive protocol and the sum in the inductive one.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir

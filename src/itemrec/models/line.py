@@ -1,15 +1,16 @@
-"""LINE: edges should be likely, either as such or given their ends' contexts.
+"""LINE: embeddings that predict edges, directly or through context vectors.
 
 Tang et al., "LINE: Large-scale Information Network Embedding", WWW 2015. For an edge (u, i), with K
 items j (for the other direction: users) drawn in proportion to degree^power:
 
-    order 1: −log σ(c_u·c_i) − Σ_j log σ(−c_u·c_j)           one vector c a node
+    order 1: −log σ(c_u·c_i) − Σ_j log σ(−c_u·c_j)           one vector c per node
     order 2: −log σ(c_u·x_i) − Σ_j log σ(−c_u·x_j)           and a context vector x
 
-both for u → i and for i → u. Noise comes from the edge's other side, since edges only ever join a
-user and an item. The score is what was modelled: ``c_u·c_i``, or ``c_u·x_i + x_u·c_i``. Edges are
-the batch's positives: with ``batch_by = "interactions"`` every one once an epoch. Power 0 keeps
-popularity in the scores, see `deepwalk`. Not inductive: a node's vectors are trained parameters.
+both for u → i and for i → u. Noise nodes come from the other side of the edge, since edges always
+join a user and an item. The score is the modelled quantity: ``c_u·c_i``, or ``c_u·x_i + x_u·c_i``.
+Edges are the batch's positives: with ``batch_by = "interactions"`` each one once per epoch. Power 0
+keeps popularity in the scores, see `deepwalk`. Not inductive: the vectors of nodes are trained
+parameters.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from itemrec.validation import at_least_zero, positive_integers
 class LINE(EmbeddingModel):
     """First- or second-order proximity of nodes (WWW 2015).
 
-    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+    For known users only. It has its own objective and takes neither a loss nor a sampler.
 
     Args:
         dim: Length of a vector.
-        order: 1 (edges as such) or 2 (edges given their contexts).
-        negatives: Noise nodes an edge, K.
+        order: 1 (edges directly) or 2 (edges through context vectors).
+        negatives: Noise nodes per edge, K.
         power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -70,7 +71,7 @@ class LINE(EmbeddingModel):
         self.known: Graph | None = None
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """A vector a node, and its context vector in the second order."""
+        """Allocate one vector per node and, in the second order, one context vector."""
         super().setup(train, inductive=inductive, generator=generator)
 
         def table(n: int) -> nn.Parameter:
@@ -81,14 +82,14 @@ class LINE(EmbeddingModel):
             self.user_context, self.item_context = table(self.n_users), table(self.n_items)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """The vectors, in the second order beside the contexts they are compared with."""
+        """The vectors, in the second order concatenated with the context vectors."""
         if self.order == 1:
             return self.users, self.items
         users = torch.cat([self.users, self.user_context], dim=1)
         return users, torch.cat([self.item_context, self.items], dim=1)
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
-        """Both directions of the batch's edges, a mean over them."""
+        """Both directions of the batch's edges, averaged over the edges."""
         if self.known is not graph:
             self.known = graph
             self.user_noise = NodeDraws(graph.degree[: graph.n_users], self.power)
@@ -97,11 +98,11 @@ class LINE(EmbeddingModel):
         item, real = batch.positives.flatten(), batch.mask.flatten()
         shape = (len(user), self.negatives)
         users, items = self.user_noise(shape, generator), self.item_noise(shape, generator)
-        hear_items = self.item_context if self.order == 2 else self.items
-        hear_users = self.user_context if self.order == 2 else self.users
-        there = edge_loss(self.users, hear_items, user, item, items)
-        back = edge_loss(self.items, hear_users, item, user, users)
-        return ((there + back) * real).sum() / real.sum().clamp(min=1)
+        item_targets = self.item_context if self.order == 2 else self.items
+        user_targets = self.user_context if self.order == 2 else self.users
+        forward = edge_loss(self.users, item_targets, user, item, items)
+        backward = edge_loss(self.items, user_targets, item, user, users)
+        return ((forward + backward) * real).sum() / real.sum().clamp(min=1)
 
 
 def edge_loss(source: Tensor, target: Tensor, one: Tensor, other: Tensor, noise: Tensor) -> Tensor:

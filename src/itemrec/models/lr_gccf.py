@@ -1,12 +1,12 @@
-"""LR-GCCF: graph convolution without non-linearities, its layers side by side.
+"""LR-GCCF: graph convolution without non-linearities, with concatenated layers.
 
 Chen et al., "Revisiting Graph Based Collaborative Filtering: A Linear Residual Graph Convolutional
 Network Approach", AAAI 2020. With self-loops counted, d̃ = d + 1:
 
     h⁽ˡ⁺¹⁾_v = Σ_{j∈N(v)} h⁽ˡ⁾_j / √(d̃_v d̃_j) + h⁽ˡ⁾_v / d̃_v        e = [h⁰ ; … ; hᴸ]
 
-The paper's residual preference (a layer predicts what the ones before it left over) is a sum of the
-layers' scores, which is the product of the concatenated vectors.
+The paper's residual preference (each layer predicts the residual of the previous ones) is a sum of
+the layers' scores, which is the product of the concatenated vectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from itemrec.models.gnn import GNN
 
 
 class LRGCCF(GNN):
-    """Linear residual graph convolution, its layers side by side (AAAI 2020).
+    """Linear residual graph convolution with concatenated layers (AAAI 2020).
 
     Args:
         dim: Length of a vector.
@@ -29,7 +29,7 @@ class LRGCCF(GNN):
             by default.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -50,7 +50,7 @@ class LRGCCF(GNN):
         super().__init__(dim, layers, "concat")
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """Neighbours and oneself, by degrees that count the self-loop."""
+        """Neighbours and the node itself, scaled by degrees that include the self-loop."""
         scale = (adjacency.degree + 1).rsqrt().unsqueeze(1)
         source_scale = (adjacency.source_degree + 1).rsqrt().unsqueeze(1)
         return neighbour_sum(adjacency, source * source_scale) * scale + own * scale.square()

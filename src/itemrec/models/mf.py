@@ -1,4 +1,4 @@
-"""MF: one free vector a user and an item.
+"""MF: one free vector per user and per item.
 
 Rendle et al., "BPR: Bayesian Personalized Ranking from Implicit Feedback", UAI 2009:
 
@@ -20,7 +20,7 @@ from itemrec.ops.pair_scores import squared_lengths
 
 
 class MF(EmbeddingModel):
-    """Matrix factorisation: one free vector a user and an item (UAI 2009).
+    """Matrix factorisation: one free vector per user and per item (UAI 2009).
 
     For known users only: every user vector is a trained parameter.
 
@@ -28,7 +28,7 @@ class MF(EmbeddingModel):
         dim: Length of a vector.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -51,7 +51,7 @@ class MF(EmbeddingModel):
         self.dim = dim
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Free vectors."""
+        """Allocate free vectors of users and items."""
         super().setup(train, inductive=inductive, generator=generator)
         self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
         self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
@@ -61,5 +61,5 @@ class MF(EmbeddingModel):
         return self.users, self.items
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
-        """Squared lengths."""
+        """Squared lengths of the vectors."""
         return squared_lengths(self.users), squared_lengths(self.items)

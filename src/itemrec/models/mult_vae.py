@@ -6,8 +6,8 @@ Liang et al., "Variational Autoencoders for Collaborative Filtering", WWW 2018. 
     logits = W₄ tanh(W₃z + b₃) + b₄                                             [B, items]
     L = −Σ_i x_i log softmax(logits)_i + β·KL(N(μ, σ²) | N(0, I))
 
-with sizes items → hidden → latent → hidden → items, and β rising linearly to its setting over the
-first ``anneal`` steps. Scoring uses z = μ and no dropout. Inductive: a user is a history.
+with sizes items → hidden → latent → hidden → items; β rises linearly to its setting over the first
+``anneal`` steps. Scoring uses z = μ without dropout. Inductive: a user is represented by a history.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from itemrec.validation import at_least_zero, positive_integers, share_below_one
 class MultVAE(Model):
     """Variational autoencoder of histories with a multinomial likelihood (WWW 2018).
 
-    Its objective is its own: it takes neither a loss nor a sampler.
+    It has its own objective and takes neither a loss nor a sampler.
 
     Args:
         hidden: Width of the hidden layers.
         latent: Width of the code z.
         dropout: Share of the history that is dropped in training.
-        beta: Weight β of the KL term at its highest.
-        anneal: Steps over which β rises to it.
+        beta: Final weight β of the KL term.
+        anneal: Steps over which β rises to that weight.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -73,16 +73,16 @@ class MultVAE(Model):
         self.rows = UserRows()
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Four layers, and the number of steps so far."""
+        """Allocate four layers and the step counter."""
         super().setup(train, inductive=inductive, generator=generator)
         sizes = (self.n_items, self.hidden, 2 * self.latent), (self.latent, self.hidden)
         self.encoder = nn.ParameterList(layers(sizes[0], generator))
         self.decoder = nn.ParameterList(layers((*sizes[1], self.n_items), generator))
-        # a parameter without gradient: what training changes is saved with the weights for resuming
+        # a parameter without gradient, so that it is saved with the weights for resuming
         self.steps = nn.Parameter(torch.zeros(()), requires_grad=False)
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
-        """The negative bound, a mean over the batch's users."""
+        """The negative evidence lower bound, averaged over the batch's users."""
         real = batch.mask.any(1)  # [B]
         _, owner, item, valid = self.rows(graph, batch.users, real)  # [entries]
         draw = torch.rand(len(owner), generator=generator, device=owner.device)
@@ -103,12 +103,12 @@ class MultVAE(Model):
 
     @staticmethod
     def dense(place: Tensor, value: Tensor, shape: tuple[int, int]) -> Tensor:
-        """Entries as a matrix; each place has at most one value, so adding is exact."""
+        """Entries as a matrix; each position has at most one value, so adding is exact."""
         flat = value.new_zeros(shape[0] * shape[1])
         return flat.index_add_(0, place, value).view(shape)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log variance of z, ``[B, items] → [B, latent]`` both."""
+        """Mean and log variance of z, both ``[B, items] → [B, latent]``."""
         w1, b1, w2, b2 = self.encoder
         mean, log_variance = (torch.tanh(x @ w1 + b1) @ w2 + b2).chunk(2, dim=1)
         return mean, log_variance

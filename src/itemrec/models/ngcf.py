@@ -1,4 +1,4 @@
-"""NGCF: messages that carry the product of the two vectors they connect.
+"""NGCF: messages that include the product of the vectors at both ends.
 
 Wang et al., "Neural Graph Collaborative Filtering", SIGIR 2019:
 
@@ -6,9 +6,9 @@ Wang et al., "Neural Graph Collaborative Filtering", SIGIR 2019:
     e = [h⁰ ; h¹/|h¹| ; … ; hᴸ/|hᴸ|]
 
 The sum over products is ``h_v ⊙ Σ h_j/√(d_v d_j)``, so a layer costs one propagation. As in the
-authors' code a layer's output is normalised where it enters e but not where the next layer starts
-from it, and message dropout acts on every layer's output in training. A user without parameters
-starts from zero: the first product vanishes, the rest is the same rule.
+authors' code a layer's output is normalised in e but not as the input of the next layer, and
+message dropout is applied to every layer's output in training. A user without parameters starts
+from zero: the first product vanishes, everything else is the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from itemrec.models.gnn import GNN, glorot
 
 
 class NGCF(GNN):
-    """Neural graph collaborative filtering: messages carry products of vectors (SIGIR 2019).
+    """Neural graph collaborative filtering: messages include products of vectors (SIGIR 2019).
 
     Args:
         dim: Length of a vector.
@@ -35,7 +35,7 @@ class NGCF(GNN):
         dropout: Share of each layer's output that is dropped in training.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -56,13 +56,13 @@ class NGCF(GNN):
         self.dropout = dropout
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """Two weight matrices a layer."""
+        """Allocate two weight matrices per layer."""
         shape = (self.dim, self.dim)
         self.plain = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
         self.product = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """Neighbours, oneself, and their products."""
+        """Neighbours, the node itself, and their products."""
         messages = propagate(adjacency, source)
         mixed = (own + messages) @ self.plain[depth] + (own * messages) @ self.product[depth]
         return F.leaky_relu(mixed, 0.2)
@@ -77,5 +77,5 @@ class NGCF(GNN):
         return out
 
     def pool(self, layers: list[Tensor]) -> Tensor:
-        """All layers side by side, each but the first of length 1."""
+        """Concatenate all layers, each except the first normalised to length 1."""
         return torch.cat([layers[0], *(F.normalize(x, dim=-1) for x in layers[1:])], dim=-1)

@@ -1,8 +1,8 @@
-"""NIA-GCN: what a node's neighbours have in common, pair by pair.
+"""NIA-GCN: pairwise interactions between the neighbours of a node.
 
 Sun et al., "Neighbor Interaction Aware Graph Convolution Networks for Recommendation", SIGIR 2020.
-The paper leaves room, and no public code by its authors was found; this is what is taken as its
-definition here:
+The paper leaves some details open, and no public code by its authors was found; the definition used
+here is:
 
     a_v = Σ_{j∈N(v)} h_j / √(d_v d_j)                                graph convolution
     p_v = 2/(d_v(d_v−1)) · Σ_{i<j∈N(v)} h_i ⊙ h_j                    pairwise neighbourhood
@@ -10,8 +10,8 @@ definition here:
     h⁽ˡ⁺¹⁾_v = tanh(a_v W₁ + p_v W₂ + h_v W₃)
     e = [h⁰ ; … ; hᴸ ; Σ_{k<l} hᵏ ⊙ hˡ]                              cross-depth ensemble
 
-The pairs are averaged (a plain sum would grow with d² and drown everything else), and the products
-between depths use the same identity as those between neighbours.
+The pairs are averaged (a plain sum would grow with d² and dominate). The products between depths
+use the same identity as those between neighbours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NIAGCN(GNN):
             by default.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -53,27 +53,27 @@ class NIAGCN(GNN):
         super().__init__(dim, layers, "concat")
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """Three weight matrices a layer."""
+        """Allocate three weight matrices per layer."""
         shape, depths = (self.dim, self.dim), range(self.depth)
         self.convolved = nn.ParameterList([glorot(shape, generator) for _ in depths])
         self.paired = nn.ParameterList([glorot(shape, generator) for _ in depths])
         self.kept = nn.ParameterList([glorot(shape, generator) for _ in depths])
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """Neighbours, pairs of neighbours, oneself."""
+        """Neighbours, pairs of neighbours, and the node itself."""
         mixed = propagate(adjacency, source) @ self.convolved[depth]
         mixed = mixed + pairwise_mean(adjacency, source) @ self.paired[depth]
         return torch.tanh(mixed + own @ self.kept[depth])
 
     def pool(self, layers: list[Tensor]) -> Tensor:
-        """All depths side by side, then the sum of the products between them."""
+        """Concatenate all depths and the sum of the products between them."""
         stacked = torch.stack(layers)
         crossed = (stacked.sum(0).square() - stacked.square().sum(0)) / 2
         return torch.cat([*layers, crossed], dim=-1)
 
 
 def pairwise_mean(adjacency: Adjacency, source: Tensor) -> Tensor:
-    """Mean of ``h_i ⊙ h_j`` over all pairs of neighbours i < j, 0 where there is no pair."""
+    """Mean of ``h_i ⊙ h_j`` over all pairs of neighbours i < j, 0 if there is no pair."""
     total = neighbour_sum(adjacency, source)
     squares = neighbour_sum(adjacency, source.square())
     pairs = adjacency.degree * (adjacency.degree - 1)  # twice their number

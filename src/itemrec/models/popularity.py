@@ -1,4 +1,4 @@
-"""Popularity: the same list for everybody, the floor of every table."""
+"""Popularity: the same list for every user, the simplest baseline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itemrec.models.base import Kind, Model
 
 
 class Popularity(Model):
-    """Items by their number of training interactions: the baseline without a person.
+    """Items by their number of training interactions: the non-personalised baseline.
 
     Examples:
         >>> import itemrec as ir
@@ -30,12 +30,12 @@ class Popularity(Model):
         super().__init__()
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Room for the counts."""
+        """Allocate the counts."""
         super().setup(train, inductive=inductive, generator=generator)
         self.store("counts", torch.zeros(self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
-        """Count."""
+        """Count the training interactions of each item."""
         counts = np.asarray(train.sum(axis=0), dtype=np.float32).reshape(-1)
         self.store("counts", torch.from_numpy(counts).to(self.device))
 

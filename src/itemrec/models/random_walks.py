@@ -1,8 +1,9 @@
 """Random walks over the interaction graph, all at once, and the models that learn from them.
 
-Every step is a draw and two gathers for all walks together: fixed shapes, nothing waits for the
-device. The graph is bipartite, so a walk t → v → x is either back at t or at distance two from it:
-Node2Vec's three cases are two, and the exact law needs neither rejection nor stored tables.
+Every step is one draw and two gathers for all walks together: shapes are fixed, nothing waits for
+the device. The graph is bipartite, so a walk t → v → x is either back at t or at distance two from
+it: of Node2Vec's three cases two remain, and the exact distribution needs neither rejection nor
+stored tables.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def random_walks(
     p: float = 1.0,
     q: float = 1.0,
 ) -> Tensor:
-    """Nodes of walks, int64 ``[B, length]``; −1 behind a start that has no neighbours.
+    """Nodes of walks, int64 ``[B, length]``; −1 after a start that has no neighbours.
 
-    From v, reached from t, to neighbour x with weight 1/p where x = t and 1/q elsewhere (Node2Vec's
-    law without triangles); p = q is the uniform walk.
+    From v, reached from t, a walk goes to neighbour x with weight 1/p if x = t and 1/q otherwise
+    (Node2Vec without triangles); p = q is the uniform walk.
     """
     crow, col, last = graph.crow.long(), graph.col, max(len(graph.col) - 1, 0)
     shape = (2, length, len(start))
@@ -44,9 +45,9 @@ def random_walks(
         if step == 1:
             edge = begin + (draws[1, step] * degree).long()
         else:
-            back = graph.reverse[edge]  # where t stands in v's row
+            back = graph.reverse[edge]  # position of t in v's row
             other = begin + (draws[1, step] * (degree - 1)).long()
-            other = other + (other >= back)  # past t
+            other = other + (other >= back)  # skip t
             home = draws[0, step] * (1 / p + (degree - 1) / q) < 1 / p
             edge = torch.where(home, back, other)
         edge = edge.clamp(max=last)
@@ -73,12 +74,12 @@ class NodeDraws:
 def skip_gram(
     centre: Tensor, context: Tensor, real: Tensor, noise: Tensor, window: int, negatives: int
 ) -> Tensor:
-    """Negative-sampling skip-gram over whole walks, a mean over (centre, context) pairs.
+    """Negative-sampling skip-gram over whole walks, averaged over (centre, context) pairs.
 
     ``centre``, ``context`` [B, L, d] of the walks' nodes, ``real`` bool [B, L], ``noise`` [B, M, d]
-    contexts of drawn nodes. Pairs at distance 1 … window count (window − distance + 1)/window, the
-    mean of word2vec's shrinking window; each pair has ``negatives`` noise contexts, estimated from
-    the M that its walk shares.
+    contexts of drawn nodes. A pair at distance 1 … window has the weight (window − distance + 1) /
+    window, the mean of word2vec's shrinking window; each pair has ``negatives`` noise contexts,
+    estimated from the M contexts shared by its walk.
     """
     length = centre.shape[1]
     place = torch.arange(length, device=centre.device)
@@ -92,7 +93,7 @@ def skip_gram(
 
 
 class SkipGramModel(EmbeddingModel):
-    """Two vectors a node, trained by skip-gram on walks with return and in-out weights p and q."""
+    """Two vectors per node, trained by skip-gram on walks with parameters p and q."""
 
     inductive = False
     why_not_inductive = "a node that no walk visited in training has no vector"
@@ -116,14 +117,14 @@ class SkipGramModel(EmbeddingModel):
         self.known: Graph | None = None
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Two vectors a node."""
+        """Allocate two vectors per node."""
         super().setup(train, inductive=inductive, generator=generator)
         shape = (self.n_users + self.n_items, self.dim)
         self.centre = nn.Parameter(torch.randn(shape, generator=generator) * 0.1)
         self.context = nn.Parameter(torch.randn(shape, generator=generator) * 0.1)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """Both vectors side by side, an item's in the other order: ``[nodes, 2d]``."""
+        """Both vectors concatenated, for items in reverse order: ``[nodes, 2d]``."""
         n = self.n_users
         users = torch.cat([self.centre[:n], self.context[:n]], dim=1)
         return users, torch.cat([self.context[n:], self.centre[n:]], dim=1)

@@ -1,15 +1,14 @@
-"""SGL-ED: LightGCN that recognises a node again after a share of the edges is gone.
+"""SGL-ED: LightGCN with a contrastive loss between two graphs with dropped edges.
 
 Wu et al., "Self-supervised Graph Learning for Recommendation", SIGIR 2021. With two graphs G′, G″
-from each of which a share ρ of the edges is missing, drawn anew each epoch and normalised by their
-own degrees:
+without a random share ρ of the edges each, redrawn each epoch and normalised by their own degrees:
 
     L = L_list + λ·(InfoNCE over users + InfoNCE over items),   z′ = encode(G′), z″ = encode(G″)
     InfoNCE = mean_i −log(e^{cos(z′_i, z″_i)/τ} / Σ_j e^{cos(z′_i, z″_j)/τ})
 
-i, j run over the distinct nodes of a batch. The list loss (BPR in the paper) uses the whole graph,
-and so does scoring. λ is the paper's for Yelp2018 and has to be chosen anew for other data: with a
-few hundred users (synthetic, one seed) 0.1 kept the model from learning and 0.01 did not.
+i, j range over the distinct nodes of a batch. The list loss (BPR in the paper) and scoring use the
+whole graph. The default λ is the paper's for Yelp2018 and must be tuned for other data: with a few
+hundred users (synthetic, one seed) 0.1 prevented the model from learning and 0.01 did not.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ class SGL(LinearGNN):
             by default.
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
             the transductive protocol and the sum in the inductive one.
-        drop: Share ρ of the edges that a view lacks.
+        drop: Share ρ of the edges dropped from each view.
         weight: Weight λ of the contrastive term.
         temperature: Temperature τ of the contrastive term.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -75,12 +74,12 @@ class SGL(LinearGNN):
         self.dropped_graphs: list[Graph] = []
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Free vectors; graphs of other training data are forgotten."""
+        """Allocate free vectors; discard graphs of earlier training data."""
         super().setup(train, inductive=inductive, generator=generator)
         self.dropped_graphs = []
 
     def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
-        """Draw the two graphs of this epoch, into the memory of the last ones."""
+        """Draw the two graphs of this epoch into the memory of the previous ones."""
         drawn = [graph.drop_edges(self.drop, generator) for _ in range(2)]
         for view, new in zip(self.dropped_graphs, drawn, strict=False):
             view.become(new)
@@ -89,7 +88,7 @@ class SGL(LinearGNN):
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
-        """The contrast between the epoch's two graphs."""
+        """The contrastive loss between the epoch's two graphs."""
         if not self.dropped_graphs:
             self.begin_epoch(graph, generator)
         one, two = (self.encode(view) for view in self.dropped_graphs)

@@ -1,4 +1,4 @@
-"""SimGCL: LightGCN that recognises a node again after a little noise.
+"""SimGCL: LightGCN with a contrastive loss between noisy passes.
 
 Yu et al., "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for
 Recommendation", SIGIR 2022. After each layer of a noisy pass every vector moves by ε:
@@ -6,9 +6,9 @@ Recommendation", SIGIR 2022. After each layer of a noisy pass every vector moves
     h ← h + ε · sign(h) ⊙ n/|n|,   n ~ U(0, 1)ᵈ        e = mean(h¹ … hᴸ), without layer 0
     L = L_list + λ·(InfoNCE over users + InfoNCE over items) between two noisy passes
 
-The noise has length ε and stays in the vector's orthant. A vector that is zero (an item at layer 1
-when users have no parameters) has no orthant and stays zero. List loss and scoring use a pass
-without noise. InfoNCE, and the note on λ, as in `sgl`.
+The noise has length ε and stays in the vector's orthant. A zero vector (an item at layer 1 if users
+have no parameters) has no orthant and stays zero. The list loss and scoring use a pass without
+noise. For InfoNCE and for the choice of λ see `sgl`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SimGCL(LinearGNN):
         temperature: Temperature τ of the contrastive term.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -75,7 +75,7 @@ class SimGCL(LinearGNN):
     def encode_step(
         self, graph: Graph, generator: torch.Generator, layers: bool = False
     ) -> Encoded:
-        """The pass without noise, and two with noise as views; all share their first sum."""
+        """One pass without noise, and two with noise as views; all share their first sum."""
         noise = [0.0, self.epsilon, self.epsilon]
         clean, *noisy = noisy_passes(graph, self.base(graph), self.depth, noise, generator)
         views = tuple(halves(graph, self.pool(each)) for each in noisy)
@@ -84,6 +84,6 @@ class SimGCL(LinearGNN):
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
-        """The contrast between the two noisy passes."""
+        """The contrastive loss between the two noisy passes."""
         one, two = encoded.views
         return self.weight * contrast(one, two, batch, self.temperature, generator)

@@ -1,14 +1,14 @@
-"""SimpleX: a user is its own vector and the mean of its items, compared by cosine.
+"""SimpleX: a user vector mixed with the mean of the user's items, compared by cosine.
 
 Mao et al., "SimpleX: A Simple and Strong Baseline for Collaborative Filtering", CIKM 2021:
 
     u = g·p_u + (1 − g)·V·mean(q_i, i ∈ history)        ŷ_ui = cos(u, q_i)
 
-The paper trains it with the cosine contrastive loss (`ccl`), and one negative list of hundreds.
-Vectors have length 1 when they leave the encoder, so the product that ranks is the cosine. Without
-user parameters (inductive) and for a new user only the history part is there, which the cosine
-scales by itself. V starts as the identity: where g = 1 leaves it untrained, a new user is the mean
-of its items.
+The paper trains it with the cosine contrastive loss (`ccl`) and hundreds of negatives per list. The
+encoder normalises vectors to length 1, so the product used for ranking is the cosine. Without user
+parameters (inductive) and for a new user only the history part exists; its scale does not change
+the cosine. V starts as the identity: if g = 1 leaves it untrained, a new user is the mean of its
+items.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from itemrec.ops.pair_scores import squared_lengths
 
 
 class SimpleX(EmbeddingModel):
-    """A user is its own vector and the mean of its items, compared by cosine (CIKM 2021).
+    """A user vector mixed with the mean of the user's items, compared by cosine (CIKM 2021).
 
     Args:
         dim: Length of a vector.
-        g: Share of the user's own vector, 0 to 1.
+        g: Share of the trained user vector, 0 to 1.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -60,7 +60,7 @@ class SimpleX(EmbeddingModel):
         self.dim, self.g = dim, g
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Item vectors, V, and user vectors in the transductive protocol."""
+        """Allocate item vectors, V, and user vectors in the transductive protocol."""
         super().setup(train, inductive=inductive, generator=generator)
         self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
         self.transform = nn.Parameter(torch.eye(self.dim))
@@ -71,9 +71,9 @@ class SimpleX(EmbeddingModel):
         )
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """Both kinds of vector, of length 1."""
-        nobody = self.items.new_zeros(graph.n_users, self.dim)
-        messages = neighbour_sum(graph, torch.cat([nobody, self.items]))[: graph.n_users]
+        """User and item vectors of length 1."""
+        zeros = self.items.new_zeros(graph.n_users, self.dim)
+        messages = neighbour_sum(graph, torch.cat([zeros, self.items]))[: graph.n_users]
         degree = graph.degree[: graph.n_users].clamp(min=1).unsqueeze(1)
         users = (messages / degree) @ self.transform
         if self.users is not None:
@@ -88,6 +88,6 @@ class SimpleX(EmbeddingModel):
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
-        """The history part alone."""
+        """The history part only."""
         adjacency = fold_adjacency(history, self.items.new_zeros(self.n_items))
         return F.normalize(neighbour_sum(adjacency, self.items) @ self.transform, dim=1)

@@ -1,4 +1,4 @@
-"""SLIM: a sparse linear model whose item–item weights are regressed, not counted.
+"""SLIM: a sparse linear model with item–item weights from regression.
 
 Ning & Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", ICDM 2011, in the form
 the paper calls fsSLIM: each item's column is fitted on its nearest items only. For item j with the
@@ -7,10 +7,10 @@ k items N of largest cosine to it, and ``G = XᵀX``:
     w = argmin ½ wᵀG_NN w − G_Njᵀ w + ½ l2·|w|² + l1·|w|₁        (w ≥ 0 with ``positive``)
     scores = history · W                                          [B, items]
 
-Without l1 and sign each column is one k × k Cholesky solve, otherwise coordinate descent starts
-from there; both run for a block of items at once. Exact on the chosen neighbours: with all items as
-neighbours, no l1 and free signs, W is EASE's. Memory: G once, and W with at most k entries a
-column. Inductive: a user is nothing but a history.
+Without l1 and sign constraint each column is one k × k Cholesky solve; otherwise coordinate descent
+starts from that solution. Both run for a block of items at once. The solution is exact on the
+chosen neighbours: with all items as neighbours, no l1 and free signs, W is EASE's. Memory: G once,
+and W with at most k entries per column. Inductive: a user is represented by the history alone.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from itemrec.models.item_item import SparseWeights, gram_matrix, strongest
 class SLIM(SparseWeights):
     """Sparse linear regression on neighbouring items (ICDM 2011).
 
-    A user is nothing but a history, and explanations are exact.
+    A user is represented by the history alone, and explanations are exact.
 
     Args:
         neighbours: Items that a column is regressed on, k.
-        l1: Weight of the absolute weights.
-        l2: Weight of the squared weights, positive.
-        positive: Allow no negative weight.
-        sweeps: Rounds of coordinate descent, where `l1` or `positive` need it.
+        l1: Strength of the L1 penalty.
+        l2: Strength of the L2 penalty, positive.
+        positive: Allow no negative weights.
+        sweeps: Rounds of coordinate descent, if `l1` or `positive` require it.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -67,17 +67,17 @@ class SLIM(SparseWeights):
         self.positive, self.sweeps = positive, sweeps
 
     def fit(self, train: sp.csr_array) -> None:
-        """Columns of W, a block of items at a time."""
+        """Compute the columns of W, one block of items at a time."""
         check_square_fits("slim", self.n_items, self.device)
         counts = gram_matrix(train)  # [items, items]
         root = np.sqrt(np.maximum(counts.diagonal(), 1)).astype(np.float32)
         k = min(self.neighbours, self.n_items - 1)
         gram = torch.from_numpy(counts).to(self.device)
-        size = max(1, 2**25 // max(k, 1) ** 2)  # items a block: 128 MB of local matrices
+        size = max(1, 2**25 // max(k, 1) ** 2)  # items per block: 128 MB of local matrices
         blocks = []
         for start in range(0, self.n_items, size):
             target = np.arange(start, min(start + size, self.n_items))
-            cosine = counts[target] / root  # the target's own root changes no order
+            cosine = counts[target] / root  # the target's root does not change the order
             cosine[np.arange(len(target)), target] = -1  # never its own neighbour
             near = strongest(cosine, k)[1].to(self.device)  # [b, k]
             local = gram[near.unsqueeze(2), near.unsqueeze(1)]  # [b, k, k]
@@ -97,7 +97,7 @@ class SLIM(SparseWeights):
             return weights
         if self.positive:
             weights.clamp_(min=0)
-        rest = wanted - (gram @ weights.unsqueeze(2)).squeeze(2)  # minus the gradient without l1
+        rest = wanted - (gram @ weights.unsqueeze(2)).squeeze(2)  # negative gradient without l1
         scale = gram.diagonal(dim1=1, dim2=2)
         for _ in range(self.sweeps):
             for c in range(weights.shape[1]):

@@ -1,4 +1,4 @@
-"""UltraGCN: the limit of infinitely many graph convolutions as weights of a plain loss.
+"""UltraGCN: the limit of infinitely many graph convolutions as weights in the loss.
 
 Mao et al., "UltraGCN: Ultra Simplification of Graph Convolutional Networks for Recommendation",
 CIKM 2021. With degrees d, N uniform negatives, ``G = XᵀX`` and its row sums g:
@@ -8,8 +8,8 @@ CIKM 2021. With degrees d, N uniform negatives, ``G = XᵀX`` and its row sums g
     L_I  = −Σ_(u,i) Σ_{j∈S(i)} ω_ij log σ(e_u·e_j)           S(i): the K items of largest ω_ij
     L    = L_O + λ L_I + ½γ (|E_u|² + |E_i|²)
 
-Sums over a batch are divided by its number of pairs, the last term too. Not inductive: user vectors
-are trained parameters.
+Sums over a batch, including the last term, are divided by its number of pairs. Not inductive: user
+vectors are trained parameters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from itemrec.validation import at_least_zero, positive_integers
 class UltraGCN(EmbeddingModel):
     """Matrix factorisation under graph constraints (CIKM 2021).
 
-    For known users only. Its objective is its own: it takes neither a loss nor a sampler.
+    For known users only. It has its own objective and takes neither a loss nor a sampler.
 
     Args:
         dim: Length of a vector.
@@ -42,14 +42,14 @@ class UltraGCN(EmbeddingModel):
         w2: Weight of β_ui for positives.
         w3: Weight of every negative.
         w4: Weight of β_uj for negatives.
-        negatives: Negatives a positive, N.
-        negative_weight: Weight w of all negatives of a positive together.
+        negatives: Negatives per positive, N.
+        negative_weight: Total weight w of the negatives of a positive.
         item_weight: Weight λ of the item–item term.
         item_neighbours: Neighbours of an item, K.
-        l2: Weight γ of the squared vectors.
+        l2: Strength γ of the L2 penalty.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -89,13 +89,13 @@ class UltraGCN(EmbeddingModel):
         self.known: Graph | None = None
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Tiny vectors: every pair starts undecided."""
+        """Allocate tiny vectors, so that every pair starts near probability ½."""
         super().setup(train, inductive=inductive, generator=generator)
         self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 1e-4)
         self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 1e-4)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """The vectors themselves: the graph lives in the loss."""
+        """The vectors themselves: the graph enters through the loss only."""
         return self.users, self.items
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
@@ -105,8 +105,8 @@ class UltraGCN(EmbeddingModel):
         around = self.near[batch.positives]  # [B, P, K]
         length, width = batch.positives.shape[1], drawn.shape[1]
         listed = torch.cat([batch.positives, drawn, around.flatten(1)], dim=1)
-        own = take_rows(self.users, batch.users)
-        scores = pair_scores(own, self.items, listed)
+        user_vectors = take_rows(self.users, batch.users)
+        scores = pair_scores(user_vectors, self.items, listed)
         pos, neg, close = torch.split(scores, [length, width, around[0].numel()], dim=1)
         w1, w2, w3, w4 = self.constants
         beta = (
@@ -120,7 +120,7 @@ class UltraGCN(EmbeddingModel):
         return ((each * batch.mask).sum() + norms) / batch.mask.sum().clamp(min=1)
 
     def prepare(self, graph: Graph) -> None:
-        """Constants of a graph, once: β as a product of two parts, S(i) and ω ``[items, K]``."""
+        """Compute a graph's constants once: β as a product of two parts, S(i), ω ``[items, K]``."""
         if self.known is graph:
             return
         users, items = graph.degree[: graph.n_users], graph.item_degree
@@ -132,7 +132,7 @@ class UltraGCN(EmbeddingModel):
 
 
 def item_graph(train: sp.csr_array, k: int) -> tuple[Tensor, Tensor]:
-    """S(i) and ω, ``[items, k]`` both; an item is not its own neighbour."""
+    """S(i) and ω, both ``[items, k]``; an item is not its own neighbour."""
     degree = np.bincount(train.indices, minlength=train.shape[1]).astype(np.float32)
     total = np.asarray(train.T @ train.sum(axis=1), dtype=np.float32)  # g
     target = np.sqrt(np.maximum(total, 1))

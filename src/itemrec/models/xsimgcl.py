@@ -1,12 +1,12 @@
-"""XSimGCL: SimGCL's contrast for the price of the one pass that is made anyway.
+"""XSimGCL: SimGCL's contrastive loss with a single noisy pass.
 
 Yu et al., "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation", TKDE
-2023. One noisy pass (`simgcl`) serves the list loss and both views:
+2023. The list loss and both views use the same noisy pass (`simgcl`):
 
     e = mean(h¹ … hᴸ), without layer 0
     L = L_list(e) + λ·(InfoNCE over users + InfoNCE over items) between e and h^(l*)
 
-l* (``contrasted``) counts from 1. Scoring uses a pass without noise. λ as in `sgl`.
+l* (``contrasted``) counts from 1. Scoring uses a pass without noise. For λ see `sgl`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class XSimGCL(LinearGNN):
         contrasted: The layer, from 1, that is contrasted with the final vectors.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -55,7 +55,7 @@ class XSimGCL(LinearGNN):
     year = 2023
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
-    init_std = 0.01  # as small as the authors begin
+    init_std = 0.01  # the authors' initial scale
     first = 1  # layer 0 is left out of pooling
 
     def __init__(
@@ -81,7 +81,7 @@ class XSimGCL(LinearGNN):
         self.contrasted = contrasted
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Free vectors; the number of layers is known only now."""
+        """Allocate free vectors and check `contrasted`, now that the number of layers is known."""
         super().setup(train, inductive=inductive, generator=generator)
         if self.contrasted > self.depth:
             raise ItemrecError(
@@ -99,6 +99,6 @@ class XSimGCL(LinearGNN):
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
-        """The contrast between the final vectors and those of layer l*."""
+        """The contrastive loss between the final vectors and those of layer l*."""
         final = (encoded.users, encoded.items)
         return self.weight * contrast(final, encoded.views[0], batch, self.temperature, generator)

@@ -1,1 +1,1 @@
-"""Tensor operations with gradients of their own, on the CPU and as Triton kernels."""
+"""Tensor operations with custom gradients, on the CPU and as Triton kernels."""

@@ -1,4 +1,4 @@
-"""Scores of listed user–item pairs, with a backward that never scatters."""
+"""Scores of listed user–item pairs, with a backward pass that never scatters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from itemrec.ops.segment import fused, sampled_dot, segment_sum
 def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
     """``out[b, n] = users[b] · items[index[b, n]]``; ``[B, d], [I, d], [B, N] → [B, N]``.
 
-    The gradient of the item table sums one row a pair. Grouping the pairs by item turns that into a
+    The gradient of the item table sums one row per pair. Grouping the pairs by item makes it a
     neighbourhood sum: deterministic on every device, and far faster on a CPU than index_add.
     """
     n_lists, length = index.shape
@@ -30,8 +30,8 @@ def row_scores(
 ) -> Tensor:
     """`pair_scores` of lists of any length: ``out[e] = users[owner[e]] · items[index[e]]``.
 
-    List v has the entries ``starts[v]`` to ``starts[v+1]``. Entries behind the last list belong to
-    nobody: there ``index`` is ``len(items)``, and what is found means nothing and has no gradient.
+    List v has the entries ``starts[v]`` to ``starts[v+1]``. Entries after the last list are
+    padding: their ``index`` is ``len(items)``, their result is meaningless and has no gradient.
     """
     out: Tensor = _RowScores.apply(users, items, starts, index, owner)  # type: ignore[no-untyped-call]
     return out
@@ -46,7 +46,7 @@ def take_rows(table: Tensor, index: Tensor) -> Tensor:
 
 
 def squared_lengths(table: Tensor) -> Tensor:
-    """``[n, d] → [n]``, with one pass over the table in the backward instead of torch's three."""
+    """``[n, d] → [n]``; the backward pass reads the table once, torch's own three times."""
     out: Tensor = _SquaredLengths.apply(table)  # type: ignore[no-untyped-call]
     return out
 
@@ -65,7 +65,7 @@ class _SquaredLengths(torch.autograd.Function):
 
 
 class _TakeRows(torch.autograd.Function):
-    """On a GPU: torch's own gradient sorts 64-bit keys, and needs a dozen kernels around that."""
+    """For a GPU, where torch's own gradient sorts 64-bit keys and launches a dozen kernels."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
@@ -103,12 +103,12 @@ class _RowScores(torch.autograd.Function):
         return grad_users, grad_items, None, None, None
 
 
-Groups = tuple[Tensor, Tensor, Tensor]  # where each item's pairs begin, whose they are, weights
+Groups = tuple[Tensor, Tensor, Tensor]  # start of each item's pairs, their users, weights
 
 
 def _by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Groups:
-    """The transpose of a CSR matrix is a counting sort: one pass, and an item's pairs in order."""
-    end = int(starts[-1])  # what follows belongs to nobody
+    """Transpose a CSR matrix, a counting sort: one pass, and an item's pairs stay in order."""
+    end = int(starts[-1])  # the rest is padding
     parts = (weight[:end].numpy(), flat[:end].numpy(), starts.numpy())
     pairs = sp.csr_array(parts, shape=(len(starts) - 1, n_items)).tocsc()
     return (
@@ -121,15 +121,15 @@ def _by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Grou
 def _by_item_on_gpu(
     starts: Tensor, flat: Tensor, weight: Tensor, n_items: int, owner: Tensor | None
 ) -> Groups:
-    """Without owners all lists have one length."""
+    """`_by_item` by sorting; without owners all lists must have the same length."""
     bounds, order = _sorted(flat, n_items)
     length = len(flat) // max(len(starts) - 1, 1)
-    whose = order // max(length, 1) if owner is None else owner[order]
-    return bounds, whose.int(), weight[order]
+    owners = order // max(length, 1) if owner is None else owner[order]
+    return bounds, owners.int(), weight[order]
 
 
 def _sorted(flat: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Where each of n numbers begins in a sorted list ``[n + 1]``, and the order that sorts it."""
+    """Start of each of n values in the sorted list ``[n + 1]``, and the order that sorts it."""
     ordered, order = torch.sort(flat, stable=True)
     every = torch.arange(n + 1, device=flat.device, dtype=flat.dtype)
     return torch.searchsorted(ordered, every, out_int32=True), order

@@ -1,10 +1,10 @@
-"""Three primitives over ragged rows of gathered vectors, each by the fastest kernel of the device.
+"""Three primitives over ragged rows of gathered vectors, with the fastest kernel of the device.
 
-Row v owns the entries ``starts[v] … starts[v+1]``; entry e gathers ``x[index[e]]``. On the CPU that
-is ``embedding_bag`` and ``sampled_addmm``: both walk rows with vector instructions and all threads.
-On the GPU it is a Triton kernel, or embedding_bag and its gradient without triton.
+Row v has the entries ``starts[v] … starts[v+1]``; entry e gathers ``x[index[e]]``. The CPU uses
+``embedding_bag`` and ``sampled_addmm``, which are vectorised and use all threads. A GPU uses a
+Triton kernel, or embedding_bag and its gradient if triton is not installed.
 
-Columns may fall into equal *heads*, each with weights or products of its own.
+Columns may be divided into equal *heads*, each with its own weights or products.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def segment_sum(
     """``out[v] = Σ_e w_e · x[index[e]]`` over the entries of each row, ``[rows, d]``.
 
     Weights are ``[entries]`` or ``[entries, heads]``. ``order`` may list the rows longest first,
-    which helps a GPU. Both index tensors have one type.
+    which helps a GPU. Both index tensors must have the same type.
     """
     if fused(x):
         from itemrec.ops.triton.segment import gather_sum
@@ -59,7 +59,7 @@ def sampled_dot(
 ) -> Tensor:
     """``out[e] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries]``.
 
-    With ``heads`` it is ``[entries, heads]``, a product for each part of the columns.
+    With ``heads`` it is ``[entries, heads]``, one product per part of the columns.
     """
     if fused(x):
         from itemrec.ops.triton.segment import edge_dots
@@ -68,8 +68,10 @@ def sampled_dot(
         return dots.squeeze(1) if heads is None else dots
     if heads is not None:
         parts = zip(rows.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
-        return torch.stack([sampled_dot(starts, index, own, part) for own, part in parts], dim=1)
-    if not x.is_cuda and len(index) <= len(rows) * len(x):  # a pattern holds no more than that
+        return torch.stack(
+            [sampled_dot(starts, index, row_part, part) for row_part, part in parts], dim=1
+        )
+    if not x.is_cuda and len(index) <= len(rows) * len(x):  # the limit of a sparsity pattern
         return _sampled(starts, index, rows, x)
     owner = torch.repeat_interleave(
         torch.arange(len(rows), device=x.device, dtype=index.dtype),
@@ -96,7 +98,7 @@ def segment_max(
 
 
 def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:
-    """The entries of ``rows · xᵀ`` that a CSR pattern names, in its order, repetitions included."""
+    """The entries of ``rows · xᵀ`` in a CSR pattern, in its order, including duplicates."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         pattern = torch.sparse_csr_tensor(
@@ -112,12 +114,12 @@ def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:
 
 
 def fused(x: Tensor) -> bool:
-    """Whether the Triton kernels apply: float32 or bfloat16 on a GPU, and triton is there."""
+    """Whether the Triton kernels apply: float32 or bfloat16 on a GPU with triton installed."""
     return x.dtype in (torch.float32, torch.bfloat16) and on_triton(x)
 
 
 def on_triton(x: Tensor) -> bool:
-    """Whether kernels of our own can work on it: on a GPU, and triton is there."""
+    """Whether a tensor is on a GPU and triton is installed."""
     return x.is_cuda and _triton_present()
 
 

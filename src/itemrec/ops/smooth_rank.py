@@ -1,6 +1,6 @@
 """The smooth count of scores above a positive, Σ_j σ((s_j − s_p)/τ), and its gradient.
 
-The difference is taken before the division: exact for close scores, no ∞ − ∞ at ±1e30.
+The difference is computed before the division: exact for close scores, no ∞ − ∞ at ±1e30.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ from torch.autograd.function import once_differentiable
 
 from itemrec.ops.segment import fused
 
-MOST = 64  # positives that one program of the GPU's kernel compares with a stretch of scores
-CACHED = 1 << 18  # comparisons that a CPU makes at a time: what stays in its cache
+MOST = 64  # positives that one program of the GPU kernel compares with a block of scores
+CACHED = 1 << 18  # comparisons that a CPU makes at a time, so that they stay in its cache
 
 
 def count_above(pos: Tensor, others: Tensor, tau: float) -> Tensor:
@@ -22,24 +22,24 @@ def count_above(pos: Tensor, others: Tensor, tau: float) -> Tensor:
 
 
 class _CountAbove(torch.autograd.Function):
-    """A CPU keeps one [B, P, N] tensor of slopes; a GPU reads the scores twice and keeps none."""
+    """A CPU stores one [B, P, N] tensor of slopes; a GPU recomputes them and stores none."""
 
     @staticmethod
     def forward(ctx: Any, pos: Tensor, others: Tensor, tau: float) -> Tensor:
-        ctx.tau, ctx.again = tau, fused(others) and pos.shape[1] <= MOST
-        if ctx.again:
+        ctx.tau, ctx.recompute = tau, fused(others) and pos.shape[1] <= MOST
+        if ctx.recompute:
             pos, others, counts = pos.contiguous(), others.contiguous(), torch.zeros_like(pos)
             add_counts(others, pos, counts, tau)
             ctx.save_for_backward(pos, others)
             return counts
         counts, slope = torch.empty_like(pos), pos.new_empty(*pos.shape, others.shape[1])
         rows = max(CACHED // max(slope[:1].numel(), 1), 1)
-        for own, far, here, found in zip(
+        for positive, other, part, count in zip(
             *(torch.split(x, rows) for x in (pos, others, slope, counts)), strict=True
         ):
-            torch.sub(far[:, None, :], own[:, :, None], out=here).div_(tau).sigmoid_()
-            torch.sum(here, -1, out=found)
-            here.addcmul_(here, here, value=-1)  # σ' = σ − σ²
+            torch.sub(other[:, None, :], positive[:, :, None], out=part).div_(tau).sigmoid_()
+            torch.sum(part, -1, out=count)
+            part.addcmul_(part, part, value=-1)  # σ' = σ − σ²
         ctx.save_for_backward(slope)  # [B, P, N]
         return counts
 
@@ -47,7 +47,7 @@ class _CountAbove(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         grad = grad / ctx.tau
-        if ctx.again:
+        if ctx.recompute:
             pos, others = ctx.saved_tensors
             grad_pos = torch.zeros_like(pos)
             weight = slopes(others, pos, grad.contiguous(), grad_pos, ctx.tau)
@@ -68,7 +68,7 @@ def add_counts(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
 
 
 def slopes(scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float) -> Tensor:
-    """``Σ_p grad[b, p]·σ'`` at every score, ``[B, n]``; row sums are taken from ``grad_pos``."""
+    """``Σ_p grad[b, p]·σ'`` at every score, ``[B, n]``; subtracts row sums from ``grad_pos``."""
     if fused(scores):
         from itemrec.ops.triton.segment import slopes as kernel
 

@@ -1,6 +1,6 @@
-"""Training batches, and the samplers that find the negatives of a batch.
+"""Training batches, and the samplers of their negatives.
 
-NEGATIVES is the table of samplers by name; `itemrec.sampling.base` describes their contract.
+NEGATIVES is the table of samplers by name; `itemrec.sampling.base` describes their interface.
 """
 
 from itemrec.sampling.base import DrawnNegatives, Encoded, Sampler, ScoredLists

@@ -1,7 +1,7 @@
-"""The one contract of samplers: encoded vectors and a batch go in, scored lists come out.
+"""The interface of samplers: from encoded vectors and a batch to scored lists.
 
-A list loss compares the scores of a user's positives with those of negatives. Which items these
-are, and how they are scored, is all that a sampler decides; it never computes a loss.
+A list loss compares the scores of a user's positives with those of negatives. A sampler
+decides only which items these are and how they are scored; it never computes a loss.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from itemrec.sampling.batch import Batch
 
 @dataclass(frozen=True)
 class Encoded:
-    """What an encoder made of the graph in one training step.
+    """Output of an encoder in one training step.
 
     Attributes:
         users: `[users, d]`.
         items: `[items, d]`.
-        item_layers: Item vectors at each depth, where a sampler needs them.
-        pool: Makes one vector of the layers.
-        views: Other (users, items), for the model's own term.
+        item_layers: Item vectors at each depth, if a sampler needs them.
+        pool: Combines the layers into one vector.
+        views: Other (users, items), for the model's extra loss.
 
     Examples:
         >>> import torch
@@ -40,9 +40,11 @@ class Encoded:
 
     users: Tensor  # [users, d]
     items: Tensor  # [items, d]
-    item_layers: tuple[Tensor, ...] = ()  # [items, d] at each depth, where a sampler needs them
+    item_layers: tuple[Tensor, ...] = ()  # [items, d] at each depth, if a sampler needs them
     pool: Callable[[list[Tensor]], Tensor] | None = None  # layers → one vector
-    views: tuple[tuple[Tensor, Tensor], ...] = ()  # other (users, items), for the model's own term
+    views: tuple[
+        tuple[Tensor, Tensor], ...
+    ] = ()  # other (users, items), for the model's extra loss
 
     def as_cosine(self) -> Encoded:
         """Vectors of length one, so that products are cosines."""
@@ -62,8 +64,8 @@ class ScoredLists:
     Attributes:
         pos: `[B, P]`.
         neg: `[B, N]`.
-        items: Items whose vectors the L2 term counts, int64 of any shape.
-        neg_mask: False where an item is no negative of that user, bool `[B, N]`.
+        items: Items whose vectors enter the L2 term, int64 of any shape.
+        neg_mask: False where an item is not a negative of that user, bool `[B, N]`.
         counted: False where an entry of `items` belongs to padding.
 
     Examples:
@@ -75,8 +77,8 @@ class ScoredLists:
 
     pos: Tensor  # [B, P]
     neg: Scores  # [B, N]
-    items: Tensor  # int64, any shape: the items whose vectors the L2 term counts
-    neg_mask: Tensor | None = None  # bool [B, N], False where an item is no negative of that user
+    items: Tensor  # int64, any shape: the items whose vectors enter the L2 term
+    neg_mask: Tensor | None = None  # bool [B, N], False where an item is not a negative
     counted: Tensor | None = None  # bool like `items`, False where it belongs to padding
 
 
@@ -84,8 +86,8 @@ class Sampler:
     """Base of all samplers; the fields of a subclass, a dataclass, are its settings.
 
     Attributes:
-        needs_layers: Whether `Encoded.item_layers` must be there.
-        draws: Whether ids are drawn: then every user must have an item left to draw.
+        needs_layers: Whether `Encoded.item_layers` is required.
+        draws: Whether ids are drawn; then every user must have an item left to draw.
 
     Examples:
         >>> from itemrec.negatives import Sampler
@@ -94,15 +96,15 @@ class Sampler:
         (True, False)
     """
 
-    needs_layers: ClassVar[bool] = False  # `Encoded.item_layers` must be there
+    needs_layers: ClassVar[bool] = False  # `Encoded.item_layers` is required
     draws: ClassVar[bool] = False  # ids are drawn: every user must have an item left to draw
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
-        """Build whatever is needed for this training matrix.
+        """Build the tables for this training matrix.
 
         Args:
             train: Training interactions, `[users, items]`.
-            device: Where tables belong.
+            device: Device of the tables.
         """
 
     def score(
@@ -113,8 +115,8 @@ class Sampler:
         Args:
             encoded: Vectors of the step.
             batch: Users and their positives.
-            n: Negatives a user, where they are drawn.
-            generator: Of the draws.
+            n: Negatives per user, if they are drawn.
+            generator: Random generator of the draws.
 
         Returns:
             Scores of positives and negatives.
@@ -132,7 +134,7 @@ class DrawnNegatives(Sampler):
         >>> import torch
         >>> from itemrec.negatives import DrawnNegatives
         >>> @dataclass
-        ... class Last(DrawnNegatives):  # whoever has not got the last item
+        ... class Last(DrawnNegatives):  # for users without the last item
         ...     def prepare(self, train, device="cpu"):
         ...         self.last = train.shape[1] - 1
         ...     def __call__(self, users, n, generator):
@@ -150,8 +152,8 @@ class DrawnNegatives(Sampler):
 
         Args:
             users: Training rows of users, int64 `[B]`.
-            n: How many a user.
-            generator: Of the draws.
+            n: Negatives per user.
+            generator: Random generator of the draws.
 
         Returns:
             Item ids `[B, n]` (int64), none of them a training positive of its user.
@@ -166,18 +168,18 @@ class DrawnNegatives(Sampler):
         Args:
             encoded: Vectors of the step.
             batch: Users and their positives.
-            n: Negatives a user.
-            generator: Of the draws.
+            n: Negatives per user.
+            generator: Random generator of the draws.
 
         Returns:
             Scores of positives and negatives.
         """
-        own = take_rows(encoded.users, batch.users)  # [B, d]
-        return score_drawn(own, encoded.items, batch, self(batch.users, n, generator))
+        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        return score_drawn(user_vectors, encoded.items, batch, self(batch.users, n, generator))
 
 
-def score_drawn(own: Tensor, items: Tensor, batch: Batch, drawn: Tensor) -> ScoredLists:
+def score_drawn(user_vectors: Tensor, items: Tensor, batch: Batch, drawn: Tensor) -> ScoredLists:
     """Products of users ``[B, d]`` with their positives and with drawn items ``[B, n]``."""
-    scores = pair_scores(own, items, torch.cat([batch.positives, drawn], dim=1))
+    scores = pair_scores(user_vectors, items, torch.cat([batch.positives, drawn], dim=1))
     cut = batch.positives.shape[1]
     return ScoredLists(scores[:, :cut], scores[:, cut:], drawn, counted=batch.real_rows(drawn))

@@ -1,4 +1,4 @@
-"""One training step's lists: users and their positives."""
+"""The lists of one training step: users and their positives."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Lists to be ranked. A row without a real positive is padding and counts for nothing."""
+    """Lists to be ranked. A row without a real positive is padding and is ignored."""
 
     users: Tensor  # int64 [B]
     positives: Tensor  # int64 [B, P]
     mask: Tensor  # bool [B, P], True where a positive is real
-    distinct_users: bool = True  # False where a user may stand in several rows
+    distinct_users: bool = True  # False if a user may be in several rows
 
     def real_rows(self, like: Tensor) -> Tensor:
-        """Which rows are no padding, bool in the shape of ``like`` [B, n]."""
+        """Which rows are not padding, bool in the shape of ``like`` [B, n]."""
         return self.mask.any(1, keepdim=True).expand_as(like)

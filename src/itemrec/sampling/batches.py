@@ -1,4 +1,4 @@
-"""Batches of training lists: by users (P positives each) or by interactions (one positive each)."""
+"""Batches of training lists: by user (P positives each) or by interaction (one positive each)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from itemrec.sampling.exact import uniform_numbers
 
 @dataclass(frozen=True)
 class Batches:
-    """How an epoch is cut into batches of one shape.
+    """Divides an epoch into batches of the same shape.
 
-    ``by="users"``: every user once, with up to ``positives`` of its items, drawn anew each epoch
+    ``by="users"``: every user once, with up to ``positives`` of its items, redrawn each epoch
     without replacement. ``by="interactions"``: every training interaction once.
     """
 
@@ -29,7 +29,7 @@ class Batches:
     positives: int
 
     def epoch(self, generator: torch.Generator) -> Tensor:
-        """Keys (users or interactions) in random order, one row a batch; −1 fills the last row."""
+        """Keys (users or interactions) in random order, one row per batch; −1 pads the last row."""
         device = self.graph.col.device
         if self.by == "users":
             keys = torch.nonzero(self.graph.degree[: self.graph.n_users] > 0).squeeze(1)
@@ -56,11 +56,11 @@ class Batches:
 def draw_positives(
     graph: Graph, users: Tensor, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """``count`` distinct training items a user ``[B, count]`` and which of them are real.
+    """``count`` distinct training items per user ``[B, count]`` and which of them are real.
 
-    Floyd's sampling, one vector step an item: the j-th draw is uniform over the first m+1 positions
-    (m = degree − count + j), and a position drawn before is replaced by m itself. A user with no
-    more than ``count`` items takes them all.
+    Floyd's sampling, one vectorised step per item: the j-th draw is uniform over the first m+1
+    positions (m = degree − count + j), and a position drawn before is replaced by m itself. For a
+    user with at most ``count`` items all are taken.
     """
     uniform = uniform_numbers((len(users), count), generator)
     if on_triton(users):

@@ -21,10 +21,10 @@ class Draws:
     p(i | u) = (1 − share_u) / |non-positives of u| + share_u · weight_ui / Σ_j weight_uj
 
     for every item i that is not a positive of u. A user's distribution is a range of integers:
-    `unit` of them for each non-positive item in order, then a stretch for each sparse entry. The
-    keys of a user are the places where a positive was cut out of the first part (in units), then
-    the beginnings of the stretches; the number of keys at or below a draw says how many positives
-    it passed, or which stretch it fell into. Rounding is below 1e-9 of a user's total.
+    `unit` of them for each non-positive item in order, then an interval for each sparse entry. The
+    keys of a user are the positions where a positive was cut out of the first part (in units), then
+    the starts of the intervals; the number of keys at or below a draw gives the number of positives
+    before it, or the interval it is in. Rounding errors are below 1e-9 of a user's total.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Draws:
     ) -> None:
         """`sparse`: (indptr, items, weights) without positives; `share`: [n_users] in [0, 1].
 
-        A user without sparse weight draws uniformly, whatever its share. `search` says whether
-        every draw is a binary search, as on a GPU, or only those that need one, as on a CPU.
+        A user without sparse weights draws uniformly for any share. With `search` every draw is a
+        binary search, the default on a GPU; otherwise only those that need one, as on a CPU.
         """
         train = as_ones(train)
         by_search = torch.device(device).type != "cpu" if search is None else search
@@ -47,7 +47,7 @@ class Draws:
         n_users, n_items = train.shape
         size = np.diff(train.indptr).astype(np.int64)
         free = n_items - size  # [n_users] non-positive items
-        refuse_full(free)
+        check_negatives_left(free)
         rows = row_of_entry(train)
         key = train.indices - (np.arange(train.nnz) - train.indptr[rows])  # non-positives before it
         if sparse is None or share is None:
@@ -63,7 +63,7 @@ class Draws:
         plain = unit * free
         owner = np.repeat(np.arange(n_users), np.diff(indptr))
         total = np.where(share > 0, self.stride - 1, plain)
-        begin = plain[owner] + _stretches(indptr, weights, total - plain)
+        begin = plain[owner] + _intervals(indptr, weights, total - plain)
         both = train.indptr + indptr.astype(np.int64)  # a user's positives, then its entries
         keys = np.empty(train.nnz + len(items), np.int64)
         found = np.zeros(len(keys), np.int32)
@@ -121,15 +121,15 @@ class Draws:
         return items
 
     def _found(self, row: Tensor, draw: Tensor) -> Tensor:
-        """The items that integers ``[B, n]`` of the users' ranges stand for."""
+        """The items of integers ``[B, n]`` in the users' ranges."""
         below = torch.searchsorted(self.keys, draw + row * self.stride, right=True)
         passed = below - self.start[row]
         if self.items is None or self.unit is None:
             return draw + passed
-        stretch = self.items[(below - 1).clamp_(min=0)].long()
+        interval = self.items[(below - 1).clamp_(min=0)].long()
         uniform = draw < self.plain[row]
         rank = torch.div(draw, self.unit[row], rounding_mode="floor")
-        return torch.where(uniform, rank + passed, stretch)
+        return torch.where(uniform, rank + passed, interval)
 
 
 def uniform_integers(high: Tensor, n: int, generator: torch.Generator) -> Tensor:
@@ -138,19 +138,20 @@ def uniform_integers(high: Tensor, n: int, generator: torch.Generator) -> Tensor
 
 
 def uniform_numbers(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-    """Uniform float64 in [0, 1) where the generator lives."""
+    """Uniform float64 in [0, 1) on the device of the generator."""
     return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
 
 
-def _stretches(
+def _intervals(
     indptr: npt.NDArray[Any], weights: npt.NDArray[np.float64], length: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Where each entry's stretch begins when a row's weights share `length` integers."""
+    """Start of each entry's interval if a row's weights divide `length` integers."""
     size = np.diff(indptr)
     some = size > 0
     starts = indptr[:-1][some]
     sums = np.add.reduceat(weights, starts) if len(weights) else weights
-    part = weights / np.repeat(sums, size[some])  # one a row: the long sum keeps nine digits
+    # Each row of parts sums to one, so that the long cumulative sum keeps nine digits.
+    part = weights / np.repeat(sums, size[some])
     before = np.cumsum(part) - part
     before -= np.repeat(before[starts], size[some])
     begin: npt.NDArray[np.int64] = np.clip(before, 0, 1) * np.repeat(length, size)
@@ -158,12 +159,12 @@ def _stretches(
 
 
 def bits_for(n: int) -> int:
-    """Bits that number n things."""
+    """Bits needed to number n things."""
     return max(int(n) - 1, 1).bit_length()
 
 
-def refuse_full(mass: npt.NDArray[np.int64]) -> None:
-    """Raise where a user has nothing left to draw."""
+def check_negatives_left(mass: npt.NDArray[np.int64]) -> None:
+    """Raise if a user has no item left to draw as a negative."""
     full = np.flatnonzero(mass <= 0)
     if len(full):
         raise ItemrecError(
@@ -173,7 +174,7 @@ def refuse_full(mass: npt.NDArray[np.int64]) -> None:
 
 
 def prepared(sampler: object, name: str) -> Any:
-    """A table that `prepare` builds, or one sentence that it has not been called."""
+    """A table built by `prepare`; raise if `prepare` has not been called."""
     table = getattr(sampler, name, None)
     if table is None:
         raise ItemrecError(f"{type(sampler).__name__} must be prepared before it draws")
@@ -183,28 +184,28 @@ def prepared(sampler: object, name: str) -> Any:
 # --- on a CPU: draw from all items, and again where a positive was hit ---------------------------
 #
 # A binary search for every draw suits a GPU; a CPU spends its time on mispredicted branches. Here a
-# small table of marks says for nearly every draw that it is no positive of its user, and only the
-# few marked ones are looked up. The draws are as exact as `Draws`: an item drawn from the whole
-# catalogue is kept unless it *is* a positive, and is then replaced by a draw from the others.
+# small table of marks shows for nearly every draw that it is not a positive of its user, and only
+# the few marked ones are looked up. The draws are as exact as `Draws`: an item drawn from the whole
+# catalogue is kept unless it *is* a positive; then it is replaced by a draw from the others.
 
 MARKS = 1 << 22  # entries of the table; a batch's positives fill a few per cent of it
-SPREAD = 0x9E3779B1 & (MARKS - 1) | 1  # odd: rows land on different places
+SPREAD = 0x9E3779B1 & (MARKS - 1) | 1  # odd, so that rows map to different positions
 
 
 class Redraws:
-    """Which items are positives of which user, for a batch at a time."""
+    """Finds draws that are positives of their users, one batch at a time."""
 
     def __init__(self, train: sp.csr_array) -> None:
         self.n_items = int(train.shape[1])
         self.crow = torch.from_numpy(train.indptr.astype(np.int64))
         self.col = torch.from_numpy(train.indices.astype(np.int64))
         rows = np.repeat(np.arange(train.shape[0], dtype=np.int64), np.diff(train.indptr))
-        # a last key that nothing equals: a position found is always one that exists
+        # a last key that matches nothing, so that every search result is a valid position
         keys = np.append(rows * self.n_items + train.indices, np.iinfo(np.int64).max)
         self.keys = torch.from_numpy(keys)
 
     def draw(self, users: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Uniform items ``[B, n]``, and the flat places of those that are positives."""
+        """Uniform items ``[B, n]``, and the flat positions of those that are positives."""
         items = torch.randint(self.n_items, (len(users), n), generator=generator)
         marks = torch.zeros(MARKS, dtype=torch.bool)
         start = self.crow[users]

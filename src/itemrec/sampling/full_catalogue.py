@@ -1,7 +1,7 @@
 """The smooth rank over the whole catalogue, streamed in blocks of items.
 
 ``Σ_j σ((u·e_j − s_p)/τ)`` over every item j that is not a training positive of the user. Scores are
-made a block at a time and made again in the backward, so that memory is B × block and never
+computed block by block and recomputed in the backward pass, so that memory is B × block instead of
 B × items × P.
 """
 
@@ -25,12 +25,12 @@ BLOCK = 4096  # items scored at a time
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All items as negatives of a batch of users: what a list loss takes in place of scores."""
+    """All items as negatives of a batch of users, passed to a list loss in place of scores."""
 
     users: Tensor  # [B, d]
     items: Tensor  # [I, d]
-    rows: Tensor  # int64 [E], whose positive
-    columns: Tensor  # int64 [E], which item; E is the same for all batches, so some are padding
+    rows: Tensor  # int64 [E], the user of each positive
+    columns: Tensor  # int64 [E], its item; E is the same for all batches, so some are padding
     real: Tensor  # bool [E]
     block: int = BLOCK
 
@@ -45,7 +45,7 @@ class Catalogue:
         for start in range(0, len(items), self.block):
             part = items[start : start + self.block]
             width = len(part)
-            # one row more than there are users takes what falls outside of the block
+            # one extra row takes the positives outside the block
             scores = users.new_empty(n_users + 1, width)
             torch.mm(users, part.T, out=scores[:n_users])
             here = self.real & (self.columns >= start) & (self.columns < start + width)
@@ -58,7 +58,7 @@ class Catalogue:
 class All(Sampler):
     """Every item that is not a training positive of the user is a negative; nothing is drawn.
 
-    For the `item_*` losses, which count the items above a positive and can do so in a stream.
+    For the `item_*` losses, which count the items above a positive and can stream over items.
 
     Examples:
         >>> from itemrec.negatives import All
@@ -70,22 +70,22 @@ class All(Sampler):
     """
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
-        """Remember the training positives, to leave them out."""
+        """Store the training positives, which are masked."""
         self._graph = Graph.from_csr(train, device)
         self._slots: dict[tuple[int, bool], Tensor] = {}
 
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """The catalogue stands in place of sampled scores; ``n`` plays no part."""
-        own = take_rows(encoded.users, batch.users)  # [B, d]
-        catalogue = self.catalogue(own, batch.users, encoded.items, batch.distinct_users)
-        pos = pair_scores(own, encoded.items, batch.positives)
-        everything = torch.arange(len(encoded.items), device=encoded.items.device)
-        return ScoredLists(pos, catalogue, everything)
+        """The catalogue replaces sampled scores; ``n`` has no effect."""
+        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        catalogue = self.catalogue(user_vectors, batch.users, encoded.items, batch.distinct_users)
+        pos = pair_scores(user_vectors, encoded.items, batch.positives)
+        all_items = torch.arange(len(encoded.items), device=encoded.items.device)
+        return ScoredLists(pos, catalogue, all_items)
 
     def slots(self, batch: int, distinct: bool) -> Tensor:
-        """Room for the training positives of any batch: one shape for all of them."""
+        """Slots for the training positives of a batch, of the same shape for every batch."""
         if (batch, distinct) not in self._slots:
             degree = self._graph.degree[: self._graph.n_users]
             if distinct:  # at worst a batch holds the users with the longest histories

@@ -1,7 +1,7 @@
-"""Negatives chosen by what the model thinks at the moment: the hardest of a few candidates.
+"""Hard negatives: the highest-scoring of a few candidates under the current model.
 
-Both samplers draw M uniform candidates for each negative and choose by the step's own vectors. No
-gradient goes through the choice.
+Both samplers draw M uniform candidates for each negative and choose by the vectors of the step. No
+gradient flows through the choice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from itemrec.sampling.exact import Draws, prepared
 
 @dataclass
 class Candidates(DrawnNegatives):
-    """Uniform draws of what is not a training positive, to choose from."""
+    """Uniform candidates that are not training positives."""
 
     candidates: int
 
@@ -32,11 +32,11 @@ class Candidates(DrawnNegatives):
             raise ItemrecError(f"'candidates' must be a positive integer, got {self.candidates}")
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
-        """Cut every user's positives out of the range of items."""
+        """Build the tables that exclude every user's positives."""
         self._draws = Draws(train, device)
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
-        """Candidates ``[B, n]``: what is left of the sampler without a model."""
+        """Draw candidates ``[B, n]``, without a choice by the model."""
         draws: Draws = prepared(self, "_draws")
         return draws(users, n, generator)
 
@@ -46,10 +46,10 @@ class Dynamic(Candidates):
     """Dynamic negative sampling: the highest-scoring of M candidates (Zhang et al., SIGIR 2013).
 
     Args:
-        candidates: Candidates a negative, M.
+        candidates: Candidates per negative, M.
 
     Raises:
-        ItemrecError: `candidates` is no positive integer.
+        ItemrecError: `candidates` is not a positive integer.
 
     Examples:
         >>> from itemrec.negatives import Dynamic
@@ -65,10 +65,12 @@ class Dynamic(Candidates):
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """``argmax_j u·e_j`` of M candidates for each of ``n`` negatives a user."""
-        own = take_rows(encoded.users, batch.users)  # [B, d]
+        """``argmax_j u·e_j`` of M candidates for each of ``n`` negatives per user."""
+        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
         candidates = self(batch.users, n * self.candidates, generator)  # [B, n·M]
-        return score_drawn(own, encoded.items, batch, best(own, encoded.items, candidates, n))
+        return score_drawn(
+            user_vectors, encoded.items, batch, best(user_vectors, encoded.items, candidates, n)
+        )
 
 
 @dataclass
@@ -81,15 +83,15 @@ class MixGCF(Candidates):
         e₋⁽ˡ⁾ = e′_x⁽ˡ⁾,  x = argmax_j e_u·e′_j⁽ˡ⁾        e₋ = pool(e₋⁰ … e₋ᴸ)
 
     All candidates of a hop share its α and its positive, so the hardest mixture is the mixture with
-    the hardest candidate: scores decide, and only the winners are ever mixed. Each of a list's n
-    negatives has its own candidates, α's and positive (its real positives take turns). Memory is
-    O(B·n·M) ids and scores; for lists, fewer negatives than with other samplers will do.
+    the hardest candidate: candidates are chosen by score, and only the chosen ones are mixed. Each
+    of a list's n negatives has its own candidates, α's and positive (its real positives take
+    turns). Memory is O(B·n·M) ids and scores; lists need fewer negatives than with other samplers.
 
     Args:
-        candidates: Candidates a negative, M.
+        candidates: Candidates per negative, M.
 
     Raises:
-        ItemrecError: `candidates` is no positive integer.
+        ItemrecError: `candidates` is not a positive integer.
 
     Examples:
         >>> from itemrec.negatives import MixGCF
@@ -108,45 +110,54 @@ class MixGCF(Candidates):
     ) -> ScoredLists:
         """Mix at every depth, pool the mixtures, and score them in place of items."""
         assert encoded.pool is not None
-        own = take_rows(encoded.users, batch.users)  # [B, d]
-        hops, drawn = self.mix(encoded.item_layers, own, batch, n, generator)
-        mixed = encoded.pool(hops)  # [B, n, d], vectors that are no item's own
-        neg = (mixed @ own.unsqueeze(2)).squeeze(2)  # [B, n]
-        pos = pair_scores(own, encoded.items, batch.positives)
+        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        hops, drawn = self.mix(encoded.item_layers, user_vectors, batch, n, generator)
+        mixed = encoded.pool(hops)  # [B, n, d], synthetic vectors
+        neg = (mixed @ user_vectors.unsqueeze(2)).squeeze(2)  # [B, n]
+        pos = pair_scores(user_vectors, encoded.items, batch.positives)
         return ScoredLists(pos, neg, drawn, counted=batch.real_rows(drawn))
 
     def mix(
         self,
         layers: Sequence[Tensor],
-        own: Tensor,
+        user_vectors: Tensor,
         batch: Batch,
         n: int,
         generator: torch.Generator,
     ) -> tuple[list[Tensor], Tensor]:
         """Mixed vectors of each hop, ``L+1 × [B, n, d]``, and the items mixed at hop 0 ``[B, n]``.
 
-        ``layers`` are all items' vectors a hop ``[items, d]``, ``own`` the users' pooled vectors;
-        where pooling concatenates, each hop is scored by its own part of them.
+        ``layers`` are the vectors of all items at each hop ``[items, d]``, ``user_vectors`` the
+        users' pooled vectors; if pooling concatenates, each hop is scored by its own part of them.
         """
         candidates = self(batch.users, n * self.candidates, generator)  # [B, n·M]
-        turn = torch.arange(n, device=own.device) % batch.mask.sum(1, keepdim=True).clamp(min=1)
-        positives = batch.positives.gather(1, turn)  # [B, n]; real ones stand first
+        turn = torch.arange(n, device=user_vectors.device) % batch.mask.sum(1, keepdim=True).clamp(
+            min=1
+        )
+        positives = batch.positives.gather(1, turn)  # [B, n]; real ones come first
         widths = [layer.shape[1] for layer in layers]
-        concatenated = len(layers) > 1 and own.shape[1] == sum(widths)
-        if not concatenated and own.shape[1] != widths[0]:
+        concatenated = len(layers) > 1 and user_vectors.shape[1] == sum(widths)
+        if not concatenated and user_vectors.shape[1] != widths[0]:
             raise ItemrecError(
-                "'negatives' cannot be mixgcf for this model: its pooled vectors are neither a sum "
-                "of the layers nor all of them side by side"
+                "'negatives' cannot be mixgcf for this model: its pooled vectors are neither the "
+                "sum nor the concatenation of the layers"
             )
-        parts = torch.split(own, widths, dim=1) if concatenated else [own] * len(layers)
+        parts = (
+            torch.split(user_vectors, widths, dim=1)
+            if concatenated
+            else [user_vectors] * len(layers)
+        )
         chosen = torch.stack(
             [best(part, layer, candidates, n) for layer, part in zip(layers, parts, strict=True)]
         )  # [L+1, B, n]
         alpha = torch.rand(
-            (*chosen.shape, 1), generator=generator, device=own.device, dtype=own.dtype
+            (*chosen.shape, 1),
+            generator=generator,
+            device=user_vectors.device,
+            dtype=user_vectors.dtype,
         )
-        # All hops as one table: its gradient sorts the rows that were taken once, not hop by hop.
-        table, hop = torch.cat(list(layers)), torch.arange(len(layers), device=own.device)
+        # All hops as one table: its gradient sorts the gathered rows once, not once per hop.
+        table, hop = torch.cat(list(layers)), torch.arange(len(layers), device=user_vectors.device)
         first = len(layers[0]) * hop.view(-1, 1, 1)
         near, far = take_rows(table, first + torch.stack([positives.expand_as(chosen), chosen]))
         mixed = alpha * near + (1 - alpha) * far  # [L+1, B, n, d]
@@ -154,7 +165,8 @@ class MixGCF(Candidates):
 
 
 @torch.no_grad()
-def best(own: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
+def best(user_vectors: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
     """The highest-scoring of each group of candidates: ``[B, d], [I, d], [B, n·M] → [B, n]``."""
-    scores = pair_scores(own, items, candidates).view(len(own), n, -1)  # [B, n, M]
+    scores = pair_scores(user_vectors, items, candidates)
+    scores = scores.view(len(user_vectors), n, -1)  # [B, n, M]
     return candidates.view(scores.shape).gather(2, scores.argmax(2, keepdim=True)).squeeze(2)

@@ -20,7 +20,7 @@ from itemrec.sampling.positives import Positives
 class InBatch(Sampler):
     """The positives of the whole batch are the negatives of each of its users.
 
-    Nothing is drawn, so `n_negatives` does not matter; a user's own training items are masked.
+    Nothing is drawn, so `n_negatives` has no effect; the user's training items are masked.
 
     Examples:
         >>> from itemrec.negatives import InBatch
@@ -32,21 +32,21 @@ class InBatch(Sampler):
     """
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
-        """Remember the training positives, to leave them out."""
+        """Store the training positives, which are masked."""
         self._positives = Positives(train, device)
 
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """One product with the batch's positives; a user's own training items are masked."""
+        """One product with the batch's positives; the user's training items are masked."""
         shared = batch.positives.reshape(-1)  # [M], M = B·P, padding included
-        own = take_rows(encoded.users, batch.users)  # [B, d]
-        neg = own @ take_rows(encoded.items, shared).T  # [B, M]
-        pos = pair_scores(own, encoded.items, batch.positives)
+        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        neg = user_vectors @ take_rows(encoded.items, shared).T  # [B, M]
+        pos = pair_scores(user_vectors, encoded.items, batch.positives)
         return ScoredLists(pos, neg, shared, self.mask(batch), batch.mask.reshape(-1))
 
     def mask(self, batch: Batch) -> Tensor:
-        """Which of the shared items are negatives of which user, bool ``[B, B · P]``."""
+        """Which of the shared items are negatives of each user, bool ``[B, B · P]``."""
         positives: Positives = prepared(self, "_positives")
         taken = positives.is_positive(batch.users, batch.positives.reshape(-1))
         return batch.mask.reshape(1, -1) & ~taken

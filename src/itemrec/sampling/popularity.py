@@ -13,15 +13,15 @@ from torch import Tensor
 from itemrec.data.csr import as_ones, row_of_entry
 from itemrec.errors import ItemrecError
 from itemrec.sampling.base import DrawnNegatives
-from itemrec.sampling.exact import bits_for, prepared, refuse_full, uniform_integers
+from itemrec.sampling.exact import bits_for, check_negatives_left, prepared, uniform_integers
 
 
 @dataclass
 class PopularityNegatives(DrawnNegatives):
-    """In proportion to an item's number of training interactions to the given power.
+    """Draws in proportion to an item's number of training interactions to the given power.
 
     `p(i | u) = d_i^power / Σ_{j ∉ u} d_j^power`; items without an interaction are drawn only with
-    power 0, which is Uniform. As a public name it is `itemrec.negatives.Popularity`.
+    power 0, which equals Uniform. The public name is `itemrec.negatives.Popularity`.
 
     Args:
         power: At least 0.
@@ -48,25 +48,26 @@ class PopularityNegatives(DrawnNegatives):
             raise ItemrecError(f"'power' must be a number of at least 0, got {self.power}")
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
-        """Cumulate integer weights over the catalogue and note where each positive cuts them."""
+        """Accumulate integer weights over the catalogue and store the position of each positive."""
         train = as_ones(train)
         n_users, n_items = train.shape
         degree = np.bincount(train.indices, minlength=n_items).astype(np.float64)
         share = degree**self.power
         if not share.any():
             raise ItemrecError("popularity negatives need training interactions, got none")
-        # Integers make cutting out exact; their sum leaves room for a block of keys a user.
+        # Integers make the exclusion exact; their sum leaves room for one block of keys per user.
         scale = 2.0 ** min(40, 61 - bits_for(n_users)) / share.sum()
         weight = np.ceil(share * scale).astype(np.int64)
         end = np.cumsum(weight)  # [n_items]
-        own = weight[train.indices]  # [nnz]
-        before = np.concatenate(([0], np.cumsum(own)))  # weight of the positives before an entry
+        positive_weight = weight[train.indices]  # [nnz]
+        # weight of the positives before an entry
+        before = np.concatenate(([0], np.cumsum(positive_weight)))
         rows = row_of_entry(train)
         cut = before[train.indptr[:-1]]  # [n_users]
         mass = end[-1] - (before[train.indptr[1:]] - cut)
-        refuse_full(mass)
+        check_negatives_left(mass)
         stride = int(end[-1]) + 1
-        keys = end[train.indices] - own - (before[:-1] - cut[rows]) + rows * stride
+        keys = end[train.indices] - positive_weight - (before[:-1] - cut[rows]) + rows * stride
         self._tables = tuple(torch.from_numpy(a).to(device) for a in (keys, before, cut, mass, end))
         self._stride = stride
 
@@ -74,9 +75,8 @@ class PopularityNegatives(DrawnNegatives):
         """Draw ``[B, n]`` items for ``[B]`` users."""
         keys, before, cut, mass, end = prepared(self, "_tables")
         row = users.unsqueeze(1)  # [B, 1]
-        draw = uniform_integers(
-            mass[row], n, generator
-        )  # [B, n] over the weight of the non-positives
-        passed = torch.searchsorted(keys, draw + row * self._stride, right=True)
-        draw += before[passed] - cut[row]  # past every positive before it
+        # [B, n] over the weight of the non-positives
+        draw = uniform_integers(mass[row], n, generator)
+        index = torch.searchsorted(keys, draw + row * self._stride, right=True)
+        draw += before[index] - cut[row]  # past every positive before it
         return torch.searchsorted(end, draw, right=True)

@@ -1,4 +1,4 @@
-"""Which items are training positives of which user."""
+"""Lookup of the training positives of users."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from itemrec.ops.segment import on_triton
 
 
 class Positives:
-    """Looks up whether an item is a training positive: one sorted table of user–item keys."""
+    """Whether an item is a training positive of a user: one sorted table of user–item keys."""
 
     def __init__(self, train: sp.csr_array, device: Any = "cpu") -> None:
         train = as_ones(train)
         self.n_items = int(train.shape[1])
         keys = row_of_entry(train) * self.n_items + train.indices
-        # a last key that nothing equals: a position found is always one that exists
+        # a last key that matches nothing, so that every search result is a valid position
         self.keys = torch.from_numpy(np.append(keys, np.iinfo(np.int64).max)).to(device)
         self.starts = torch.from_numpy(train.indptr.astype(np.int32)).to(device)
         self.items = torch.from_numpy(train.indices.astype(np.int32)).to(device)
@@ -37,9 +37,9 @@ class Positives:
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 
     def _among(self, users: Tensor, items: Tensor) -> Tensor:
-        """Histories are marked among the distinct items, [B, D], instead of searched N times."""
+        """Mark histories among the distinct items, [B, D], instead of N searches."""
         distinct, place = torch.unique(items, return_inverse=True)  # [D], [N]
-        column = items.new_full((self.n_items,), len(distinct))  # of an item; D where there is none
+        column = items.new_full((self.n_items,), len(distinct))  # of each item; D for all others
         column[distinct] = torch.arange(len(distinct), device=items.device)
         start, length = self.starts[users], self.starts[users + 1] - self.starts[users]
         row = torch.repeat_interleave(length)  # [E], entries of all histories

@@ -1,4 +1,4 @@
-"""Negatives drawn by personalised PageRank, and how PageRank values become weights of a draw."""
+"""Negatives drawn by personalised PageRank, and the weights computed from PageRank values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from itemrec.sampling.exact import Draws, prepared
 
 @dataclass
 class PPR(DrawnNegatives):
-    """By personalised PageRank: items near the user in the graph, so harder, are drawn more often.
+    """Draws by personalised PageRank: items near the user in the graph are harder and more likely.
 
     The modes:
 
@@ -29,7 +29,7 @@ class PPR(DrawnNegatives):
       is the paper's equation, which is uniform to within half a percent.
     - "proportional": `p(i | u) ∝ ppr_ui`.
     - "band": uniform over the items of PageRank rank `band[0]` (from 0) up to `band[1]`, excluded.
-    - "avoid": uniform over all items but the `top` nearest, which are likely positives to come.
+    - "avoid": uniform over all items except the `top` nearest, which are likely future positives.
 
     `exp(x)` is `1 + (exp(x) − 1)`: a uniform draw mixed with a sparse one over the stored entries.
 
@@ -37,16 +37,16 @@ class PPR(DrawnNegatives):
         mode: One of the four.
         temperature: T, or "auto", which sets each user's T so that the sparse part has the given
             share.
-        share: How much of the draws follows the mode, the rest is uniform; None is all of them, and
-            0.1 % with temperature "auto" (chosen on validation, see LOG.md).
+        share: Share of the draws that follow the mode, the rest is uniform; None means all of them,
+            or 0.1 % with temperature "auto" (chosen on validation, see LOG.md).
         band: Ranks of the mode "band".
         restart: Restart probability of the walk.
-        top: Entries stored for each user; the others are drawn with their mean value.
+        top: Entries stored for each user; the others are drawn by their mean value.
         method: "power" iteration, or "push", which is local.
-        cache: Whether the PageRank of a large graph is kept in the user's cache.
+        cache: Whether the PageRank of a large graph is stored in the user's cache.
 
     Raises:
-        ItemrecError: A setting is against its rule.
+        ItemrecError: A setting is invalid.
 
     Examples:
         >>> from itemrec.negatives import PPR
@@ -85,7 +85,7 @@ class PPR(DrawnNegatives):
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Compute the PageRank (or find it in the cache) and the tables to draw from."""
-        # A small graph takes less time than a file; a large one is worth keeping.
+        # A small graph is computed faster than read from a file; a large one is worth caching.
         cache = cache_home() if self.cache and train.nnz >= 100_000 else None
         scores = personalised_pagerank(
             train,
@@ -133,7 +133,7 @@ class PPR(DrawnNegatives):
         return draws(users, n, generator)
 
 
-# --- from PageRank values to weights: what an entry has above the items that are not stored -------
+# --- from PageRank values to weights: the excess of an entry over the items that are not stored ---
 
 
 def rest_mean(scores: PPRScores, free: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -148,7 +148,10 @@ def excess(
     temperature: npt.NDArray[np.float64],
     free: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """exp(value / T) − 1, scaled to a largest of 1 a row, and its share beside one a free item."""
+    """exp(value / T) − 1, scaled to a maximum of 1 per row, and its share of the draws.
+
+    Each free item adds one to the total mass before scaling.
+    """
     x = values / np.repeat(temperature, np.diff(indptr))
     with np.errstate(divide="ignore"):  # a value of 0 has no excess: log 0
         log = x + np.log(-np.expm1(-x))
@@ -166,8 +169,8 @@ def scale_free_temperature(
 ) -> npt.NDArray[np.float64]:
     """The T of every user ``[n_users]`` at which Σ_i (exp(x_i / T) − 1) has the given share.
 
-    The sparse part then has mass share / (1 − share) · free, whatever the size and density of the
-    data and the user's number of items. The mass falls with T; with n entries and the largest x it
+    The sparse part then has mass share / (1 − share) · free, for any size and density of the data
+    and any number of items of the user. The mass falls with T; with n entries and the largest x it
     is between exp(x/T) − 1 and n times that, which brackets T for a bisection.
     """
     if not 0 < share < 1:

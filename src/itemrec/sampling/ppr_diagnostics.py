@@ -1,4 +1,4 @@
-"""What a PPR sampler does to the draws: spread of PageRank, items in effect, false negatives."""
+"""Diagnostics of PPR samplers: spread of PageRank, effective items, false negatives."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from itemrec.sampling.ppr import sum_rows
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One setting's draws, a median or mean over the users that have held-out items."""
+    """Statistics of one setting's draws over the users that have held-out items."""
 
     near: float  # median share of draws from the stored PageRank entries
-    effective_items: float  # median of 1 / Σ_i p(i | u)², the items drawn if all were equal
-    false_negatives: float  # mean chance that a drawn negative is a held-out positive
-    against_uniform: float  # that chance divided by the one of uniform draws
+    effective_items: float  # median of 1 / Σ_i p(i | u)²: as many equally likely items
+    false_negatives: float  # mean probability that a negative is a held-out positive
+    against_uniform: float  # that probability relative to uniform draws
 
 
 def diagnose(
@@ -34,7 +34,7 @@ def diagnose(
     target: sp.csr_array,
     samplers: Mapping[str, PPR],
 ) -> dict[str, Diagnosis]:
-    """Exact figures, nothing drawn. Row r of ``target`` holds what user ``users[r]`` held out.
+    """Exact statistics without drawing. Row r of ``target``: held-out items of ``users[r]``.
 
     Everything follows from the mixture p(i | u) = (1 − s) / free + s · w_i / Σ w.
     """
@@ -93,7 +93,7 @@ class Report:
 
     users: int  # those with held-out items
     spread: dict[int, float]
-    uniform: float  # chance that a uniform negative is a held-out positive
+    uniform: float  # probability that a uniform negative is a held-out positive
     settings: dict[str, Diagnosis]
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,9 +107,9 @@ class Report:
 
 
 def report(data: Interactions, *, users: int = 2000, seed: int = 0) -> Report:
-    """Diagnose common settings on a data set; held-out items are a validation part of it.
+    """Diagnose common settings on a data set; the held-out items are its validation part.
 
-    At most ``users`` users are looked at, drawn with ``seed``: PageRank of a sample costs little.
+    At most ``users`` users are inspected, drawn with ``seed``: PageRank of a sample is cheap.
     """
     split = split_interactions(data, seed=seed)
     held = split.valid or split.test

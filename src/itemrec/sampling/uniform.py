@@ -1,4 +1,4 @@
-"""Negatives drawn with equal chance."""
+"""Negatives drawn with equal probability."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from itemrec.sampling.exact import Draws, prepared
 
 @dataclass
 class Uniform(DrawnNegatives):
-    """Every item that is not a training positive of the user, with equal chance.
+    """Every item that is not a training positive of the user, with equal probability.
 
     Examples:
         >>> import numpy as np
@@ -30,7 +30,7 @@ class Uniform(DrawnNegatives):
     """
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
-        """Cut every user's positives out of the range of items."""
+        """Build the tables that exclude every user's positives."""
         self._draws = Draws(train, device)
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:

@@ -1,7 +1,7 @@
-"""What models with an objective of their own draw or read for a batch: negatives, whole rows.
+"""Negatives and whole rows of a batch, for models with their own objective.
 
-Tables belong to one graph and are made at the first call, before a step is recorded as a CUDA
-graph; afterwards every call has one shape and never waits for the device.
+Tables belong to one graph and are built at the first call, before a step is recorded as a CUDA
+graph; afterwards every call has the same shape and never waits for the device.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OwnNegatives:
 
 
 class OwnPositives:
-    """Which items are training items of a user, for a model that leaves them out itself."""
+    """Which items are training items of a user, for a model that masks them itself."""
 
     graph: Graph | None = None
 
@@ -43,12 +43,12 @@ class OwnPositives:
 
 
 class Rows(NamedTuple):
-    """Lists of items one after another; entries behind the last list belong to nobody."""
+    """Concatenated lists of items; entries after the last list are padding."""
 
     starts: Tensor  # int32 [B + 1], where each list begins
     owner: Tensor  # int64 [entries], row in the batch
     item: Tensor  # int64 [entries]
-    valid: Tensor  # bool [entries], whether it is an entry of its owner
+    valid: Tensor  # bool [entries], False for padding
 
 
 class UserRows:
@@ -59,25 +59,25 @@ class UserRows:
     def __call__(self, graph: Graph, users: Tensor, real: Tensor) -> Rows:
         """The items of users ``[B]``; ``real`` bool [B] leaves out padding rows.
 
-        On a GPU the number of entries is what the B users with most items would need, the same for
+        On a GPU the number of entries is that of the B users with the most items, the same for
         every batch; elsewhere it is exact.
         """
         begin = graph.crow[users].long()  # [B]
         size = (graph.crow[users + 1].long() - begin) * real
         ends = size.cumsum(0)
-        entry = torch.arange(self._room(graph, ends), device=users.device)
+        entry = torch.arange(self._capacity(graph, ends), device=users.device)
         owner = torch.searchsorted(ends, entry, right=True).clamp(max=len(users) - 1)
         place = begin[owner] + entry - (ends - size)[owner]
         item = graph.col[place.clamp(max=len(graph.col) // 2 - 1)].long() - graph.n_users
         starts = torch.cat([ends.new_zeros(1), ends]).int()
         return Rows(starts, owner, item, entry < ends[-1])
 
-    def _room(self, graph: Graph, ends: Tensor) -> int:
+    def _capacity(self, graph: Graph, ends: Tensor) -> int:
         if not on_triton(ends):
             return int(ends[-1])
         if self.graph is not graph:
-            self.graph, self.rooms = graph, dict[int, int]()
-        if len(ends) not in self.rooms:
+            self.graph, self.capacities = graph, dict[int, int]()
+        if len(ends) not in self.capacities:
             degree = graph.degree[: graph.n_users].long()
-            self.rooms[len(ends)] = int(degree.topk(min(len(ends), len(degree))).values.sum())
-        return self.rooms[len(ends)]
+            self.capacities[len(ends)] = int(degree.topk(min(len(ends), len(degree))).values.sum())
+        return self.capacities[len(ends)]

@@ -17,7 +17,7 @@ from itemrec.losses import LOSSES, unbind
 from itemrec.models import MODELS
 from itemrec.models.base import Kind, Model
 from itemrec.sampling import NEGATIVES, Sampler
-from itemrec.sampling.exact import refuse_full
+from itemrec.sampling.exact import check_negatives_left
 from itemrec.training.config import TrainConfig
 
 
@@ -48,7 +48,7 @@ class Plan:
             self.model.check_inductive()
         if self.refits and self.model.kind is Kind.LIST_LOSS and self.sampler.draws:
             # now, not after selection
-            refuse_full(self.split.n_items - np.diff(self.split.refit().train.indptr))
+            check_negatives_left(self.split.n_items - np.diff(self.split.refit().train.indptr))
 
     def record(self) -> Config:
         """The configuration that gives this plan again, as ``config.toml`` holds it."""

@@ -1,4 +1,4 @@
-"""Noise of a fixed length, added to every row by one Triton kernel (see `noise`)."""
+"""Noise of a fixed length, added to every row by one Triton kernel (see `noisy_propagation`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-TILE = 2048  # elements of a program
+TILE = 2048  # elements per program
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -1,7 +1,7 @@
-"""Drawing positives and negatives of a batch, one Triton kernel each.
+"""Draws of the positives and negatives of a batch, one Triton kernel each.
 
-They do with a random number what `batches.draw_positives` and `draws.Draws` do with dozens of
-operations on small tensors, and find the same items.
+From the same random numbers they draw the same items as `batches.draw_positives` and `exact.Draws`,
+which need dozens of operations on small tensors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _floyd(  # type: ignore[no-untyped-def]
 def floyd(
     crow: Tensor, col: Tensor, users: Tensor, uniform: Tensor, n_users: int
 ) -> tuple[Tensor, Tensor]:
-    """Distinct items a user and which are real, by random numbers in [0, 1) ``[B, count]``."""
+    """Distinct items per user and which are real, from numbers in [0, 1) ``[B, count]``."""
     count, block = uniform.shape[1], 64
     items = torch.empty(uniform.shape, dtype=torch.int64, device=users.device)
     real = torch.empty(uniform.shape, dtype=torch.bool, device=users.device)
@@ -93,7 +93,7 @@ def _negatives(  # type: ignore[no-untyped-def]
     draw = (number * tl.load(total + user)).to(tl.int64)
     wanted = draw + user * stride
     left = tl.max(high - low, axis=0)
-    while left > 0:  # how many of the user's keys are at most the draw
+    while left > 0:  # count the user's keys that are at most the draw
         middle = (low + high) // 2
         going = low < high
         passed = tl.load(keys + middle, mask=going, other=0) <= wanted
@@ -119,7 +119,7 @@ def negatives(
     items: Tensor | None,
     stride: int,
 ) -> Tensor:
-    """Items ``[B, n]`` by random numbers in [0, 1) ``[B, n]`` and the tables of `Draws`."""
+    """Items ``[B, n]`` from random numbers in [0, 1) ``[B, n]`` and the tables of `Draws`."""
     out = torch.empty(uniform.shape, dtype=torch.int64, device=users.device)
     size, block = uniform.numel(), 512
     _negatives[(triton.cdiv(size, block),)](

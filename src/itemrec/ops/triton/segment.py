@@ -1,8 +1,8 @@
-"""Triton kernels for the GPU; importing this module needs triton, so only CUDA paths do.
+"""Triton kernels for the GPU; importing this module needs triton, so only CUDA code does.
 
-All are sums over rows of gathered vectors: one program a row and a tile of columns, float32 sums in
-a fixed order, so that results repeat bit for bit. Widths are constants: only then does the compiler
-know how rows are aligned, and loads them 16 bytes at a time.
+All are sums over rows of gathered vectors: one program per row and tile of columns, float32 sums in
+a fixed order, so that results repeat bit for bit. Widths are constants so that the compiler knows
+the alignment of rows and loads 16 bytes at a time.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _gather_sum(  # type: ignore[no-untyped-def]
         value = tl.load(x + source[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         value = value.to(tl.float32)
         if WEIGHTED:
-            own = tl.load(weight + at.to(tl.int64) * HEADS + head, mask=inside, other=0.0)
-            value *= own[:, None]
+            factor = tl.load(weight + at.to(tl.int64) * HEADS + head, mask=inside, other=0.0)
+            value *= factor[:, None]
         total += tl.sum(value, axis=0)
     tl.store(out + row * WIDTH + column, total, mask=d < WIDTH // HEADS)
 
@@ -77,10 +77,10 @@ def _edge_dots(  # type: ignore[no-untyped-def]
                 d = c + tl.arange(0, COLS)
                 column = h * (WIDTH // HEADS) + d
                 within = d < WIDTH // HEADS
-                own = tl.load(rows + row * WIDTH + column, mask=within, other=0.0)
+                target = tl.load(rows + row * WIDTH + column, mask=within, other=0.0)
                 mask = inside[:, None] & within[None, :]
                 value = tl.load(x + source[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
-                total += tl.sum(value.to(tl.float32) * own[None, :], axis=1)
+                total += tl.sum(value.to(tl.float32) * target[None, :], axis=1)
             tl.store(out + at.to(tl.int64) * HEADS + h, total, mask=inside)
 
 
@@ -90,8 +90,8 @@ def gather_sum(
     """``out[v] = Σ_e w_e · x[index[e]]`` over a row's entries e, float32 of any float type.
 
     Weights may be ``[entries]``, or ``[entries, heads]`` for as many equal parts of the columns; 1
-    unless given. Row v has the entries ``starts[v]`` to ``starts[v+1]``; ``order`` lists the rows,
-    longest first, so that no long one is left for the end.
+    by default. Row v has the entries ``starts[v]`` to ``starts[v+1]``; ``order`` lists the rows,
+    longest first, so that no long row is processed last.
     """
     x = x.contiguous()
     width = x.shape[1]
@@ -120,7 +120,7 @@ def edge_dots(
 ) -> Tensor:
     """``out[e, h] = rows[v] · x[index[e]]`` for every entry e of every row v, ``[entries, heads]``.
 
-    Head h is the product of the h-th part of the columns alone.
+    Head h is the product over the h-th part of the columns.
     """
     x, rows = x.contiguous(), rows.contiguous()
     width = x.shape[1]
@@ -152,7 +152,7 @@ def _rows_at(x, index, out, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # 
 
 
 def rows_at(x: Tensor, index: Tensor) -> Tensor:
-    """``x[index]`` for short rows: torch hands out a block of threads to each, however short."""
+    """``x[index]`` for short rows, for which torch still starts a block of threads each."""
     x = x.contiguous()
     out = torch.empty(len(index), x.shape[1], dtype=x.dtype, device=x.device)
     block = 1024
@@ -166,8 +166,8 @@ def rows_at(x: Tensor, index: Tensor) -> Tensor:
 def _scaled_rows(x, scale, share, out, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
-    own = tl.load(scale + at // WIDTH, mask=inside, other=0.0) * share
-    value = tl.load(x + at, mask=inside, other=0.0) * own
+    factor = tl.load(scale + at // WIDTH, mask=inside, other=0.0) * share
+    value = tl.load(x + at, mask=inside, other=0.0) * factor
     tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
 
 
@@ -212,13 +212,13 @@ def _smooth_step(  # type: ignore[no-untyped-def]
         mask = inside[:, None] & (d < WIDTH)[None, :]
         value = tl.load(messages + source[:, None] * WIDTH + d[None, :], mask=mask, other=0.0)
         total += tl.sum(value.to(tl.float32), axis=0)
-    own = tl.load(scale + row)
-    total *= own
+    factor = tl.load(scale + row)
+    total *= factor
     place = row * WIDTH + d
     if ADDED:
         total += share * tl.load(base + place, mask=d < WIDTH, other=0.0)
     if SENDS:
-        tl.store(outgoing + place, (total * own).to(outgoing.dtype.element_ty), mask=d < WIDTH)
+        tl.store(outgoing + place, (total * factor).to(outgoing.dtype.element_ty), mask=d < WIDTH)
     if WRITES:
         tl.store(out + place, total, mask=d < WIDTH)
 
@@ -235,8 +235,8 @@ def smooth_step(
 ) -> tuple[Tensor, Tensor]:
     """``y_v = share·base_v + s_v Σ_j m_j`` in float32, and ``s_v·y_v`` in the type of messages m.
 
-    The second are the next messages of v. What is not asked for is not written. ``rows`` are
-    starts, index and order of the adjacency.
+    The second output is the next message of v. Outputs that are not requested are not written.
+    ``rows`` are starts, index and order of the adjacency.
     """
     width = messages.shape[1]
     shape = (len(rows[2]), width)
@@ -266,12 +266,12 @@ def smooth_step(
 def _row_max(starts, index, order, x, out, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.load(order + tl.program_id(0)).to(tl.int64)
     end = tl.load(starts + row + 1)
-    most = tl.full((ROWS,), -float("inf"), dtype=tl.float32)
+    largest = tl.full((ROWS,), -float("inf"), dtype=tl.float32)
     for k in range(tl.load(starts + row), end, ROWS):
         at = k + tl.arange(0, ROWS)
         source = tl.load(index + at, mask=at < end, other=0).to(tl.int64)
-        most = tl.maximum(most, tl.load(x + source, mask=at < end, other=-float("inf")))
-    tl.store(out + row, tl.max(most, axis=0))
+        largest = tl.maximum(largest, tl.load(x + source, mask=at < end, other=-float("inf")))
+    tl.store(out + row, tl.max(largest, axis=0))
 
 
 def segment_max(starts: Tensor, index: Tensor, order: Tensor, x: Tensor) -> Tensor:
@@ -304,7 +304,7 @@ def _contains(starts, entries, rows, wanted, out, n, COLS: tl.constexpr):  # typ
 
 
 def contains(starts: Tensor, entries: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
-    """Whether row ``rows[b]``, whose entries ascend, holds ``wanted[j]``; ``[B], [N] → [B, N]``.
+    """Whether row ``rows[b]``, with sorted entries, contains ``wanted[j]``; ``[B], [N] → [B, N]``.
 
     A binary search within the row, which stays in the cache.
     """
@@ -320,12 +320,12 @@ def contains(starts: Tensor, entries: Tensor, rows: Tensor, wanted: Tensor) -> T
 def _count_above(scores, pos, counts, n, P, tau, PADDED: tl.constexpr, COLS: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     p = tl.arange(0, PADDED)
-    own = tl.load(pos + row * P + p, mask=p < P, other=0.0)
+    positive = tl.load(pos + row * P + p, mask=p < P, other=0.0)
     total = tl.zeros((PADDED,), dtype=tl.float32)
     for c in range(0, n, COLS):
         at = c + tl.arange(0, COLS)
         score = tl.load(scores + row * n + at, mask=at < n, other=-float("inf"))
-        total += tl.sum(tl.sigmoid((score[None, :] - own[:, None]) / tau), axis=1)
+        total += tl.sum(tl.sigmoid((score[None, :] - positive[:, None]) / tau), axis=1)
     before = tl.load(counts + row * P + p, mask=p < P, other=0.0)
     tl.store(counts + row * P + p, before + total, mask=p < P)
 
@@ -336,14 +336,14 @@ def _slopes(  # type: ignore[no-untyped-def]
 ):
     row = tl.program_id(0).to(tl.int64)
     p = tl.arange(0, PADDED)
-    own = tl.load(pos + row * P + p, mask=p < P, other=0.0)
-    pull = tl.load(grad + row * P + p, mask=p < P, other=0.0)
+    positive = tl.load(pos + row * P + p, mask=p < P, other=0.0)
+    upstream = tl.load(grad + row * P + p, mask=p < P, other=0.0)
     total = tl.zeros((PADDED,), dtype=tl.float32)
     for c in range(0, n, COLS):
         at = c + tl.arange(0, COLS)
         score = tl.load(scores + row * n + at, mask=at < n, other=-float("inf"))
-        sigma = tl.sigmoid((score[None, :] - own[:, None]) / tau)
-        slope = (sigma - sigma * sigma) * pull[:, None]
+        sigma = tl.sigmoid((score[None, :] - positive[:, None]) / tau)
+        slope = (sigma - sigma * sigma) * upstream[:, None]
         total += tl.sum(slope, axis=1)
         tl.store(weight + row * n + at, tl.sum(slope, axis=0), mask=at < n)
     before = tl.load(grad_pos + row * P + p, mask=p < P, other=0.0)
@@ -358,7 +358,10 @@ def count_above(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None
 
 
 def slopes(scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float) -> Tensor:
-    """``w[b, j] = Σ_p grad[b, p]·σ'`` of `count_above`, ``[B, n]``; −its row sums into grad_pos."""
+    """``w[b, j] = Σ_p grad[b, p]·σ'`` of `count_above`, ``[B, n]``.
+
+    Its row sums are subtracted from ``grad_pos``.
+    """
     rows, n = scores.shape
     places = triton.next_power_of_2(pos.shape[1])
     out = torch.empty_like(scores)

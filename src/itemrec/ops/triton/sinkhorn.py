@@ -1,7 +1,7 @@
-"""Sinkhorn's iteration of a whole batch as one Triton kernel, and its gradient as another.
+"""Sinkhorn's iteration for a whole batch as one Triton kernel, and its gradient as another.
 
 One program holds the matrix of one list in registers through all iterations. The plain form in
-`neural_sort` is three operations an iteration on matrices read from memory each time.
+`neural_sort` takes three operations per iteration, each on matrices read from memory.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LONGEST = 128  # entries of a list: what fits into registers
-LEAST = 1e-10  # sums below it count as this
+LONGEST = 128  # entries of a list that fit into registers
+LEAST = 1e-10  # lower bound of the sums
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -84,11 +84,11 @@ def _backward(  # type: ignore[no-untyped-def]
         r = tl.load(r_path + path + t * length + at, mask=inside, other=0.0)
         c = tl.load(c_path + path + t * length + at, mask=inside, other=0.0)
         before = tl.load(r_path + path + (t - 1) * length + at, mask=inside, other=0.0)
-        # r = 1/(M c): a sum that was too small has no slope
+        # r = 1/(M c): a sum at the lower bound has no slope
         down = tl.where(r * least < 0.5, -dr * r * r, 0.0)
         dm += down[:, None] * c[None, :]
         dc += tl.sum(m * down[:, None], axis=0)
-        down = tl.where(c * least < 0.5, -dc * c * c, 0.0)  # c = 1/(rᵀ M), r as it was before
+        down = tl.where(c * least < 0.5, -dc * c * c, 0.0)  # c = 1/(rᵀ M) with the previous r
         dm += before[:, None] * down[None, :]
         dr = tl.sum(m * down[None, :], axis=1)
         dc = tl.zeros((SIZE,), dtype=tl.float32)
@@ -97,7 +97,7 @@ def _backward(  # type: ignore[no-untyped-def]
 
 
 def balance(matrix: Tensor, iterations: int, tolerance: float) -> tuple[Tensor, Tensor]:
-    """`neural_sort.sinkhorn` of matrices ``[B, L, L]``, L at most `LONGEST`; ``[B, L]`` both."""
+    """`neural_sort.sinkhorn` of matrices ``[B, L, L]``, L at most `LONGEST`; both ``[B, L]``."""
     r, c = _Sinkhorn.apply(matrix, iterations, tolerance)  # type: ignore[no-untyped-call]
     return r, c
 
