@@ -9,7 +9,8 @@ prepare_torch()  # before anything imports torch
 
 from itemrec import losses, models, negatives
 from itemrec.data.datasets import load
-from itemrec.data.interactions import Interactions, read
+from itemrec.data.interactions import Interactions
+from itemrec.data.sources import read
 from itemrec.data.split import Split
 from itemrec.data.splitters import (
     cold_start,

@@ -11,7 +11,7 @@ import pytest
 
 from itemrec.data import download
 from itemrec.data.datasets import DATASETS, Dataset, Remote, load
-from itemrec.data.interactions import read
+from itemrec.data.sources import read
 from itemrec.errors import ItemrecError
 
 TRAIN, TEST = b"0 1 2\r\n1 0 2\r\n2 1\r\n", b"0 0\n2 2 0\n"

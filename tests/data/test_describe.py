@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itemrec.data.describe import degrees, describe
-from itemrec.data.interactions import read
+from itemrec.data.sources import read
 from itemrec.data.synthetic import synthetic
 
 

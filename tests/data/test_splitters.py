@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.data.interactions import IdMap, Interactions, read
+from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.sources import read
 from itemrec.data.split import HeldOut, Split
 from itemrec.data.splitters import (
     SPLITS,

@@ -13,7 +13,7 @@ from small import board_split, checkerboard, random_matrix
 from torch import Tensor, nn
 
 import itemrec as ir
-from itemrec.data.interactions import read
+from itemrec.data.sources import read
 from itemrec.data.split import Split
 from itemrec.data.splitters import keep_all, split_interactions
 from itemrec.environment import pick_device

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from itemrec.data.download import Remote, download
-from itemrec.data.interactions import Interactions, read
+from itemrec.data.interactions import Interactions
+from itemrec.data.sources import read
 from itemrec.data.synthetic import synthetic
 from itemrec.errors import ItemrecError
 from itemrec.validation import schema

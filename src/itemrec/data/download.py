@@ -6,14 +6,14 @@ import tempfile
 import time
 import urllib.request
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from itemrec.download_progress import download_bar
 from itemrec.errors import ItemrecError
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -114,3 +114,28 @@ def _stream(url: str, target: Path, progress: Callable[[int, int | None], None])
             progress(done, total)
     if total is not None and done != total:  # a dropped connection reads like an end of file
         raise OSError(f"{url} broke off after {done:,} of {total:,} bytes")
+
+
+@contextmanager
+def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yield a function to call with a file's name, its bytes so far and its total bytes."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    tasks: dict[str, Any] = {}
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+    def update(name: str, done: int, total: int | None) -> None:
+        if name not in tasks:
+            tasks[name] = bar.add_task(name, total=None)
+        bar.update(tasks[name], completed=done, total=total)
+
+    with bar:
+        yield update

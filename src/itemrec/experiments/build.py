@@ -6,7 +6,8 @@ from pathlib import Path
 
 from itemrec.config_file import Config
 from itemrec.data.datasets import load
-from itemrec.data.interactions import Interactions, read
+from itemrec.data.interactions import Interactions
+from itemrec.data.sources import read
 from itemrec.data.split import Split
 from itemrec.data.splitters import SPLITS, cold_start
 from itemrec.errors import ItemrecError

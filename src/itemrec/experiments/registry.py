@@ -11,7 +11,7 @@ from typing import Any
 
 from itemrec.config_file import Config
 from itemrec.data.datasets import load
-from itemrec.data.interactions import read
+from itemrec.data.sources import read
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
 from itemrec.losses import LOSSES

@@ -98,8 +98,8 @@ class Draws:
             from itemrec.ops.triton.sampling import negatives
 
             uniform = uniform_numbers((len(users), n), generator)
-            tables = self.keys, self.start, self.plain, self.total, self.unit, self.items
-            return negatives(users, uniform, *tables, self.stride)
+            tables = self.keys, self.start, self.plain, self.total
+            return negatives(users, uniform, tables, (self.unit, self.items), self.stride)
         row = users.unsqueeze(1)  # [B, 1]
         return self._found(row, uniform_integers(self.total[row], n, generator))
 

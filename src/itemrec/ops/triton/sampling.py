@@ -111,15 +111,15 @@ def _negatives(  # type: ignore[no-untyped-def]
 def negatives(
     users: Tensor,
     uniform: Tensor,
-    keys: Tensor,
-    start: Tensor,
-    plain: Tensor,
-    total: Tensor,
-    unit: Tensor | None,
-    items: Tensor | None,
+    tables: tuple[Tensor, Tensor, Tensor, Tensor],
+    mixed: tuple[Tensor | None, Tensor | None],
     stride: int,
 ) -> Tensor:
-    """Items ``[B, n]`` from random numbers in [0, 1) ``[B, n]`` and the tables of `Draws`."""
+    """Items ``[B, n]`` from random numbers in [0, 1) ``[B, n]`` and the tables of `Draws`.
+
+    ``tables`` are keys, start, plain and total; ``mixed`` are unit and items of a sparse part.
+    """
+    (keys, start, plain, total), (unit, items) = tables, mixed
     out = torch.empty(uniform.shape, dtype=torch.int64, device=users.device)
     size, block = uniform.numel(), 512
     _negatives[(triton.cdiv(size, block),)](

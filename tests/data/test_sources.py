@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from itemrec.data.interactions import IdMap, Interactions, read
+from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.sources import read
 from itemrec.errors import ItemrecError
 
 ROWS = [("u1", "a", 4.0, 100), ("u1", "b", 2.0, 200), ("u2", "a", 5.0, 50), ("u3", "c", 3.0, 70)]

@@ -1,0 +1,248 @@
+"""`read`: files, folders, frames and sparse matrices become `Interactions`, ids mapped once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemrec.data import readers
+from itemrec.data.columns import Names, RawTable
+from itemrec.data.interactions import IdMap, Interactions
+from itemrec.errors import ItemrecError
+
+FILE_KINDS = ".csv, .tsv, .inter (each also with .gz) or .parquet"
+
+
+def read(
+    source: Any,
+    *,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    rating: str | int | None = None,
+    time: str | int | None = None,
+    min_rating: float | None = None,
+    k_core: int | None = None,
+    titles: str | Path | Mapping[Any, str] | None = None,
+    name: str | None = None,
+) -> Interactions:
+    """Read interactions from a file, a folder, a pandas or polars frame, or a sparse matrix.
+
+    Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; folders hold train.txt (and
+    test.txt) as in LightGCN, or ratings.csv (and movies.csv) as in MovieLens.
+
+    Rows with the same user and item are merged into one pair, counted in `duplicates`: it keeps the
+    highest rating and the latest time, and is a training pair if any of its rows is. Then
+    `min_rating` is applied, then `k_core`.
+
+    Args:
+        source: A path, a frame, or a sparse matrix of users × items.
+        user: Name (or position) of the user column; by default found by common names.
+        item: The item column, likewise.
+        rating: The rating column, likewise. If it was not requested and cannot be read, it is left
+            out and reported in `notes`.
+        time: The time column, likewise.
+        min_rating: Keep ratings of at least this value.
+        k_core: Keep users and items that have at least this many interactions.
+        titles: A file with an item and a title column, or a mapping from item id to title.
+        name: Name of the data in results; the file's name by default.
+
+    Returns:
+        The interactions, with the external ids of the source.
+
+    Raises:
+        ItemrecError: The source cannot be read: no such file, an unknown format, a missing column,
+            an invalid value.
+
+    Examples:
+        >>> import polars as pl
+        >>> import scipy.sparse as sp
+        >>> import itemrec as ir
+        >>> plays = pl.DataFrame({"who": ["ann", "ann", "bob"], "track": ["x", "y", "x"]})
+        >>> data = ir.read(plays, user="who", item="track")
+        >>> data.user_ids.ids.tolist(), data.items.tolist()
+        (['ann', 'bob'], [0, 1, 0])
+        >>> ir.read(sp.csr_array([[1, 0, 1], [0, 1, 0]])).users.tolist()
+        [0, 0, 1]
+    """
+    names = {"user": user, "item": item, "rating": rating, "time": time}
+    titles_file = _titles_file(titles)
+    requested = {**names, "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
+    data, adjacent = _read_source(source, names, name, requested)
+    titles_file = titles_file or adjacent
+    if titles_file is not None:
+        data = _with_titles(data, str(titles_file), readers.read_titles(titles_file))
+    elif isinstance(titles, Mapping):
+        texts = [str(title) for title in titles.values()]
+        data = _with_titles(data, "'titles'", (list(titles), texts, None))
+    if min_rating is not None:
+        data = data.at_least(min_rating)
+    return data if k_core is None else data.k_core(k_core)
+
+
+def _titles_file(titles: Any) -> Path | None:
+    """The file with the titles, None for a mapping or if no titles are given."""
+    if isinstance(titles, str | Path):
+        return Path(titles).expanduser().resolve()
+    if titles is not None and not isinstance(titles, Mapping):
+        raise ItemrecError(
+            "'titles' must be a file, or a mapping from item id to title, "
+            f"got {type(titles).__name__}"
+        )
+    return None
+
+
+def _read_source(
+    source: Any, names: Names, name: str | None, requested: dict[str, Any]
+) -> tuple[Interactions, Path | None]:
+    """Interactions from any kind of source, and the file of titles next to them, if any."""
+    if isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        table, adjacent = _read_path(path, names)
+        arguments = {
+            key: str(value) if isinstance(value, Path) else value
+            for key, value in {"data": path.resolve(), **requested}.items()
+            if value is not None
+        }
+        inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+        default_name = inner.stem if path.is_file() else path.resolve().name
+        return _build(table, None, name or default_name, arguments), adjacent
+    if sp.issparse(source):
+        table, shape = _from_sparse(source)
+        return _build(table, shape, name or "data", {}), None
+    module = type(source).__module__.split(".")[0]
+    if module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
+        return _build(readers.read_frame(source, names), None, name or "data", {}), None
+    raise ItemrecError(
+        "'source' must be a path, a pandas or polars frame, or a scipy sparse matrix, "
+        f"got {type(source).__name__}"
+    )
+
+
+def _read_path(path: Path, names: Names) -> tuple[RawTable, Path | None]:
+    try:
+        if path.is_dir():
+            if (path / "train.txt").is_file():
+                return readers.read_lightgcn(path, names), None
+            if (path / "ratings.csv").is_file():
+                movies = path / "movies.csv"
+                table = readers.read_delimited(path / "ratings.csv", names)
+                return table, movies if movies.is_file() else None
+            raise ItemrecError(f"{path}: expected train.txt or ratings.csv in the folder")
+        if not path.exists():
+            raise ItemrecError(f"{path}: no such file or folder")
+        if path.name in ("train.txt", "test.txt"):
+            raise ItemrecError(f"{path}: give the folder that holds train.txt and test.txt")
+        kind = readers.kind_of(path)
+        if kind == ".parquet":
+            return readers.read_parquet(path, names), None
+        if kind in (".csv", ".tsv", ".inter"):
+            return readers.read_delimited(path, names), None
+    except OSError as error:
+        raise ItemrecError(f"{path}: cannot be read ({error.strerror or error})") from error
+    raise ItemrecError(
+        f"{path}: unknown kind of file '{path.suffix}'; expected {FILE_KINDS}, "
+        "or a folder with train.txt or ratings.csv"
+    )
+
+
+def _from_sparse(matrix: Any) -> tuple[RawTable, tuple[int, ...]]:
+    coo = sp.coo_array(matrix)
+    if coo.ndim != 2:
+        raise ItemrecError(f"the matrix: must have two dimensions, got {coo.ndim}")
+    if np.iscomplexobj(coo.data):
+        raise ItemrecError("the matrix: entries must be real numbers, got complex ones")
+    nonzero = coo.data != 0
+    values = np.asarray(coo.data[nonzero], dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ItemrecError("the matrix: entries must be finite numbers")
+    if not len(values):
+        raise ItemrecError("the matrix: has no entries")
+    users, items = coo.coords[0][nonzero].astype(np.int64), coo.coords[1][nonzero].astype(np.int64)
+    rating = None if (values == 1).all() else values
+    return RawTable(users, items, rating=rating), coo.shape
+
+
+def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, npt.NDArray[np.int64]]:
+    """Sorted ids and the row of each value; text ids that are all integers become int."""
+    if values.dtype.kind in "iu":
+        unique, codes = np.unique(values, return_inverse=True)
+        return IdMap(unique), codes.reshape(-1)
+    listed = values.tolist()
+    stripped = {value: value.strip() for value in dict.fromkeys(listed)}
+    unique_text = sorted(set(stripped.values()))
+    ids: npt.NDArray[Any]
+    if text and all(_is_plain_int(v) for v in unique_text):  # "007" stays text
+        unique_text.sort(key=int)
+        ids = np.array([int(v) for v in unique_text], dtype=np.int64)
+    else:
+        ids = np.array(unique_text)
+    row = {value: n for n, value in enumerate(unique_text)}
+    row_of = {value: row[short] for value, short in stripped.items()}
+    return IdMap(ids), np.fromiter(map(row_of.__getitem__, listed), np.int64, len(listed))
+
+
+def _is_plain_int(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 19 and str(int(text)) == text
+
+
+def _build(
+    table: RawTable, shape: tuple[int, ...] | None, name: str, source: dict[str, Any]
+) -> Interactions:
+    """Map the ids and merge duplicates."""
+    if shape is None:
+        user_ids, users = _factorise(table.user, table.ids_are_text)
+        item_ids, items = _factorise(table.item, table.ids_are_text)
+    else:  # a matrix keeps all rows and columns, including empty ones
+        user_ids, item_ids = IdMap(np.arange(shape[0])), IdMap(np.arange(shape[1]))
+        users, items = table.user, table.item
+    if max(len(user_ids), len(item_ids)) >= 2**31:
+        raise ItemrecError(f"{name}: at most 2**31 users and items are supported")
+    key = users * len(item_ids) + items  # [rows]
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    starts = np.flatnonzero(first)
+    pick = order[starts]  # [n]
+
+    def merged(values: npt.NDArray[Any] | None, best: np.ufunc) -> Any:
+        return None if values is None else best.reduceat(values[order], starts)
+
+    ratings = merged(table.rating, np.maximum)
+    return Interactions(
+        users=users[pick].astype(np.int32),
+        items=items[pick].astype(np.int32),
+        user_ids=user_ids,
+        item_ids=item_ids,
+        ratings=None if ratings is None else ratings.astype(np.float32),
+        times=merged(table.time, np.maximum),
+        held_out=merged(table.held_out, np.logical_and),
+        name=name,
+        duplicates=len(key) - len(pick),
+        source=source,
+        left_out=table.left_out,
+    )
+
+
+def _with_titles(data: Interactions, place: str, found: readers.Titles) -> Interactions:
+    ids, titles, genres = found
+    rows = data.item_ids.index(ids)
+    known = rows >= 0
+    if not known.any():
+        none = f"0 of {data.n_items:,} items have a title in {place}"
+        return replace(data, left_out={**data.left_out, "title": none})
+
+    def aligned(values: Sequence[str]) -> npt.NDArray[Any]:
+        out = np.full(data.n_items, "", dtype=object)
+        out[rows[known]] = np.array(values, dtype=object)[known]
+        return out.astype(str)
+
+    return replace(
+        data,
+        titles=aligned(titles),
+        genres=aligned(genres) if genres is not None and any(genres) else None,
+    )
