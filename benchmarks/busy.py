@@ -1,9 +1,9 @@
-"""ITEM steps beside a process that keeps one core busy, and alone with two ways of waiting.
+"""ITEM steps next to a process that keeps one core busy, and alone, with two ways of waiting.
 
-Each training is a process of its own on `--threads` cores; the two take turns. `short` is what the
-product chooses: threads that wait spin for a moment, then sleep. `long` is OpenMP's own choice, to
-spin for milliseconds. With one core taken, a step should lose that core's share and no more; with
-none taken, the short wait should cost nothing.
+Each training is a process of its own on `--threads` cores; the two take turns. `short` is the
+setting of the package: waiting threads spin for a moment, then sleep. `long` is OpenMP's default:
+they spin for milliseconds. With one core taken, a step should lose that core's share and no more;
+with none taken, the short wait should cost nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import numpy as np
 from itemrec.losses import item_ndcg
 from itemrec.training.config import TrainConfig
 
-LONG = {"GOMP_SPINCOUNT": "300000"}  # libgomp's own where nothing is set
+LONG = {"GOMP_SPINCOUNT": "300000"}  # the default of libgomp
 
 
 def main() -> None:
     arguments = parser(__doc__, "yelp2018")
-    arguments.add_argument("--worker", action="store_true", help="train as the parent asks")
+    arguments.add_argument("--worker", action="store_true", help="used by the parent process")
     options = arguments.parse_args()
     if options.worker:
         work(options)
@@ -47,7 +47,7 @@ def main() -> None:
     for name in sides:
         alone, busy = (seconds[name, state] for state in ("alone", "busy"))
         print(
-            f"{name:>6} waits: {1e3 * alone:7.1f} ms a step alone, {1e3 * busy:7.1f} ms with one "
+            f"{name:>6} waits: {1e3 * alone:7.1f} ms per step alone, {1e3 * busy:7.1f} ms with one "
             f"core busy, {busy / alone:.2f} times"
         )
     verdicts = Verdicts()
@@ -60,7 +60,7 @@ def main() -> None:
 def take_turns(
     sides: dict[str, Worker], spinner: Spinner, rounds: int, steps: int = 2
 ) -> dict[tuple[str, str], float]:
-    """Median seconds of a step of each side, alone and beside the spinner."""
+    """Median seconds per step of each side, alone and next to the spinner."""
     spent: dict[tuple[str, str], list[float]] = {
         (name, state): [] for name in sides for state in ("alone", "busy")
     }
@@ -76,7 +76,7 @@ def take_turns(
 
 @contextmanager
 def on_cpus(count: int) -> Iterator[None]:
-    """Processes started within this context run on so many CPUs."""
+    """Processes started within this context run on this many CPUs."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:count])
     try:
@@ -86,7 +86,7 @@ def on_cpus(count: int) -> Iterator[None]:
 
 
 class Spinner:
-    """A process that does nothing but use a core, when asked to."""
+    """A process that keeps one core busy on request."""
 
     def __enter__(self) -> Spinner:
         self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
@@ -99,7 +99,7 @@ class Spinner:
 
     @contextmanager
     def spinning(self) -> Iterator[None]:
-        """Within this context it runs."""
+        """The process runs within this context."""
         self.process.send_signal(signal.SIGCONT)
         time.sleep(0.1)
         try:
@@ -110,7 +110,7 @@ class Spinner:
 
 
 class Worker:
-    """Training in a process whose OpenMP knows these settings and no others."""
+    """Training in a process whose OpenMP has these settings and no others."""
 
     def __init__(self, options: argparse.Namespace, settings: dict[str, str]) -> None:
         command = [sys.executable, __file__, options.data, "--worker"]
@@ -140,7 +140,7 @@ class Worker:
         self.process.wait()
 
     def step(self, count: int) -> float:
-        """Train so many steps; seconds of one."""
+        """Train this many steps; returns seconds per step."""
         assert self.process.stdin
         assert self.process.stdout
         print(count, file=self.process.stdin, flush=True)
@@ -148,7 +148,7 @@ class Worker:
 
 
 def work(options: argparse.Namespace) -> None:
-    """Steps as the product trains them, as many as each line of stdin asks for."""
+    """Train as the package does, as many steps as each line of stdin requests."""
     split = begin(options)
     training = Training(split.train, item_ndcg(tau=1.5), TrainConfig(positives=5, n_negatives=200))
     keys = itertools.cycle(training.keys())

@@ -1,4 +1,4 @@
-"""What the benchmarks share: options, clocks, memory, the product's own step, and verdicts."""
+"""Shared by the benchmarks: options, clocks, memory, the package's training step, and verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import itemrec  # isort: skip  # noqa: F401  (before torch: it says how torch's threads wait)
+import itemrec  # isort: skip  # noqa: F401  (before torch: it sets how torch's threads wait)
 import numpy as np
 import torch
 from torch import Tensor
@@ -28,18 +28,18 @@ from itemrec.training.plan import Plan
 
 
 def parser(text: str | None, data: str | None = None) -> argparse.ArgumentParser:
-    """The options of every benchmark; ``data`` is the default data set, None where none is read."""
+    """The options of every benchmark; ``data`` is the default data set, None if none is read."""
     out = argparse.ArgumentParser(description=text)
     if data is not None:
         out.add_argument("data", nargs="?", default=data, help="built-in name or path")
-        out.add_argument("--data-root", help="where data sets lie (else ITEMREC_DATA)")
+        out.add_argument("--data-root", help="folder of the data sets (default: ITEMREC_DATA)")
     out.add_argument("--threads", type=int, default=2)
-    out.add_argument("--quick", action="store_true", help="few repetitions: does it run at all")
+    out.add_argument("--quick", action="store_true", help="few repetitions: only a check")
     return out
 
 
 def begin(options: argparse.Namespace) -> Split:
-    """Set threads, load the data, and say what is measured on; the whole training file is used."""
+    """Set threads, load the data and print the hardware; the whole training file is used."""
     torch.set_num_threads(options.threads)
     split = split_interactions(load(options.data, data_root=options.data_root), valid=0.0)
     n_users, n_items = split.train.shape
@@ -66,7 +66,7 @@ def hardware(threads: int | None = None, gpu: bool = False) -> str:
 def interleaved(
     tasks: Mapping[str, Callable[[], Any]], rounds: int, warm_up: int = 1
 ) -> dict[str, float]:
-    """Median seconds of each task; they take turns, so that a busy moment meets them all."""
+    """Median seconds of each task; the tasks take turns, so that a busy moment affects them all."""
     spent: dict[str, list[float]] = {name: [] for name in tasks}
     for turn in range(warm_up + rounds):
         for name, task in tasks.items():
@@ -86,7 +86,7 @@ def resident(field: str) -> int:
 
 
 def forget_peak() -> None:
-    """From here on the peak is counted anew."""
+    """Reset the peak memory of this process."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -94,28 +94,28 @@ def forget_peak() -> None:
 
 
 class Verdicts:
-    """Figures with their bounds; the last line tells whether all of a script's bounds hold."""
+    """Figures with their bounds; the last line shows whether all bounds of a script hold."""
 
     def __init__(self) -> None:
         self.good = True
 
     def also(self, name: str, value: float, bound: float, *, at_least: bool = False) -> None:
-        """A figure beside the main one."""
+        """An additional figure."""
         good = value >= bound if at_least else value <= bound
         self.good = self.good and good
         print(f"also {name} {value:.4g} {bound:g} {'pass' if good else 'short'}")
 
     def last(self, name: str, value: float, bound: float, *, at_least: bool = False) -> None:
-        """The main figure: short where any of the others is."""
+        """The main figure, which is short if any figure is."""
         good = (value >= bound if at_least else value <= bound) and self.good
         print(f"{name} {value:.4g} {bound:g} {'pass' if good else 'short'}")
 
 
-# --- the product ---------------------------------------------------------------------------------
+# --- the package ---------------------------------------------------------------------------------
 
 
 class Training(Learner):
-    """LightGCN trained as `itemrec.train` does it, a step or an epoch at a time."""
+    """LightGCN trained as by `itemrec.train`, one step or one epoch at a time."""
 
     def __init__(
         self,
@@ -128,12 +128,12 @@ class Training(Learner):
         dim: int = 64,
         layers: int = 3,
     ) -> None:
-        nobody = train[:0]
+        empty = train[:0]
         split = Split(
             protocol="transductive",
             train=train,
             valid=None,
-            test=HeldOut(nobody, nobody, np.empty(0, np.int64), np.empty(0)),
+            test=HeldOut(empty, empty, np.empty(0, np.int64), np.empty(0)),
             user_ids=IdMap(np.arange(train.shape[0])),
             item_ids=IdMap(np.arange(train.shape[1])),
             titles=None,
@@ -148,9 +148,9 @@ class Training(Learner):
         self.recorded = self.recorded_step()
 
     def epoch(self) -> float:  # type: ignore[override]
-        """One pass over the training users; its mean loss."""
+        """One pass over the training users; returns the mean loss."""
         return super().epoch(self.recorded)
 
     def keys(self) -> Tensor:
-        """The batches of an epoch, a row each."""
+        """The batches of an epoch, one per row."""
         return self.batches.epoch(self.generator)

@@ -15,7 +15,7 @@ from torch import Tensor
 from itemrec.losses import item_ndcg
 from itemrec.training.config import TrainConfig
 
-PAPER = 12.3  # seconds an epoch on Yelp2018, on the paper's GPU
+PAPER = 12.3  # seconds per epoch on Yelp2018, on the paper's GPU
 TAU, POSITIVES, NEGATIVES = 1.5, 5, 200
 
 
@@ -35,15 +35,15 @@ def main() -> None:
     )
     epoch = {name: spent * steps for name, spent in seconds.items()}
     for name, spent in epoch.items():
-        print(f"{name:>6} {spent:7.2f} s an epoch: median step × {steps} steps")
-    print(f" paper {PAPER:7.2f} s an epoch on Yelp2018 on a Quadro RTX 5000")
+        print(f"{name:>6} {spent:7.2f} s per epoch: median step × {steps} steps")
+    print(f" paper {PAPER:7.2f} s per epoch on Yelp2018 on a Quadro RTX 5000")
     verdicts = Verdicts()
     verdicts.also("epoch_seconds", epoch["ours"], PAPER)
     verdicts.last("epoch_speedup", epoch["plain"] / epoch["ours"], 3.0, at_least=True)
 
 
 def plain_step(train: sp.csr_array, lr: float) -> Callable[[Tensor], Tensor]:
-    """What one would write first: torch CSR and autograd, gathered rows, equation 2, Adam."""
+    """A straightforward version: torch CSR and autograd, gathered rows, equation 2, Adam."""
     n_users, n_items = train.shape
     adjacency = torch_csr(normalised(train))
     generator = torch.Generator().manual_seed(0)
@@ -57,7 +57,7 @@ def plain_step(train: sp.csr_array, lr: float) -> Callable[[Tensor], Tensor]:
         draw = torch.rand(len(users), POSITIVES, generator=generator)
         chosen = (start.unsqueeze(1) + draw * (end - start).unsqueeze(1)).long()
         positives = indices[torch.minimum(chosen, end.unsqueeze(1).long() - 1)]
-        # a rare false negative is let pass: that is cheaper than what the product does
+        # rare false negatives are allowed: that is cheaper than what the package does
         negatives = torch.randint(n_items, (len(users), NEGATIVES), generator=generator)
         optimizer.zero_grad()
         layers = [table]

@@ -1,4 +1,4 @@
-"""All-ranking of every test user over the whole catalogue against dense scores and a full sort."""
+"""Full ranking of every test user over the catalogue against dense scores and a full sort."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main() -> None:
         gap = np.abs(found.per_user[metric][sample] - expected[metric]).max()
         print(f"{metric}: largest difference from the baseline {gap:.1e} on {len(sample)} users")
     seconds = float(np.median(ours))
-    print(f"  ours {seconds:7.2f} s, {max(peaks) / 2**20:.0f} MB at the peak above the model")
+    print(f"  ours {seconds:7.2f} s, {max(peaks) / 2**20:.0f} MB peak memory above the model")
     print(f" plain {np.median(plain):7.2f} s, timed on {len(sample)} users and scaled")
     verdicts = Verdicts()
     verdicts.also("evaluate_memory_mb", max(peaks) / 2**20, 600)

@@ -1,6 +1,6 @@
-"""One user nobody has seen: a history of 50 items to the 20 best of the catalogue.
+"""One unseen user: from a history of 50 items to the 20 best of the catalogue.
 
-One thread by default: a server answers one user on each core.
+One thread by default: a server handles one user per core.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
     for turn, history in enumerate(histories(split, calls + 20)):
         start = time.perf_counter()
         found = recommender.recommend(history=history, k=TOP)
-        if turn >= 20:  # warm
+        if turn >= 20:  # after warming up
             spent.append(time.perf_counter() - start)
         assert len(found) == TOP
     vectors, query = run.model.item_vectors, torch.randn(64)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def histories(split: Split, calls: int) -> Iterator[list[Any]]:
-    """Items drawn by their popularity, without those drawn before."""
+    """Items drawn by popularity, without those drawn before."""
     rng = np.random.default_rng(0)
     popularity = np.bincount(split.train.indices, minlength=split.n_items) + 1.0
     chance = popularity / popularity.sum()
@@ -66,7 +66,7 @@ def histories(split: Split, calls: int) -> Iterator[list[Any]]:
 
 
 def untrained(split: Split) -> Run:
-    """A run whose weights are random: they cost as much as trained ones."""
+    """A run with random weights, which cost as much time as trained ones."""
     model = LightGCN(64, 3)
     model.setup(split.train, inductive=False, generator=torch.Generator().manual_seed(0))
     model.cache_embeddings(Graph.from_csr(split.train))

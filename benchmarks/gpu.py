@@ -1,6 +1,6 @@
-"""On one GPU: seconds an epoch, seconds of training to a test NDCG@20 of .054, and all negatives.
+"""On one GPU: seconds per epoch, seconds of training to a test NDCG@20 of .054, all negatives.
 
-The test users are a stop-watch here: nothing is chosen by them.
+The test users only serve as a stop-watch here: nothing is selected on them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from itemrec.sampling.full_catalogue import All
 from itemrec.training.config import TrainConfig
 
 GOAL = 0.054  # test NDCG@20
-EVERY, MOST = 10, 1500  # epochs between looks at it, and in all
+EVERY, MOST = 10, 1500  # epochs between evaluations, and in total
 LOSS = item_ndcg(tau=1.5)
 CONFIG = TrainConfig(lr=0.01, l2=1e-4, positives=5, n_negatives=200, ema_decay=0.99)
 
@@ -50,7 +50,7 @@ def sampled(split: Split, device: str, quick: bool) -> None:
     most = 4 if quick else MOST
     while len(spent) < most and (reached is None or len(spent) < 30):
         start = time.perf_counter()
-        training.epoch()  # its mean loss is fetched: the device has finished
+        training.epoch()  # fetching the mean loss waits for the device
         spent.append(time.perf_counter() - start)
         if reached is None and len(spent) % (2 if quick else EVERY) == 0:
             with training.average.applied():
@@ -59,7 +59,7 @@ def sampled(split: Split, device: str, quick: bool) -> None:
             reached = sum(spent) if value > GOAL else None
     seconds = float(np.median(spent))
     what = "first passes" if reached else "has not passed"
-    print(f"{seconds:.4f} s an epoch, median of {len(spent)}")
+    print(f"{seconds:.4f} s per epoch, median of {len(spent)}")
     print(f"test NDCG@20 {what} {GOAL}: {value:.4f} after {sum(spent):.1f} s of training")
     verdicts = Verdicts()
     verdicts.also("gpu_seconds_to_goal", float("inf") if reached is None else reached, 20.0)
@@ -78,7 +78,7 @@ def full_catalogue(split: Split, device: str, epochs: int) -> None:
         spent.append(time.perf_counter() - start)
     memory = torch.cuda.max_memory_reserved() / 1e9 if on_gpu else 0.0
     seconds = float(np.median(spent[2:]))
-    print(f"{seconds:.4f} s an epoch with all {split.n_items} items as negatives, {memory:.2f} GB")
+    print(f"{seconds:.4f} s per epoch with all {split.n_items} items as negatives, {memory:.2f} GB")
     verdicts = Verdicts()
     verdicts.also("gpu_full_memory_gb", memory, 4.0)
     verdicts.last("gpu_full_epoch_seconds", seconds, 0.15)

@@ -1,8 +1,8 @@
 """A LightGCN-BPR epoch and an evaluation against RecBole, torch-geometric and implicit.
 
 Batches of 2,048 interactions with one negative each, 3 layers, 64 columns, the same training and
-test interactions. RecBole and implicit run in environments of their own, which are made on first
-use under the user's cache folder.
+test interactions. RecBole and implicit run in separate environments, which are created on first use
+in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from itemrec.training.config import TrainConfig
 
 RECBOLE = ("recbole==1.2.1", "setuptools<80", "numpy==1.26.4", "pandas<3", "scipy<1.13")
 IMPLICIT = ("implicit==0.7.3",)
-TORCH = "torch==2.13.0"  # the one version there is a CPU build of; always pinned
+TORCH = "torch==2.13.0"  # the only version with a CPU build; always pinned
 HERE = Path(__file__).parent
 
 
@@ -49,7 +49,7 @@ def main() -> None:
     print(f"an epoch has {n_steps} steps; every epoch below is {count} timed steps, scaled")
     own: list[float] = []
 
-    def ours() -> None:  # before and after each peer, so that a busy moment meets us too
+    def ours() -> None:  # before and after each peer, so that a busy moment affects us too
         own.extend(timed(training.step, keys[: count + 2])[2:])
 
     ours()
@@ -59,20 +59,20 @@ def main() -> None:
     ours()
     factors = implicit(split, options.threads)
     training.model.cache_embeddings(training.graph)
-    judged = timed(lambda _: evaluate(training.model, split, metrics=["recall@20", "ndcg@20"]),
-                   range(rounds + 1))[1:]  # fmt: skip
+    evaluated = timed(lambda _: evaluate(training.model, split, metrics=["recall@20", "ndcg@20"]),
+                      range(rounds + 1))[1:]  # fmt: skip
     epoch = float(np.median(own)) * n_steps
     found = {"RecBole 1.2.1": theirs, "torch-geometric": geometric}
-    print(f"{'itemrec':>16} {epoch:8.2f} s an epoch, {np.median(judged):6.3f} s an evaluation")
+    print(f"{'itemrec':>16} {epoch:8.2f} s per epoch, {np.median(evaluated):6.3f} s per evaluation")
     for name, row in found.items():
         if row is not None:
             peer = row["step"] * n_steps
             print(
-                f"{name:>16} {peer:8.2f} s an epoch, {row['evaluation']:6.3f} s an evaluation: "
-                f"{peer / epoch:.1f}× and {row['evaluation'] / np.median(judged):.1f}× ours"
+                f"{name:>16} {peer:8.2f} s per epoch, {row['evaluation']:6.3f} s per evaluation: "
+                f"{peer / epoch:.1f}× and {row['evaluation'] / np.median(evaluated):.1f}× ours"
             )
     for name, spent in factors.items():
-        print(f"{name:>16} {spent:8.2f} s an epoch (another model, for context)")
+        print(f"{name:>16} {spent:8.2f} s per epoch (another model, for context)")
     if theirs is None:
         raise SystemExit("RecBole could not be installed here, so there is nothing to compare with")
     verdicts = Verdicts()
@@ -89,11 +89,11 @@ def timed(task: Callable[[Any], Any], inputs: Any) -> list[float]:
     return spent
 
 
-# --- RecBole and implicit, elsewhere -------------------------------------------------------------
+# --- RecBole and implicit, in other environments -------------------------------------------------
 
 
 def recbole(split: Split, threads: int, count: int) -> dict[str, float] | None:
-    """Seconds a step and an evaluation of RecBole's own loops on the same interactions."""
+    """Seconds per step and per evaluation of RecBole's own loops on the same interactions."""
     python = environment("recbole-1.2.1", [(TORCH, *RECBOLE[1:]), (TORCH, *RECBOLE)])
     if python is None:
         return None
@@ -110,7 +110,7 @@ def recbole(split: Split, threads: int, count: int) -> dict[str, float] | None:
 
 
 def implicit(split: Split, threads: int) -> dict[str, float]:
-    """Seconds of one iteration of implicit's ALS and BPR; nothing where it cannot be had."""
+    """Seconds per iteration of implicit's ALS and BPR; empty if it cannot be installed."""
     python = environment("implicit-0.7.3", [IMPLICIT])
     if python is None:
         return {}
@@ -120,7 +120,7 @@ def implicit(split: Split, threads: int) -> dict[str, float]:
 
 
 def call(python: Path, script: str, *arguments: str) -> dict[str, float] | None:
-    """The JSON of a script's last line, run by another environment."""
+    """The JSON on the last line of a script that another environment runs."""
     settings = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "OPENBLAS_NUM_THREADS": "1"}
     settings.pop("PYTHONPATH", None)
     done = subprocess.run(
@@ -134,37 +134,37 @@ def call(python: Path, script: str, *arguments: str) -> dict[str, float] | None:
 
 
 def environment(name: str, installs: list[tuple[str, ...]]) -> Path | None:
-    """The Python of a virtual environment with these packages; made once, whole or not at all."""
+    """The Python of a virtual environment with these packages; created once, completely or not."""
     home = cache_folder() / "peers" / name
     python, stamp = home / "bin" / "python", home / "complete"
     if stamp.is_file():
         return python
-    print(f"making the environment {name}: this takes minutes, once", file=sys.stderr)
+    print(f"creating the environment {name}: this takes minutes, once", file=sys.stderr)
     home.mkdir(parents=True, exist_ok=True)
     venv.create(home, with_pip=True, clear=True)
     for packages in installs:
         command = [str(python), "-m", "pip", "install", "--quiet", *packages]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            told = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            print(f"{name} could not be installed: {told}", file=sys.stderr)
+            message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            print(f"{name} could not be installed: {message}", file=sys.stderr)
             return None
     stamp.touch()
     return python
 
 
 def write_inter(path: Path, users: np.ndarray, items: np.ndarray) -> None:
-    """RecBole's table of interactions."""
+    """Write RecBole's table of interactions."""
     with path.open("w") as file:
         file.write("user_id:token\titem_id:token\n")
         np.savetxt(file, np.column_stack([users, items]), fmt="%d", delimiter="\t")
 
 
-# --- torch-geometric, here -----------------------------------------------------------------------
+# --- torch-geometric, in this environment --------------------------------------------------------
 
 
 def torch_geometric(split: Split, keys: torch.Tensor) -> dict[str, float]:
-    """Its LightGCN with the same batches, trained as its documentation does."""
+    """Its LightGCN with the same batches, trained as in its documentation."""
     from torch_geometric.nn.models import LightGCN
 
     n_users, n_items = split.train.shape
@@ -190,11 +190,11 @@ def torch_geometric(split: Split, keys: torch.Tensor) -> dict[str, float]:
     spent = timed(step, keys)[1:]
     users = torch.from_numpy(split.test.users)
     items = torch.arange(n_users, n_users + n_items)
-    with torch.no_grad():  # its `recommend` neither leaves out known items nor judges the lists
-        judged = timed(
+    with torch.no_grad():  # its `recommend` neither leaves out known items nor evaluates the lists
+        evaluated = timed(
             lambda _: model.recommend(edges, src_index=users, dst_index=items, k=20), range(2)
         )
-    return {"step": float(np.median(spent)), "evaluation": float(min(judged))}
+    return {"step": float(np.median(spent)), "evaluation": float(min(evaluated))}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Iterations of implicit's ALS and BPR, timed: run by peers.py in an environment of its own."""
+"""Iterations of implicit's ALS and BPR, timed; peers.py runs this in a separate environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RecBole's LightGCN on given files, timed: run by peers.py in an environment of its own."""
+"""RecBole's LightGCN on given files, timed; peers.py runs this in a separate environment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from recbole.trainer import Trainer
 
 
 class Some:
-    """The first batches of a loader, with the moment at which each is asked for."""
+    """The first batches of a loader, with the time at which each is requested."""
 
     def __init__(self, loader, count: int) -> None:
-        self.loader, self.count, self.asked = loader, count, []
+        self.loader, self.count, self.times = loader, count, []
 
     def __getattr__(self, name: str):
         return getattr(self.loader, name)
@@ -29,9 +29,9 @@ class Some:
 
     def __iter__(self):
         for batch in islice(iter(self.loader), self.count):
-            self.asked.append(time.perf_counter())
+            self.times.append(time.perf_counter())
             yield batch
-        self.asked.append(time.perf_counter())
+        self.times.append(time.perf_counter())
 
 
 def main() -> None:
@@ -67,13 +67,13 @@ def main() -> None:
     trainer = Trainer(config, model)
     some = Some(train, count + 2)
     trainer._train_epoch(some, 0)
-    judged = []
+    evaluated = []
     for _ in range(2):
         start = time.perf_counter()
         trainer.evaluate(test, load_best_model=False)
-        judged.append(time.perf_counter() - start)
-    step = float(np.median(np.diff(some.asked)[2:]))
-    print(json.dumps({"step": step, "evaluation": min(judged), "steps": len(train)}))
+        evaluated.append(time.perf_counter() - start)
+    step = float(np.median(np.diff(some.times)[2:]))
+    print(json.dumps({"step": step, "evaluation": min(evaluated), "steps": len(train)}))
 
 
 if __name__ == "__main__":

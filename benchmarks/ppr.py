@@ -26,12 +26,12 @@ RESTART, TOLERANCE = 0.15, 1e-3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", nargs="?", default="yelp2018", help="built-in name or path")
-    parser.add_argument("--data-root", help="where data sets lie (else ITEMREC_DATA)")
+    parser.add_argument("--data-root", help="folder of the data sets (default: ITEMREC_DATA)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--top", type=int, default=256, help="entries stored a user")
-    parser.add_argument("--memory", action="store_true", help="its growth, with push, instead")
-    parser.add_argument("--users", type=int, default=1_000_000, help="users of --memory")
+    parser.add_argument("--top", type=int, default=256, help="entries stored per user")
+    parser.add_argument("--memory", action="store_true", help="measure memory growth only")
+    parser.add_argument("--users", type=int, default=1_000_000, help="number of users for --memory")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.memory:
@@ -97,26 +97,26 @@ def on_device(train: sp.csr_array, device: str, top: int) -> None:
 
 
 def growth(users: int) -> None:
-    """Peak memory at a quarter of the users, items and edges, and at all of them.
+    """Peak memory with a quarter of the users, items and edges, and with all of them.
 
-    What is stored grows with users and edges, fourfold; a dense table would grow sixteenfold.
+    Stored data grows with users and edges, fourfold; a dense table would grow sixteenfold.
     """
     peaks = []
     for count in (users // 4, users):
-        with multiprocessing.get_context("spawn").Pool(1) as fresh:  # no memory left from before
+        with multiprocessing.get_context("spawn").Pool(1) as fresh:  # starts without used memory
             peak, entries, seconds = fresh.apply(peak_of, (count,))
         dense = count * max(count // 20, 100) * 4 / 2**30
         peaks.append(peak)
         print(
             f"{count} users, {count // 20} items, {count * 10} edges: {entries} entries stored, "
-            f"{peak / 2**30:.3f} GB at the peak above the data, {seconds:.0f} s "
+            f"{peak / 2**30:.3f} GB peak memory above the data, {seconds:.0f} s "
             f"(a dense table: {dense:.1f} GB)"
         )
     verdict("ppr_memory_growth", peaks[1] / peaks[0], 5.0)
 
 
 def peak_of(users: int) -> tuple[int, int, float]:
-    """Peak bytes above the data, entries and seconds of a push over a synthetic graph."""
+    """Peak bytes above the data, entries and seconds of a push on a synthetic graph."""
     train = synthetic(users=users, items=max(users // 20, 100), interactions=users * 10).csr()
     forget_peak()
     before, start = resident("VmRSS"), time.perf_counter()
@@ -125,7 +125,7 @@ def peak_of(users: int) -> tuple[int, int, float]:
 
 
 def exact(train: sp.csr_array, users: np.ndarray) -> np.ndarray:
-    """Item part of the PageRank in float64, the series summed until 1e-7 of it is left, [u, i]."""
+    """Item part of the PageRank in float64, the series summed up to a rest of 1e-7, [u, i]."""
     matrix = train.astype(np.float64)
     degree_u = np.maximum(np.diff(train.indptr), 1)[:, None]
     degree_i = np.maximum(np.bincount(train.indices, minlength=train.shape[1]), 1)[:, None]
@@ -150,7 +150,7 @@ def worst_error(train: sp.csr_array, users: np.ndarray, truth: np.ndarray, devic
 def plain_scipy(
     train: sp.csr_array, users: np.ndarray, truth: np.ndarray, block: int = 50
 ) -> tuple[float, int]:
-    """Seconds a user, and steps, of p ← restart · e + (1 − restart) Pᵀ p on the whole graph."""
+    """Seconds per user, and steps, of p ← restart · e + (1 − restart) Pᵀ p on the whole graph."""
     n_users = train.shape[0]
     graph = sp.block_array([[None, train], [train.T, None]], format="csr", dtype=np.float32)
     degree = np.maximum(np.diff(graph.indptr), 1).astype(np.float32)

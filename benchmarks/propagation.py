@@ -1,4 +1,4 @@
-"""Forward and backward of one neighbourhood average of 64 columns, against torch CSR and scipy."""
+"""Forward and backward pass of one neighbourhood average of 64 columns, against torch and scipy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def normalised(train: sp.csr_array) -> sp.csr_array:
-    """D^-1/2 A D^-1/2 of the bipartite graph as scipy has it."""
+    """D^-1/2 A D^-1/2 of the bipartite graph as a scipy matrix."""
     whole = sp.block_array([[None, train], [train.T, None]], format="csr", dtype=np.float32)
     degree = np.diff(whole.indptr)
     root = np.where(degree > 0, 1 / np.sqrt(np.maximum(degree, 1)), 0).astype(np.float32)
@@ -58,7 +58,7 @@ def normalised(train: sp.csr_array) -> sp.csr_array:
 
 
 def torch_csr(matrix: sp.csr_array) -> Tensor:
-    """The same matrix as torch has it."""
+    """The same matrix as a torch tensor."""
     parts = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")

@@ -1,7 +1,7 @@
 """Run the benchmarks, print their verdicts, and write results.json and the table of README.md.
 
-GPU scripts run where there is a CUDA device. Rows of scripts that do not run keep what was measured
-before, so that figures of two machines can stand in one table; each row names its machine.
+GPU scripts run if there is a CUDA device. Rows of scripts that do not run keep their earlier
+figures, so that one table can have figures of two machines; each row names its machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GPU = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-root", help="where data sets lie (else ITEMREC_DATA)")
+    parser.add_argument("--data-root", help="folder of the data sets (default: ITEMREC_DATA)")
     parser.add_argument("--only", nargs="+", default=[], help="scripts by the start of their name")
     parser.add_argument("--quick", action="store_true", help="few repetitions; nothing is written")
     parser.add_argument("--table", action="store_true", help="only write the table again")
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def run(line: str, data_root: str | None, quick: bool) -> dict[str, Any]:
-    """Run one script and take down what it says."""
+    """Run one script and record its output."""
     script, *arguments = line.split()
     command = [sys.executable, str(HERE / script), *arguments]
     if arguments and data_root:
@@ -71,16 +71,16 @@ def run(line: str, data_root: str | None, quick: bool) -> dict[str, Any]:
     print(f"== {line}", flush=True)
     load, start = os.getloadavg()[0], time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    said = done.stdout.strip().splitlines()
+    lines = done.stdout.strip().splitlines()
     print(done.stdout, end="", flush=True)
     seconds = time.perf_counter() - start
-    last = said[-1] if said and not done.returncode else f"{script} 0 0 short"
+    last = lines[-1] if lines and not done.returncode else f"{script} 0 0 short"
     gpu = line in GPU
     return {
         "command": line,
         "last": last,
-        "also": [text.removeprefix("also ") for text in said[:-1] if text.startswith("also ")],
-        "lines": said,
+        "also": [text.removeprefix("also ") for text in lines[:-1] if text.startswith("also ")],
+        "lines": lines,
         "seconds": round(seconds, 1),
         "hardware": hardware(None if gpu else 2, gpu=gpu),
         "load": round(load, 1),
@@ -92,13 +92,13 @@ def stored() -> list[dict[str, Any]]:
 
 
 def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """New rows in place of old ones of the same command, in the order of the lists above."""
+    """New rows replace old ones of the same command, in the order of the lists above."""
     rows = {row["command"]: row for row in [*old, *new]}
     return [rows[line] for line in (*CPU, *GPU) if line in rows]
 
 
 def with_table(text: str, rows: list[dict[str, Any]]) -> str:
-    """The page with its table written anew between the marks."""
+    """The page with a new table between the marks."""
     before, rest = text.split(MARKS[0])
     _, after = rest.split(MARKS[1])
     lines = ["| command | figure | value | bound | |", "|---|---|---:|---:|---|"]
@@ -106,8 +106,8 @@ def with_table(text: str, rows: list[dict[str, Any]]) -> str:
     for row in rows:
         if row["hardware"] not in machines:
             machines.append(row["hardware"])
-        for told in (row["last"], *row["also"]):
-            name, value, bound, verdict = told.split()
+        for figure in (row["last"], *row["also"]):
+            name, value, bound, verdict = figure.split()
             lines.append(f"| `{row['command']}` | {name} | {value} | {bound} | {verdict} |")
     named = [f"- {machine}" for machine in machines]
     body = "\n".join(["", "Measured on:", "", *named, "", *lines, ""])

@@ -1,12 +1,12 @@
-"""Seconds and memory of an epoch a million interactions, from 1 to 30 million of them.
+"""Seconds and memory of an epoch per million interactions, from 1 to 30 million of them.
 
-Users and items grow with the interactions at one density, from 25,000 × 10,000 at a million, and so
-does the batch: an epoch always has 16 steps, as it has on Yelp2018 with batches of 2,048. Every
+Users and items grow with the interactions at constant density, from 25,000 × 10,000 at 1 million,
+and so does the batch: an epoch always has 16 steps, as on Yelp2018 with batches of 2,048. Every
 step passes messages over the whole graph, so an epoch is linear in interactions if a step is. The
-figures are the worst cost a million at 3 to 30 million, as a multiple of that at 1 million.
+figures are the worst cost per million at 3 to 30 million, as a multiple of that at 1 million.
 
 With --constant-degree, users and items grow in proportion to the interactions instead, and so do
-the vectors: 9 MB at a million, 270 MB at 30 million, which no longer fit a cache.
+the vectors: 9 MB at 1 million, 270 MB at 30 million, which no longer fit into a cache.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from itemrec.losses import item_ndcg
 from itemrec.training.config import TrainConfig
 
 MILLIONS = (1, 3, 10, 30)
-STEPS = 16  # an epoch
+STEPS = 16  # per epoch
 PLOT = Path(__file__).with_name("scaling.svg")
 
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--interactions", type=int, help="measure this one size, as JSON")
-    arguments.add_argument("--constant-degree", action="store_true", help="40 items a user, always")
-    arguments.add_argument("--plot", type=Path, default=PLOT, help="where the plot goes")
+    arguments.add_argument("--interactions", type=int, help="measure only this size and print JSON")
+    arguments.add_argument("--constant-degree", action="store_true", help="40 items for each user")
+    arguments.add_argument("--plot", type=Path, default=PLOT, help="file of the plot")
     options = arguments.parse_args()
     if options.interactions:
         power = 1.0 if options.constant_degree else 0.5
@@ -53,9 +53,9 @@ def main() -> None:
         found.append(row)
         millions = row["interactions"] / 1e6
         print(
-            f"{millions:6.2f} million, {row['nodes']} nodes: {row['seconds']:7.2f} s an epoch "
-            f"({row['seconds'] / millions:.3f} a million), {row['memory'] / 2**20:6.0f} MB "
-            f"({row['memory'] / 2**20 / millions:.0f} a million)"
+            f"{millions:6.2f} million, {row['nodes']} nodes: {row['seconds']:7.2f} s per epoch "
+            f"({row['seconds'] / millions:.3f} per million), {row['memory'] / 2**20:6.0f} MB "
+            f"({row['memory'] / 2**20 / millions:.0f} per million)"
         )
     draw(found, options.plot)
     seconds = [row["seconds"] / row["interactions"] for row in found]
@@ -66,9 +66,9 @@ def main() -> None:
 
 
 def measure(interactions: int, power: float, threads: int, quick: bool) -> dict[str, float]:
-    """An epoch's seconds (median step × steps) and peak bytes, interactions included."""
+    """Seconds (median step × steps) and peak bytes of an epoch, including the interactions."""
     torch.set_num_threads(threads)
-    steps(prepare(20_000, 1.0), 2)  # libraries and threads that any training needs are no growth
+    steps(prepare(20_000, 1.0), 2)  # libraries and threads that any training needs do not count
     start = resident("VmRSS")
     training = prepare(interactions, power)
     seconds = float(np.median(steps(training, 3 if quick else 7)[1:])) * STEPS
@@ -82,7 +82,7 @@ def prepare(interactions: int, power: float) -> Training:
     growth = (interactions / 1e6) ** power
     users, items = round(25_000 * growth), round(10_000 * growth)
     train = synthetic(users=users, items=items, interactions=interactions).csr()
-    forget_peak()  # what making up the data took is not what training takes
+    forget_peak()  # memory used to generate the data does not count
     config = TrainConfig(batch=-(-users // STEPS), n_negatives=200)
     return Training(train, item_ndcg(tau=1.0), config)
 
@@ -98,7 +98,7 @@ def steps(training: Training, count: int) -> list[float]:
 
 
 def draw(found: list[dict[str, float]], path: Path) -> None:
-    """Both curves on logarithmic axes, beside a straight line through the first point."""
+    """Both curves on logarithmic axes, with a straight line through the first point."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -108,7 +108,7 @@ def draw(found: list[dict[str, float]], path: Path) -> None:
     size = np.array([row["interactions"] / 1e6 for row in found])
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
     for ax, key, scale, label in (
-        (axes[0], "seconds", 1.0, "seconds an epoch"),
+        (axes[0], "seconds", 1.0, "seconds per epoch"),
         (axes[1], "memory", 2.0**30, "peak memory, GB"),
     ):
         value = np.array([row[key] / scale for row in found])

@@ -1,7 +1,7 @@
-"""`itemrec serve` over HTTP: a history of 50 items to the 20 best, beside the same call in Python.
+"""`itemrec serve` over HTTP: 20 items for a history of 50, next to the same call in Python.
 
-One client keeps a connection and waits for each answer; then eight ask at once. Clients, and the
-calls in Python that take turns with theirs, run on the same cores as the service.
+One client keeps a connection open and waits for each response; then eight send requests at once.
+Clients, and the calls in Python that take turns with theirs, run on the same cores as the service.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
 def measure(address: str, recommender: Recommender, questions: list[list[Any]]) -> None:
     asked, called = [], []
     with Client(address) as client:
-        for history in questions[:20]:  # warm
+        for history in questions[:20]:  # warm up
             assert client.ask(history) == python(recommender, history)
         for history in questions:
             start = time.perf_counter()
@@ -66,9 +66,7 @@ def measure(address: str, recommender: Recommender, questions: list[list[Any]]) 
     start = time.perf_counter()
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(lambda part: many(address, part), np.array_split(questions, CLIENTS)))
-    print(
-        f"{CLIENTS} clients at once: {len(questions) / (time.perf_counter() - start):.0f} a second"
-    )
+    print(f"{CLIENTS} clients at once: {len(questions) / (time.perf_counter() - start):.0f}/s")
     verdicts = Verdicts()
     verdicts.also("serve_p99_ms", p99, 20.0)
     verdicts.last("serve_over_python", float(np.median(asked) / np.median(called)), 3.0)

@@ -1,4 +1,4 @@
-"""The command line: what it prints and writes, and that bad input is one line, code 2, no file."""
+"""The command line: what it prints and writes; bad input gives one line, code 2 and no file."""
 
 import csv
 import json
@@ -55,7 +55,7 @@ def test_the_shell_can_complete(tmp_path):
     assert done.stdout.split() == ["recommend"]
 
 
-def test_a_run_folder_holds_what_the_design_says(runs):
+def test_a_run_folder_has_the_documented_files(runs):
     for name in ("config.toml", "model.safetensors", "ids.json", "history.jsonl", "per_user.npz"):
         assert (runs / "bpr" / name).is_file()
     metrics = json.loads((runs / "item-ndcg" / "metrics.json").read_text())
@@ -157,7 +157,7 @@ def test_ids_of_filters_that_are_unknown_are_reported(runs, here):
     assert "left out: zz" in text
 
 
-def test_an_empty_list_says_why(runs):
+def test_an_empty_list_gives_the_reason(runs):
     found = call("recommend", runs / "ease", "--history", "3,4", "--only", "3,4").stdout
     assert "no item is left" in found
     assert "--seen" in found
@@ -224,7 +224,7 @@ def test_an_empty_history_is_reported(runs):
     assert "most popular" in text
 
 
-def test_lists_of_what_there_is():
+def test_lists_of_models_data_sets_and_checks():
     text = call("models").stdout
     for name in ir.models.MODELS:
         assert name in text
@@ -252,7 +252,7 @@ def test_own_columns(here):
     call("evaluate", "r")  # the columns are in the run's settings
 
 
-def test_the_final_model_knows_every_user_and_all_they_have(runs, here):
+def test_the_final_model_knows_every_user_and_interaction(runs, here):
     text = call("recommend", runs / "bpr", "--all", "--out", "some.csv").stdout
     assert "users were held out for evaluation and have no list" in text
     chosen = ir.Run.load(runs / "bpr").metrics["best_epoch"]
@@ -272,13 +272,13 @@ def test_the_final_model_knows_every_user_and_all_they_have(runs, here):
     call("train", "--final", runs / "bpr", "--resume", "--out", "serve")  # it is the same
     call("train", "--final", runs / "bpr", "--protocol", "transductive", "--out", "known")
     assert ir.Run.load("known").config["split"]["strategy"] == "all"
-    refused = call("train", "--final", runs / "bpr", "--split", "users", code=2).stderr
-    assert "'split' must be all with '--final', got 'users'" in refused
+    error = call("train", "--final", runs / "bpr", "--split", "users", code=2).stderr
+    assert "'split' must be all with '--final', got 'users'" in error
     both = call("train", "--final", runs / "bpr", "--like", "systems/ease", code=2).stderr
     assert "'--config', '--like' and '--final' each give all settings" in both
 
 
-def test_a_final_model_of_other_data_says_so(here):
+def test_a_final_model_notes_changed_data(here):
     lines = [f"u{u},i{(u * k) % 17}" for u in range(1, 40) for k in range(1, 9)]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines]))
     call("train", "plays.csv", "--model", "ease", "--out", "r")
@@ -286,10 +286,10 @@ def test_a_final_model_of_other_data_says_so(here):
     before = ir.Run.load("same").dataset["interactions"]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines, "u1,new", "u2,new"]))
     text = call("train", "--final", "r", "--out", "more").stderr
-    assert f"changed since r was chosen: {before} interactions then, {before + 2} now" in text
+    assert f"changed since r was trained: {before} interactions then, {before + 2} now" in text
 
 
-def test_a_search_ends_in_a_configuration_to_train_with(here):
+def test_a_search_writes_a_configuration_to_train_with(here):
     search = ("tune", TINY, "--model", "ease", "--search", "model.l2=1..1000", "--out", "t")
     text = call(*search, "--trials", "3").stdout
     assert "3 trials" in text
@@ -373,7 +373,7 @@ BAD = {
     "compare RUN TWIN --metrics ''": "'metrics' must name at least one, got none",
     "evaluate RUN --fold-in nosuch": "'fold_in' must be frozen or joint",
     "compare RUN": "at least two",
-    "compare RUN TWIN --metrics ndcg@10": "got 'ndcg@10'; itemrec evaluate gives others",
+    "compare RUN TWIN --metrics ndcg@10": "got 'ndcg@10'; itemrec evaluate computes others",
     "compare RUN RUN": "the same run was given twice",
     "compare RUN OTHER": "one protocol",
     "recommend RUN": "give one of --user, --history and --all",
@@ -449,7 +449,7 @@ def test_a_diverging_loss_stops_with_the_reason(here):
     assert not Path("r/metrics.json").exists()
 
 
-def test_too_little_memory_is_one_sentence_and_a_fault_is_not(here, monkeypatch):
+def test_too_little_memory_is_one_sentence_and_a_bug_is_not(here, monkeypatch):
     error = call("train", TINY, "--dim", 10**11, "--out", "r", code=2).stderr
     assert re.fullmatch(r"itemrec: out of memory: [0-9,.]+ GiB were asked for; .*\n", error)
     assert not Path("r").exists()

@@ -1,4 +1,4 @@
-"""The demo trains every system in both protocols, tells how they compare, and can be continued."""
+"""The demo trains every system in both protocols, compares them, and can be continued."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""The doctor finds a kernel that is wrong and data that is there."""
+"""The doctor finds a wrong kernel and existing data."""
 
 import re
 import tomllib
@@ -25,7 +25,7 @@ def test_data_under_the_root_is_found(monkeypatch, tmp_path):
     assert states["torch"] == "ok"
 
 
-def test_what_is_needed_is_what_an_install_brings():
+def test_required_packages_are_the_dependencies():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     installed = {re.split(r"[>=<\[]", line)[0] for line in project["dependencies"]}
     assert set(doctor.REQUIRED) <= installed <= {*doctor.REQUIRED, *doctor.OPTIONAL}

@@ -1,4 +1,4 @@
-"""Files of the user's own: their names are known to every command and to worker processes."""
+"""Files of the user: their components are known to every command and to worker processes."""
 
 import json
 import os
@@ -60,7 +60,7 @@ train = { epochs = 1, eval_every = 1 }
 
 @pytest.fixture
 def own(tmp_path, monkeypatch) -> Path:
-    """An extension; whatever it adds to this process is taken back afterwards."""
+    """An extension; whatever it adds to this process is removed afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VARIABLE, "")
     for table in (ir.losses.LOSSES, ir.models.MODELS):
@@ -81,7 +81,7 @@ def call(*args: object, code: int = 0):
     return result
 
 
-def test_an_own_loss_and_an_own_model_are_known_to_every_command(own):
+def test_a_custom_loss_and_model_are_known_to_every_command(own):
     call("train", TINY, "--loss", "own-loss", code=2)
     known = ("--extension", own)
     call(*known, "train", TINY, "--loss", "own-loss", *FAST, "--set", "loss.tau=0.3", "--out", "l")
@@ -114,8 +114,8 @@ def test_workers_of_a_suite_know_extensions(own, jobs):
     Path("s.toml").write_text(SUITE)
     arguments = ["--results", "results", "--per-user", "values", "--device", "cpu"]
     call("--extension", "own.py", "reproduce", "s.toml", "--jobs", jobs, *arguments)
-    found = sorted(path.name for path in Path("results").rglob("*-0.json"))
-    assert found == ["a-0.json", "b-0.json"]
+    lines = [json.loads(line) for line in Path("results/s.jsonl").read_text().splitlines()]
+    assert sorted(line["row"] for line in lines if line["kind"] == "row") == ["a", "b"]
 
 
 def test_the_environment_variable_is_read_and_passed_on(own, monkeypatch):

@@ -1,4 +1,4 @@
-"""The report stands alone, and its figures are those of the runs."""
+"""The report is self-contained, and its figures are those of the runs."""
 
 import re
 from html.parser import HTMLParser
@@ -74,14 +74,14 @@ def test_groups_tests_and_plots(page, runs):
     assert "Known users" in page.text
     assert "Users never seen in training" in page.text
     assert page.text.count("Is the difference real?") == 2
-    assert page.source.count("<svg ") == 6  # three plots a group
+    assert page.source.count("<svg ") == 6  # three plots per group
     assert "known <bpr>" in page.text  # names are escaped
     for variable in ("var(--ink)", "var(--c0)", "var(--c1)"):
         assert variable in page.source
     assert "#010101" not in page.source
 
 
-def test_examples_are_the_recommenders(page, runs):
+def test_examples_are_recommendations_of_the_runs(page, runs):
     size = runs["known item"].train.indptr
     assert len(size) == 121
     user = re.search(r"User (\d+)", page.text)

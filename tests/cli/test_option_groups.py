@@ -56,7 +56,7 @@ def test_types_panels_and_docstring_reach_typer():
         assert part in text
 
 
-def test_two_options_of_one_name_are_refused():
+def test_two_options_of_one_name_are_rejected():
     def twice(inner: Inner, width: int = 1) -> None: ...
 
     with pytest.raises(TypeError, match="twice: two options are called 'width'"):

@@ -43,7 +43,7 @@ def test_p_values_are_those_of_scipy_with_holm(runs):
     assert notes == (f"{len(values['ease']['ndcg@20'])} users in common",)
 
 
-def test_what_cannot_be_compared_is_refused(runs):
+def test_what_cannot_be_compared_is_rejected(runs):
     other = ir.train(
         ir.split_interactions(ir.load("synthetic:users=90,items=60,interactions=900")),
         ir.models.EASE(),
@@ -67,7 +67,7 @@ def test_other_splits_are_noted(runs):
     assert "split differently" in notes[1]
 
 
-def test_names_are_the_shortest_that_tell_runs_apart(runs, tmp_path):
+def test_run_names_are_the_shortest_unique_path_suffixes(runs, tmp_path):
     for folder in ("x/ease", "y/ease"):
         runs["ease"].save(tmp_path / folder)
     assert list(load_runs([str(tmp_path / f) for f in ("x/ease", "y/ease")])) == [
@@ -79,7 +79,7 @@ def test_names_are_the_shortest_that_tell_runs_apart(runs, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["best_epoch", "seconds", "test"])
-def test_a_run_without_its_figures_is_refused_by_file_and_key(runs, tmp_path, key):
+def test_a_run_without_its_figures_is_rejected_by_file_and_key(runs, tmp_path, key):
     metrics = {name: value for name, value in runs["ease"].metrics.items() if name != key}
     replace(runs["ease"], metrics=metrics).save(tmp_path / "r")
     with pytest.raises(ir.ItemrecError, match=rf"r/metrics.json is damaged: it has no '{key}'"):

@@ -26,7 +26,7 @@ CUT = ("recall", "capped_recall", "ndcg", "ap", "precision", "hit", "mrr")
 
 
 class Given(Model):
-    """Scores that were written down beforehand, a row a user."""
+    """Predefined scores, one row per user."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def held_of(known: np.ndarray, target: np.ndarray) -> HeldOut:
 
 
 @st.composite
-def judged(draw: Any) -> tuple[np.ndarray, HeldOut]:
+def cases(draw: Any) -> tuple[np.ndarray, HeldOut]:
     """A few users with scores (many of them equal), histories and at least one target each."""
     rows, items = draw(st.integers(1, 5)), draw(st.integers(2, 9))
     rng = np.random.default_rng(draw(st.integers(0, 10_000)))
@@ -72,7 +72,7 @@ def ranking(scores: np.ndarray, known: np.ndarray) -> list[int]:
 
 
 def naive(name: str, k: int | None, order: list[int], targets: set[int]) -> float:
-    """A metric as its definition reads, by loops over one user's list."""
+    """A metric by its definition, with loops over one user's list."""
     top = order if k is None else order[:k]
     hits = [item in targets for item in top]
     found = sum(hits)
@@ -97,7 +97,7 @@ def naive(name: str, k: int | None, order: list[int], targets: set[int]) -> floa
     return sum(1 / math.log2(place + 2) for place, hit in enumerate(hits) if hit) / ideal
 
 
-@given(judged(), st.integers(1, 9))
+@given(cases(), st.integers(1, 9))
 def test_metrics_equal_naive_loops_over_sorted_lists(
     case: tuple[np.ndarray, HeldOut], k: int
 ) -> None:
@@ -121,7 +121,7 @@ def test_metrics_equal_naive_loops_over_sorted_lists(
     assert catalogue[f"novelty@{k}"] == pytest.approx(np.mean(bits))
 
 
-@given(judged(), st.integers(1, 12))
+@given(cases(), st.integers(1, 12))
 def test_top_items_are_the_sorted_list(case: tuple[np.ndarray, HeldOut], k: int) -> None:
     scores, held = case
     known = held.history.toarray() > 0
@@ -129,12 +129,12 @@ def test_top_items_are_the_sorted_list(case: tuple[np.ndarray, HeldOut], k: int)
     for best, row, out in zip(top_items(masked, k), scores, known, strict=True):
         order = ranking(row, out)[:k]
         listed = [item for item in best.tolist() if item >= 0]
-        assert listed == order  # known items never, ties to the lower item
+        assert listed == order  # no known items, ties to the lower item
         assert best.tolist() == order + [-1] * (min(k, len(row)) - len(order))
 
 
 def test_ties_in_a_large_catalogue_go_to_the_lower_item() -> None:
-    """topk alone leaves their order open, which shows only beyond a few hundred items."""
+    """topk alone does not define their order, which shows only beyond a few hundred items."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randint(0, 3, (20, 5000), generator=generator).float()
     expected = torch.sort(scores, dim=1, descending=True, stable=True).indices[:, :20]
@@ -189,7 +189,7 @@ def test_blocks_keep_to_the_budget() -> None:
     Evaluator(held_of(known, target), "cpu", budget=2 * ROWS * 10 * 4 / 2**20).metrics(
         model, "ndcg@3"
     )
-    assert model.calls == [2 * ROWS, 2 * ROWS, 2 * ROWS]  # the last one is filled up
+    assert model.calls == [2 * ROWS, 2 * ROWS, 2 * ROWS]  # the last one is padded
     with pytest.raises(ItemrecError, match="'budget' must be a positive number of MB, got 0"):
         Evaluator(held_of(known, target), "cpu", budget=0)
 
@@ -212,7 +212,7 @@ def encoder(split: Split) -> GNN:
 
 
 @pytest.mark.parametrize("part", ["valid", "test"])
-def test_evaluate_judges_the_part_that_is_named(split: Split, encoder: GNN, part: str) -> None:
+def test_evaluate_uses_the_given_part(split: Split, encoder: GNN, part: str) -> None:
     held = getattr(split, part)
     result = evaluate(encoder, split, k=[3, 10], part=part)
     scores = encoder.scores(held.history, held.users).numpy()
@@ -230,9 +230,7 @@ def test_evaluate_judges_the_part_that_is_named(split: Split, encoder: GNN, part
         assert {f"coverage@{k}", f"novelty@{k}"} <= result.metrics.keys()
 
 
-def test_evaluate_takes_metrics_by_name_and_tells_their_interval(
-    split: Split, encoder: GNN
-) -> None:
+def test_evaluate_takes_metrics_by_name_and_gives_intervals(split: Split, encoder: GNN) -> None:
     result = evaluate(encoder, split, metrics=["NDCG@5", "MAP", "coverage@5"])
     assert list(result.metrics) == ["ndcg@5", "ap", "coverage@5"]
     low, high = result.interval("ndcg@5")
@@ -242,7 +240,7 @@ def test_evaluate_takes_metrics_by_name_and_tells_their_interval(
         result.interval("coverage@5")
 
 
-def test_a_part_that_is_not_there_is_named(split: Split, encoder: GNN) -> None:
+def test_a_missing_part_is_reported(split: Split, encoder: GNN) -> None:
     with pytest.raises(ItemrecError, match="this split has no valid part"):
         evaluate(encoder, replace(split, valid=None), part="valid")
 
@@ -263,12 +261,12 @@ def test_users_without_targets_do_not_count(split: Split, encoder: GNN) -> None:
     assert both[0].metrics == both[1].metrics
     assert both[0].ids.tolist() == both[1].ids.tolist()
     empty = replace(test, target=sp.csr_array(test.target.shape, dtype=np.float32))
-    with pytest.raises(ItemrecError, match="nobody can be evaluated"):
+    with pytest.raises(ItemrecError, match="no user can be evaluated"):
         evaluate(encoder, replace(split, test=empty))
 
 
 def test_popularity_ties_are_broken_by_the_lower_item() -> None:
-    """Every item equally popular: everybody gets the first items they do not know."""
+    """All items are equally popular: every user gets the first items outside the history."""
     matrix = sp.csr_array(np.ones((4, 6), np.float32))
     model = Popularity()
     model.setup(matrix, inductive=False, generator=torch.Generator())
@@ -297,7 +295,7 @@ def test_joint_folding_in_is_the_larger_graph(split: Split, kind: type[GNN]) -> 
     for name, value in values.items():
         np.testing.assert_allclose(result.per_user[name], value)
     frozen = evaluate(model, split, metrics=["ndcg", "ap@10"])
-    assert result.metrics != frozen.metrics  # the new edges are heard
+    assert result.metrics != frozen.metrics  # the new edges have an effect
     scorer = joined(model, split, split.test)
     assert scorer.user_vectors.shape == (len(split.test), 8)
 
@@ -323,17 +321,17 @@ def _fitted(model: Model, split: Split) -> Model:
 
 @settings(max_examples=10)
 @given(st.integers(0, 1000))
-def test_what_a_user_has_is_never_recommended(seed: int) -> None:
+def test_items_of_the_history_are_never_recommended(seed: int) -> None:
     matrix = random_matrix(12, 15, 0.5, seed)
     model = MF(dim=4)
     model.setup(matrix, inductive=False, generator=torch.Generator().manual_seed(seed))
     model.cache_embeddings(Graph.from_csr(matrix))
     held = held_of(matrix.toarray(), 1 - matrix.toarray())
     values, _ = Evaluator(held, "cpu").values(model, [Metric("precision", 1)])
-    assert (values["precision@1"] == 1).all()  # all the rest are targets, so the first is one
+    assert (values["precision@1"] == 1).all()  # all other items are targets, so the first is one
 
 
-def test_a_run_and_its_model_are_judged_alike() -> None:
+def test_a_run_and_its_model_have_the_same_metrics() -> None:
     split = board_split()
     run = train(split, Popularity(), refit=False, device="cpu")
     assert evaluate(run, split).metrics == evaluate(run.model, split).metrics
@@ -342,7 +340,7 @@ def test_a_run_and_its_model_are_judged_alike() -> None:
     assert run.metrics["valid"]["ndcg@20"] == expected["ndcg@20"]
 
 
-def test_a_refitted_run_is_not_judged_on_what_it_was_trained_on():
+def test_a_refitted_run_is_not_evaluated_on_validation_data():
     split = ir.split_interactions(ir.load("synthetic:users=60,items=60,interactions=900"))
     run = ir.train(split, ir.models.MF(dim=4), epochs=2, eval_every=1)
     assert run.metrics["refit"]
@@ -350,15 +348,15 @@ def test_a_refitted_run_is_not_judged_on_what_it_was_trained_on():
         ir.evaluate(run, split, part="valid")
 
 
-# --- what a run may be judged on -----------------------------------------------------------------
+# --- what a run may be evaluated on --------------------------------------------------------------
 
 
-def test_a_run_is_not_judged_by_what_it_was_trained_on() -> None:
+def test_a_run_is_not_evaluated_on_its_training_data() -> None:
     data = ir.load("synthetic:users=60,items=40,interactions=700")
     own, other = ir.split_interactions(data, seed=0), ir.split_interactions(data, seed=1)
     for refit in (True, False):
         run = train(own, EASE(), refit=refit)
-        assert evaluate(run, own).metrics == run.metrics["test"]  # whichever split it is given
+        assert evaluate(run, own).metrics == run.metrics["test"]  # for either split
         with pytest.raises(ir.LeakError, match="is also in training"):
             evaluate(run, other)
         with pytest.raises(ir.LeakError, match="is also a training user"):
@@ -368,19 +366,19 @@ def test_a_run_is_not_judged_by_what_it_was_trained_on() -> None:
 
 
 @pytest.mark.parametrize("k", [np.int64(5), 5, [5], (5,)])
-def test_a_cut_is_any_whole_number(k: Any) -> None:
+def test_a_cut_off_is_any_integer_type(k: Any) -> None:
     split = board_split()
     assert "ndcg@5" in evaluate(train(split, Popularity()), split, k=k).metrics
 
 
 @pytest.mark.parametrize("k", [5.5, "20", None])
-def test_other_cuts_are_refused(k: Any) -> None:
+def test_invalid_cut_offs_are_rejected(k: Any) -> None:
     split = board_split()
     with pytest.raises(ItemrecError, match="'k' must be a positive integer"):
         evaluate(train(split, Popularity()), split, k=k)
 
 
-def test_a_part_is_called_by_its_name() -> None:
+def test_an_unknown_part_is_rejected() -> None:
     split = board_split("inductive")
     run = train(split, Popularity())
     for part in ("validation", "train", ""):
@@ -388,7 +386,7 @@ def test_a_part_is_called_by_its_name() -> None:
             evaluate(run, split, part=part)  # type: ignore[arg-type]
 
 
-def test_one_metric_may_be_given_by_itself() -> None:
+def test_a_single_metric_needs_no_list() -> None:
     split = board_split()
     assert list(evaluate(train(split, Popularity()), split, metrics="NDCG@7").metrics) == ["ndcg@7"]
 

@@ -105,7 +105,7 @@ def test_coverage_agrees_with_torch_geometric() -> None:
     assert metrics.coverage(np.array(orders), ITEMS, 5) == pytest.approx(float(theirs.compute()))
 
 
-def test_padding_of_short_lists_is_no_item() -> None:
+def test_padding_of_short_lists_does_not_count_as_an_item() -> None:
     assert metrics.coverage(np.array([[0, -1], [0, -1]]), 4, 2) == 0.25
     novelty = metrics.novelty(np.array([[1, -1], [-1, -1]]), np.array([3, 1]), 2)
     assert novelty[0] == 2.0  # one interaction in four: two bits
@@ -132,14 +132,14 @@ def test_no_targets_no_value_on_the_whole_list(name: str) -> None:
 
 
 @pytest.mark.parametrize("k", [0, TOP + 1])
-def test_a_cut_beyond_the_list_is_refused(k: int) -> None:
+def test_a_cut_beyond_the_list_is_rejected(k: int) -> None:
     with pytest.raises(ItemrecError, match=f"'k' must be between 1 and {TOP}, got {k}"):
         metrics.recall(*hits_of(*rankings()), k)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, TOP))
-def test_laws(seed: int, k: int) -> None:
+def test_properties_of_all_metrics(seed: int, k: int) -> None:
     orders, targets = rankings(seed, users=5)
     hits, n_target = hits_of(orders, targets)
     values = {name: metric(hits, n_target, k) for name, metric in METRICS.items()}
@@ -147,7 +147,7 @@ def test_laws(seed: int, k: int) -> None:
     assert (values["recall"] <= values["capped_recall"]).all()
     assert (values["ap"] <= values["capped_recall"] + 1e-12).all()
     assert ((values["hit"] > 0) == (values["precision"] > 0)).all()
-    # a list with all targets first is perfect in what can be perfect
+    # a list with all targets first is perfect where that is possible
     ideal = np.arange(TOP) < n_target[:, None]
     for name in ("capped_recall", "ndcg", "ap", "hit", "mrr"):
         assert METRICS[name](ideal, n_target, k) == pytest.approx(1.0)
@@ -164,7 +164,7 @@ def test_laws(seed: int, k: int) -> None:
         ("coverage@20", "coverage", 20, "coverage@20"),
     ],
 )
-def test_names_as_people_write_them(text: str, name: str, k: int | None, key: str) -> None:
+def test_metric_names_in_common_spellings(text: str, name: str, k: int | None, key: str) -> None:
     metric = parse_metric(text)
     assert (metric.name, metric.k, metric.key) == (name, k, key)
 
@@ -176,6 +176,6 @@ def test_an_unknown_metric_lists_the_choices(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["ndcg@0", "ndcg@", "ndcg@-1", "ndcg@ten", "ndcg@1.5", "ndcg@²"])
-def test_a_bad_cut_is_named(text: str) -> None:
+def test_a_bad_cut_off_is_reported(text: str) -> None:
     with pytest.raises(ItemrecError, match="'k' must be a positive integer"):
         parse_metric(text)

@@ -33,7 +33,7 @@ def test_paired_test_agrees_with_scipy(shift: float) -> None:
     assert test.effect_size == pytest.approx(np.mean(a - b) / np.std(a - b, ddof=1))
 
 
-def test_swapping_the_systems_turns_the_sign_only() -> None:
+def test_swapping_the_systems_only_flips_the_sign() -> None:
     a, b = sample()
     one, other = paired_test(a, b), paired_test(b, a)
     assert (one.difference, one.t, one.effect_size) == pytest.approx(
@@ -73,10 +73,10 @@ def test_the_same_difference_for_everyone_is_certain() -> None:
     assert test.p_wilcoxon == pytest.approx(0.125)  # 2 of the 16 sign patterns
 
 
-def test_lists_of_other_users_are_refused() -> None:
+def test_arrays_of_different_users_are_rejected() -> None:
     with pytest.raises(ItemrecError, match="'b' must have as many users as 'a', 2, got 3"):
         paired_test([0.0, 1.0], [0.0, 1.0, 2.0])
-    with pytest.raises(ItemrecError, match=r"'a' must have one value a user, got shape \(1, 2\)"):
+    with pytest.raises(ItemrecError, match=r"'a' must have one value per user, got shape \(1, 2\)"):
         paired_test([[0.0, 1.0]], [0.0, 1.0])
 
 
@@ -110,7 +110,7 @@ def test_holm_leaves_missing_values_alone() -> None:
     assert math.isnan(adjusted[1])
 
 
-def test_holm_refuses_what_is_no_probability() -> None:
+def test_holm_rejects_invalid_probabilities() -> None:
     with pytest.raises(ItemrecError, match="'p_values' must be between 0 and 1"):
         holm([0.1, 1.1])
 
@@ -118,7 +118,7 @@ def test_holm_refuses_what_is_no_probability() -> None:
 # --- bootstrap -----------------------------------------------------------------------------------
 
 
-def test_bootstrap_covers_the_true_mean_as_often_as_it_says() -> None:
+def test_bootstrap_has_its_nominal_coverage() -> None:
     rng = np.random.default_rng(0)
     trials = 300
     inside = 0
@@ -139,13 +139,13 @@ def test_bootstrap_is_near_the_normal_interval() -> None:
     )
 
 
-def test_bootstrap_repeats_itself_and_uses_its_seed() -> None:
+def test_bootstrap_is_deterministic_given_its_seed() -> None:
     x = np.random.default_rng(0).random(50)
     assert bootstrap_interval(x, 1) == bootstrap_interval(x, np.random.default_rng(1))
     assert bootstrap_interval(x, 1) != bootstrap_interval(x, 2)
 
 
-def test_bootstrap_of_next_to_nothing() -> None:
+def test_bootstrap_of_tiny_samples() -> None:
     assert bootstrap_interval([0.3, np.nan]) == Interval(0.3, 0.3, 0.3)
     assert all(math.isnan(v) for v in vars(bootstrap_interval([])).values())
     with pytest.raises(ItemrecError, match="'level' must be between 0 and 1, got 95"):
@@ -183,7 +183,7 @@ def test_compare_corrects_over_the_whole_table() -> None:
     assert row.baseline_mean == pytest.approx(b.mean())
 
 
-def test_compare_names_what_it_does_not_know() -> None:
+def test_compare_reports_unknown_names() -> None:
     a, b = sample()
     with pytest.raises(ItemrecError, match="'baseline' must be one of x, y, got 'z'"):
         compare({"x": {"m": a}, "y": {"m": b}}, "z")

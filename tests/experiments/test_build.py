@@ -1,4 +1,4 @@
-"""A configuration gives the same run again; what it does not know it refuses by name."""
+"""A configuration reproduces a run; unknown settings are rejected by name."""
 
 from unittest import mock
 
@@ -51,13 +51,13 @@ def test_a_configuration_equals_the_python_calls():
     assert run.config == by_hand.config
 
 
-def test_the_split_of_a_run_is_the_one_it_was_judged_on(tmp_path):
+def test_the_split_of_a_run_is_the_one_it_was_evaluated_on(tmp_path):
     run = build.run_config(config(split={"strategy": "users", "seed": 5}), tmp_path / "r")
     loaded = ir.Run.load(tmp_path / "r")
     split = stored.split_of(loaded)
     assert split.test.ids.tolist() == run.per_user["user"].tolist()
-    judged = ir.evaluate(loaded, split)
-    assert judged.metrics == pytest.approx(run.metrics["test"], rel=1e-6)
+    evaluated = ir.evaluate(loaded, split)
+    assert evaluated.metrics == pytest.approx(run.metrics["test"], rel=1e-6)
     loaded.dataset["fingerprint"] = "0" * 16
     with pytest.raises(ir.ItemrecError, match="is not the data of this run"):
         stored.split_of(loaded)
@@ -66,7 +66,7 @@ def test_the_split_of_a_run_is_the_one_it_was_judged_on(tmp_path):
         stored.split_of(loaded)
 
 
-def test_a_refitted_run_is_judged_on_the_grown_history():
+def test_a_refitted_run_is_evaluated_with_the_extended_history():
     run = build.run_config(config())
     split = stored.split_of(run)
     assert split.valid is None
@@ -109,16 +109,16 @@ def test_settings_by_name():
     assert settings["split"] == {"seed": 4}
     for text, message in {
         "seed=1": "write split.seed or train.seed",
-        "model.heads=2": r"\[model\] knows name, dim, layers, pooling",
-        "nothing=1": "known are .*epochs, lr",
+        "model.heads=2": r"\[model\] has name, dim, layers, pooling",
+        "nothing=1": "known keys: .*epochs, lr",
         "dim": "must look like model.dim=64",
-        "nowhere.dim=3": "known are",
+        "nowhere.dim=3": "known keys",
     }.items():
         with pytest.raises(ir.ItemrecError, match=message):
             overrides.assign(settings, text)
 
 
-def test_choosing_another_loss_than_the_default_of_a_model_forgets_its_settings():
+def test_choosing_another_loss_drops_the_settings_of_the_default():
     settings = {"model": {"name": "simplex"}, "loss": {"margin": 0.5}}  # of its default loss, ccl
     overrides.choose(settings, "loss", "item-ndcg")
     assert settings["loss"] == {"name": "item-ndcg"}
@@ -127,7 +127,7 @@ def test_choosing_another_loss_than_the_default_of_a_model_forgets_its_settings(
     assert settings["loss"] == {"name": "ccl", "margin": 0.5}
 
 
-def test_choosing_another_component_forgets_the_settings_of_the_first():
+def test_choosing_another_component_drops_the_settings_of_the_first():
     settings = config(
         model={"name": "gat", "heads": 2}, split={"strategy": "users", "fold_in": 0.5}
     )
@@ -162,7 +162,7 @@ def test_short_options_reach_their_section_or_are_noted():
         ({"negatives": {"name": "nothing"}}, "'negatives' must be one of uniform"),
         ({"train": {"lr": "fast"}}, "'train.lr' must be a number, got 'fast'"),
         ({"train": {"epoch": 3}}, "'train' has no setting 'epoch'"),
-        ({"train": {"metric": "coverage@20"}}, "'metric' must be one of single users"),
+        ({"train": {"metric": "coverage@20"}}, "'metric' must have per-user values"),
         ({"train": {"device": 3}}, "'train.device' must be text, got 3"),
         ({"split": {"strategy": "nothing"}}, "'split' must be one of interactions"),
         ({"split": {"strategy": "users", "seed": -1}}, "'split.seed' must be at least 0"),
@@ -175,7 +175,7 @@ def test_short_options_reach_their_section_or_are_noted():
         ),
     ],
 )
-def test_bad_settings_are_refused_and_leave_nothing(sections, message, tmp_path):
+def test_bad_settings_are_rejected_and_leave_nothing(sections, message, tmp_path):
     with pytest.raises(ir.ItemrecError, match=message):
         build.run_config(config(**sections), tmp_path / "r")
     assert not (tmp_path / "r").exists()
@@ -208,7 +208,7 @@ def test_folder_names():
     assert str(stored.default_folder(settings)) == "runs/ml-1m-transductive-ease-3"
 
 
-def test_a_model_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
+def test_a_model_has_the_training_defaults_of_its_paper() -> None:
     plain = resolve({"model": {"name": "sgl"}}).comparable()
     assert plain["loss"]["name"] == "bpr"
     assert (plain["train"]["batch_by"], plain["train"]["n_negatives"], plain["train"]["lr"]) == (
@@ -216,14 +216,14 @@ def test_a_model_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
         1,
         1e-3,
     )
-    told = resolve(
+    given = resolve(
         {"model": {"name": "sgl"}, "loss": {"name": "item-ndcg"}, "train": {"lr": 0.1}}
     ).comparable()
-    assert told["loss"]["name"] == "item-ndcg"
-    assert (told["train"]["batch_by"], told["train"]["lr"]) == ("users", 0.1)
+    assert given["loss"]["name"] == "item-ndcg"
+    assert (given["train"]["batch_by"], given["train"]["lr"]) == ("users", 0.1)
 
 
-def test_a_split_that_is_not_made_again_alike_is_refused(tmp_path):
+def test_a_split_that_differs_from_the_original_is_rejected(tmp_path):
     for strategy in ("users", "interactions"):
         build.run_config(config(split={"strategy": strategy, "seed": 5}), tmp_path / strategy)
         loaded = ir.Run.load(tmp_path / strategy)
@@ -234,11 +234,11 @@ def test_a_split_that_is_not_made_again_alike_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["ease", "mult-vae", "adap-tau", "popularity"])
-def test_a_model_with_its_own_objective_says_that_a_loss_is_not_used(name):
+def test_a_model_with_its_own_objective_notes_that_a_loss_is_not_used(name):
     settings = config(model={"name": name})
     for section, other in (("loss", "softmax"), ("negatives", "ppr")):
         note = overrides.choose(settings, section, other)
-        assert note == f"{name} has an objective of its own: --{section} is not used"
+        assert note == f"{name} has its own objective: --{section} is not used"
         assert section not in settings
     assert (
         overrides.shortcut(settings, "tau", 3.0)
@@ -249,16 +249,16 @@ def test_a_model_with_its_own_objective_says_that_a_loss_is_not_used(name):
     assert overrides.choose(config(), "loss", "softmax") == ""
 
 
-def test_a_folder_where_another_run_has_begun_is_refused(tmp_path):
+def test_a_folder_where_another_run_has_begun_is_rejected(tmp_path):
     (tmp_path / "run").mkdir()
     run = build.run_config(config())
     (tmp_path / "run" / "config.toml").write_text(dump_config(run.config))
     with pytest.raises(ir.ItemrecError, match="already holds a run"):
         build.run_config(config(split={"strategy": "users"}), tmp_path / "run")
-    build.run_config(config(), tmp_path / "run")  # the same one begins again
+    build.run_config(config(), tmp_path / "run")  # the same run starts again
 
 
-def test_settings_of_a_model_without_a_loss_do_not_stick_to_another():
+def test_settings_of_a_model_without_a_loss_are_not_kept_for_another():
     kept = build.run_config(config(model={"name": "ease"})).config
     assert kept["loss"] == kept["negatives"] == {"name": "none"}
     for name, loss in (("ngcf", "bpr"), ("lightgcn", "item-ndcg")):
@@ -270,7 +270,7 @@ def test_settings_of_a_model_without_a_loss_do_not_stick_to_another():
     assert resolve(settings).loss.keywords["tau"] == 0.5
 
 
-def test_a_loss_of_ones_own_goes_by_configuration_as_well() -> None:
+def test_a_custom_loss_works_in_a_configuration() -> None:
     def hinge(pos, neg, pos_mask=None, neg_mask=None, *, gap: float = 1.0):  # type: ignore[no-untyped-def]
         return torch.relu(gap - pos.mean(1) + neg.mean(1)).mean()
 
@@ -281,7 +281,7 @@ def test_a_loss_of_ones_own_goes_by_configuration_as_well() -> None:
         assert resolve({"data": {"data": TINY}, **settings}).comparable()["loss"]["gap"] == 0.5
 
 
-def test_a_runs_settings_are_complete_also_from_python() -> None:
+def test_the_settings_of_a_run_from_python_are_complete() -> None:
     split = ir.split_users(ir.load(TINY))
     run = ir.train(split, ir.models.LightGCN(dim=4), epochs=1)
     assert run.config["loss"] == {"name": "item-ndcg", "tau": 1.0}

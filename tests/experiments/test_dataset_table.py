@@ -1,4 +1,4 @@
-"""The table of data sets: counted in the data, the paper's figures beside them."""
+"""The table of data sets: counts from the data, next to the paper's figures."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def test_absent_data_is_reported_and_what_was_counted_stays(
     assert "skipped: 'yelp2018'" in (tmp_path / "log").read_text()
 
 
-def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_name_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ItemrecError, match="netflix"):
         reproduce_datasets(tmp_path, datasets=["netflix"], console=Console(quiet=True))
     assert not list(tmp_path.iterdir())
@@ -57,7 +57,7 @@ def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
-def test_the_papers_figures_stand_beside_ours(data_root: Path, tmp_path: Path) -> None:
+def test_the_papers_figures_are_next_to_ours(data_root: Path, tmp_path: Path) -> None:
     reproduce_datasets(
         tmp_path, datasets=["yelp2018"], data_root=data_root, console=Console(quiet=True)
     )

@@ -23,7 +23,7 @@ def test_a_figure_is_the_mean_over_seeds(tmp_path: Path) -> None:
             run = {"kind": "run", "id": f"{row}{seed}", "model": model, "test": test}
             append(tmp_path, "systems", run, row_line("toy/transductive", row, seed, run["id"]))
     found = measured.collect(tmp_path)
-    assert set(found) == {"ease", "gcn", "tuned"}  # a model that no row is named after has one
+    assert set(found) == {"ease", "gcn", "tuned"}  # a model without a row of its name too
     assert found["ease"]["toy/transductive"] == {
         "ndcg@20": pytest.approx(0.15),
         "capped_recall@20": pytest.approx(0.3),

@@ -1,4 +1,4 @@
-"""Workers: one that breaks or dies costs its own job and no other."""
+"""Workers: one that breaks or dies fails only its own job."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ serve(perform)
 """
 
 
-def test_a_broken_worker_costs_one_job(tmp_path: Path) -> None:
+def test_a_broken_worker_fails_one_job(tmp_path: Path) -> None:
     (tmp_path / "toy_worker.py").write_text(WORKER)
     todo = ["square", "raise", "die", "square"]
     jobs = [{"n": n, "do": do} for n, do in enumerate(todo)]
@@ -39,10 +39,10 @@ def test_a_broken_worker_costs_one_job(tmp_path: Path) -> None:
     answers = [answer for what, _, answer in steps if what == "end"]
     assert answers[0] == {"square": 0}
     assert answers[1]["error"] == "RuntimeError: broken"
-    assert answers[2] == {"error": "its worker ended with status 3"}
+    assert answers[2] == {"error": "the worker exited with status 3"}
     assert answers[3] == {"square": 9}
 
 
-def test_nothing_starts_once_asked_to_stop() -> None:
+def test_no_job_starts_after_stop() -> None:
     jobs = [{"n": 1}]
     assert not list(perform_all(jobs, "absent_module", 2, environment={}, stop=lambda: True))

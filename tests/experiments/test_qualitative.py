@@ -10,7 +10,7 @@ from rich.console import Console
 from small import board_split
 
 from itemrec.experiments.results_page.page import generate
-from itemrec.experiments.results_page.qualitative import QUANTILES, look, picture
+from itemrec.experiments.results_page.qualitative import QUANTILES, example_lists, picture
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.reproduce import reproduce_all
 from itemrec.losses import bpr, item_ndcg
@@ -18,7 +18,7 @@ from itemrec.models import LightGCN
 from itemrec.training.loop import train
 
 
-def test_users_stand_at_the_quantiles_and_hits_are_held_out() -> None:
+def test_users_are_at_the_quantiles_and_hits_are_held_out() -> None:
     split = board_split("inductive", test=0.3)
     settings = {"epochs": 2, "eval_every": 1, "n_negatives": 5, "device": "cpu"}
     runs = {
@@ -26,7 +26,7 @@ def test_users_stand_at_the_quantiles_and_hits_are_held_out() -> None:
         for name, loss in (("ITEM", item_ndcg), ("BPR", bpr))
     }
     gain = runs["ITEM"].per_user["ndcg@20"] - runs["BPR"].per_user["ndcg@20"]
-    shown = look(runs, split)["users"]
+    shown = example_lists(runs, split)["users"]
     assert [user["quantile"] for user in shown] == list(QUANTILES)
     names = {str(name): row for row, name in enumerate(split.test.ids)}
     for user in shown:

@@ -83,7 +83,7 @@ def test_figures_of_the_template_are_looked_up(folder: Path) -> None:
         ("pages", "- [Negatives by personalised PageRank](results/negatives.md)"),
     ],
 )
-def test_a_placeholder_stands_for_its_figure(folder: Path, placeholder: str, text: str) -> None:
+def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str, text: str) -> None:
     (folder / TEMPLATE).write_text(f"{{{placeholder}}}")
     assert generate(folder)["RESULTS.md"].split("\n\n")[0] == text
 
@@ -108,12 +108,12 @@ def test_figures_are_means_over_seeds(folder: Path) -> None:
     assert "| .012 |" in text
     assert "`itemrec reproduce negatives --datasets yelp2018/transductive --rows tempered`" in text
     assert "fingerprint `f9b405a08c5d2c9f`" in text
-    assert "GPU X (C, 4 cores), torch 2.13.0, 2 runs side by side" in text
+    assert "GPU X (C, 4 cores), torch 2.13.0, 2 runs in parallel" in text
     assert "- *uniform*, *tempered*: 2 of 3 seeds so far." in text
 
 
-def test_a_row_that_its_limit_ended_is_named(folder: Path) -> None:
-    remark = "ended by the limit of epochs"
+def test_a_row_that_stopped_at_the_epoch_limit_is_reported(folder: Path) -> None:
+    remark = "stopped at the maximum number of epochs"
     assert remark not in generate(folder)[FOUND]
     limit = result("tempered", 1, 0.060)["config"]["train"]["epochs"]
     add(folder, "tempered", 1, result("tempered", 1, 0.060, epochs=limit))
@@ -124,25 +124,25 @@ def test_tests_of_other_results_are_not_shown(folder: Path) -> None:
     add(folder, "tempered", 1, result("tempered", 1, 0.061, id="newer"))
     text = generate(folder)[FOUND]
     assert "▲" not in text.partition("Settings of the rows")[0]
-    assert "No paired tests: they were made before the last of these results." in text
+    assert "No paired tests: some of these results are newer than the stored tests." in text
 
 
-def test_a_row_that_left_the_suite_takes_no_tests_with_it(folder: Path) -> None:
+def test_a_row_that_left_the_suite_does_not_remove_the_tests(folder: Path) -> None:
     add(folder, "gone", 0, {**result("uniform", 0, 0.050), "id": "gone0"})
     tests = read(folder).tests("negatives", DATA)
-    for runs in (tests["runs"], {**tests["runs"], "gone-0": "gone0"}):  # made after, or before
+    for runs in (tests["runs"], {**tests["runs"], "gone-0": "gone0"}):  # with and without the row
         append(folder, "negatives", {**tests, "runs": runs})
         text = generate(folder)[FOUND]
         assert " ▲" in text
         assert "No paired tests" not in text
-        assert "Left out, no longer rows of the suite: gone." in text
+        assert "Left out because the suite no longer has them: gone." in text
 
 
 def test_results_of_other_settings_are_reported(folder: Path) -> None:
     content = result("tempered", 1, 0.060)
     content["config"]["train"]["lr"] = 0.5
     add(folder, "tempered", 1, content)
-    assert "- *tempered*: made when train.lr had another value" in generate(folder)[FOUND]
+    assert "- *tempered*: run with another value of train.lr" in generate(folder)[FOUND]
 
 
 def test_the_same_store_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_committed_pages_agree_with_the_store() -> None:
             assert marks.findall(stored) == marks.findall(text), f"{name}: call make results"
 
 
-def test_the_summary_is_short_and_its_links_lead_somewhere() -> None:
+def test_the_summary_is_short_and_its_links_exist() -> None:
     text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 200
     pages = {ROOT / "RESULTS.md", *(ROOT / "results").glob("*.md")}
@@ -179,11 +179,11 @@ def test_the_summary_is_short_and_its_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), (page.name, target)
 
 
-def test_a_table_of_cost_has_seconds_an_epoch(folder: Path) -> None:
+def test_a_cost_table_has_seconds_per_epoch(folder: Path) -> None:
     text = (FOLDER / "negatives.toml").read_text()
     (folder / "negatives.toml").write_text("cost = true\n" + text)
     table = generate(folder)[FOUND]
-    assert "s an epoch | s to the best epoch | epoch | seconds" in table
+    assert "s per epoch | s to the best epoch | epoch | seconds" in table
     assert "| 0.10 | 4.0 | 40 | 12.0 | 2 |" in table  # 12 s for 80 + 40 epochs, 40 to the best
 
 
@@ -203,7 +203,7 @@ def test_the_legend_names_the_baseline_of_a_row(folder: Path) -> None:
     assert "below *literal* (*tempered*), p" in generate(folder)[FOUND]
 
 
-def test_a_folder_that_is_not_there_leaves_the_page_alone(tmp_path: Path) -> None:
+def test_a_missing_folder_leaves_the_page_unchanged(tmp_path: Path) -> None:
     (tmp_path / "RESULTS.md").write_text("precious")
     with pytest.raises(ItemrecError, match="'results' must be a folder of results"):
         write(tmp_path / "typo", tmp_path / "RESULTS.md")

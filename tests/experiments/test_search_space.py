@@ -1,4 +1,4 @@
-"""What is searched: how ranges are read, and the defaults of a model."""
+"""The search space: how ranges are parsed, and the defaults of a model."""
 
 import pytest
 
@@ -22,13 +22,13 @@ def test_the_form_of_a_range_follows_its_setting():
     found = {key: (one.log, one.whole) for key, one in space.items()}
     assert found["train.lr"] == (True, False)
     assert found["train.ema_decay"] == (False, False)
-    assert found["train.l2"] == (False, False)  # 1 is a way to write 1.0 here
+    assert found["train.l2"] == (False, False)  # 1 means 1.0 here
     assert found["model.layers"] == (False, True)
     assert space["train.batch"].choices == (16, 32)
     assert space["negatives.band"].choices == ([1, 2], [3, 4])
 
 
-def test_default_ranges_hold_what_was_best_before():
+def test_default_ranges_contain_earlier_best_values():
     for sections, key, values in (
         ({"model": {"name": "ease"}}, "model.l2", (50, 200, 1000)),
         ({"model": {"name": "ials"}}, "model.alpha", (0.03, 0.3)),
@@ -53,7 +53,7 @@ def test_every_model_has_something_to_search(name):
     assert parse_search_space(settings, [str(one) for one in space.values()]) == space
 
 
-def test_words_may_stand_apart_and_numbers_must_be_finite():
+def test_spaces_are_allowed_and_numbers_must_be_finite():
     assert parse_search_space({}, ["pooling=sum, mean"])["model.pooling"].choices == ("sum", "mean")
     with pytest.raises(ItemrecError, match=r"'train\.lr' must be a finite number, got inf"):
         parse_search_space({}, ["lr=inf,0.1"])

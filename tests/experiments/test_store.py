@@ -1,4 +1,4 @@
-"""The store: whatever order lines come in, and whatever is cut off, every result is what it was."""
+"""The store: results depend neither on the order of lines nor on lines that are cut off."""
 
 import itertools
 import json
@@ -112,7 +112,7 @@ def test_the_order_of_lines_has_no_meaning(tmp_path: Path) -> None:
     assert len(texts) == 1
 
 
-def test_a_line_cut_off_anywhere_costs_that_line_only(tmp_path: Path) -> None:
+def test_a_line_cut_off_anywhere_loses_only_that_line(tmp_path: Path) -> None:
     """As if a process was killed while it wrote: everything before stays, the next append works."""
     append(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
     path = path_of(tmp_path, "one")
@@ -131,7 +131,7 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_a_reference_to_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_reference_to_a_missing_run_is_reported(tmp_path: Path) -> None:
     append(tmp_path, "two", row_line(DATA, "item", 0, "a"))
     assert read(tmp_path).result("two", (DATA, "item", 0)) is None
     with pytest.raises(ItemrecError, match=r"two\.jsonl refers to run 'a', which no file"):

@@ -1,4 +1,4 @@
-"""Suites: what a file may say, and that running one gives the same whatever happens on the way."""
+"""Suites: what a file may contain, and equal results whatever interrupts a run."""
 
 import os
 import shutil
@@ -65,7 +65,7 @@ def run(suite: Suite, folder: Path, **options: Any) -> Outcome:
 
 
 def results(folder: Path, suite: str = "own") -> dict[tuple[str, str, int], dict[str, Any]]:
-    """Every result without what depends on time and machine."""
+    """All results without what depends on time and machine."""
     out = {}
     store = read(folder / "results")
     for content in store.results(suite) if suite in store.files else ():
@@ -79,7 +79,7 @@ def paired_tests_of(folder: Path, data: str, suite: str = "own") -> Line:
 
 
 def users_of(folder: Path, key: tuple[str, str, int], suite: str = "own") -> Values:
-    """The values of the users of a run."""
+    """The per-user values of a run."""
     found = read_values(values_path(folder / "values", results(folder, suite)[key]["id"]))
     assert found is not None
     return found
@@ -124,7 +124,7 @@ def test_every_system_of_the_papers_tables_has_a_row_with_its_figures(name: str)
 
 
 @pytest.mark.parametrize("name", sorted({*SHIPPED} - {"smoke", "negatives"}))
-def test_every_table_has_ease_and_a_way_to_look_at_it_in_minutes(name: str) -> None:
+def test_every_table_has_ease_and_a_version_for_a_few_minutes(name: str) -> None:
     suite = load_suite(name)
     models = {cell.config["model"]["name"] for cell in suite.cells()}
     assert "ease" in models
@@ -197,7 +197,7 @@ def test_later_overrides_win_and_defaults_fit_the_component(tmp_path: Path) -> N
     plain, plain_ml = cells["plain", TINY], cells["plain", "ml-1m"]
     own, own_ml = cells["own", TINY], cells["own", "ml-1m"]
     found = [(c.config["train"]["lr"], c.config["train"]["l2"], c.seeds) for c in cells.values()]
-    # of "own" on ml-1m: the data set's learning rate beats the row's, which is for any data
+    # for "own" on ml-1m, the learning rate of the data set overrides the row's general one
     assert found == [(0.5, 0.1, 3), (0.125, 0.1, 3), (0.25, 0.2, 5), (0.25, 0.3, 5)]
     assert plain.config["loss"] == {"name": "item-ndcg", "tau": 2.0}
     assert own.config["loss"] == {"name": "bpr"}  # it has no temperature
@@ -234,8 +234,8 @@ ROW = '[[row]]\nname = "a"\n'
     ("text", "message"),
     [
         ("", r"at least one \[\[row\]\]"),
-        ("sedes = 3\n" + ROW, "a suite has no key 'sedes'; known are: .*seeds"),
-        (ROW + "modle = 'mf'", "row 'a' has no key 'modle'; known are: .*model"),
+        ("sedes = 3\n" + ROW, "a suite has no key 'sedes'; known keys: .*seeds"),
+        (ROW + "modle = 'mf'", "row 'a' has no key 'modle'; known keys: .*model"),
         (ROW + "model = 'gnc'", "'model' must be one of lightgcn"),
         (ROW + "model = {name = 'mf', layers = 2}", "has no setting 'layers'; its .*dim"),
         (ROW + "train = {learning_rate = 1}", "has no setting 'learning_rate'; its .*lr"),
@@ -260,7 +260,9 @@ ROW = '[[row]]\nname = "a"\n'
         (ROW + 'baseline = "b"', "'baseline' must be one of a, got 'b'"),
     ],
 )
-def test_slips_are_refused_with_what_is_known(tmp_path: Path, text: str, message: str) -> None:
+def test_mistakes_are_reported_with_the_valid_names(
+    tmp_path: Path, text: str, message: str
+) -> None:
     with pytest.raises(ItemrecError, match=message):
         make(tmp_path, "" if not text else 'data = "synthetic"\n' + text)
 
@@ -270,7 +272,7 @@ def test_an_unknown_suite_lists_the_shipped_ones() -> None:
         load_suite("negative")
 
 
-def test_other_data_sets_can_be_asked_for() -> None:
+def test_other_data_sets_can_be_requested() -> None:
     suite = load_suite("negatives")
     rows = len(suite.rows)
     asked = suite.cells(["yelp2018/inductive"])
@@ -290,14 +292,14 @@ def test_other_data_sets_can_be_asked_for() -> None:
 def test_a_setting_added_later_leaves_results_valid(tmp_path: Path) -> None:
     now = tiny(tmp_path).cells()[1].seeded(0)
     older = {name: dict(section) for name, section in now.items()}
-    del older["train"]["ema_decay"]  # as if it did not exist then; it now has its default
+    del older["train"]["ema_decay"]  # as if it did not exist then; now it has its default
     assert changes(older, now) == []
     assert changes({**older, "loss": {**older["loss"], "tau": 7.0}}, now) == ["loss.tau"]
     now["train"]["ema_decay"] = 0.5
     assert changes(older, now) == ["train.ema_decay"]
 
 
-def test_a_result_says_how_it_was_made(finished: Path) -> None:
+def test_a_result_records_how_it_was_made(finished: Path) -> None:
     key = (f"{TINY}/inductive", "item", 1)
     found = read(finished / "results").result("own", key)
     assert found is not None
@@ -391,7 +393,7 @@ def test_columns_of_the_whole_list_are_evaluated_too(tmp_path: Path) -> None:
         assert stored["test"]["recall@5"] <= stored["test"]["recall@20"]
 
 
-def test_what_is_done_is_skipped_until_its_settings_change(finished: Path) -> None:
+def test_finished_runs_are_skipped_until_their_settings_change(finished: Path) -> None:
     path = path_of(finished / "results", "own")
     before, changed = path.read_bytes(), path.stat().st_mtime_ns
     again = run(load_suite(finished / "own.toml"), finished)
@@ -435,7 +437,7 @@ def test_a_column_added_to_a_suite_is_computed(finished: Path, tmp_path: Path) -
     assert now == {**before, "ap@5": now["ap@5"], "coverage@20": now["coverage@20"]}
 
 
-def test_the_suite_beside_its_results_follows_the_users_own(finished: Path, tmp_path: Path) -> None:
+def test_the_copy_of_a_suite_follows_the_original(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished / "results", tmp_path / "results")
     text = 'title = "Another"\n' + (finished / "own.toml").read_text()
     outcome = run(make(tmp_path, text), tmp_path)
@@ -449,7 +451,7 @@ def test_tests_are_not_rewritten_where_values_are_missing(finished: Path) -> Non
     assert len(before) == 2
     run(suite, finished, per_user=finished / "nowhere")
     assert read(finished / "results").files["own"].tests == before
-    assert "the paired tests are left as they were" in (finished / "log").read_text()
+    assert "the paired tests are left unchanged" in (finished / "log").read_text()
 
 
 def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path) -> None:
@@ -545,7 +547,7 @@ def test_a_failed_run_is_reported_and_tried_again(tmp_path: Path) -> None:
     assert run(suite, tmp_path).failed
 
 
-def test_an_unforeseen_error_costs_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_fails_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = 'model = "popularity"\n'
     suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + row + ROW.replace('"a"', '"b"') + row)
     train = sys.modules["itemrec.experiments.suites.worker"]._train
@@ -568,11 +570,11 @@ def test_an_interrupted_run_continues_where_it_stopped(
     epochs = []
 
     class Impatient(Interrupt):
-        """Counts epochs; after the first it notes a Ctrl-C, after the second it obeys it."""
+        """Counts epochs; notes a Ctrl-C after the first and raises it after the second."""
 
-        def obey(self) -> None:
+        def check(self) -> None:
             epochs.append(1)
-            self.asked = len(epochs) == 1
+            self.requested = len(epochs) == 1
             if len(epochs) == 2:
                 raise KeyboardInterrupt
 
@@ -602,7 +604,7 @@ def test_workers_killed_midway_leave_whole_lines_and_the_same_results(
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    some = results(tmp_path)  # each of them whole, or reading would have refused it
+    some = results(tmp_path)  # each of them complete, or reading would have failed
     assert some
     outcome = run(load_suite(tmp_path / "own.toml"), tmp_path)
     assert outcome.done + outcome.ran == 8

@@ -1,4 +1,4 @@
-"""A search is judged on validation alone and comes to the same trials, whatever interrupts it."""
+"""A search is evaluated on validation only and gives the same trials, whatever interrupts it."""
 
 import json
 import shutil
@@ -54,12 +54,12 @@ def pretend(monkeypatch, value, calls=None) -> None:
 
 
 class Killed(BaseException):
-    """Nothing catches this, as nothing catches a kill."""
+    """Nothing catches this, just as nothing catches a kill."""
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
-    """The search that nobody disturbed."""
+    """The undisturbed search."""
     folder = tmp_path_factory.mktemp("whole") / "search"
     tune(config(), folder, search=SEARCH, trials=4)
     return folder
@@ -76,13 +76,13 @@ def test_the_first_trial_is_the_given_configuration(whole):
     assert first["settings"] == {"train.lr": 0.01, "model.layers": None}
 
 
-def test_the_best_configuration_trains_to_the_value_that_is_told(whole, tmp_path):
+def test_the_best_configuration_trains_to_the_reported_value(whole, tmp_path):
     stored = load_config(whole / "best.toml")
     run = run_config({**stored, "train": {**stored["train"], "refit": False}})
     best = max(lines(whole), key=lambda line: line["value"])
     assert run.metrics["valid"]["ndcg@20"] == best["value"]
     assert run.metrics["best_epoch"] == best["best_epoch"]
-    refitted = run_config(stored)  # nobody said that the search's own runs are to be repeated
+    refitted = run_config(stored)  # only the trials of the search are not refitted
     assert refitted.metrics["refit"]
     kept = tune(ease() | {"train": {"refit": False}}, tmp_path / "s", trials=1)
     assert kept.config["train"]["refit"] is False
@@ -110,7 +110,7 @@ def test_the_given_configuration_stays_where_nothing_is_better(tmp_path, monkeyp
     found = tune(config(), tmp_path / "s", search=["lr=0.1..0.2"], trials=5)
     assert found.best.number == 0
     assert "lr" not in found.config["train"]
-    pretend(monkeypatch, lambda model, settings: 0.5)  # equal: the first
+    pretend(monkeypatch, lambda model, settings: 0.5)  # equal values: the first trial is the best
     assert tune(config(), tmp_path / "t", search=["lr=0.1..0.2"], trials=5).best.number == 0
 
 
@@ -173,7 +173,7 @@ def test_a_trial_that_fails_is_recorded_and_the_search_goes_on(error, tmp_path, 
     assert all(trial.settings["model.l2"] > 150 for trial in bad)
     assert all(("nan" in t.error or "out of memory" in t.error) for t in bad)
     assert not any(trial.error for trial in found.trials if trial.value is not None)
-    assert sum(trial.number >= 20 for trial in bad) < 5  # a failure is nothing to come near to
+    assert sum(trial.number >= 20 for trial in bad) < 5  # failures are avoided
     assert found.best.settings["model.l2"] <= 150
     assert [line["value"] for line in lines(tmp_path / "s")] == [t.value for t in found.trials]
 
@@ -185,7 +185,7 @@ def test_a_diverging_loss_is_such_a_failure(tmp_path):
     assert not (tmp_path / "s" / "running").exists()
 
 
-def test_a_fault_of_ours_is_not_a_failed_trial(tmp_path, monkeypatch):
+def test_a_bug_is_not_a_failed_trial(tmp_path, monkeypatch):
     for fault in (IndexError("list index"), RuntimeError("shapes do not fit")):
 
         def value(model, settings, fault=fault):
@@ -196,7 +196,7 @@ def test_a_fault_of_ours_is_not_a_failed_trial(tmp_path, monkeypatch):
             tune(ease(), tmp_path / type(fault).__name__, trials=3)
 
 
-def test_a_search_without_a_success_says_why(tmp_path):
+def test_a_search_without_a_success_gives_the_reason(tmp_path):
     with pytest.raises(ir.ItemrecError, match=r"none of 2 trials succeeded, .*the loss became"):
         tune(config(train={**FAST, "lr": 1e38}), tmp_path / "s", search=["dim=2,4"], trials=2)
     assert [line["value"] for line in lines(tmp_path / "s")] == [None, None]
@@ -250,7 +250,7 @@ def test_another_test_part_changes_no_trial(model, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", ["interactions", "users"])
-def test_trials_are_given_nobody_to_test(strategy, tmp_path, monkeypatch):
+def test_trials_have_no_test_users(strategy, tmp_path, monkeypatch):
     given = []
 
     def spy(plan, **options):
@@ -306,11 +306,11 @@ def stop(monkeypatch, folder: Path, at: str) -> None:
 
 
 @pytest.mark.parametrize("at", ["begin", "middle", "damage", "end"])
-def test_an_interrupted_search_comes_to_the_same_trials(at, whole, tmp_path, monkeypatch):
+def test_an_interrupted_search_gives_the_same_trials(at, whole, tmp_path, monkeypatch):
     folder = tmp_path / "s"
     stop(monkeypatch, folder, at)
     assert len(lines(folder)) == 2
-    if at == "damage":  # the trial in flight begins anew
+    if at == "damage":  # the current trial starts again
         (folder / "running" / "2" / "state.pt").write_bytes(b"half of it")
     begun = []
     recorded = TrainState.record
@@ -365,11 +365,11 @@ def test_a_line_that_is_no_trial_of_this_search_is_named(content, whole, tmp_pat
         changed = {**trials[0], **changed}
     text = "".join(json.dumps(line) + "\n" for line in [changed, *trials[1:]])
     (folder / "trials.jsonl").write_text(text)
-    with pytest.raises(ir.ItemrecError, match=r"trials\.jsonl is damaged: line 1 is no trial"):
+    with pytest.raises(ir.ItemrecError, match=r"trials\.jsonl is damaged: line 1 is not a trial"):
         tune(config(), folder, search=SEARCH, resume=True)
 
 
-def test_a_search_on_a_file_goes_on_from_any_folder(tmp_path, monkeypatch):
+def test_a_search_on_a_file_continues_from_any_folder(tmp_path, monkeypatch):
     rows = [f"u{u},i{(u * k) % 17}" for u in range(1, 40) for k in range(1, 9)]
     (tmp_path / "plays.csv").write_text("\n".join(["user_id,item_id", *rows]))
     (tmp_path / "elsewhere").mkdir()
@@ -384,21 +384,21 @@ def test_a_search_on_a_file_goes_on_from_any_folder(tmp_path, monkeypatch):
 
 def test_one_process_at_a_time(tmp_path, monkeypatch):
     folder = tmp_path / "s"
-    told = []
+    messages = []
 
     def value(model, settings):
         with pytest.raises(ir.ItemrecError, match=r"another process works in .*s: wait") as e:
             tune(ease(), folder, trials=2, resume=True)
-        told.append(str(e.value))
+        messages.append(str(e.value))
         return 0.5
 
     pretend(monkeypatch, value)
     assert len(tune(ease(), folder, trials=2).trials) == 2
-    assert len(told) == 2
+    assert len(messages) == 2
     assert len(tune(ease(), folder, trials=2, resume=True).trials) == 2  # it is free again
 
 
-def test_resuming_with_more_trials_goes_on(whole, tmp_path, monkeypatch):
+def test_resuming_with_more_trials_continues(whole, tmp_path, monkeypatch):
     shutil.copytree(whole, tmp_path / "s")
     calls: list[dict] = []
     pretend(monkeypatch, lambda model, settings: 0.0, calls)
@@ -410,13 +410,13 @@ def test_resuming_with_more_trials_goes_on(whole, tmp_path, monkeypatch):
     assert len(less.trials) == 6
 
 
-def test_a_folder_tells_what_is_searched_in_it(whole):
+def test_a_folder_stores_what_is_searched(whole):
     settings, search = stored_search(whole)
     assert settings == config()
     assert parse_search_space(settings, search) == parse_search_space(config(), SEARCH)
 
 
-# --- refusals ------------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -425,9 +425,9 @@ def test_a_folder_tells_what_is_searched_in_it(whole):
         (["lr"], r"'search' must look like lr=0\.001\.\.0\.1 or layers=1,2,3, got 'lr'"),
         (["lr="], "'search' must look like"),
         (["=1,2"], "'search' must look like"),
-        (["nothing=1,2"], "'search' has no key 'nothing'; known are"),
-        (["model.heads=1,2"], r"'search' has no key 'model.heads'; \[model\] knows name, dim"),
-        (["name=bpr,softmax"], "does not know which 'name' is meant: write model.name or"),
+        (["nothing=1,2"], "'search' has no key 'nothing'; known keys"),
+        (["model.heads=1,2"], r"'search' has no key 'model.heads'; \[model\] has name, dim"),
+        (["name=bpr,softmax"], "'search' key 'name' is ambiguous: write model.name or"),
         (["lr=0.1..0.01"], "the lower one first, got 'lr=0.1..0.01'"),
         (["lr=0.1..0.1"], "the lower one first"),
         (["lr=0.1..inf"], "must be a finite number, got inf"),
@@ -441,18 +441,18 @@ def test_a_folder_tells_what_is_searched_in_it(whole):
         (["pooling=sum,most"], "'pooling' must be auto, mean, sum or concat, got 'most'"),
         (["loss.name=bpr,nothing"], "'loss' must be one of bpr, .*got 'nothing'"),
         (["lr=0.1..0.2", "train.lr=0.1,0.2"], "must name a setting once, got 'train.lr' twice"),
-        (["model.name=gcn,gin", "layers=1..3"], "'model.name' or .*got 'model.layers' too"),
-        (["loss.tau=1..3", "loss.name=bpr,softmax"], "'loss.name' or .*got 'loss.tau' too"),
+        (["model.name=gcn,gin", "layers=1..3"], "both 'model.name' and 'model.layers'"),
+        (["loss.tau=1..3", "loss.name=bpr,softmax"], "both 'loss.name' and 'loss.tau'"),
         (["loss.tau=1..3", "model.name=gcn,mf"], "'bpr' has no setting 'tau'"),
         (["split.valid=0.1,0.2"], "must leave data, split, metric and seed .*got 'split.valid'"),
         (["data.min_rating=1..5"], "must leave data, split"),
         (["train.seed=1,2,3"], "must leave data, split, metric and seed .*got 'train.seed'"),
         (["metric=ndcg@20,recall@20"], "must leave data, split, metric and seed"),
-        (["refit=true,false"], "must be of what 'lightgcn' has a use for, got 'train.refit'"),
-        (["device=cpu,auto"], "must be of what 'lightgcn' has a use for, got 'train.device'"),
+        (["refit=true,false"], "must name settings that affect 'lightgcn', got 'train.refit'"),
+        (["device=cpu,auto"], "must name settings that affect 'lightgcn', got 'train.device'"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_before_data_is_read(search, message, tmp_path):
+def test_what_cannot_be_searched_is_rejected_before_data_is_read(search, message, tmp_path):
     with pytest.raises(ir.ItemrecError, match=message):
         tune(config(data={"data": "nowhere.csv"}), tmp_path / "s", search=search)
     assert not (tmp_path / "s").exists()
@@ -465,13 +465,13 @@ def test_what_cannot_be_searched_is_refused_before_data_is_read(search, message,
         ({"trials": 2.5}, "'trials' must be a positive integer, got 2.5"),
         ({"time_limit": 0}, "'time_limit' must be a positive number of seconds, got 0"),
         ({"out": __file__}, "'out' must be a folder"),
-        ({"search": ["lr=0.1,0.2"]}, "must be of what 'ease' has a use for, got 'train.lr'"),
-        ({"search": ["loss.name=bpr,softmax"]}, "'ease' has a use for, got 'loss.name'"),
+        ({"search": ["lr=0.1,0.2"]}, "must name settings that affect 'ease', got 'train.lr'"),
+        ({"search": ["loss.name=bpr,softmax"]}, "settings that affect 'ease', got 'loss.name'"),
         ({"search": ["model.name=ease,mf"], "split": "users"}, "MF cannot be used in the induct"),
         ({"model": "popularity"}, "'search' must be given: no ranges are known for 'popularity'"),
     ],
 )
-def test_other_refusals(options, message, tmp_path):
+def test_other_errors(options, message, tmp_path):
     settings = {
         "data": {"data": "nowhere.csv"},
         "model": {"name": options.pop("model", "ease")},
@@ -482,7 +482,7 @@ def test_other_refusals(options, message, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_without_optuna_its_name_is_told(tmp_path, monkeypatch):
+def test_a_missing_optuna_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
     with pytest.raises(ir.ItemrecError, match="needs optuna: pip install optuna"):
         tune(ease(), tmp_path / "s")
@@ -513,15 +513,15 @@ def test_a_search_is_neither_overwritten_nor_mixed_with_another(whole, tmp_path)
 # --- spaces --------------------------------------------------------------------------------------
 
 
-def test_without_a_terminal_there_is_a_line_a_trial(tmp_path, monkeypatch, capfd):
+def test_without_a_terminal_there_is_one_line_per_trial(tmp_path, monkeypatch, capfd):
     pretend(monkeypatch, lambda model, settings: model.settings["l2"] / 1000)
     found = tune(ease(), tmp_path / "s", search=["model.l2=100,200"], trials=3, progress=True)
-    told = capfd.readouterr().err.splitlines()
-    assert len(told) == 3
-    assert told[0].startswith(
+    printed = capfd.readouterr().err.splitlines()
+    assert len(printed) == 3
+    assert printed[0].startswith(
         "[1/3] trial 0: ndcg@20 0.2000 · model.l2 200.0 · best ndcg@20 0.2000"
     )
     assert all(
         f"model.l2 {t.settings['model.l2']}" in line
-        for t, line in zip(found.trials, told, strict=True)
+        for t, line in zip(found.trials, printed, strict=True)
     )

@@ -1,4 +1,4 @@
-"""The service returns what the recommender returns, and refuses in one sentence."""
+"""The service returns what the recommender returns, and errors are one sentence."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def folder(recommender: ir.Recommender, tmp_path_factory) -> Path:
 
 
 def as_json(value):
-    """As it looks after a way over the wire."""
+    """The value after a round trip through JSON."""
     return json.loads(json.dumps(value))
 
 
@@ -78,7 +78,7 @@ def test_a_response_is_what_the_recommender_returns(client, recommender, body):
     )
 
 
-def test_similar_items_and_what_the_run_is(client, recommender):
+def test_similar_items_and_about(client, recommender):
     answer = client.get("/similar", params={"item": 12, "k": 5}).json()
     assert answer == as_json([asdict(pick) for pick in recommender.similar_items(12, 5)])
     about = client.get("/about").json()
@@ -101,7 +101,7 @@ def test_similar_items_and_what_the_run_is(client, recommender):
         ({"history": [1.5]}, "'history.0' must be text or a whole number, got '1.5'"),
         ({"history": [1], "k": 0}, "'k' must be greater than or equal to 1, got '0'"),
         ({"history": [1], "k": 10**6}, "'k' must be less than or equal to 1000, got '1000000'"),
-        ({"histry": [1]}, "unknown setting 'histry'; known are user, history, k,"),
+        ({"histry": [1]}, "unknown setting 'histry'; known settings: user, history, k,"),
         ({"history": [1], "genre": "x"}, "'genre' must be one of "),
         ({"history": [1], "only": []}, "'only' must name at least one item"),
         ([], "the request must be a JSON object"),
@@ -111,11 +111,11 @@ def test_similar_items_and_what_the_run_is(client, recommender):
         ({"history": [1], "genre": ["Drama", 5]}, "'genre.1' must be a valid string, got '5'"),
         ({"history": ["\ud800"]}, "'history.0' must be text that UTF-8 can hold, got '"),
         ({"history": [1], "genre": "\ud800"}, "'genre' must be one of "),
-        ({"a\nb": 1}, "unknown setting 'a\\nb'; known are "),
+        ({"a\nb": 1}, "unknown setting 'a\\nb'; known settings: "),
         ({"history": [1] * 60_000}, "'history' must have at most 50000 items"),
     ],
 )
-def test_a_bad_request_is_refused_in_one_sentence(client, body, sentence):
+def test_a_bad_request_is_rejected_in_one_sentence(client, body, sentence):
     answer = client.post("/recommend", content=json.dumps(body), headers=JSON)
     assert answer.status_code == 422
     assert list(answer.json()) == ["error"]
@@ -137,7 +137,7 @@ def test_other_bad_requests(client):
     assert client.get("/items/", follow_redirects=False).status_code == 404
     assert client.get("/items", params={"q": "x" * 201}).json()["error"].startswith("'q' ")
     limit = client.get("/items", params={"limit": "9" * 5000}).json()["error"]
-    assert re.fullmatch(r"'limit' is refused \(.*\), got '9{100}'", limit)
+    assert re.fullmatch(r"'limit' is invalid \(.*\), got '9{100}'", limit)
     assert client.head("/health").status_code == client.head("/").status_code == 200
     assert client.get("/nothing/here").json() == {"error": "Not Found"}
 
@@ -153,14 +153,12 @@ def test_explanations_have_a_limit(client, recommender, monkeypatch):
     monkeypatch.setattr("itemrec.serving.http.app.MAX_SHARES", 100)
     row = int(recommender.run.train.sum(axis=1).argmax())
     user = recommender.run.user_ids.ids[row].item()
-    for whom, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):
-        answer = client.post("/recommend", json={**whom, "k": 20, "explain": True})
+    for query, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):
+        answer = client.post("/recommend", json={**query, "k": 20, "explain": True})
         history = history or int(recommender.run.train[[row]].sum())
-        sentence = (
-            f"'explain' must be of 100 shares at most, got 20 items × {history} of the history"
-        )
+        sentence = f"'explain' must give at most 100 shares, got 20 items × {history} history items"
         assert answer.json()["error"].startswith(sentence)
-        assert client.post("/recommend", json={**whom, "k": 20}).status_code == 200
+        assert client.post("/recommend", json={**query, "k": 20}).status_code == 200
     few = client.post("/recommend", json={"history": [1, 2], "k": 20, "explain": True})
     assert few.status_code == 200
 
@@ -226,7 +224,7 @@ def test_items_are_found_by_title_and_by_id(client, recommender):
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=20), st.text(max_size=5))
-def test_what_is_found_has_every_word(titles, query):
+def test_search_results_contain_every_word(titles, query):
     ids = [f"#{i}" for i in range(len(titles))]
     found = TitleSearch(ids, titles, [0] * len(titles)).find(query, len(titles))
     words = normalise(query).split()
@@ -239,7 +237,7 @@ def test_the_best_match_comes_first():
     search = TitleSearch(["a", "b", "c", "d", "heat"], titles, [9, 1, 9, 99, 5])
     assert search.find("HÉAT", 9) == [4, 1, 2, 3]
     assert search.find("heat the", 9) == [2]
-    assert TitleSearch(["A", "a"], ["x", "y"], [5, 1]).find("a", 1) == [1]  # the very id goes first
+    assert TitleSearch(["A", "a"], ["x", "y"], [5, 1]).find("a", 1) == [1]  # an exact id is first
     assert TitleSearch(["x1", "x2"], None, [1, 2]).find("x", 9) == [1, 0]
 
 
@@ -336,7 +334,7 @@ def test_a_missing_package_is_named(monkeypatch):
 
 
 def dom(address: str, folder: Path) -> str:
-    """What a browser makes of a page."""
+    """The DOM of a page in a browser."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
     options += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     options += [f"--user-data-dir={folder}", "--virtual-time-budget=10000", "--dump-dom"]

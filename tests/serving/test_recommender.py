@@ -1,4 +1,4 @@
-"""Recommendations against naive sorting, explanations against their sums, refusals by name."""
+"""Recommendations against naive sorting, explanations against their sums, and errors."""
 
 import csv
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_shares_and_the_own_part_add_up_to_the_score(name, request):
             shares = [reason.share for reason in pick.reasons]
             assert shares == sorted(shares, reverse=True)
             assert sum(shares) + pick.own == pytest.approx(pick.score, abs=1e-6)
-            if found.user is None or name != "lightgcn":  # no parameters of one's own
+            if found.user is None or name != "lightgcn":  # no parameters of the user
                 assert pick.own == pytest.approx(0, abs=1e-5)
 
 
@@ -115,7 +115,7 @@ def test_unknown_items_are_reported_and_change_nothing(lightgcn):
     assert "nothing" in str(mixed)
 
 
-def test_ids_may_come_in_any_container_and_any_type_of_number(lightgcn):
+def test_ids_may_be_in_any_container_and_of_any_number_type(lightgcn):
     recommender = ir.Recommender.from_run(lightgcn)
     plain = recommender.recommend(history=[3, 8], k=2)
     for history in (
@@ -136,7 +136,7 @@ def test_ids_may_come_in_any_container_and_any_type_of_number(lightgcn):
 
 
 @pytest.mark.parametrize("history", [[], ["nothing"]])
-def test_nothing_known_gives_the_most_popular_items_and_says_so(lightgcn, history):
+def test_an_unknown_history_gives_the_most_popular_items_with_a_note(lightgcn, history):
     found = ir.Recommender.from_run(lightgcn).recommend(history=history, k=5, explain=True)
     counts = np.bincount(lightgcn.train.indices, minlength=len(lightgcn.item_ids))
     best = np.argsort(-counts, kind="stable")[:5]
@@ -246,7 +246,7 @@ def test_a_folder_recommends_as_the_run_did(lightgcn, tmp_path):
     assert loaded.recommend("7").items == fresh.recommend(7).items
 
 
-def test_refusals_name_the_model_and_the_rule(lightgcn):
+def test_errors_name_the_model_and_the_rule(lightgcn):
     mf = ir.Recommender.from_run(trained(ir.models.MF(dim=8)))
     assert len(mf.recommend(user=3, k=2)) == 2
     with pytest.raises(ir.ItemrecError, match="MF cannot score an unseen user"):
@@ -275,7 +275,7 @@ def test_refusals_name_the_model_and_the_rule(lightgcn):
         recommender.similar_items("x")
 
 
-def test_a_model_that_answers_with_a_part_of_itself_stays_as_it_is() -> None:
+def test_a_model_that_returns_its_own_buffer_is_not_changed() -> None:
     class Counts(Model):
         """Every user gets the same view of one buffer."""
 

@@ -90,13 +90,13 @@ def test_training_leaves_the_global_random_state_alone() -> None:
         ({"batch_by": "items"}, "'batch_by' must be users or interactions, got 'items'"),
         ({"similarity": "l2"}, "'similarity' must be dot or cosine, got 'l2'"),
         ({"metric": "auc"}, "'metric' must be one of"),
-        ({"metric": "coverage@5"}, "'metric' must be one of single users, got 'coverage@5'"),
+        ({"metric": "coverage@5"}, "'metric' must have per-user values, got 'coverage@5'"),
         ({"epochs": "many"}, "'train.epochs' must be a whole number, got 'many'"),
         ({"epoch": 3}, "'train' has no setting 'epoch'; its settings are: epochs, lr, batch"),
         ({"device": "abacus"}, "'device' must be cpu, cuda or auto, got 'abacus'"),
     ],
 )
-def test_bad_settings_are_refused_before_anything_is_written(
+def test_bad_settings_are_rejected_before_anything_is_written(
     change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ItemrecError, match=message):
@@ -104,7 +104,7 @@ def test_bad_settings_are_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_bpr_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
+def test_bpr_has_the_training_defaults_of_its_paper() -> None:
     split = board_split()
     settings = {k: v for k, v in FEW.items() if k != "n_negatives"}
     assert (
@@ -121,12 +121,12 @@ def test_bpr_is_trained_as_its_paper_does_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["transductive", "inductive"])
-def test_a_model_to_be_used_knows_everything_and_is_not_judged(
+def test_a_final_model_is_trained_on_everything_and_not_evaluated(
     protocol: Any, tmp_path: Path
 ) -> None:
     data = checkerboard()
     split = keep_all(data, protocol=protocol)
-    with pytest.raises(ItemrecError, match="'epochs' must be given where nothing is held out"):
+    with pytest.raises(ItemrecError, match="'epochs' must be given if nothing is held out"):
         train(split, LightGCN(dim=4))
     for model in (LightGCN(dim=4), EASE()):
         run = train(split, model, epochs=3, out=tmp_path / type(model).__name__)
@@ -138,15 +138,15 @@ def test_a_model_to_be_used_knows_everything_and_is_not_judged(
         recommender = Recommender.load(tmp_path / type(model).__name__)
         lists = recommender.recommend_all(30)
         assert len(lists.users) == data.n_users
-        for row, user in zip(lists.rows, lists.users, strict=True):  # what a user has stays away
+        for row, user in zip(lists.rows, lists.users, strict=True):  # without the history
             own = data.items[data.users == data.user_ids.index([user])[0]]
             assert not set(row[row >= 0]) & set(own)
-    judged = split_interactions(data, seed=0)
+    other = split_interactions(data, seed=0)
     with pytest.raises(LeakError):
-        evaluate(run, judged)
+        evaluate(run, other)
 
 
-def test_no_training_ends_before_its_first_validation() -> None:
+def test_training_does_not_end_before_its_first_validation() -> None:
     with pytest.raises(
         ItemrecError, match=r"'patience' must be at least 'eval_every' \(5\), got 3"
     ):
@@ -155,14 +155,14 @@ def test_no_training_ends_before_its_first_validation() -> None:
     assert run.metrics["valid"]
 
 
-def test_the_metric_may_be_spelt_as_elsewhere() -> None:
+def test_the_metric_may_be_in_upper_case() -> None:
     run = train(board_split(), LightGCN(dim=4), **FEW, metric="NDCG@20")
     assert run.config["train"]["metric"] == "ndcg@20"
     assert "ndcg@20" in run.metrics["valid"]
 
 
-def test_users_who_have_everything() -> None:
-    """No negative can be drawn for them: that is said before training, and only where one is."""
+def test_users_who_have_every_item() -> None:
+    """No negative can be drawn for them: if negatives are needed, training does not start."""
     matrix = np.zeros((12, 8), dtype=bool)
     matrix[:, :4] = True
     matrix[0] = True
@@ -170,7 +170,7 @@ def test_users_who_have_everything() -> None:
     frame = {"user_id": users, "item_id": items}
     data = replace(read(pd.DataFrame(frame)), held_out=(users > 0) & (items == 3))
     split = split_interactions(data, seed=0)
-    assert split.train[[0]].nnz < 8  # one of its items is for validation
+    assert split.train[[0]].nnz < 8  # one of the user's items is for validation
     with pytest.raises(ItemrecError, match="the user in row 0 has every item"):
         train(split, LightGCN(dim=4), epochs=1)
     train(split, LightGCN(dim=4), epochs=1, refit=False)
@@ -181,7 +181,7 @@ def test_users_who_have_everything() -> None:
 def test_models_of_whole_users_are_not_trained_by_interactions() -> None:
     split = board_split()
     quick = {"epochs": 1, "eval_every": 1}
-    for kind in (ENMF, MultVAE):  # a loss that they do not use says nothing about their batches
+    for kind in (ENMF, MultVAE):  # a loss that they do not use does not affect their batches
         assert train(split, kind(), loss=bpr, **quick).config["train"]["batch_by"] == "users"
         with pytest.raises(ItemrecError, match=f"'batch_by' must be users for {kind.__name__}"):
             train(split, kind(), **quick, batch_by="interactions")
@@ -198,7 +198,7 @@ def test_a_run_records_loss_and_negatives_with_their_settings() -> None:
     assert closed.config["loss"] == closed.config["negatives"] == {"name": "none"}
 
 
-def test_the_metrics_have_the_keys_of_the_design() -> None:
+def test_the_metrics_have_the_documented_keys() -> None:
     split = board_split()
     run = train(split, LightGCN(dim=4), **FEW)
     wanted = "dataset protocol model loss negatives seed best_epoch epochs seconds valid test"
@@ -212,8 +212,8 @@ def test_the_metrics_have_the_keys_of_the_design() -> None:
     assert run.metrics["test"]["ndcg@20"] == pytest.approx(run.per_user["ndcg@20"].mean())
 
 
-def test_a_tampered_split_is_refused() -> None:
-    """The guard stands at the door of training: one leaked test item is enough."""
+def test_a_tampered_split_is_rejected() -> None:
+    """Training checks the split: one leaked test item is enough."""
     split = board_split()
     leaked = split.train.tolil()
     leaked[split.test.users[0], split.test.target[[0]].indices[0]] = 1
@@ -251,7 +251,7 @@ def test_the_graph_and_the_sampler_see_training_interactions_only(
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> list[dict[str, Tensor]]:
-    """Validation says what is written here; the weights it was shown are kept."""
+    """Replace validation by these values; returns the weights at each validation."""
     shown: list[dict[str, Tensor]] = []
     script = itertools.chain(values, itertools.repeat(0.0))
 
@@ -264,14 +264,14 @@ def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> list[dict[
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
-def test_early_stopping_restores_what_validation_liked_best(
+def test_early_stopping_restores_the_best_weights(
     monkeypatch: pytest.MonkeyPatch, average: float
 ) -> None:
     shown = scripted(monkeypatch, [0.1, 0.2, 0.6, 0.3, 0.6, 0.5, 0.4])
     settings = {**FEW, "epochs": 50, "patience": 4, "ema_decay": average}
     run = train(board_split(), LightGCN(dim=8), **settings)
     assert run.metrics["best_epoch"] == 3  # the first of equals
-    assert run.metrics["epochs"] == len(shown) == 7  # four epochs without anything better
+    assert run.metrics["epochs"] == len(shown) == 7  # four epochs without improvement
     assert [row["epoch"] for row in run.history] == [1, 2, 3, 4, 5, 6, 7]
     for name, value in weights(run).items():
         assert torch.equal(value, shown[2][name])
@@ -284,7 +284,7 @@ def test_validation_comes_every_few_epochs_and_at_the_end(monkeypatch: pytest.Mo
     assert [row["epoch"] for row in run.history] == [3, 6, 8]
 
 
-def test_the_best_weights_are_those_that_score(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_come_from_the_best_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored vectors belong to the restored weights, not to the last ones."""
     scripted(monkeypatch, [0.9, 0.1, 0.1])
     split = board_split()
@@ -312,7 +312,7 @@ def test_refitting_trains_for_the_chosen_number_of_epochs(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("loss", [item_ndcg, softmax, bpr])
-def test_a_loss_that_is_no_number_stops_with_the_reason(loss: Any, tmp_path: Path) -> None:
+def test_a_nan_loss_stops_with_the_reason(loss: Any, tmp_path: Path) -> None:
     with pytest.raises(ItemrecError, match=r"the loss became nan in epoch \d+: try a smaller 'lr'"):
         train(
             board_split(),
@@ -328,7 +328,7 @@ def test_a_loss_that_is_no_number_stops_with_the_reason(loss: Any, tmp_path: Pat
 
 
 def gradient_descent(split: Split, steps: int, lr: float, seed: int) -> list[dict[str, Tensor]]:
-    """MF with BPR written out, one batch of everything a step: the weights after each."""
+    """MF with BPR written out, one batch of all interactions per step: the weights after each."""
     model = MF(dim=4)
     generator = torch.Generator().manual_seed(seed)
     model.setup(split.train, inductive=False, generator=generator)
@@ -353,7 +353,7 @@ def gradient_descent(split: Split, steps: int, lr: float, seed: int) -> list[dic
 
 
 def test_training_by_interactions_is_plain_bpr() -> None:
-    """One batch of all interactions a step: the same as BPR written out in a few lines."""
+    """One batch of all interactions per step: the same as BPR written out in a few lines."""
     split = board_split().refit()
     by_hand = gradient_descent(split, 3, lr=0.05, seed=2)[-1]
     settings = {"epochs": 3, "batch": 10**6, "lr": 0.05, "l2": 0.0, "seed": 2, "device": "cpu"}
@@ -363,7 +363,7 @@ def test_training_by_interactions_is_plain_bpr() -> None:
 
 
 def test_the_running_mean_of_weights_is_its_closed_form() -> None:
-    """(1 − d) Σ dᵗ⁻ˢ w_s ÷ (1 − dᵗ), the initial weights not counting."""
+    """(1 − d) Σ dᵗ⁻ˢ w_s ÷ (1 − dᵗ), without the initial weights."""
     split = board_split().refit()
     decay, steps = 0.7, 4
     each = gradient_descent(split, steps, lr=0.05, seed=2)
@@ -430,7 +430,7 @@ def fixed() -> tuple[Fixed, sp.csr_array, Batch]:
     return model, sp.csr_array(matrix), batch
 
 
-def heard(captured: dict[str, Any]) -> Any:
+def capturing_loss(captured: dict[str, Any]) -> Any:
     def loss(pos: Tensor, neg: Tensor, pos_mask: Any = None, neg_mask: Any = None) -> Tensor:
         captured.update(pos=pos, neg=neg, pos_mask=pos_mask, neg_mask=neg_mask)
         return pos.sum() * 0
@@ -439,7 +439,7 @@ def heard(captured: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
-def test_the_loss_hears_the_scores_of_positives_and_drawn_negatives(
+def test_the_loss_gets_the_scores_of_positives_and_sampled_negatives(
     fixed: tuple[Fixed, sp.csr_array, Batch], similarity: str
 ) -> None:
     model, matrix, batch = fixed
@@ -448,7 +448,8 @@ def test_the_loss_hears_the_scores_of_positives_and_drawn_negatives(
     config = TrainConfig(n_negatives=5, similarity=similarity)
     got: dict[str, Any] = {}
     graph = Graph.from_csr(matrix)
-    objective(model, graph, batch, heard(got), sampler, config, torch.Generator().manual_seed(3))
+    loss, generator = capturing_loss(got), torch.Generator().manual_seed(3)
+    objective(model, graph, batch, loss, sampler, config, generator)
     drawn = sampler(batch.users, 5, torch.Generator().manual_seed(3))
     users, items = model.users.detach().numpy(), model.items.detach().numpy()
     if similarity == "cosine":
@@ -463,16 +464,16 @@ def test_the_loss_hears_the_scores_of_positives_and_drawn_negatives(
     assert torch.equal(got["pos_mask"], batch.mask)
 
 
-def test_in_batch_negatives_are_the_others_positives_and_never_ones_own(
+def test_in_batch_negatives_are_the_positives_of_other_users(
     fixed: tuple[Fixed, sp.csr_array, Batch],
 ) -> None:
     model, matrix, batch = fixed
     sampler = InBatch()
     sampler.prepare(matrix, "cpu")
     got: dict[str, Any] = {}
-    objective(
-        model, Graph.from_csr(matrix), batch, heard(got), sampler, TrainConfig(), torch.Generator()
-    )
+    loss = capturing_loss(got)
+    graph = Graph.from_csr(matrix)
+    objective(model, graph, batch, loss, sampler, TrainConfig(), torch.Generator())
     shared = batch.positives.reshape(-1).tolist()  # 0 1 | 2 2 | 0 1
     real = batch.mask.reshape(-1).tolist()
     for row, user in enumerate(batch.users.tolist()):
@@ -485,16 +486,15 @@ def test_in_batch_negatives_are_the_others_positives_and_never_ones_own(
 
 
 @pytest.mark.parametrize("sampler", [Uniform(), InBatch()])
-def test_the_l2_term_is_the_naive_mean_over_what_is_real(
+def test_the_l2_term_is_the_mean_without_padding(
     fixed: tuple[Fixed, sp.csr_array, Batch], sampler: Any
 ) -> None:
     model, matrix, batch = fixed
     sampler.prepare(matrix, "cpu")
     graph, config = Graph.from_csr(matrix), TrainConfig(n_negatives=4, l2=0.3)
     got: dict[str, Any] = {}
-    value = objective(
-        model, graph, batch, heard(got), sampler, config, torch.Generator().manual_seed(3)
-    )
+    loss, generator = capturing_loss(got), torch.Generator().manual_seed(3)
+    value = objective(model, graph, batch, loss, sampler, config, generator)
     users, items = model.users.detach().numpy(), model.items.detach().numpy()
     if isinstance(sampler, InBatch):
         drawn = [0, 1, 2]
@@ -510,7 +510,7 @@ def test_the_l2_term_is_the_naive_mean_over_what_is_real(
     assert (model.users.grad[2] == 0).all()  # was not in the batch
 
 
-def test_an_l2_term_without_base_vectors_is_refused_by_name() -> None:
+def test_an_l2_term_without_base_vectors_is_rejected_by_name() -> None:
     class Bare(EmbeddingModel):
         pass
 
@@ -519,7 +519,7 @@ def test_an_l2_term_without_base_vectors_is_refused_by_name() -> None:
         penalty(Bare(), batch, ScoredLists(torch.ones(1, 1), torch.ones(1, 1), torch.tensor([[1]])))
 
 
-def test_a_models_own_term_is_added_or_is_all_there_is(
+def test_a_models_own_loss_is_added_or_replaces_the_list_loss(
     fixed: tuple[Fixed, sp.csr_array, Batch],
 ) -> None:
     model, matrix, batch = fixed
@@ -584,7 +584,7 @@ def test_devices_by_name() -> None:
             pick_device("cuda")
 
 
-def test_users_and_items_without_interactions_are_no_obstacle() -> None:
+def test_users_and_items_without_interactions_are_allowed() -> None:
     matrix = random_matrix(20, 12, 0.4)
     split = board_split()
     small = replace(
@@ -605,8 +605,8 @@ def test_users_and_items_without_interactions_are_no_obstacle() -> None:
         assert all(np.isfinite(value) for value in run.metrics["test"].values())
 
 
-def test_known_users_are_given_time_to_leave_the_plateau():
-    """With one step an epoch and nothing learnt, training still goes on for 400 steps."""
+def test_patience_is_at_least_400_steps_for_known_users():
+    """With one step per epoch and no improvement, training still continues for 400 steps."""
     data = ir.load("synthetic:users=60,items=60,interactions=700")
     split = ir.split_interactions(data)
     still = {"lr": 1e-9, "batch_by": "users", "epochs": 500, "eval_every": 50, "refit": False}
@@ -614,7 +614,7 @@ def test_known_users_are_given_time_to_leave_the_plateau():
     assert ir.train(split, MF(dim=2), **still, patience=60).metrics["epochs"] < 200
 
 
-# --- what a caller may hand over -----------------------------------------------------------------
+# --- arguments of train --------------------------------------------------------------------------
 
 
 def test_runs_of_one_model_keep_their_own_weights(tmp_path: Path) -> None:
@@ -636,13 +636,13 @@ def test_runs_of_one_model_keep_their_own_weights(tmp_path: Path) -> None:
         ("negatives", Uniform),
     ],
 )
-def test_names_are_not_the_things_they_name(name: str, value: Any) -> None:
+def test_names_are_rejected_where_instances_are_expected(name: str, value: Any) -> None:
     given: dict[str, Any] = {"split": board_split(), "model": LightGCN(dim=4), name: value}
     with pytest.raises(ItemrecError, match=f"'{name}' must be a"):
         train(given.pop("split"), given.pop("model"), **given, **FEW)
 
 
-def test_a_seed_that_no_generator_takes_is_refused_before_anything_is_written(
+def test_a_seed_that_no_generator_takes_is_rejected_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ItemrecError, match="'seed' must be at least 0 and below"):
@@ -692,7 +692,7 @@ class Headed(EmbeddingModel):
         return nn.functional.dropout(self.head(self.own), 0.5, self.training), self.items
 
 
-def test_a_model_that_brings_weights_along_keeps_them() -> None:
+def test_weights_made_by_a_constructor_are_kept() -> None:
     model = Headed()
     nn.init.eye_(model.head.weight)
     few = {**FEW, "lr": 1e-9, "ema_decay": 0}

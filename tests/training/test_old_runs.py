@@ -16,7 +16,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 def test_an_old_run_recommends_what_it_recommended_then() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a stored run is nobody's spelling mistake: no note
+        warnings.simplefilter("error")  # a stored run gives no notes about old names
         recommender = ir.Recommender.load(FIXTURES / "run-0.1")
     expected = json.loads((FIXTURES / "run-0.1" / "expected.json").read_text())
     found = recommender.recommend(history=["3", "17", "42"], k=5, explain=True)
@@ -31,7 +31,7 @@ def test_an_old_run_is_evaluated_to_the_figures_it_stored() -> None:
     run = ir.Run.load(FIXTURES / "run-0.1")
     found = ir.evaluate(run, split_of(run), k=20)
     assert found.metrics == pytest.approx(run.metrics["test"], rel=1e-6)
-    assert run.config["train"]["n_negatives"] == 50  # by its present name
+    assert run.config["train"]["n_negatives"] == 50  # under its current name
     assert run.config["split"]["strategy"] == "users"
 
 

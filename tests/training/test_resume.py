@@ -1,4 +1,4 @@
-"""A killed or interrupted training resumes to the very weights of one that was left alone."""
+"""A killed or interrupted training resumes to the same weights as an undisturbed one."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def stop(process: subprocess.Popen[str], folder: Path, number: int, states: int) -> str:
-    """Send a signal after some more states were written, in the middle of whatever comes then."""
+    """Send a signal at an arbitrary moment after some more states were written."""
     before, deadline = written(folder), time.monotonic() + 120
     for _ in range(states):
         while (now := written(folder)) == before:
@@ -53,7 +53,7 @@ def stop(process: subprocess.Popen[str], folder: Path, number: int, states: int)
 
 
 def written(folder: Path) -> int:
-    """When the state was written, 0 for not yet."""
+    """When the state was written; 0 if it was not."""
     path = folder / "state.pt"
     return path.stat().st_mtime_ns if path.exists() else 0
 
@@ -71,7 +71,7 @@ def same(a: Path, b: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
-    """The run that nobody disturbed: selection, then refit."""
+    """The undisturbed run: selection, then refit."""
     folder = tmp_path_factory.mktemp("whole") / "r"
     finish(start(folder, DATA, *SETTINGS))
     return folder
@@ -92,7 +92,7 @@ def test_kill_9_at_random_moments_changes_no_bit(whole, tmp_path):
     assert not list(folder.glob(".*.tmp"))
 
 
-def test_ctrl_c_says_how_to_resume_and_changes_no_bit(whole, tmp_path):
+def test_ctrl_c_explains_how_to_resume_and_changes_no_bit(whole, tmp_path):
     folder = tmp_path / "r"
     process = start(folder, DATA, *SETTINGS)
     error = stop(process, folder, signal.SIGINT, 3)
@@ -105,7 +105,7 @@ def test_ctrl_c_says_how_to_resume_and_changes_no_bit(whole, tmp_path):
 
 def test_a_state_of_the_refit_resumes_too(whole, tmp_path, monkeypatch):
     class Killed(BaseException):
-        """Nothing catches this, as nothing catches a kill."""
+        """Nothing catches this, just as nothing catches a kill."""
 
     run = Run.load(whole)
     assert run.metrics["best_epoch"] > 2

@@ -77,7 +77,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_run_whose_saving_was_cut_short_is_not_a_finished_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """metrics.json comes last: without it a folder is unfinished, whatever else lies there."""
+    """metrics.json is written last: without it a folder is unfinished, whatever else it has."""
     run = Run.load(folder)
     (folder / "metrics.json").unlink()
     before = (folder / "ids.json").read_bytes()
@@ -149,15 +149,15 @@ def test_files_that_do_not_fit_each_other_get_one_sentence(
         Run.load(folder)
 
 
-def test_what_is_no_run_folder_is_told_apart(tmp_path: Path) -> None:
+def test_paths_that_are_not_run_folders_are_reported(tmp_path: Path) -> None:
     (tmp_path / "plays.csv").write_text("user,item")
     (tmp_path / "empty").mkdir()
-    told = {
+    messages = {
         "nosuch": "nosuch: no such folder",
         "plays.csv": "plays.csv: is a file, not a run folder",
         "empty": "empty is not a finished run: config.toml, ",
     }
-    for name, message in told.items():
+    for name, message in messages.items():
         with pytest.raises(ItemrecError, match=message):
             Run.load(tmp_path / name)
 
@@ -169,7 +169,7 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
         Run.load(folder)
 
 
-def test_what_is_not_needed_may_be_missing(folder: Path) -> None:
+def test_optional_files_may_be_missing(folder: Path) -> None:
     expected = Run.load(folder)
     for name in ("per_user.npz", "history.jsonl", "state.pt"):
         (folder / name).unlink(missing_ok=True)
@@ -182,7 +182,7 @@ def test_what_is_not_needed_may_be_missing(folder: Path) -> None:
 # --- what a folder holds -------------------------------------------------------------------------
 
 
-def test_a_folder_holds_what_the_design_says(finished: Path) -> None:
+def test_a_folder_has_the_documented_files(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     assert names == {
         "config.toml",
@@ -249,7 +249,7 @@ def test_losses_are_recorded_through_any_number_of_bindings() -> None:
 
 
 class Stop(Exception):
-    """Stands in for a kill."""
+    """Replaces a kill."""
 
 
 @pytest.fixture
@@ -290,7 +290,9 @@ def test_the_state_is_tensors_and_plain_values(interrupted: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"lr": 0.5}, {"epochs": 9}, {"seed": 4}, {"loss": item_ndcg(tau=0.1)}]
 )
-def test_resuming_with_other_settings_is_refused(interrupted: Path, change: dict[str, Any]) -> None:
+def test_resuming_with_other_settings_is_rejected(
+    interrupted: Path, change: dict[str, Any]
+) -> None:
     before = (interrupted / "state.pt").read_bytes()
     with pytest.raises(ItemrecError, match=r"with other settings: '.*' is .*, got"):
         train(board_split(), LightGCN(dim=4), out=interrupted, resume=True, **{**FEW, **change})
@@ -308,14 +310,14 @@ def test_a_run_half_written_over_another_is_not_finished(folder: Path) -> None:
         Run.load(folder)
 
 
-def test_resuming_on_other_data_is_refused(interrupted: Path) -> None:
-    """Settings alone do not tell data in memory apart."""
+def test_resuming_on_other_data_is_rejected(interrupted: Path) -> None:
+    """Settings alone cannot distinguish data in memory."""
     other = split_interactions(checkerboard(seed=5), seed=0)
     with pytest.raises(ItemrecError, match="holds a run on other data"):
         train(other, LightGCN(dim=4), out=interrupted, resume=True, **FEW)
 
 
-def test_an_occupied_folder_is_refused_unless_resumed(interrupted: Path, finished: Path) -> None:
+def test_an_occupied_folder_is_rejected_unless_resumed(interrupted: Path, finished: Path) -> None:
     for folder in (interrupted, finished):
         with pytest.raises(
             ItemrecError, match="already holds a run: continue it with --resume, or"
@@ -353,13 +355,13 @@ def test_a_state_with_code_in_it_is_never_run(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def test_drafts_of_a_killed_process_are_swept_away(interrupted: Path) -> None:
+def test_drafts_of_a_killed_process_are_removed(interrupted: Path) -> None:
     (interrupted / ".state.pt.12345.tmp").write_bytes(b"half")
     train(board_split(), LightGCN(dim=4), out=interrupted, resume=True, **FEW)
     assert not list(interrupted.glob(".*"))
 
 
-def test_states_are_not_written_more_often_than_asked(tmp_path: Path) -> None:
+def test_states_are_not_written_more_often_than_configured(tmp_path: Path) -> None:
     split = board_split()
     plan = Plan(split, MF(dim=2), bpr, Uniform(), TrainConfig(device="cpu"))
     state, learner, folder = TrainState(), Learner(plan, split), RunFolder(tmp_path)
@@ -383,7 +385,7 @@ def test_a_run_is_not_saved_over_a_file(tmp_path: Path, finished: Path) -> None:
         Run.load(finished).save(tmp_path / "plays.csv")
 
 
-def test_another_format_is_refused_by_name(folder: Path) -> None:
+def test_another_format_is_rejected_by_name(folder: Path) -> None:
     ids = json.loads((folder / "ids.json").read_text())
     for other in (99, "9"):
         (folder / "ids.json").write_text(json.dumps({**ids, "format": other}))
@@ -392,6 +394,6 @@ def test_another_format_is_refused_by_name(folder: Path) -> None:
 
 
 def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as told:
+    with pytest.raises(FileNotFoundError) as raised:
         write_text(tmp_path / "no" / "recs.csv", "")
-    assert told.value.filename == str(tmp_path / "no" / "recs.csv")
+    assert raised.value.filename == str(tmp_path / "no" / "recs.csv")

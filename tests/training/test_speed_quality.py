@@ -1,4 +1,4 @@
-"""Every optimisation leaves results as they are: the product against a plain reference."""
+"""Optimisations do not change results: the package against a plain reference."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def product(config: TrainConfig, loss: Callable[..., Tensor], sampler: Any) -> tuple[Any, ...]:
-    """Weights after some steps of the product, and the lists that it met on the way."""
+    """Weights after some steps of the package, and the lists that were drawn."""
     model = LightGCN(8, 3)
     model.setup(TRAIN, inductive=False, generator=generator())
     start = [p.detach().clone() for p in model.parameters()]

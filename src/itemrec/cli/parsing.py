@@ -25,7 +25,7 @@ def parse_list(name: str, text: str) -> list[str]:
 
 
 def parse_optional_list(name: str, text: str | None) -> list[str] | None:
-    """The parts of a list; None where the option was not given."""
+    """The parts of a list; None if the option was not given."""
     return None if text is None else parse_list(name, text)
 
 

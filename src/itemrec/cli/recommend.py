@@ -39,14 +39,14 @@ class AudienceOptions:
             rich_help_panel=AUDIENCE,
         ),
     ] = None
-    everybody: Annotated[
+    all_users: Annotated[
         bool,
         typer.Option("--all", help="All users, written to --out.", rich_help_panel=AUDIENCE),
     ] = False
 
     def check(self) -> None:
-        """Refuse none or several of them."""
-        if (self.user is not None) + (self.history is not None) + self.everybody != 1:
+        """Reject none or several of them."""
+        if (self.user is not None) + (self.history is not None) + self.all_users != 1:
             raise ItemrecError("give one of --user, --history and --all")
 
 
@@ -103,7 +103,7 @@ class OutputOptions:
         bool | None,
         typer.Option(
             "--explain/--no-explain",
-            help="Show reasons. Default: where the model has exact ones.",
+            help="Show reasons. Default: if the model has exact ones.",
             rich_help_panel=OUTPUT,
         ),
     ] = None
@@ -111,15 +111,15 @@ class OutputOptions:
         False
     )
 
-    def check(self, everybody: bool) -> None:
-        """Refuse what does not go together, before a model is loaded."""
-        if everybody and self.out is None:
+    def check(self, all_users: bool) -> None:
+        """Reject invalid combinations before a model is loaded."""
+        if all_users and self.out is None:
             raise ItemrecError("'--all' needs a file to write to: give --out recs.parquet")
         for name, is_given in (("--explain", self.explain), ("--json", self.as_json)):
-            if everybody and is_given:
+            if all_users and is_given:
                 raise ItemrecError(f"'{name}' is for a single list; --all writes a table to --out")
         if self.out is not None:
-            if not everybody:
+            if not all_users:
                 raise ItemrecError(
                     "'--out' is for --all; a single list is printed, also with --json"
                 )
@@ -139,10 +139,10 @@ def recommend(
     Example: itemrec recommend r --history "1,260,1196" -k 10
     """
     audience.check()
-    output.check(audience.everybody)
+    output.check(audience.all_users)
     recommender = Recommender.load(run, device)
     known = recommender.run.item_ids
-    if audience.everybody:
+    if audience.all_users:
         _recommend_all(recommender, filters.arguments(known), output)
         return
     found = recommender.recommend(

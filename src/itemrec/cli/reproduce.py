@@ -50,7 +50,7 @@ class StorageOptions:
     per_user: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the values of single users. Default: in the cache.",
+            help="Folder for per-user values. Default: in the cache.",
             rich_help_panel=STORAGE,
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""Runs side by side: the values of their common users, and what a paired test says."""
+"""Compare runs over the users they have in common, with paired tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from itemrec.evaluation.significance import Comparison, Floats, compare
 
 
 class EvaluatedRun(Protocol):
-    """What a comparison needs of a run."""
+    """What a comparison needs from a run."""
 
     config: dict[str, dict[str, Any]]
     protocol: str
@@ -30,7 +30,7 @@ METRICS = ("recall@20", "capped_recall@20", "ndcg@20")
 def common_values(
     runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
 ) -> tuple[dict[str, dict[str, Floats]], int]:
-    """Per-user values of each run, in one order of their common users, and how many these are."""
+    """Per-user values of each run, aligned over their common users, and the number of users."""
     _check_comparable(runs)
     wanted = _stored_metrics(runs, metrics)
     users = {name: run.per_user["user"] for name, run in runs.items()}
@@ -38,7 +38,7 @@ def common_values(
     shared = np.all([IdMap(ids).index(first) >= 0 for ids in users.values()], axis=0)
     if not shared.any():
         raise ItemrecError(
-            "the runs have no evaluated user in common: were they split by other seeds?"
+            "the runs have no evaluated user in common: were they split with different seeds?"
         )
     values = {}
     for name, run in runs.items():
@@ -48,16 +48,16 @@ def common_values(
 
 
 def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
-    """Refuse runs whose users cannot be paired."""
+    """Reject runs whose users cannot be paired."""
     if len(runs) < 2:
         raise ItemrecError(f"'runs' must be at least two different runs, got {len(runs)}")
     prints = {name: run.dataset["fingerprint"] for name, run in runs.items()}
     if len(set(prints.values())) > 1:
         listed = ", ".join(f"{name} {value}" for name, value in prints.items())
-        raise ItemrecError(f"the runs must be of the same data, got the fingerprints {listed}")
+        raise ItemrecError(f"the runs must use the same data, got the fingerprints {listed}")
     protocols = {run.protocol for run in runs.values()}
     if len(protocols) > 1:
-        raise ItemrecError("the runs must be of one protocol, got transductive and inductive ones")
+        raise ItemrecError("the runs must use one protocol, got transductive and inductive")
     for name, run in runs.items():
         if "user" not in run.per_user:
             why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
@@ -65,7 +65,7 @@ def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
 
 
 def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None) -> list[str]:
-    """The metrics to compare, each of them stored in every run."""
+    """The metrics to compare; every run must have stored all of them."""
     wanted = list(METRICS) if metrics is None else [m.key for m in parse_metrics(metrics)]
     known = [
         name
@@ -76,7 +76,7 @@ def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | N
     if missing:
         raise ItemrecError(
             f"'metrics' must be among those stored in the runs, {', '.join(known)}, "
-            f"got {missing[0]!r}; itemrec evaluate gives others"
+            f"got {missing[0]!r}; itemrec evaluate computes others"
         )
     return wanted
 
@@ -84,7 +84,7 @@ def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | N
 def compare_runs(
     runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
 ) -> tuple[Comparison, dict[str, dict[str, Floats]], tuple[str, ...]]:
-    """Every run against the first: paired tests with Holm's correction, the values, and notes."""
+    """Compare every run with the first: paired tests with Holm's correction, values and notes."""
     values, count = common_values(runs, metrics)
     notes = [f"{count} users in common"]
     splits = [run.config.get("split") for run in runs.values()]

@@ -1,4 +1,4 @@
-"""All-ranking of the whole catalogue under a memory budget, and what it is worth to each user."""
+"""Full ranking of the catalogue within a memory budget, and the metrics of each user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFAULT_METRICS = (*METRICS, *CATALOGUE_METRICS)
 
 
 class TrainedRun(Protocol):
-    """What evaluation needs of a run."""
+    """What evaluation needs from a run."""
 
     model: Model
     train: sp.csr_array
@@ -48,13 +48,13 @@ class TrainedRun(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over users, with the per-user values they are means of.
+    """Metrics averaged over users, together with their per-user values.
 
     Attributes:
         metrics: The mean of each metric.
-        per_user: Values of single users by metric, `[users]` each.
+        per_user: Per-user values of each metric, `[users]` each.
         ids: External ids of the users evaluated.
-        history: How many items are known of each user.
+        history: Number of items in each user's history.
 
     Examples:
         >>> import itemrec as ir
@@ -68,20 +68,20 @@ class Evaluation:
     metrics: dict[str, float]
     per_user: dict[str, npt.NDArray[np.float64]]  # [users] each
     ids: npt.NDArray[Any]  # external ids of the users evaluated
-    history: npt.NDArray[np.int64]  # how many items are known of each
+    history: npt.NDArray[np.int64]  # number of items in each history
 
     def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
         """Bootstrap 95 % interval of a metric's mean over users.
 
         Args:
             metric: One of `per_user`, such as "ndcg@20".
-            seed: Of the resampling.
+            seed: Seed of the resampling.
 
         Returns:
-            The lower and the upper end.
+            The lower and the upper bound.
 
         Raises:
-            ItemrecError: There are no values of single users for this metric.
+            ItemrecError: The metric has no per-user values.
 
         Examples:
             >>> import numpy as np
@@ -120,27 +120,28 @@ def evaluate(
     fold_in: Literal["frozen", "joint"] = "frozen",
     budget: float = BUDGET,
 ) -> Evaluation:
-    """Rank the whole catalogue for every held-out user, and measure the lists.
+    """Rank the whole catalogue for every held-out user and compute metrics of the lists.
 
-    Items a user is known to have are never recommended. Users without targets do not count.
+    Items of a user's history are never recommended. Users without targets do not count.
 
     Args:
-        run: What `train` returns, or a model that was trained on this very split.
+        run: The result of `train`, or a model that was trained on this split.
         split: The split whose users are evaluated.
         k: One cut-off or several.
         part: "test" or "valid".
-        metrics: Such as "NDCG@10" or, for the whole list, "ap"; by default all at each `k`.
-        fold_in: "frozen" folds unseen users in against stored item vectors, as a service does.
-            "joint" lets their histories join the graph, for comparison only; it needs a model that
-            passes messages.
-        budget: Megabytes for scores. It changes the speed, never the result.
+        metrics: Names such as "NDCG@10", or "ap" for the whole list. Default: all at each `k`.
+        fold_in: "frozen" folds unseen users in with the stored item vectors, as the service does.
+            "joint" adds their histories to the graph, for comparison only; it needs a
+            message-passing model.
+        budget: Memory for scores in megabytes. It changes the speed, never the result.
 
     Returns:
-        The metrics, with the values of single users.
+        The metrics and their per-user values.
 
     Raises:
-        LeakError: The run was trained on something that is to be found.
-        ItemrecError: The part is empty, the split has other users or items, or a metric is unknown.
+        LeakError: The run was trained on held-out interactions.
+        ItemrecError: The part is empty, a metric is unknown, or the users or items of the split are
+            not those of the run.
 
     Examples:
         >>> import itemrec as ir
@@ -170,7 +171,7 @@ def evaluate(
 
 
 def _held_out_part(run: TrainedRun | Model, split: Split, part: str) -> HeldOut:
-    """The validation or the test part, where it can be evaluated."""
+    """The validation or the test part, if it can be evaluated."""
     one_of("part", part, ("valid", "test"))
     held = split.valid if part == "valid" else split.test
     if part == "valid" and not isinstance(run, Model) and run.metrics.get("refit"):
@@ -183,20 +184,20 @@ def _held_out_part(run: TrainedRun | Model, split: Split, part: str) -> HeldOut:
 
 
 def _check_unseen(run: TrainedRun, split: Split, held: HeldOut) -> None:
-    """Nothing that is to be found was in the run's own training, whatever split it came from."""
+    """Check that no held-out item was in the run's training data, whatever split it came from."""
     same = np.array_equal(run.item_ids.ids, split.item_ids.ids)
-    if split.protocol == "transductive":  # users are known by their row
+    if split.protocol == "transductive":  # users are identified by their row
         same = same and np.array_equal(run.user_ids.ids, split.user_ids.ids)
     if not same:
-        raise ItemrecError("'split' must have the users and items of the run, got those of others")
+        raise ItemrecError("'split' must have the users and items of the run, got different ones")
     replace(split, train=run.train, user_ids=run.user_ids, valid=None, test=held).check()
 
 
 def joined(model: Model, split: Split, held: HeldOut) -> EmbeddingModel:
-    """A scorer of the held-out users, encoded in a graph that their histories joined."""
+    """A scorer for held-out users, encoded in a graph that includes their histories."""
     if not isinstance(model, GNN):
         raise ItemrecError(
-            f"'fold_in' must be frozen for {type(model).__name__}: only message passing can join"
+            f"'fold_in' must be frozen for {type(model).__name__}: joint needs message passing"
         )
     if split.protocol == "transductive":
         raise ItemrecError(
@@ -212,7 +213,7 @@ def joined(model: Model, split: Split, held: HeldOut) -> EmbeddingModel:
 
 
 def with_targets(held: HeldOut) -> HeldOut:
-    """Only the users who have something to be found."""
+    """Only the users who have targets."""
     rows = np.flatnonzero(np.diff(held.target.indptr))
     if len(rows) == len(held):
         return held
@@ -221,22 +222,22 @@ def with_targets(held: HeldOut) -> HeldOut:
 
 def _defaults(k: int | Sequence[int]) -> list[Metric]:
     if isinstance(k, str) or not isinstance(k, Integral | Sequence):
-        raise ItemrecError(f"'k' must be a positive integer or several, got {k!r}")
+        raise ItemrecError(f"'k' must be a positive integer or a list of them, got {k!r}")
     cuts = [k] if isinstance(k, Integral) else list(k)
     if not cuts:
-        raise ItemrecError("'k' must be a positive integer or several, got none")
+        raise ItemrecError("'k' must be a positive integer or a list of them, got none")
     return [parse_metric(f"{name}@{cut}") for cut in cuts for name in DEFAULT_METRICS]
 
 
 class Evaluator:
-    """A held-out part laid out on a device, ready to be evaluated many times."""
+    """A held-out part on a device, ready to be evaluated many times."""
 
     def __init__(self, held: HeldOut, device: torch.device | str, budget: float = BUDGET) -> None:
         if budget <= 0:
             raise ItemrecError(f"'budget' must be a positive number of MB, got {budget}")
         held = with_targets(held)
         if not len(held):
-            raise ItemrecError("nobody can be evaluated: no held-out user has a target")
+            raise ItemrecError("no user can be evaluated: no held-out user has a target")
         self.held, self.users, self.device, self.budget = held, held.users, device, budget
         self.n_items = held.target.shape[1]
         rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
@@ -245,7 +246,7 @@ class Evaluator:
         self.n_target = np.diff(held.target.indptr).astype(np.int64)
 
     def metrics(self, model: Model, metric: str) -> dict[str, float]:
-        """Validation figures: the one to choose by, and three that are always shown."""
+        """Validation metrics: the one that selects the epoch, and three that are always shown."""
         asked = parse_metric(metric)
         k = asked.k or 20
         wanted = [Metric(name, k) for name in ("recall", "capped_recall", "ndcg")]
@@ -255,12 +256,12 @@ class Evaluator:
     def values(
         self, model: Model, wanted: list[Metric], popularity: npt.NDArray[Any] | None = None
     ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
-        """Each metric for each user, and those of the catalogue as a whole."""
+        """Per-user values of each metric, and the metrics of the catalogue as a whole."""
         depth = min(max((m.k for m in wanted if m.k), default=1), self.n_items)
         full = any(m.k is None for m in wanted)
         tops, hits, ranks = [], [], []
         for start, scores in self._blocks(model):
-            top = top_items(scores, depth)  # [b, depth], −1 where nothing is left
+            top = top_items(scores, depth)  # [b, depth], −1 where no item is left
             rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
             wanted_keys = rows * self.n_items + top
             found = self.targets[torch.searchsorted(self.targets, wanted_keys)] == wanted_keys
@@ -289,7 +290,7 @@ class Evaluator:
 
     @torch.no_grad()
     def _blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
-        """Scores of users, a block at a time, with what they already have at −∞."""
+        """Scores of one block of users after another, with the items of their history at −∞."""
         size = int(self.budget * 2**20 / 4 / self.n_items)
         size = max(ROWS, size // ROWS * ROWS)
         history, users = self.held.history, self.users

@@ -1,9 +1,9 @@
-"""Ranking metrics of users, as pure functions of hits (cut at k) and of ranks (the whole list).
+"""Ranking metrics as pure functions of hits (cut at k) or of ranks (the whole list).
 
-Cut metrics take ``hits`` bool [rows, K] (is a user's j-th recommendation one of its targets),
-``n_target`` int [rows] (how many targets T it has) and a cut ``k`` ≤ K; they return float64 [rows].
-Full metrics take the 1-based ``ranks`` [t] of all targets of all users, the row of the user each
-belongs to, ``rows`` [t], and the number of users. A user without targets has no value: NaN.
+Cut metrics take ``hits`` bool [rows, K] (whether a user's j-th recommendation is a target),
+``n_target`` int [rows] (the number of targets |T|) and a cut-off ``k`` ≤ K; they return float64
+[rows]. Full metrics take the 1-based ``ranks`` [t] of all targets of all users, the row of each
+target's user, ``rows`` [t], and the number of users. A user without targets has no value: NaN.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,7 +79,7 @@ def ap(hits: Bools, n_target: Ints, k: int) -> Floats:
 
 
 def precision(hits: Bools, n_target: Ints, k: int) -> Floats:
-    """Hits in the top k ÷ k; a cut beyond the catalogue is the whole of it."""
+    """Hits in the top k ÷ k; a cut-off beyond the catalogue means the whole catalogue."""
     return _with_targets(_cut(hits, k).sum(1) / k, n_target)
 
 
@@ -103,7 +103,7 @@ def full_ndcg(ranks: Ints, rows: Ints, n_rows: int) -> Floats:
 
 
 def full_ap(ranks: Ints, rows: Ints, n_rows: int) -> Floats:
-    """1/|T| Σ_{p∈T} rank⁺(p)/rank(p), rank⁺ being the place among the user's targets."""
+    """1/|T| Σ_{p∈T} rank⁺(p)/rank(p), where rank⁺ is the rank among the user's targets."""
     n_target = np.bincount(rows, minlength=n_rows)
     order = np.lexsort((ranks, rows))  # by user, then by rank
     start = np.cumsum(n_target) - n_target
@@ -123,7 +123,7 @@ def full_mrr(ranks: Ints, rows: Ints, n_rows: int) -> Floats:
 
 
 def coverage(recommended: Ints, n_items: int, k: int) -> float:
-    """Share of the catalogue in some user's top k; recommended [rows, K], −1 for nothing."""
+    """Share of the catalogue in some user's top k; recommended [rows, K], −1 for no item."""
     top = recommended[:, :k]
     return len(np.unique(top[top >= 0])) / n_items
 
@@ -161,19 +161,19 @@ ALIASES = {"map": "ap", "hit_rate": "hit"}
 
 
 class Metric(NamedTuple):
-    """A metric by name, cut at k, or over the whole list where k is None."""
+    """A metric by name, with its cut-off k, or None for the whole list."""
 
     name: str
     k: int | None
 
     @property
     def key(self) -> str:
-        """How it stands in metrics.json: "ndcg@20", or "ndcg" for the whole list."""
+        """The key in metrics.json: "ndcg@20", or "ndcg" for the whole list."""
         return self.name if self.k is None else f"{self.name}@{self.k}"
 
 
 def parse_metric(text: str) -> Metric:
-    """Name and cut of a metric written as people do.
+    """Parse the name and cut-off of a metric in any common spelling.
 
     >>> parse_metric("NDCG@10")
     Metric(name='ndcg', k=10)
@@ -192,13 +192,13 @@ def parse_metric(text: str) -> Metric:
         return Metric(name, None)
     cuts = ", ".join(f"{known}@k" for known in (*METRICS, *CATALOGUE_METRICS))
     raise ItemrecError(
-        f"'metric' must be one of {cuts}, or {', '.join(FULL_METRICS)} of the whole list, "
+        f"'metric' must be one of {cuts}, or {', '.join(FULL_METRICS)} for the whole list, "
         f"got '{text}'"
     )
 
 
 def parse_metrics(given: str | Sequence[str]) -> list[Metric]:
-    """One metric or several, at least one."""
+    """Parse one metric or several; there must be at least one."""
     texts = [given] if isinstance(given, str) else given
     if not len(texts):
         raise ItemrecError("'metrics' must name at least one, got none")

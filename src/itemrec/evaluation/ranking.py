@@ -1,4 +1,4 @@
-"""Scores of a block of users, what they already have masked, and the best items of each."""
+"""Scores of a block of users with their history masked, and the best items of each user."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 from itemrec.models.base import Model
 
 BUDGET = 256  # MB of scores held at a time
-ROWS = 64  # users a block are a multiple of this, so that products round alike in any block
-STRETCH = 64  # items whose largest score stands for them at first
+ROWS = 64  # block sizes are a multiple of this, so that products round alike in any block
+STRETCH = 64  # items per stretch; stretches are first compared by their largest score
 
 
 def block_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-    """Scores of a block padded to a multiple of `ROWS` users: a product rounds by its shape."""
+    """Scores of a block padded to a multiple of `ROWS` users: rounding depends on the shape."""
     missing = -history.shape[0] % ROWS
     if missing:
         empty = np.full(missing, history.indptr[-1], dtype=history.indptr.dtype)
@@ -27,7 +27,7 @@ def block_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int6
 
 
 def own_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-    """Scores that may be written into: a model may have answered with a part of itself."""
+    """Scores that may be overwritten: a model may have returned one of its own tensors."""
     scores = model.scores(history, users)
     held = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     shared = scores.untyped_storage().data_ptr() in held
@@ -43,10 +43,10 @@ def mask_history(scores: Tensor, history: sp.csr_array) -> Tensor:
 
 
 def top_items(scores: Tensor, k: int) -> Tensor:
-    """The k best items a row, best first, −1 where scores are −∞; ties to the lower item; [B, k].
+    """The k best items of each row, best first, −1 where scores are −∞; ties: lower item; [B, k].
 
-    ``topk`` leaves the order of equal scores open. One extra place shows whether a tie crosses the
-    cut; only such rows are sorted in full.
+    ``topk`` does not define the order of equal scores. One extra position shows whether a tie
+    crosses the cut-off; only such rows are sorted in full.
     """
     depth = min(k + 1, scores.shape[1])
     value, item = _largest(scores, depth)
@@ -66,10 +66,10 @@ def top_items(scores: Tensor, k: int) -> Tensor:
 
 
 def _largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """The largest scores a row and their items, each ``[B, depth]``; a faster ``topk`` on a CPU.
+    """The largest scores of each row and their items, ``[B, depth]``; faster on a CPU than topk.
 
-    They lie in the ``depth`` stretches with the largest maxima: a stretch left out has ``depth``
-    others whose maxima are at least its own. Finding maxima is one vectorised pass.
+    They are in the ``depth`` stretches with the largest maxima: any other stretch has at least
+    ``depth`` stretches whose maxima are not below its own. Finding maxima is one vectorised pass.
     """
     stretches = scores.shape[1] // STRETCH
     if scores.is_cuda or stretches < 4 * depth:

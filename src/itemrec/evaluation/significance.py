@@ -1,4 +1,4 @@
-"""Is a difference between systems real: paired tests over users, Holm's correction, bootstrap."""
+"""Significance of differences: paired tests over users, Holm's correction, bootstrap."""
 
 import math
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ class Comparison:
 def _values(x: npt.ArrayLike, name: str) -> Floats:
     values = np.asarray(x, dtype=np.float64)
     if values.ndim != 1:
-        raise ItemrecError(f"'{name}' must have one value a user, got shape {values.shape}")
+        raise ItemrecError(f"'{name}' must have one value per user, got shape {values.shape}")
     return values
 
 
@@ -81,8 +81,8 @@ def paired_test(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedTest:
     """Paired t-test and Wilcoxon signed-rank test of per-user values, in the same order of users.
 
     Users with NaN or ∞ in either are left out. Without evidence (fewer than two users, or no
-    difference anywhere) both p are 1 and t and the effect size 0; where every user differs by the
-    same amount, the t-test is certain: t and the effect size are ±∞ and p_t is 0.
+    difference anywhere) both p-values are 1, and t and the effect size are 0. If every user differs
+    by the same amount, the t-test is certain: t and the effect size are ±∞ and p_t is 0.
     """
     a, b = _values(a, "a"), _values(b, "b")
     if len(a) != len(b):
@@ -93,7 +93,7 @@ def paired_test(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedTest:
     if len(d) < 2 or not d.any():
         return PairedTest(len(d), mean, 0.0, 1.0, 1.0, 0.0)
     p_wilcoxon = float(scipy.stats.wilcoxon(d).pvalue)
-    # Equal differences may deviate from one another by rounding only; that is not a spread.
+    # Equal differences may differ by rounding errors, which do not count as variance.
     if np.ptp(d) <= 1e-12 * np.abs(d).max():
         certain = math.copysign(math.inf, mean)
         return PairedTest(len(d), mean, certain, 0.0, p_wilcoxon, certain)
@@ -130,7 +130,7 @@ def bootstrap_interval(
 ) -> Interval:
     """Percentile bootstrap interval of the mean over users; NaN and ∞ are left out.
 
-    One user has an interval of no width, none a mean and an interval of NaN.
+    One user gives an interval of zero width; without users the mean and the interval are NaN.
     """
     if not 0 < level < 1:
         raise ItemrecError(f"'level' must be between 0 and 1, got {level}")
@@ -142,7 +142,7 @@ def bootstrap_interval(
     if n == 0:
         return Interval(math.nan, math.nan, math.nan)
     generator = np.random.default_rng(seed)
-    block = max(1, 4_000_000 // n)  # draws at a time: tens of MB, whatever the number of users
+    block = max(1, 4_000_000 // n)  # resamples per block: tens of MB for any number of users
     means = [
         values[generator.integers(0, n, (min(block, resamples - done), n), dtype=np.int32)].mean(1)
         for done in range(0, resamples, block)
@@ -158,7 +158,7 @@ def compare(
     *,
     seed: int = 0,
 ) -> Comparison:
-    """Each system's per-user values ({system: {metric: [users]}}) against the baseline's.
+    """Compare each system's per-user values ({system: {metric: [users]}}) with the baseline's.
 
     Holm's correction runs over all rows of the table, for each of the two tests. Metrics that a
     system shares with the baseline are compared; arrays must follow the same order of users.

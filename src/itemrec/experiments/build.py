@@ -1,4 +1,4 @@
-"""From settings to a run: data, split, and the plan that training follows."""
+"""From settings to a run: data, split, and the training plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_config(
     resume: bool = False,
     progress: bool = False,
 ) -> Run:
-    """Train as a configuration says; data that is there already need not be read again."""
+    """Train according to a configuration; data that is already loaded can be passed in."""
     if out is not None:
         check_folder("out", out)
     plan = make_plan(resolve(config), data)
@@ -44,7 +44,7 @@ def make_plan(settings: Resolved, data: Interactions | Split | None = None) -> P
 
 
 def make_data(config: Config) -> Interactions:
-    """The data that the ``data`` section names."""
+    """The data of the ``data`` section."""
     section = dict(config.get("data", {}))
     known = {"data": "", **schema(load), **schema(read)}
     known.pop("name")

@@ -1,7 +1,7 @@
-"""Settings in full: a configuration is resolved once, before any data is read.
+"""Complete settings: a configuration is resolved once, before any data is read.
 
-File, suite row, options and the defaults of model and loss become one frozen object; everything
-after it takes that object.
+File, suite row, options and the defaults of model and loss become one frozen object, which all
+later steps use.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from itemrec.sampling import Sampler
 from itemrec.training.config import TrainConfig, resolve_training
 from itemrec.validation import check_settings, lookup, schema
 
-# What has no bearing on the figures is left out of comparisons.
+# Settings that do not affect the figures are left out of comparisons.
 INDIFFERENT = (
     ("train", "device"),
     ("train", "precision"),
     ("train", "save_seconds"),
     ("negatives", "cache"),
 )
-OF_CLOSED_FORMS = ("metric", "refit", "seed")  # the settings of training that concern them
+OF_CLOSED_FORMS = ("metric", "refit", "seed")  # the training settings that apply to closed forms
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The settings of one experiment, checked, with every default in its place."""
+    """The settings of one experiment, checked, with every default filled in."""
 
     data: dict[str, Any]
     split: dict[str, Any]
@@ -42,13 +42,13 @@ class Resolved:
     loss: Callable[..., Tensor]
     sampler: Sampler
     train: TrainConfig
-    given: Config  # what was asked for, with components named
+    given: Config  # as given, with components named
 
     def comparable(self) -> Config:
-        """Every setting that has a bearing on figures, defaults included, as TOML holds it."""
+        """Every setting that affects the figures, including defaults, in TOML types."""
         given, kind = self.given, self.model.kind
         train = self.train
-        if kind is Kind.CLOSED_FORM:  # nothing is descended: the rest has no bearing
+        if kind is Kind.CLOSED_FORM:  # no gradient descent: the other settings have no effect
             some = {key: given["train"][key] for key in OF_CLOSED_FORMS if key in given["train"]}
             train = resolve_training(self.model, self.loss, some)
         out: Config = {"data": dict(self.data), "split": dict(self.split)}
@@ -68,9 +68,9 @@ class Resolved:
 
 
 def resolve(config: Config) -> Resolved:
-    """Check a configuration and fill in its defaults; nothing is read, nothing is drawn.
+    """Check a configuration and fill in its defaults; no data is read and nothing is sampled.
 
-    Whatever a component's constructor refuses is refused here.
+    Whatever a component's constructor rejects is rejected here.
     """
     given = with_names(config)
     made = {section: _component(given, section) for section in TABLES}
@@ -90,8 +90,8 @@ def resolve(config: Config) -> Resolved:
 def changes(before: Config, now: Config) -> list[str]:
     """The settings in which two comparable configurations differ, such as "train.lr".
 
-    A setting that only one of them knows has its default in the other: settings that are added to
-    a component later leave older results valid.
+    If only one of them has a setting, the other is assumed to have its default: settings that are
+    added to a component later leave older results valid.
     """
     names = {section: {"name": now[section]["name"]} for section in TABLES}
     base = resolve({**names, "split": {"strategy": now["split"]["strategy"]}}).comparable()
@@ -105,7 +105,7 @@ def changes(before: Config, now: Config) -> list[str]:
 
 
 def _split(section: dict[str, Any]) -> dict[str, Any]:
-    """The split in full: strategy, its settings, and how training is thinned, if it is."""
+    """The complete split settings: strategy, its settings, and thinning of training, if any."""
     settings = dict(section)
     strategy, thin = settings.pop("strategy"), settings.pop("cold_start", None)
     given = {"test": settings.pop("test")} if settings.get("test") == "given" else {}
@@ -123,6 +123,6 @@ def _component(config: Config, section: str) -> Any:
         name = DEFAULTS[section]
     component = lookup(TABLES[section], section, name)
     settings = check_settings(component, name, settings)
-    if section == "loss":  # bound in full, so that a run's configuration is complete
+    if section == "loss":  # with all settings bound, so that a run's configuration is complete
         return bind(component, {**schema(component), **settings})
     return component(**settings)

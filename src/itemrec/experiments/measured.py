@@ -1,4 +1,4 @@
-"""Measured figures of the models, shipped with the package: what the suite `systems` found.
+"""Measured figures of the models, shipped with the package: the results of the suite `systems`.
 
 ``python -m itemrec.experiments.measured [RESULTS_FOLDER] [MEASURED.json]`` collects them from the
 stored results; `make results` calls it.
@@ -26,7 +26,7 @@ Figures = dict[str, dict[str, dict[str, float]]]  # name â†’ data set/protocol â
 def collect(results: Path) -> Figures:
     """Means over seeds of every row and data set that has results.
 
-    A row goes by its own name, or by its model's where no row has that name.
+    A row is listed by its own name, or by its model's if no row has that name.
     """
     stored = read(results)
     found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -43,13 +43,13 @@ def collect(results: Path) -> Figures:
 
 
 def figures() -> Figures:
-    """The figures shipped with this version; none if the file is absent."""
+    """The figures shipped with this version; empty if the file is absent."""
     found: Figures = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     return found
 
 
 def text(found: Figures) -> str:
-    """As the file has it."""
+    """The content of the file."""
     return json.dumps(found, indent=1, sort_keys=True) + "\n"
 
 

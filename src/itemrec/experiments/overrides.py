@@ -1,4 +1,4 @@
-"""What comes on top of a configuration: options, ``key=value`` texts, another component."""
+"""Changes to a configuration: options, ``key=value`` texts, another component."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from itemrec.validation import lookup, one_of
 
 
 def assign(config: Config, text: str) -> None:
-    """Set ``section.key=value``, or ``key=value`` where only one section knows the key.
+    """Set ``section.key=value``, or ``key=value`` if only one section has the key.
 
     >>> config = {"model": {"name": "lightgcn"}}
     >>> assign(config, "dim=16")
@@ -47,17 +47,17 @@ def _place(key: str, known: Mapping[str, list[str]]) -> tuple[str, str]:
         (rest,) = current_names(section, {rest: None})
         if section not in known or rest not in known[section]:
             choices = known.get(section)
-            what = f"[{section}] knows {', '.join(choices)}" if choices else _listing(known)
+            what = f"[{section}] has {', '.join(choices)}" if choices else _listing(known)
             raise ItemrecError(f"'--set' has no key {key!r}; {what}")
         return section, rest
     places = [name for name, choices in known.items() if key in choices]
-    if not places:  # a key that none has may be an old name
+    if not places:  # an unknown key may be an old name
         places = [name for name in known if key in RENAMED.get(name, {})]
     if not places:
         raise ItemrecError(f"'--set' has no key {key!r}; {_listing(known)}")
     if len(places) > 1:
         options = " or ".join(f"{name}.{key}" for name in places)
-        raise ItemrecError(f"'--set' does not know which {key!r} is meant: write {options}")
+        raise ItemrecError(f"'--set' key {key!r} is ambiguous: write {options}")
     (name,) = current_names(places[0], {key: None})
     return places[0], name
 
@@ -71,14 +71,14 @@ def parse_value(text: str) -> Any:
 
 
 def choose(config: Config, section: str, name: str) -> str:
-    """Name a component; the settings of another one that stood there go with it.
+    """Choose a component by name; the settings of the previous component are dropped.
 
-    A note where the model has no use for it, as `shortcut` gives one.
+    Returns a note if the model does not use it, as `shortcut` does.
     """
     lookup(TABLES[section], section, name)
     if section != "model" and model_class(config).kind is not Kind.LIST_LOSS:
         model = with_names(config)["model"]["name"]
-        return f"{model} has an objective of its own: --{section} is not used"
+        return f"{model} has its own objective: --{section} is not used"
     if with_names(config)[section]["name"] != name:
         config[section] = {}
     config.setdefault(section, {})["name"] = name
@@ -86,12 +86,12 @@ def choose(config: Config, section: str, name: str) -> str:
 
 
 def choose_split(config: Config, protocol: str | None, strategy: str | None) -> None:
-    """Agree on a split strategy from a protocol, a strategy, or both."""
+    """Set the split strategy from a protocol, a strategy, or both."""
     stored = config.get("split", {}).get("strategy")
     if strategy is not None:
         lookup(SPLITS, "split", strategy)
     elif stored == "all":
-        strategy = "all"  # a protocol says only whether users have vectors of their own
+        strategy = "all"  # the protocol only determines whether users have their own vectors
     if protocol is not None:
         one_of("protocol", protocol, ("transductive", "inductive"))
         if strategy is None and config.get("split") and protocol_of(config) == protocol:
@@ -119,9 +119,9 @@ def _strategy_for(protocol: str, strategy: str | None) -> str:
 
 
 def shortcut(config: Config, key: str, value: Any) -> str:
-    """Set what a short option such as ``--dim`` stands for; a note where nothing has the setting.
+    """Set the value of a short option such as ``--dim``; returns a note if nothing has the setting.
 
-    The same options can then be given for every model and loss of a comparison.
+    The same options can thus be given for every model and loss of a comparison.
     """
     if key == "seed":
         for section in ("train", "split"):
@@ -149,7 +149,7 @@ def override(
     strategy: str | None = None,
     sets: Sequence[str] = (),
 ) -> list[str]:
-    """Put what a command line gives on top, where it is not None; notes on what is not used."""
+    """Apply the command-line options that are not None; returns notes on those without effect."""
     config.setdefault("data", {}).update({k: v for k, v in data.items() if v is not None})
     notes = [choose(config, part, name) for part, name in parts.items() if name is not None]
     choose_split(config, protocol, strategy)
@@ -160,4 +160,4 @@ def override(
 
 
 def _listing(known: Mapping[str, list[str]]) -> str:
-    return "known are " + "; ".join(f"[{name}] {', '.join(k)}" for name, k in known.items())
+    return "known keys: " + "; ".join(f"[{name}] {', '.join(k)}" for name, k in known.items())

@@ -1,7 +1,7 @@
 """The components by name, and the sections of a configuration that choose among them.
 
 A configuration has the sections ``data``, ``split``, ``model``, ``loss``, ``negatives`` and
-``train``, as they stand in a run's ``config.toml``; what is left out has its default.
+``train``, as in a run's ``config.toml``; missing settings have their defaults.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from itemrec.validation import lookup, schema
 SECTIONS = ("data", "split", "model", "loss", "negatives", "train")
 TABLES: dict[str, Mapping[str, Any]] = {"model": MODELS, "loss": LOSSES, "negatives": NEGATIVES}
 DEFAULTS = {"model": "lightgcn", "loss": "item-ndcg", "negatives": "uniform"}
-PROTOCOLS = {"interactions": "transductive", "users": "inductive"}  # the others: transductive
+PROTOCOLS = {"interactions": "transductive", "users": "inductive"}  # all others: transductive
 
 
 def with_names(config: Config) -> Config:
-    """Every section with its component named; unknown sections are refused."""
+    """Every section with its component named; unknown sections are rejected."""
     for name in config:
         if name not in SECTIONS:
             raise ItemrecError(f"unknown section [{name}]; the sections are {', '.join(SECTIONS)}")
@@ -40,7 +40,7 @@ def with_names(config: Config) -> Config:
         given = dict(config.get(name, {}))
         if model.kind is not Kind.LIST_LOSS:
             default = "none"
-        elif given.get("name") == "none":  # written by a model that had none
+        elif given.get("name") == "none":  # written for a model without this component
             given.pop("name")
         out[name] = {"name": default, **given}
     out["split"].setdefault("strategy", "interactions")
@@ -49,19 +49,19 @@ def with_names(config: Config) -> Config:
 
 
 def model_class(config: Config) -> type[Model]:
-    """The class of the model that a configuration names."""
+    """The class of the model in a configuration."""
     found: type[Model] = lookup(MODELS, "model", with_names(config)["model"]["name"])
     return found
 
 
 def protocol_of(config: Config) -> str:
-    """The protocol that a split belongs to: by its strategy, or by a setting of its own."""
+    """The protocol that a split belongs to: by its strategy, or by its own setting."""
     split = with_names(config)["split"]
     return str(split.get("protocol") or PROTOCOLS.get(split["strategy"], "transductive"))
 
 
 def keys(config: Config, section: str) -> list[str]:
-    """The settings a section knows, given the components that the configuration names."""
+    """The settings of a section, given the components of the configuration."""
     if section == "train":
         return list(schema(TrainConfig))
     if section == "data":

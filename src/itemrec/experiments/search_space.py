@@ -1,4 +1,4 @@
-"""What a search looks for: settings by name, with the choices or the range of each."""
+"""The search space: settings by name, each with its choices or its range."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from itemrec.models.base import EmbeddingModel, Kind, Model
 from itemrec.training.config import TrainConfig
 from itemrec.validation import check_settings, lookup, schema
 
-# A model's own settings that are searched by default, from so many times less than their
-# default to as many times more: EASE's λ was best at 50 to 1000, SimGCL's weight at .02 to .5.
+# Model settings that are searched by default, from their default divided by this factor to their
+# default multiplied by it: EASE's λ was best at 50 to 1000, SimGCL's weight at .02 to .5.
 FACTORS = {
     "l2": 10,
     "alpha": 10,
@@ -32,7 +32,7 @@ FACTORS = {
 
 @dataclass(frozen=True)
 class SearchRange:
-    """One setting that is searched: among choices, or in a range."""
+    """One setting to search: among choices, or in a range."""
 
     key: str  # "train.lr"
     choices: tuple[Any, ...] = ()
@@ -47,7 +47,7 @@ class SearchRange:
 
 
 def default_search_space(config: Config) -> dict[str, SearchRange]:
-    """The default search space of the components that the configuration names."""
+    """The default search space for the components of a configuration."""
     full = resolve(config).comparable()
     model: type[Model] = MODELS[full["model"]["name"]]
     own, texts = schema(model), []
@@ -72,7 +72,7 @@ def default_search_space(config: Config) -> dict[str, SearchRange]:
 
 
 def parse_search_space(config: Config, texts: Sequence[str]) -> dict[str, SearchRange]:
-    """The settings that texts such as "lr=0.0001..0.03" and "layers=1,2,3" name.
+    """Parse texts such as "lr=0.0001..0.03" and "layers=1,2,3".
 
     >>> found = parse_search_space({}, ["lr=0.001..0.1"])["train.lr"]
     >>> (found.low, found.high, found.log)
@@ -88,8 +88,8 @@ def parse_search_space(config: Config, texts: Sequence[str]) -> dict[str, Search
         name = f"{key.partition('.')[0]}.name"
         if name in space and key != name:
             raise ItemrecError(
-                f"'search' must be of {name!r} or of settings beside it, got {key!r} too: each "
-                "component has settings of its own"
+                f"'search' must not have both {name!r} and {key!r}: each component has its own "
+                "settings"
             )
     _check_values(config, space)
     return space
@@ -107,7 +107,7 @@ def _parse(config: Config, text: str) -> SearchRange:
 
 
 def _range(key: str, ends: list[Any], text: str) -> SearchRange:
-    """LOW..HIGH, on a logarithmic scale where it spans a factor of ten or more."""
+    """LOW..HIGH, on a logarithmic scale if it spans a factor of ten or more."""
     numbers = all(type(end) in (int, float) for end in ends)
     if not numbers or not ends[0] < ends[1]:
         raise ItemrecError(
@@ -119,9 +119,9 @@ def _range(key: str, ends: list[Any], text: str) -> SearchRange:
 
 
 def _choices(config: Config, key: str, value: str, text: str) -> tuple[Any, ...]:
-    """The distinct values between commas, each as its setting takes it."""
+    """The distinct values between commas, converted to the type of their setting."""
     words = parse_value(f"[{value}]")
-    if not isinstance(words, list):  # without quotes
+    if not isinstance(words, list):  # words without quotes
         words = [parse_value(word.strip()) for word in value.split(",")]
     choices: list[Any] = []
     for choice in (_typed(config, key, word) for word in words):
@@ -132,7 +132,7 @@ def _choices(config: Config, key: str, value: str, text: str) -> tuple[Any, ...]
 
 
 def _key(config: Config, name: str) -> str:
-    """``section.key`` of what may be a key alone, found as ``--set`` finds it."""
+    """``section.key`` of a key that may lack its section, found as ``--set`` finds it."""
     probe = {
         section: {key: value for key, value in settings.items() if key in ("name", "strategy")}
         for section, settings in with_names(config).items()
@@ -144,14 +144,14 @@ def _key(config: Config, name: str) -> str:
     section, key = next((s, k) for s, part in probe.items() for k, v in part.items() if v == "?")
     if section in ("data", "split") or (section == "train" and key in ("metric", "seed")):
         raise ItemrecError(
-            "'search' must leave data, split, metric and seed as they are, or trials do not "
-            f"compare, got '{section}.{key}'"
+            "'search' must leave data, split, metric and seed unchanged, so that trials can be "
+            f"compared, got '{section}.{key}'"
         )
     return f"{section}.{key}"
 
 
 def _typed(config: Config, key: str, value: Any) -> Any:
-    """A value as its setting takes it: 1 becomes 1.0 for a float."""
+    """A value converted to the type of its setting: 1 becomes 1.0 for a float."""
     section, _, name = key.partition(".")
     if name == "name":
         return str(value)
@@ -159,11 +159,11 @@ def _typed(config: Config, key: str, value: Any) -> Any:
     if section != "train":
         kind = lookup(TABLES[section], section, with_names(config)[section]["name"])
     value = check_settings(kind, section, {name: value})[name]
-    return list(value) if isinstance(value, tuple) else value  # as it comes back from a file
+    return list(value) if isinstance(value, tuple) else value  # as read from a file
 
 
 def _check_values(config: Config, space: Mapping[str, SearchRange]) -> None:
-    """Refuse values that a component would refuse, and settings that make no difference."""
+    """Reject values that a component would reject, and settings that have no effect."""
     names = [key for key in space if key.endswith(".name")]
     chosen = [
         dict(zip(names, some, strict=True)) for some in product(*(space[n].choices for n in names))
@@ -178,13 +178,13 @@ def _check_values(config: Config, space: Mapping[str, SearchRange]) -> None:
             matters = matters or any(other != made[0] for other in made)
         if not matters:
             model = with_names(config)["model"]["name"]
-            raise ItemrecError(f"'search' must be of what {model!r} has a use for, got {key!r}")
+            raise ItemrecError(f"'search' must name settings that affect {model!r}, got {key!r}")
 
 
 def merged(config: Config, settings: Mapping[str, Any]) -> Config:
-    """The configuration with these settings; another component comes without those of the first."""
+    """The configuration with these settings; a new component drops the settings of the old one."""
     out = {name: dict(section) for name, section in config.items()}
-    if "model.name" in settings:  # first: a loss that nobody gave is the model's default
+    if "model.name" in settings:  # first, because the model determines the default loss
         choose(out, "model", settings["model.name"])
     out = with_names(out)
     for key, value in settings.items():
@@ -197,5 +197,5 @@ def merged(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def without_refit(config: Config) -> Config:
-    """As a trial trains it: never on what it is evaluated by."""
+    """The configuration of a trial, which is never refitted on its validation data."""
     return {**config, "train": {**config["train"], "refit": False}}

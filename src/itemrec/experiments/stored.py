@@ -17,7 +17,7 @@ from itemrec.training.run_folder import RunFolder
 
 
 def split_of(run: Run, data_root: str | Path | None = None) -> Split:
-    """The split a run was trained and evaluated on, made again from its settings and verified."""
+    """The split of a run, made again from its settings and verified."""
     config = {name: dict(section) for name, section in run.config.items()}
     if not config.get("data"):
         raise ItemrecError("this run was trained on data in memory: evaluate it in Python")
@@ -45,7 +45,7 @@ def split_of(run: Run, data_root: str | Path | None = None) -> Split:
 
 
 def default_folder(config: Config) -> Path:
-    """runs/<data>-<protocol>-<model>-<loss>-<seed>; a model's own objective has no name."""
+    """runs/<data>-<protocol>-<model>-<loss>-<seed>; without <loss> for a model's own objective."""
     config = with_names(config)
     data = str(config["data"].get("data", "data"))
     name = Path(data).stem if Path(data).exists() else data.partition(":")[0]
@@ -55,7 +55,7 @@ def default_folder(config: Config) -> Path:
 
 
 def stored_config(folder: str | Path) -> Config:
-    """The settings of a run that is to be resumed."""
+    """The settings of a run to be resumed."""
     config = RunFolder(folder).stored_config()
     if config is None:
         raise ItemrecError(f"{folder} holds no run to resume: config.toml is missing")
@@ -63,7 +63,7 @@ def stored_config(folder: str | Path) -> Config:
 
 
 def final_config(folder: str | Path, data: str | None, strategy: str | None) -> Config:
-    """The settings of a finished run with all of its data in training, for as long as it chose."""
+    """The settings of a finished run, to train on all of its data for the selected epochs."""
     run = Run.load(folder)
     if strategy not in (None, "all"):
         raise ItemrecError(f"'split' must be all with '--final', got {strategy!r}")
@@ -76,11 +76,11 @@ def final_config(folder: str | Path, data: str | None, strategy: str | None) -> 
 
 
 def change_of_data(folder: str | Path, run: Run) -> str:
-    """A note where a run was trained on other data than the one in the folder was chosen on."""
+    """A note if the data differs from that of the finished run in the folder."""
     before, now = Run.load(folder).dataset, run.dataset
     if before["fingerprint"] == now["fingerprint"]:
         return ""
     counts = (f"{data['interactions']:,}" for data in (before, now))
-    return "the data has changed since {} was chosen: {} interactions then, {} now".format(
+    return "the data has changed since {} was trained: {} interactions then, {} now".format(
         folder, *counts
     )

@@ -1,8 +1,8 @@
-"""Search for settings: trials are evaluated on validation alone and survive whatever ends them.
+"""Hyper-parameter search: trials are evaluated on validation only and survive interruptions.
 
-``tune.toml`` the configuration and what is searched · ``trials.jsonl`` a line a finished trial ·
-``best.toml`` the configuration of the best, for ``itemrec train --config`` · ``running`` the state
-of the trial in flight.
+``tune.toml`` the configuration and search space · ``trials.jsonl`` one line per finished trial ·
+``best.toml`` the configuration of the best trial, for ``itemrec train --config`` · ``running`` the
+state of the current trial.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ FILES = ("tune.toml", "trials.jsonl", "best.toml", "running")
 class Trial:
     """One training run of a search."""
 
-    number: int  # 0 is the given configuration as it stands
-    settings: dict[str, Any]  # {"train.lr": 0.003}; None where a default is no value
-    value: float | None  # the best validation value; None where it failed
+    number: int  # 0 is the given configuration, unchanged
+    settings: dict[str, Any]  # {"train.lr": 0.003}; None for a default of None
+    value: float | None  # the best validation value; None if the trial failed
     best_epoch: int
     epochs: int
     seconds: float
@@ -61,7 +61,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The trials of a search, and the configuration of the best."""
+    """The trials of a search, and the configuration of the best trial."""
 
     trials: tuple[Trial, ...]
     config: Config
@@ -83,12 +83,12 @@ class _Search:
     seed: int
 
     def config_of(self, trial: Trial) -> Config:
-        """The configuration of a trial, for anybody to train with."""
+        """The configuration of a trial, to train with."""
         config = merged(self.config, trial.settings if trial.number else {})
         return {**config, "data": dict(self.split.source) or config["data"]}
 
     def identity(self, trial: Trial) -> str:
-        """The same for trials that train alike, however their settings came about."""
+        """A text that is equal for trials that train in the same way."""
         return dump_config(resolve(without_refit(self.config_of(trial))).comparable())
 
 
@@ -105,10 +105,10 @@ def tune(
 ) -> Tuned:
     """Search for the settings with the best validation value of ``train.metric``.
 
-    ``search`` holds texts such as "lr=0.0001..0.03" or "loss.name=bpr,item-ndcg"; without any,
-    `default_search_space` is searched. ``trials`` counts the finished ones, also those of earlier
-    calls; after ``time_limit`` seconds no further one starts. The first trial is the configuration
-    as it stands. ``resume=True`` continues to the same trials as a search without interruption.
+    ``search`` holds texts such as "lr=0.0001..0.03" or "loss.name=bpr,item-ndcg"; the default is
+    `default_search_space`. ``trials`` counts finished trials, including those of earlier calls. No
+    trial starts after ``time_limit`` seconds. The first trial is the given configuration.
+    ``resume=True`` leads to the same trials as a search without interruption.
     """
     started = time.monotonic()
     need_extra("tune")
@@ -129,17 +129,17 @@ def tune(
     this = _Search(config, space, split, folder, full.metric, full.seed)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
-        if not _claim(folder, claim, resume):  # now that nobody else can
+        if not _claim(folder, claim, resume):  # again, now that the folder is locked
             facts = {"name": data.name, "fingerprint": data.fingerprint}
             write_text(folder / "tune.toml", dump_config({**claim, "dataset": facts}))
-        for draft in folder.glob(".*.tmp"):  # what a killed process was writing
+        for draft in folder.glob(".*.tmp"):  # left by a killed process
             draft.unlink()
         done = _search(this, trials, time_limit and started + time_limit, progress)
     return Tuned(tuple(done), this.config_of(_best(done)), this.metric)
 
 
 def _search(this: _Search, trials: int, end: float | None, progress: bool) -> list[Trial]:
-    """All trials, the finished ones of earlier calls first."""
+    """All trials, starting with the finished ones of earlier calls."""
     done = read_file(this.folder / "trials.jsonl", lambda path: _stored_trials(path, this.space))
     trained = {this.identity(trial): trial for trial in done}
     _keep(this, done)
@@ -153,7 +153,7 @@ def _search(this: _Search, trials: int, end: float | None, progress: bool) -> li
 
 
 def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
-    """The ``config`` and the ``search`` of a folder whose search is to be resumed."""
+    """The ``config`` and the ``search`` stored in a folder, to resume its search."""
     path = Path(folder) / "tune.toml"
     if not path.is_file():
         raise ItemrecError(f"{folder} holds no search to resume: tune.toml is missing")
@@ -169,7 +169,7 @@ def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
 
 
 def _perform(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial]) -> Trial:
-    """The next trial; where its settings have been trained before, what came of them then."""
+    """The next trial; if its settings were trained before, it has the earlier outcome."""
     number, given = len(done), resolve(search.config).comparable()
     parts = {key: key.partition(".") for key in search.space}
     settings = {key: given[section].get(name) for key, (section, _, name) in parts.items()}
@@ -187,7 +187,7 @@ def _perform(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial])
         problem = str(error)
     except (MemoryError, RuntimeError) as error:
         if not (problem := out_of_memory(error)):
-            raise  # a fault of ours
+            raise  # a bug
     finally:
         if torch.cuda.is_available():
             gc.collect()  # a recorded step refers to itself
@@ -196,24 +196,24 @@ def _perform(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial])
 
 
 def _train(search: _Search, config: Config, folder: Path) -> Run:
-    """Train, from where an interrupted trial stopped if there was one.
+    """Train, continuing an interrupted trial if there is one.
 
-    No trial is ended for being behind the others: these losses sit on a plateau before they climb
-    (LOG.md), and the best might be the first to go. Patience ends a trial.
+    No trial is stopped for being worse than others: these losses stay on a plateau before they
+    improve (LOG.md), so the best trial might be stopped first. Patience ends a trial.
     """
     plan = make_plan(resolve(config), search.split)
-    # a single fit has no state to keep
+    # a closed form has no state to keep
     out = None if plan.model.kind is Kind.CLOSED_FORM else folder
     if folder.exists():
         try:
             return run_plan(plan, out=out, resume=True)
-        except ItemrecError:  # of another version, or damaged: from the start
+        except ItemrecError:  # from another version, or damaged: start again
             shutil.rmtree(folder, ignore_errors=True)
     return run_plan(plan, out=out, resume=True)
 
 
 def _suggest(space: Mapping[str, SearchRange], done: Sequence[Trial], seed: int) -> dict[str, Any]:
-    """Settings by a tree of Parzen estimators, which depend on finished trials and seed alone."""
+    """Settings suggested by TPE, which depend on the finished trials and the seed only."""
     import optuna
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -231,7 +231,7 @@ def _suggest(space: Mapping[str, SearchRange], done: Sequence[Trial], seed: int)
     for trial in done:
         places = {key: _place(one, trial.settings[key]) for key, one in space.items()}
         params = {key: place for key, place in places.items() if place is not None}
-        value = -1.0 if trial.value is None else trial.value  # a failure is worse than anything
+        value = -1.0 if trial.value is None else trial.value  # a failure is worse than any value
         limits = {key: kinds[key] for key in params}
         study.add_trial(optuna.trial.create_trial(value=value, params=params, distributions=limits))
     drawn = study.ask(kinds).params
@@ -239,7 +239,7 @@ def _suggest(space: Mapping[str, SearchRange], done: Sequence[Trial], seed: int)
 
 
 def _place(space: SearchRange, value: Any) -> Any:
-    """Where a value lies in a space; None where the given configuration's lies outside."""
+    """The position of a value in its range; None for a given setting outside the range."""
     if space.choices:
         return space.choices.index(value) if value in space.choices else None
     return value if isinstance(value, int | float) and space.low <= value <= space.high else None
@@ -248,13 +248,13 @@ def _place(space: SearchRange, value: Any) -> Any:
 def _value(space: SearchRange, drawn: Any) -> Any:
     if space.choices or space.whole:
         return space.choices[drawn] if space.choices else drawn
-    return min(max(float(f"{drawn:.4g}"), space.low), space.high)  # no more digits than are read
+    return min(max(float(f"{drawn:.4g}"), space.low), space.high)  # four digits are enough
 
 
 def _best(trials: Sequence[Trial]) -> Trial:
     found = [(trial.value, -trial.number, trial) for trial in trials if trial.value is not None]
     if not found:
-        why = f", the first for this: {trials[0].error}" if trials else ": there was no time"
+        why = f", the first failed with: {trials[0].error}" if trials else ": no time was left"
         raise ItemrecError(f"none of {len(trials)} trials succeeded{why}")
     return max(found)[2]
 
@@ -266,15 +266,15 @@ def _without_test(split: Split) -> Split:
             f"'split' must hold out a validation part for the trials, got {strategy!r} without one"
         )
     test = split.test
-    nobody = HeldOut(test.history[:0], test.target[:0], test.users[:0], test.ids[:0])
-    return replace(split, test=nobody)
+    empty = HeldOut(test.history[:0], test.target[:0], test.users[:0], test.ids[:0])
+    return replace(split, test=empty)
 
 
 # --- files ---------------------------------------------------------------------------------------
 
 
 def _anywhere(config: Config) -> Config:
-    """With whole paths, so that a search can be resumed from any folder."""
+    """Make paths absolute, so that a search can be resumed from any folder."""
     data = dict(config.get("data", {}))
     for key in ("data", "titles", "data_root"):
         name = str(data.get(key) or "")
@@ -284,7 +284,7 @@ def _anywhere(config: Config) -> Config:
 
 
 def _claim(folder: Path, claim: Config, resume: bool) -> str:
-    """Refuse a folder that holds another search; the fingerprint of its data if it holds this."""
+    """Reject a folder that holds another search; the fingerprint of its data if it holds this."""
     if not any((folder / name).exists() for name in FILES):
         return ""
     if not resume:
@@ -301,7 +301,7 @@ def _claim(folder: Path, claim: Config, resume: bool) -> str:
 
 
 def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
-    """The finished trials; a last line that was cut off is none."""
+    """The finished trials; an incomplete last line is ignored."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = []
     for number, line in enumerate(lines):
@@ -312,17 +312,17 @@ def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
                 raise
             continue
         if not isinstance(content, dict) or set(content) != set(Trial.__dataclass_fields__):
-            raise ItemrecError(f"line {number + 1} is no trial")
+            raise ItemrecError(f"line {number + 1} is not a trial")
         trial = Trial(**content)
         keys = trial.settings.keys() if isinstance(trial.settings, dict) else ()
         if set(keys) != set(space) or not isinstance(trial.value, float | int | None):
-            raise ItemrecError(f"line {number + 1} is no trial of this search")
+            raise ItemrecError(f"line {number + 1} is not a trial of this search")
         found.append(trial)
     return found
 
 
 def _keep(search: _Search, done: Sequence[Trial]) -> None:
-    """Write down what is finished, and take away what it was trained in."""
+    """Write the finished trials and the best configuration; remove the folders of these trials."""
     texts = {"trials.jsonl": "".join(json.dumps(asdict(trial)) + "\n" for trial in done)}
     if any(trial.value is not None for trial in done):
         texts["best.toml"] = dump_config(search.config_of(_best(done)))
@@ -332,14 +332,14 @@ def _keep(search: _Search, done: Sequence[Trial]) -> None:
             write_text(path, text)
     running = search.folder / "running"
     for left in running.glob("*"):
-        if left.name != str(len(done)):  # the next trial may have begun before
+        if left.name != str(len(done)):  # the next trial may have begun already
             shutil.rmtree(left, ignore_errors=True)
-    with suppress(OSError):  # it is not there, or not empty
+    with suppress(OSError):  # missing, or not empty
         running.rmdir()
 
 
 class TrialBar:
-    """Trials, the best value and the time left; without a terminal a line a trial."""
+    """Trials, the best value and the time left; without a terminal, one line per trial."""
 
     def __init__(self, done: int, trials: int, metric: str, *, show: bool) -> None:
         self.first, self.trials, self.metric = done, trials, metric
@@ -357,7 +357,7 @@ class TrialBar:
         self.task = self.bar.add_task("", total=trials, completed=done, note="")
 
     def update(self, done: Sequence[Trial]) -> None:
-        """Show where the search stands."""
+        """Show the current state of the search."""
         pace = (time.perf_counter() - self.started) / (len(done) - self.first)
         note = f"{duration(pace * (self.trials - len(done)))} left"
         if any(trial.value is not None for trial in done):

@@ -1,4 +1,4 @@
-"""The recommendations of many users as columns, and the table files they are written to."""
+"""The recommendations of many users as columns, and the files they are written to."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FILES = (".parquet", ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class RecommendationTable:
-    """The lists of many users as columns; −1 stands where a user has nothing left to recommend.
+    """The lists of many users as columns; −1 where a user has no item left.
 
     Attributes:
         users: External ids, `[users]`.
         rows: Row of each item, `[users, k]`.
         scores: `[users, k]`.
         item_ids: External ids of all items.
-        unknown: Ids in the filters that the model has never met.
+        unknown: Ids in the filters that the model does not know.
 
     Examples:
         >>> import numpy as np
@@ -41,7 +41,7 @@ class RecommendationTable:
     unknown: tuple[Any, ...] = ()  # ids in filters that the model does not know
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """A row a recommendation.
+        """One row per recommendation.
 
         Returns:
             The columns user_id, item_id, rank and score.
@@ -60,10 +60,10 @@ class RecommendationTable:
         """Write a .parquet, .csv or .tsv file, complete or not at all.
 
         Args:
-            path: The file; its ending says the format.
+            path: The file; its suffix determines the format.
 
         Raises:
-            ItemrecError: The ending is another, or the folder does not exist.
+            ItemrecError: The suffix is unknown, or the folder does not exist.
         """
         path = check_table_path(path)
         columns = self.columns()
@@ -78,14 +78,14 @@ class RecommendationTable:
 
 
 def check_table_path(path: str | Path) -> Path:
-    """Refuse a file name that cannot be written, before any work is done."""
+    """Reject a file name that cannot be written, before any work is done."""
     return check_file(path, FILES)
 
 
 def _write_parquet(columns: dict[str, npt.NDArray[Any]], path: Path) -> None:
     try:
         import polars
-    except ImportError:  # a GPU machine may have pyarrow alone
+    except ImportError:  # pyarrow may be installed without polars
         import pyarrow
         import pyarrow.parquet
 

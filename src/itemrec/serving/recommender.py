@@ -32,8 +32,8 @@ class Reason:
 
     Attributes:
         item: Its id.
-        title: Its title, "" where there is none.
-        share: Its share in the score.
+        title: Its title, "" if there is none.
+        share: Its share of the score.
 
     Examples:
         >>> Reason(item=12, title="Alien", share=0.25).share
@@ -51,12 +51,12 @@ class Recommendation:
 
     Attributes:
         item: Its id.
-        title: Its title, "" where there is none.
-        genres: Its genres, "" where there are none.
-        score: What it is ranked by.
+        title: Its title, "" if there is none.
+        genres: Its genres, "" if there are none.
+        score: The score by which items are ranked.
         reasons: With `explain`, the share of each history item in the score, largest first.
-        own: With `explain`, the rest of the score: what a trained user's own vector adds, nothing
-            for a user known by history alone.
+        own: With `explain`, the rest of the score: the part of a trained user's own vector, zero
+            for a user given by a history.
 
     Examples:
         >>> Recommendation(item=12, title="Alien", genres="Horror", score=0.5).reasons
@@ -73,13 +73,13 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """The list of one user, best first, and what there is to know about it.
+    """The list of one user, best first, with notes about it.
 
     Attributes:
         items: The recommended items.
-        user: The id of the user, None for somebody known by history alone.
-        unknown: Ids in the history and the filters that the model has never met.
-        fallback: A sentence, where the list is not personal.
+        user: The id of the user, None for a user given by a history.
+        unknown: Ids in the history and the filters that the model does not know.
+        fallback: A sentence, if the list is not personalised.
 
     Examples:
         >>> picks = Recommendations((Recommendation(12, "Alien", "Horror", 0.5),), unknown=(99,))
@@ -93,7 +93,7 @@ class Recommendations:
     items: tuple[Recommendation, ...]
     user: Any = None
     unknown: tuple[Any, ...] = ()  # ids in history and filters that the model does not know
-    fallback: str = ""  # a sentence, where the list is not personalised
+    fallback: str = ""  # a sentence, if the list is not personalised
 
     def __iter__(self) -> Iterator[Recommendation]:
         return iter(self.items)
@@ -118,10 +118,10 @@ class Recommendations:
 
 
 class Recommender:
-    """Recommends from a run: a folder is enough, neither the data nor its split is needed.
+    """Recommends from a run: its folder is enough, neither the data nor its split is needed.
 
-    A user nobody has seen is a history. Where nothing is known of a user (an empty history, or one
-    of unknown items only) the most popular items are recommended and `fallback` says so.
+    An unseen user is given by a history. If nothing is known about a user (the history is empty or
+    has only unknown items), the most popular items are recommended, and `fallback` explains this.
 
     Args:
         run: A trained run.
@@ -171,7 +171,7 @@ class Recommender:
         """A recommender from a run in memory.
 
         Args:
-            run: What `train` returns.
+            run: The result of `train`.
 
         Returns:
             A recommender.
@@ -197,20 +197,20 @@ class Recommender:
         genre: str | Iterable[str] | None = None,
         explain: bool = False,
     ) -> Recommendations:
-        """The k best items for a known `user`, or for anybody with this `history`.
+        """The k best items for a known `user`, or for any user with this `history`.
 
         Args:
             user: The id of a training user.
-            history: Ids of the items somebody has; either this or `user`.
-            k: How many items.
-            exclude_seen: Leave out what the user already has.
-            only: Ids to choose from. Unknown ones are passed over and listed in `unknown`.
-            without: Ids to leave out, likewise.
+            history: Ids of the items of any user; give either this or `user`.
+            k: Number of items.
+            exclude_seen: Leave out the items of the history.
+            only: Ids to choose from. Unknown ids are ignored and listed in `unknown`.
+            without: Ids to leave out. Unknown ids are ignored and listed in `unknown`.
             genre: Keep items that have at least one of these genres.
             explain: Add the share of each history item in each score.
 
         Returns:
-            A list, best first. It may be shorter than `k`.
+            The list, best first. It may be shorter than `k`.
 
         Raises:
             ItemrecError: The user is unknown, both or neither of `user` and `history` are given, a
@@ -265,20 +265,20 @@ class Recommender:
         progress: bool = False,
         budget: float = BUDGET,
     ) -> RecommendationTable:
-        """The k best items of all known users, or of these, a block of users at a time.
+        """The k best items of all known users, or of some of them, one block of users at a time.
 
         Args:
-            k: How many items a user.
-            users: Ids of training users; all by default.
-            exclude_seen: Leave out what a user already has.
+            k: Number of items per user.
+            users: Ids of training users; default: all.
+            exclude_seen: Leave out the items of each user's history.
             only: Ids to choose from.
             without: Ids to leave out.
             genre: Keep items that have at least one of these genres.
             progress: Show a progress bar.
-            budget: Megabytes for scores.
+            budget: Memory for scores in megabytes.
 
         Returns:
-            The lists as columns, which `save` writes to a .parquet, .csv or .tsv file.
+            The lists as columns; `save` writes them to a .parquet, .csv or .tsv file.
 
         Raises:
             ItemrecError: A user is unknown, or a filter matches nothing.
@@ -319,14 +319,14 @@ class Recommender:
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
-        """The k items most like this one, without it.
+        """The k items most similar to this one, without the item itself.
 
-        By the cosine of item vectors, or by the item–item weights of a model that has those; items
-        to which it has no weight are left out.
+        Similarity is the cosine of item vectors, or the item–item weight in a model that has such
+        weights; items with zero weight are left out.
 
         Args:
             item: The id of an item.
-            k: How many items.
+            k: Number of items.
 
         Returns:
             The items, most similar first.
@@ -347,7 +347,7 @@ class Recommender:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
         if isinstance(self.model, EmbeddingModel):
             scores = self._directions @ self._directions[row]
-        elif self.model.explains:  # a score sums weights over the history: here, of one item
+        elif self.model.explains:  # a score sums weights over the history, here of a single item
             alone = self._history_row(np.array([row], dtype=np.int64))
             scores = own_scores(self.model, alone, np.array([-1], dtype=np.int64))[0]
             scores[scores == 0] = -torch.inf
@@ -363,7 +363,7 @@ class Recommender:
 
     @cached_property
     def genres(self) -> tuple[str, ...]:
-        """The genres of the catalogue; none where the data has none.
+        """The genres of the catalogue; empty if the data has none.
 
         Examples:
             >>> import itemrec as ir
@@ -433,7 +433,7 @@ class Recommender:
         without: Iterable[Any] | None,
         genre: str | Iterable[str] | None,
     ) -> tuple[Tensor | None, tuple[Any, ...]]:
-        """Which items may be recommended, bool [items] (None where all may); the unknown ids."""
+        """Which items may be recommended, bool [items] (None: all), and the unknown ids."""
         if only is None and without is None and genre is None:
             return None, ()
         allowed = np.ones(self.n_items, dtype=np.bool_)
@@ -454,7 +454,7 @@ class Recommender:
         if genre is not None:
             wanted = [genre] if isinstance(genre, str) else _as_list("genre", genre)
             any_of = np.zeros(self.n_items, dtype=np.bool_)
-            for name in wanted or [""]:  # an empty list is refused like an unknown genre
+            for name in wanted or [""]:  # an empty list is rejected like an unknown genre
                 if str(name).strip().lower() not in self._by_genre:
                     choices = ", ".join(sorted(self._by_genre))
                     raise ItemrecError(f"'genre' must be one of {choices}, got {name!r}")

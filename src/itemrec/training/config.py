@@ -1,4 +1,4 @@
-"""The settings of training, beside what they are checked against and where defaults come from."""
+"""Training settings, their checks and the source of their defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TrainConfig:
     """Settings of training; each is an option of the command line and a key of a config file.
 
     Raises:
-        ItemrecError: A value is against its rule.
+        ItemrecError: A value is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -44,27 +44,27 @@ class TrainConfig:
         itemrec.errors.ItemrecError: 'lr' must be a positive number, got 0
     """
 
-    epochs: int = _setting(1000, "at most this many passes over the training users")
+    epochs: int = _setting(1000, "maximum number of passes over the training users")
     lr: float = _setting(0.01, "learning rate of Adam")
-    batch: int = _setting(2048, "users (or interactions) a step")
+    batch: int = _setting(2048, "users (or interactions) per step")
     batch_by: Literal["users", "interactions"] = _setting("users", "what a batch is made of")
-    positives: int = _setting(5, "positives a user in a list")
+    positives: int = _setting(5, "positives per user in a list")
     n_negatives: int = _setting(1000, "negatives in a list")
     similarity: Literal["dot", "cosine"] = _setting("dot", "score in training; ranking uses dot")
     ema_decay: float = _setting(0.99, "decay of the moving average of weights; 0: no average")
     l2: float = _setting(0.0, "weight of the squared layer-0 vectors of a batch")
     eval_every: int = _setting(5, "epochs between validations")
     patience: int | None = _setting(
-        None, "epochs without a better validation before stopping; default 150"
+        None, "epochs without improvement on validation before stopping; default 150"
     )
-    metric: str = _setting("ndcg@20", "what validation chooses by")
-    refit: bool = _setting(True, "transductive: train again on training + validation")
+    metric: str = _setting("ndcg@20", "metric that selects the epoch on validation")
+    refit: bool = _setting(True, "transductive: train again on training + validation data")
     seed: int = _setting(0, "seed of initial weights, batches and negatives")
     device: str = _setting("auto", "cpu, cuda or auto")
     precision: Literal["auto", "full"] = _setting(
-        "auto", "of GPU training: auto reads neighbours as bfloat16, multiplies as TF32"
+        "auto", "precision on a GPU: auto reads neighbours as bfloat16, multiplies as TF32"
     )
-    save_seconds: float = _setting(30.0, "least time between two resumable states")
+    save_seconds: float = _setting(30.0, "minimum seconds between two saved states")
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "positives", "n_negatives", "eval_every", "patience"):
@@ -80,12 +80,12 @@ class TrainConfig:
             raise ItemrecError(f"'seed' must be at least 0 and below 2^63, got {self.seed}")
         metric = parse_metric(self.metric)
         if metric.name in CATALOGUE_METRICS:
-            raise ItemrecError(f"'metric' must be one of single users, got {self.metric!r}")
-        object.__setattr__(self, "metric", metric.key)  # "NDCG@20" is called ndcg@20 in results
+            raise ItemrecError(f"'metric' must have per-user values, got {self.metric!r}")
+        object.__setattr__(self, "metric", metric.key)  # "NDCG@20" is stored as ndcg@20
         if self.patience is not None and self.patience < self.eval_every:
             raise ItemrecError(
                 f"'patience' must be at least 'eval_every' ({self.eval_every}), "
-                f"got {self.patience}: training would end before a validation"
+                f"got {self.patience}: training would end before the first validation"
             )
 
 
@@ -108,7 +108,7 @@ list_settings(TrainConfig)
 def resolve_training(
     model: Model, loss: Callable[..., Tensor], given: Mapping[str, Any]
 ) -> TrainConfig:
-    """What is given, else the defaults of the model, else those of the loss if it has one."""
+    """The given settings, then the defaults of the model, then those of the loss, if any."""
     given = check_settings(TrainConfig, "train", current_names("train", given))
     of_loss = default_training(loss) if model.kind is Kind.LIST_LOSS else {}
     config = TrainConfig(**{**of_loss, **model.default_training, **given})

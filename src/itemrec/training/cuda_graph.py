@@ -1,4 +1,4 @@
-"""A training step recorded once as a CUDA graph and replayed: no launch costs, no waiting host."""
+"""A training step recorded once as a CUDA graph and replayed, without launch overhead."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def captured(
     generator: torch.Generator,
     also: Sequence[Tensor] = (),
 ) -> Step:
-    """The same step as one graph launch; all it changes starts as it is now.
+    """The same step as one graph launch; warming up and recording leave no trace.
 
-    Besides weights, optimizer and generator that is ``also``.
-
-    A step that cannot be recorded (it waits for the device, or changes shape) stays as it is.
+    Weights, optimizer, generator and the tensors in ``also`` keep their present values. A step that
+    cannot be recorded (because it waits for the device or changes shape) is returned unchanged.
     """
     before = _Snapshot(optimizer, generator, also)
     static = keys.clone()
@@ -48,7 +47,7 @@ def captured(
     before.restore()
 
     def replay(keys: Tensor, alive: Step = step) -> Tensor:
-        # the graph reads the very tensors that `step` holds: they must live as long as it does
+        # the graph reads the tensors that `step` holds: they must live as long as the graph
         static.copy_(keys)
         graph.replay()
         return value.clone()
@@ -57,7 +56,7 @@ def captured(
 
 
 class _Snapshot:
-    """Weights, optimizer state and generator, to undo what warming up has done."""
+    """Weights, optimizer state and generator, to undo the warm-up steps."""
 
     def __init__(
         self,
@@ -86,5 +85,5 @@ class _Snapshot:
                 if parameter in self.state:
                     value.copy_(self.state[parameter][name])
                 else:
-                    value.zero_()  # what Adam starts from
+                    value.zero_()  # the initial state of Adam
         self.generator.set_state(self.random)

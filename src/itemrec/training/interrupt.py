@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of an epoch: what is saved is a state training really had."""
+"""Ctrl-C that waits for the end of an epoch, so that only complete states are saved."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from typing import Any, Self
 class Interrupt:
     """Within this context the first Ctrl-C is only noted, a second one interrupts at once.
 
-    Weights in the middle of an epoch could not be resumed to the same result; the state of the
-    last whole epoch can. Outside the main thread, where signals do not arrive, nothing changes.
+    Training could not be resumed to the same result from the middle of an epoch, but it
+    can from the last complete epoch. Outside the main thread, where signals do not arrive,
+    nothing changes.
     """
 
     def __init__(self) -> None:
-        self.asked = False
-        self.before: Any = None
+        self.requested = False
+        self.previous: Any = None
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
-    def obey(self) -> None:
-        """Called where it is safe to stop."""
-        if self.asked:
+    def check(self) -> None:
+        """Raise the interrupt if Ctrl-C was noted; called where it is safe to stop."""
+        if self.requested:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self.before = signal.signal(signal.SIGINT, self._note)
+            self.previous = signal.signal(signal.SIGINT, self._note)
         return self
 
     def __exit__(
@@ -40,5 +41,5 @@ class Interrupt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGINT, self.before)
+        if self.previous is not None:
+            signal.signal(signal.SIGINT, self.previous)

@@ -1,4 +1,4 @@
-"""The moving parts of gradient descent: model, optimizer, average of weights, and one step."""
+"""The state of gradient descent: model, optimizer, average of the weights, and one step."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from itemrec.training.weight_average import WeightAverage
 
 
 class Learner:
-    """A model on its device with all that changes from step to step."""
+    """A model on its device with everything that changes from step to step."""
 
     def __init__(self, plan: Plan, split: Split) -> None:
-        """Begin with fresh weights for the training part of ``split``."""
+        """Start with fresh weights for the training part of ``split``."""
         self.plan, config = plan, plan.config
         self.device = pick_device(config.device)
         on_gpu = self.device.type == "cuda"
@@ -32,20 +32,20 @@ class Learner:
         self.model.to(self.device)
         self.graph = Graph.from_csr(split.train, self.device)
         self.coarse = on_gpu and config.precision == "auto"
-        # what a training step passes messages over
+        # the graph over which a training step passes messages
         self.step_graph = replace(self.graph, half=True) if self.coarse else self.graph
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
         if self.model.kind is Kind.LIST_LOSS:
             plan.sampler.prepare(split.train, self.device)
         longest = max(int(self.graph.degree[: self.graph.n_users].max()), 1)
-        positives = min(config.positives, longest)  # no list has more
+        positives = min(config.positives, longest)  # no user has more
         self.batches = Batches(self.graph, config.batch_by, config.batch, positives)
         groups = self.model.parameter_groups(config.lr)
         self.optimizer = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
         self.average = WeightAverage(self.model, config.ema_decay)
 
     def step(self, keys: Tensor) -> Tensor:
-        """One step of Adam on the lists of these keys; its loss."""
+        """One step of Adam on the lists of these keys; returns the loss."""
         self.optimizer.zero_grad(set_to_none=True)
         batch, plan = self.batches.draw(keys, self.generator), self.plan
         with tensor_cores(self.coarse):
@@ -64,7 +64,7 @@ class Learner:
         return value.detach()
 
     def recorded_step(self) -> Step:
-        """`step`, on a GPU as one CUDA graph.
+        """`step`, recorded as one CUDA graph on a GPU.
 
         The graph refers to this learner, which must not refer back: it is then freed at once, and
         not by a garbage collection in the middle of the next recording.
@@ -75,14 +75,14 @@ class Learner:
         return captured(self.step, keys, self.optimizer, self.generator, self.average.tensors)
 
     def epoch(self, step: Step) -> float:
-        """All batches of an epoch; the mean of their losses."""
+        """All batches of an epoch; returns the mean of their losses."""
         self.model.train()
         self.model.begin_epoch(self.step_graph, self.generator)
         losses = [step(keys) for keys in self.batches.epoch(self.generator)]
         return float(torch.stack(losses).mean())
 
     def tensors(self) -> dict[str, Any]:
-        """All that resuming needs, as ``state.pt`` holds it."""
+        """Everything that resuming needs, as stored in ``state.pt``."""
         return {
             "model": dict(self.model.named_parameters()),
             "optimizer": self.optimizer.state_dict(),

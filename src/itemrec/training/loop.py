@@ -1,4 +1,4 @@
-"""The training loop: choose the epoch on validation, refit, meet the test users once."""
+"""The training loop: select the epoch on validation, refit, evaluate the test users once."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ def train(
     progress: bool = False,
     **settings: Any,
 ) -> Run:
-    """Train a model on a split, choose the epoch on validation, meet the test users once.
+    """Train a model on a split, select the epoch on validation, evaluate the test users once.
 
-    With `out` the run is saved there, and its state as training goes, so that `resume=True`
-    continues an interrupted run to the same weights. A model that is trained already stays as it
-    is: its settings are trained anew.
+    With `out`, the run and its state during training are saved there, so that `resume=True`
+    continues an interrupted run to the same weights. A model that is already trained is left
+    unchanged: a new model with the same settings is trained.
 
     Args:
-        split: What `split_interactions`, `split_users` and the others return.
+        split: A split, as returned by `split_interactions`, `split_users` and the others.
         model: A model, such as `ir.models.LightGCN()`.
-        loss: A loss, such as `ir.losses.item_ndcg(tau=0.5)`. A model with an objective of its own
-            or a closed form does not use it.
+        loss: A loss, such as `ir.losses.item_ndcg(tau=0.5)`. A model with its own objective or a
+            closed form does not use it.
         negatives: A sampler, such as `ir.negatives.PPR()`; uniform negatives by default.
-        out: The run folder, if the run is to be saved.
+        out: The run folder; without it, the run is not saved.
         resume: Continue the run in `out`.
         progress: Show a progress bar.
-        **settings: Fields of `TrainConfig`. What is not given comes from the model, then from the
-            loss, then from `TrainConfig`.
+        **settings: Fields of `TrainConfig`. Defaults come from the model, then from the loss, then
+            from `TrainConfig`.
 
     Returns:
         The run: the trained model, its settings, and its metrics on validation and test.
 
     Raises:
-        ItemrecError: A setting is unknown or against its rule, the components do not fit together,
-            `out` holds another run, or the loss became infinite.
-        LeakError: A held-out interaction is part of training.
+        ItemrecError: A setting is unknown or invalid, the components do not fit together, `out`
+            holds another run, or the loss became infinite.
+        LeakError: A held-out interaction is part of the training data.
 
     Examples:
         >>> import itemrec as ir
@@ -77,7 +77,7 @@ def train(
     """
     sampler = negatives if negatives is not None else Uniform()
     _check_types(split, model, loss, sampler)
-    if "n_items" in vars(model):  # it has been set up before
+    if "n_items" in vars(model):  # it was set up before
         model = type(model)(**model.settings)
     config = resolve_training(model, loss, settings)
     check_epochs_known(split, model, settings)
@@ -88,7 +88,7 @@ def train(
 def run_plan(
     plan: Plan, *, out: str | Path | None = None, resume: bool = False, progress: bool = False
 ) -> Run:
-    """Train as a plan says."""
+    """Train according to a plan."""
     plan.check()
     split, run = plan.split, Run.of(plan)
     folder = None if out is None else RunFolder(out)
@@ -127,14 +127,14 @@ def descend(
     folder: RunFolder | None,
     progress: bool,
 ) -> None:
-    """Epochs of gradient descent; the model ends with the weights that validation chose."""
+    """Gradient descent; the model ends with the weights selected on validation."""
     learner, config = Learner(plan, split), plan.config
     state.restore(learner)
     step = learner.recorded_step()
     model, average, graph = learner.model, learner.average, learner.graph
     evaluator = Evaluator(valid, learner.device) if valid is not None else None
     last = config.epochs if state.phase == "select" else max(state.best_epoch, 1)
-    patience = _patience(config, split, learner) if evaluator else last  # else nothing to wait for
+    patience = _patience(config, split, learner) if evaluator else last  # else no early stopping
     with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
         while state.epoch < last and state.epoch - state.best_epoch < patience:
             started = time.perf_counter()
@@ -154,9 +154,9 @@ def descend(
                     state.record(loss, metrics, config.metric, model)
             bar.update(state, loss)
             if folder is not None:
-                pause = 0.0 if interrupt.asked else config.save_seconds
+                pause = 0.0 if interrupt.requested else config.save_seconds
                 folder.save_state(state, learner, least_seconds=pause)
-            interrupt.obey()
+            interrupt.check()
     if evaluator:
         state.restore_best(model)
     else:
@@ -175,12 +175,12 @@ def solve(
     folder: RunFolder | None,
     progress: bool,
 ) -> None:
-    """Closed forms: one fit, and one validation."""
+    """Closed forms: one fit and one validation."""
     started = time.perf_counter()
     model, config = plan.model, plan.config
     generator = torch.Generator().manual_seed(config.seed)
     model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
-    model.to(pick_device(config.device))  # now that there are tensors to move
+    model.to(pick_device(config.device))  # after the fit, which creates the tensors to move
     model.fit(split.train)
     model.eval()
     state.seconds += time.perf_counter() - started
@@ -190,9 +190,10 @@ def solve(
 
 
 def _patience(config: TrainConfig, split: Split, learner: Learner) -> int:
-    """Epochs to wait: as given, or 150, and for known users at least 400 steps.
+    """Patience in epochs: as given, or 150, and for known users at least 400 steps.
 
-    Free user vectors sit on a plateau for some hundred steps before validation moves (LOG.md).
+    Trained user vectors stay on a plateau for some hundred steps before validation improves
+    (LOG.md).
     """
     if config.patience is not None:
         return config.patience
@@ -202,7 +203,7 @@ def _patience(config: TrainConfig, split: Split, learner: Learner) -> int:
 
 
 def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
-    """Names and classes are what a configuration holds; here stand the things themselves."""
+    """Reject names and classes, which belong in a configuration: instances are expected."""
     for name, value, right, kind in (
         ("split", split, isinstance(split, Split), "a Split, such as ir.split_users(data)"),
         ("model", model, isinstance(model, Model), "a model, such as ir.models.LightGCN()"),

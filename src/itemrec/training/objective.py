@@ -23,7 +23,7 @@ def objective(
     config: TrainConfig,
     generator: torch.Generator,
 ) -> Tensor:
-    """The list loss, the L2 term and what the model adds, as one scalar."""
+    """The list loss, the L2 term and the model's extra loss, as one scalar."""
     if model.kind is Kind.OWN_OBJECTIVE:
         return model.own_loss(graph, batch, generator)
     encoder: EmbeddingModel = model  # type: ignore[assignment] # a list loss needs vectors
@@ -51,6 +51,6 @@ def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:
 
 
 def share(index: Tensor, weight: Tensor, size: int) -> Tensor:
-    """How often each row is named, as a share of all; adding ones is exact in any order."""
+    """How often each row occurs, as a share of all; adding ones is exact in any order."""
     counts = weight.new_zeros(size).index_add_(0, index.reshape(-1), weight.reshape(-1))
     return counts / counts.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""Everything one training run needs, resolved: nothing after it asks for a default again."""
+"""Everything that one training run needs, with all defaults resolved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from itemrec.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Plan:
-    """The components of one training run and its settings in full."""
+    """The components of one training run and its complete settings."""
 
     split: Split
     model: Model
@@ -41,7 +41,7 @@ class Plan:
         )
 
     def check(self) -> None:
-        """Refuse whatever can be refused before anything is written or trained."""
+        """Reject invalid combinations before anything is written or trained."""
         pick_device(self.config.device)
         self.split.check()
         if self.split.protocol == "inductive":
@@ -51,7 +51,7 @@ class Plan:
             check_negatives_left(self.split.n_items - np.diff(self.split.refit().train.indptr))
 
     def record(self) -> Config:
-        """The configuration that gives this plan again, as ``config.toml`` holds it."""
+        """The configuration that reproduces this plan, as stored in ``config.toml``."""
         sampler = {field.name: getattr(self.sampler, field.name) for field in fields(self.sampler)}  # type: ignore[arg-type]
         lists = self.model.kind is Kind.LIST_LOSS
         return {
@@ -69,10 +69,10 @@ class Plan:
 
 
 def check_epochs_known(split: Split, model: Model, given: Mapping[str, Any]) -> None:
-    """Where nothing is held out, nothing can choose the number of epochs: it must be given."""
+    """Without held-out data the number of epochs cannot be selected and must be given."""
     blind = split.valid is None and not len(split.test)
     if blind and "epochs" not in given and model.kind is not Kind.CLOSED_FORM:
-        raise ItemrecError("'epochs' must be given where nothing is held out to choose it by")
+        raise ItemrecError("'epochs' must be given if nothing is held out to select it on")
 
 
 def _named(table: Mapping[str, Any], component: Any, settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Progress of anything that takes more than two seconds, with the time left."""
+"""Progress bars with the remaining time, for anything that takes more than two seconds."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 def track(steps: Sequence[T], text: str, *, show: bool) -> Iterator[T]:
-    """The steps one by one, behind a bar with the time left."""
+    """Iterate over steps while showing a progress bar with the remaining time."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         TextColumn("{task.completed}/{task.total}"),
         TimeElapsedColumn(),
-        TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("left"),
         console=Console(stderr=True),
         disable=not show,
         transient=True,
@@ -39,11 +39,11 @@ def track(steps: Sequence[T], text: str, *, show: bool) -> Iterator[T]:
         yield from bar.track(steps, description=text)
 
 
-LOG_SECONDS = 10.0  # where there is no terminal, a line this often instead of a bar
+LOG_SECONDS = 10.0  # without a terminal, time between two lines that replace the bar
 
 
 class EpochBar:
-    """Epoch, loss, validation metric, time an epoch and time left."""
+    """Epoch, loss, validation metric, time per epoch and time left."""
 
     def __init__(self, phase: str, epochs: int, metric: str, *, show: bool) -> None:
         self.metric, self.started, self.first = metric, time.perf_counter(), -1
@@ -56,31 +56,32 @@ class EpochBar:
             TextColumn("{task.completed}/{task.total} epochs"),
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
-            TextColumn("left at most"),
+            TextColumn("at most"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=self.console,
             disable=not show or self.log,
             transient=True,
         )
-        self.action = {"select": "choosing on validation", "refit": "refitting"}.get(phase, phase)
+        self.action = {"select": "selecting on validation", "refit": "refitting"}.get(phase, phase)
         self.task = self.bar.add_task(self.action, total=epochs, note="")
 
     def update(self, state: TrainState, loss: float) -> None:
-        """Show where training stands."""
+        """Show the current state of training."""
         if self.first < 0:
             self.first = state.epoch - 1
         pace = (time.perf_counter() - self.started) / max(state.epoch - self.first, 1)
         note = f"loss {loss:.4f}"
         if state.best_epoch and state.phase == "select":
             note += f" · best {self.metric} {state.best_value:.4f} (epoch {state.best_epoch})"
-        note += f" · {pace:.2f} s an epoch"
+        note += f" · {pace:.2f} s per epoch"
         self.bar.update(self.task, completed=state.epoch, note=note)
         now = time.perf_counter()
         if self.log and now - self.logged > LOG_SECONDS:
             self.logged = now
             left = pace * (self.epochs - state.epoch)
             line = f"{self.action}: epoch {state.epoch}/{self.epochs} · {note}"
-            line += f" · left at most {left:.0f} s"
+            line += f" · at most {left:.0f} s left"
             self.console.print(line, soft_wrap=True, highlight=False)
 
     def __enter__(self) -> Self:
@@ -97,7 +98,7 @@ class EpochBar:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them.
+    """Seconds in a readable unit.
 
     >>> duration(42), duration(300), duration(7000)
     ('42 s', '5 min', '1.9 h')

@@ -19,22 +19,22 @@ from itemrec.training.state import TrainState
 
 @dataclass
 class Run:
-    """What training leaves behind: the model and everything needed to evaluate, use and repeat it.
+    """The result of training: the model and everything needed to evaluate, use and repeat it.
 
     Attributes:
         model: The trained model.
-        config: Its settings in full: sections data, split, model, loss, negatives and train.
+        config: Its complete settings: sections data, split, model, loss, negatives and train.
         protocol: "transductive" or "inductive".
         dataset: Name, fingerprint and counts of the data.
         user_ids: External ids of the training users.
         item_ids: External ids of the items.
         titles: Title of each item, or None.
         genres: Genres of each item, or None.
-        train: What the model was trained on, `[users, items]`.
-        notes: Plain sentences: what was left out of the data.
-        history: One entry for each validation.
-        metrics: What `metrics.json` holds.
-        per_user: Test metrics of single users.
+        train: The interactions that the model was trained on, `[users, items]`.
+        notes: Sentences about what was left out of the data.
+        history: One entry per validation.
+        metrics: The content of `metrics.json`.
+        per_user: Per-user test metrics.
 
     Examples:
         >>> import itemrec as ir
@@ -63,7 +63,7 @@ class Run:
         """A run that has not been trained yet.
 
         Args:
-            plan: The components of the run and its settings in full.
+            plan: The components of the run and its complete settings.
 
         Returns:
             A run with neither history nor metrics.
@@ -92,12 +92,12 @@ class Run:
         )
 
     def finish(self, train: sp.csr_array, state: TrainState, *, refit: bool) -> None:
-        """Take over what training has found; `train` calls it.
+        """Store the outcome of training; called by `train`.
 
         Args:
-            train: What the model was trained on in the end.
-            state: The state of training after its last epoch.
-            refit: Whether validation data was part of it.
+            train: The interactions that the final model was trained on.
+            state: The training state after the last epoch.
+            refit: Whether validation data was included.
 
         Examples:
             >>> from itemrec.training.state import TrainState
@@ -126,11 +126,11 @@ class Run:
         }
 
     def add_evaluation(self, result: Evaluation, seconds: float) -> None:
-        """Take over the test metrics; `train` calls it.
+        """Store the test metrics; called by `train`.
 
         Args:
-            result: What `evaluate` returns.
-            seconds: How long it took.
+            result: The result of `evaluate`.
+            seconds: How long the evaluation took.
 
         Examples:
             >>> import itemrec as ir
@@ -141,15 +141,15 @@ class Run:
             True
         """
         self.metrics["test"] = result.metrics
-        self.metrics["users"] = {"judged": len(result.ids)}  # the file format's word
+        self.metrics["users"] = {"judged": len(result.ids)}  # the key in the file format
         self.metrics["seconds"]["evaluate"] = round(seconds, 3)
         self.per_user = {"user": result.ids, "history": result.history, **result.per_user}
 
     def save(self, folder: str | Path) -> None:
-        """Write a run folder. Each file is complete or absent, `metrics.json` comes last.
+        """Write a run folder. Each file is complete or absent; `metrics.json` is written last.
 
         Args:
-            folder: Where to; it is made if need be.
+            folder: The folder; it is created if necessary.
 
         Raises:
             ItemrecError: The path is a file.
@@ -170,7 +170,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Run:
-        """Read a run folder; nothing in it is ever executed.
+        """Load a run folder; nothing in it is ever executed.
 
         Args:
             folder: The folder of a finished run.
@@ -180,8 +180,7 @@ class Run:
             The run as it was saved.
 
         Raises:
-            ItemrecError: The folder is missing, unfinished, damaged, or its model has an unknown
-                name.
+            ItemrecError: The folder is missing, incomplete or damaged, or its model is unknown.
 
         Examples:
             >>> from pathlib import Path

@@ -1,8 +1,8 @@
-"""A run folder: atomic save, load, and the state from which training resumes exactly.
+"""A run folder: atomic saving, loading, and the state from which training resumes exactly.
 
-``config.toml`` everything needed to repeat it · ``model.safetensors`` weights and cached vectors ·
-``ids.json`` external ids and titles · ``state.pt`` optimizer and generators, for resume only ·
-``history.jsonl`` a line an evaluation · ``metrics.json`` · ``per_user.npz``.
+``config.toml`` everything needed to repeat the run · ``model.safetensors`` weights and cached
+vectors · ``ids.json`` external ids and titles · ``state.pt`` optimizer and generators, for resuming
+only · ``history.jsonl`` one line per evaluation · ``metrics.json`` · ``per_user.npz``.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from itemrec.training.run import Run
 from itemrec.training.state import TrainState
 from itemrec.validation import check_settings, lookup
 
-NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # of a finished run
-FORMAT = 1  # of the run folder; a newer one is refused by name
+NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # files of a finished run
+FORMAT = 1  # version of the run folder; newer versions are rejected
 
 
 class RunFolder:
@@ -52,18 +52,18 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything was written: ``metrics.json`` comes last."""
+        """Whether all files were written: ``metrics.json`` is written last."""
         return (self.path / "metrics.json").exists()
 
     # --- while training --------------------------------------------------------------------------
 
     def claim(self, run: Run, fresh: TrainState, resume: bool) -> TrainState:
-        """Take the folder for a run, or continue the one in it; the state to begin from."""
+        """Claim the folder for a run, or continue the run in it; returns the initial state."""
         check_folder("out", self.path)
         state = self.path / "state.pt"
         if resume:
             self._check_same(run)
-            for draft in self.path.glob(".*.tmp"):  # what a killed process was writing
+            for draft in self.path.glob(".*.tmp"):  # left by a killed process
                 draft.unlink()
             if state.exists() and not self.is_finished:
                 found = TrainState.load(state)
@@ -87,18 +87,18 @@ class RunFolder:
             state.save(self.path / "state.pt", learner)
 
     def abandon(self) -> None:
-        """Take back a folder that holds settings and nothing else: training never began."""
+        """Remove a folder that holds only settings because training never began."""
         if [path.name for path in self.path.iterdir()] == ["config.toml"]:
             (self.path / "config.toml").unlink()
             self.path.rmdir()
 
     def stored_config(self) -> Config | None:
-        """The settings in the folder under their present names, None where there are none."""
+        """The settings in the folder under their current names, or None if there are none."""
         path = self.path / "config.toml"
         return load_config(path, note=False) if path.exists() else None
 
     def _check_same(self, run: Run) -> None:
-        """Refuse to continue a run with other settings, or on other data."""
+        """Reject continuing a run with different settings or on different data."""
         stored, given = self.stored_config(), normalise(run.config)
         if stored is not None and stored != given:
             changed = difference(stored, given)
@@ -109,25 +109,25 @@ class RunFolder:
                 raise ItemrecError(f"{self.path} holds a run on other data; it cannot be resumed")
 
     def _holds_other(self, run: Run) -> bool:
-        """Another run has begun here, though it has saved nothing yet."""
+        """Whether another run has begun here but has saved nothing yet."""
         stored = self.stored_config()
         return stored is not None and stored != normalise(run.config)
 
     # --- finished runs ---------------------------------------------------------------------------
 
     def save(self, run: Run) -> None:
-        """Write everything; each file is complete or absent, ``metrics.json`` comes last."""
+        """Write all files; each is complete or absent, and ``metrics.json`` is written last."""
         folder = self.path
         if folder.exists() and not folder.is_dir():
             raise ItemrecError(f"{folder} is a file: a run needs a folder")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "metrics.json").unlink(missing_ok=True)  # not finished until all is written
+        (folder / "metrics.json").unlink(missing_ok=True)  # finished only when all is written
         write_text(folder / "config.toml", dump_config(run.config))
         self._save_tensors(run)
         self._save_ids(run)
         lines = "".join(json.dumps(row) + "\n" for row in run.history)
         write_text(folder / "history.jsonl", lines)
-        # ids may be Python strings, which only a pickle could hold as they are
+        # ids may be Python strings, which only a pickle could store unchanged
         columns = {k: v.astype(str) if v.dtype == object else v for k, v in run.per_user.items()}
         with atomic(folder / "per_user.npz") as path, path.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **columns)
@@ -141,7 +141,7 @@ class RunFolder:
         tensors["train.col"] = torch.from_numpy(run.train.indices.astype(np.int32))
         with atomic(self.path / "model.safetensors") as path:
             save_file(tensors, path)  # no metadata: its order would differ from run to run
-            path.chmod((self.path / "config.toml").stat().st_mode)  # it is written as private
+            path.chmod((self.path / "config.toml").stat().st_mode)  # it is created as private
 
     def _save_ids(self, run: Run) -> None:
         ids: dict[str, Any] = {
@@ -156,7 +156,7 @@ class RunFolder:
         write_text(self.path / "ids.json", json.dumps(ids))
 
     def load(self, device: str = "cpu") -> Run:
-        """Read a finished run; nothing in the folder is ever executed."""
+        """Load a finished run; nothing in the folder is ever executed."""
         device = str(pick_device(device))
         self._check_complete()
         config, ids, metrics = self._read_config(), self._read_ids(), self._read_metrics()
@@ -197,7 +197,7 @@ class RunFolder:
             problem = "is a file, not a run folder" if folder.exists() else "no such folder"
             raise ItemrecError(f"{folder}: {problem}")
         missing = [name for name in NEEDED if not (folder / name).exists()]
-        if "metrics.json" in missing and "config.toml" not in missing:  # it is written last
+        if "metrics.json" in missing and "config.toml" not in missing:  # written last
             how = f"itemrec train --resume --out {folder}"
             raise ItemrecError(f"{folder} is not finished: continue with {how}")
         if missing:
@@ -218,14 +218,14 @@ class RunFolder:
 
     def _read_metrics(self) -> dict[str, Any]:
         metrics = read_file(self.path / "metrics.json", json_object)
-        for key in ("best_epoch", "seconds", "test"):  # what tables and plots show
+        for key in ("best_epoch", "seconds", "test"):  # shown in tables and plots
             if key not in metrics:
                 raise ItemrecError(f"{self.path / 'metrics.json'} is damaged: it has no '{key}'")
         return metrics
 
 
 def load_runs(folders: Sequence[str]) -> dict[str, Run]:
-    """Runs by the shortest ending of their path that is different for each."""
+    """Load runs, each named by the shortest suffix of its path that is unique."""
     paths = [Path(folder).resolve() for folder in folders]
     for depth in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join(path.parts[-depth:]) for path in paths]
@@ -241,7 +241,7 @@ def rebuild(
     tensors: dict[str, Tensor],
     device: str,
 ) -> Model:
-    """The model of a configuration's section with these tensors."""
+    """Build the model of a configuration's section with these tensors."""
     settings = dict(section)
     name = settings.pop("name")
     kind = lookup(MODELS, "model", name)

@@ -1,4 +1,4 @@
-"""Where training stands: with the learner's tensors, all that an exact resume needs."""
+"""The training state: with the learner's tensors, everything that an exact resume needs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TrainState:
     def record(
         self, loss: float, metrics: dict[str, float], metric: str, model: Model | None = None
     ) -> None:
-        """Note one validation, and the weights if they are the best so far."""
+        """Record one validation, and the weights if they are the best so far."""
         self.history.append(
             {"epoch": self.epoch, "loss": loss, "seconds": round(self.seconds, 3), **metrics}
         )
@@ -53,7 +53,7 @@ class TrainState:
                 self.best_weights = {k: v.detach().clone() for k, v in model.named_parameters()}
 
     def begin_refit(self) -> None:
-        """Selection is over: what follows starts from scratch for the chosen number of epochs."""
+        """Selection is over: the refit starts from scratch for the selected number of epochs."""
         self.phase, self.selected_epochs, self.epoch, self.best_weights = "refit", self.epoch, 0, {}
 
     def restore(self, learner: Learner) -> None:
@@ -80,10 +80,10 @@ class TrainState:
 
     @classmethod
     def load(cls, path: Path) -> TrainState:
-        """Read ``state.pt``, tensors and plain values only."""
+        """Read ``state.pt``: tensors and plain values only."""
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
             tensors = {name: content.pop(name) for name in TENSORS}
             return cls(tensors=tensors, **content)
-        except Exception as error:  # torch raises whatever a damaged file makes it stumble over
+        except Exception as error:  # torch raises many types of errors for damaged files
             raise ItemrecError(f"{path} is not a training state that can be resumed") from error

@@ -1,4 +1,4 @@
-"""A running mean of the weights: the noise of single steps cancels, what they agree on stays."""
+"""An exponential moving average of the weights, which reduces the noise of single steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 class WeightAverage:
     """Exponentially weighted mean of the weights after each step; with decay 0 it does nothing.
 
-    ``m ← decay·m + (1 − decay)·w`` from ``m = 0``, read as ``m / (1 − decayᵗ)``: after one step the
+    ``m ← decay·m + (1 − decay)·w`` from ``m = 0``, used as ``m / (1 − decayᵗ)``: after one step the
     mean is that step's weights, and the initial weights never count.
     """
 
@@ -30,7 +30,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights of a step."""
+        """Add the weights after a step."""
         if self.sums:
             torch._foreach_lerp_(self.sums, self.weights, 1 - self.decay)
             self.steps.add_(1)
@@ -38,7 +38,7 @@ class WeightAverage:
     @contextmanager
     @torch.no_grad()
     def applied(self) -> Iterator[None]:
-        """Within this context the model has the mean weights."""
+        """Within this context the model uses the mean weights."""
         current = [w.detach().clone() for w in self.weights]
         self.keep()
         try:
@@ -49,7 +49,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def keep(self) -> None:
-        """Give the model the mean weights for good."""
+        """Replace the model's weights with the mean weights permanently."""
         known = 1 - self.decay ** float(self.steps)
         if known > 0:
             for weight, total in zip(self.weights, self.sums, strict=True):

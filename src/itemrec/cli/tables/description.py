@@ -36,7 +36,7 @@ def _facts(found: Description) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("data", Text(found.name))  # the name of a file is no markup
+    table.add_row("data", Text(found.name))  # a file name is not markup
     table.add_row("fingerprint", found.fingerprint)
     table.add_row("users", f"{found.users:,}")
     table.add_row("items", f"{found.items:,}{titles}")

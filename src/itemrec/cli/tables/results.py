@@ -53,7 +53,7 @@ def _run_metrics(run: Run) -> Table:
 
 
 def tuned(found: Tuned, most: int = 10) -> RenderableType:
-    """The best trials of a search, and the configuration that it started from."""
+    """The best trials of a search, and the configuration from which it started."""
     keys = list(found.best.settings)
     numbers = (found.metric, "epoch", "seconds", *_short_names(keys))
     table = new_table("trial", *numbers, numbers=numbers)
@@ -77,7 +77,7 @@ def _shown_trials(trials: Sequence[Trial], most: int) -> list[Trial]:
 
 
 def _short_names(keys: Sequence[str]) -> list[str]:
-    """Settings without their section, where that is unambiguous.
+    """Settings without their section, if that is unambiguous.
 
     >>> _short_names(["train.lr", "train.l2", "model.l2"])
     ['lr', 'train.l2', 'model.l2']

@@ -1,4 +1,4 @@
-"""The table of data sets: counts from the files beside those that the paper reports."""
+"""The table of data sets: counts from the files next to those that the paper reports."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ PAPER = {  # ITEM (TMLR 2024), statistics of the data sets: users, items, links
     "amazon-book": ("52,643", "91,599", "2.9m"),
 }
 ABOUT = """
-Users, items and interactions as they are split and trained on, counted in the files; the paper's in
-brackets. *ml-latest-small* is what the paper calls MovieLens-100k, with ratings of 3 and more;
-*amazon-cds* takes the place of Amazon-book, whose files were not available.
+Users, items and interactions of the data that is split and trained on, counted in the files, with
+the paper's counts in brackets. *ml-latest-small* is the data set that the paper calls
+MovieLens-100k, with ratings of 3 and more; *amazon-cds* replaces Amazon-book, whose files
+were not available.
 """.strip()
 
 
@@ -38,7 +39,7 @@ def reproduce_datasets(
     data_root: str | Path | None = None,
     console: Console,
 ) -> None:
-    """Count, and write ``results/datasets.json``; what earlier calls counted stays in the file.
+    """Count, and write ``results/datasets.json``; counts of earlier calls stay in the file.
 
     Data sets that are not available are reported and skipped.
     """
@@ -71,7 +72,7 @@ def _counts(data: Interactions) -> dict[str, Any]:
 
 
 def page(results: Path) -> str:
-    """The page as Markdown, or nothing where nothing was counted."""
+    """The page as Markdown, or an empty text if nothing was counted."""
     path = results / FILE
     if not path.exists():
         return ""

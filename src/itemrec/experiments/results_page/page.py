@@ -1,4 +1,4 @@
-"""Every generated page: RESULTS.md, a page and a plot per suite, data sets, lists to look at.
+"""All generated pages: RESULTS.md, a page and a plot per suite, data sets, example lists.
 
 ``python -m itemrec.experiments.results_page.page [RESULTS_FOLDER] [RESULTS.md]`` sorts the store
 and writes them; `make results` calls it.
@@ -61,7 +61,7 @@ def _read_suites(results: Path) -> dict[str, tuple[Suite, list[Table]]]:
 
 
 def write(results: Path, target: Path) -> list[Path]:
-    """Sort the store and write all pages and plots; the files written."""
+    """Sort the store and write all pages and plots; returns the files written."""
     tidy(results)
     files = generate(results)
     paths = [target if name == SUMMARY else results / name for name in files]

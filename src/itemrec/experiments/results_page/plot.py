@@ -1,4 +1,4 @@
-"""The plot of a suite: one panel a data set, a dot a row, as SVG with the same bytes every time."""
+"""The plot of a suite: one panel per data set, one dot per row, as SVG with reproducible bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
 }
 COLOUR, BASE, PAPER = "#1f5fa8", "#555555", "#c0392b"
-ACROSS = 3  # panels a line
+ACROSS = 3  # panels per line
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Point:
 
 
 def digest(metric: str, data: Mapping[str, Sequence[Point]]) -> str:
-    """What is plotted, as a short name: the same for the same figures, whatever draws them."""
+    """A hash of what is plotted: the same for the same figures, whatever draws them."""
     rows = {name: [asdict(point) for point in points] for name, points in data.items()}
     text = json.dumps([metric, rows], default=str)
     return hashlib.sha256(re.sub(r"(\.\d{6})\d+", r"\1", text).encode()).hexdigest()[:16]
 
 
 def panels(title: str, metric: str, data: Mapping[str, Sequence[Point]], baseline: str = "") -> str:
-    """Dots with the spread over seeds; filled where significant; a cross where published."""
+    """Dots with the spread over seeds; filled if significant; a cross for a published figure."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Recommendations to look at: lists of a few unseen users by title, ITEM above BPR, hits marked.
+"""Example recommendations: lists of a few unseen users by title, ITEM above BPR, hits marked.
 
 The users are not picked by hand: sorted by how much better ITEM's NDCG@20 is than BPR's, they are
 those at 10 %, 50 % and 90 % of the order.
@@ -37,9 +37,9 @@ QUANTILES = (0.1, 0.5, 0.9)
 K = 20
 ABOUT = """
 The 20 items recommended to three unseen users of one split; held-out items are marked as hits.
-LightGCN with ITEM above, with BPR below, trained as the rows *item* and *lightgcn* of the
-[table of unseen users](inductive.md). All test users are sorted by how much better ITEM's NDCG@20
-is than BPR's; the three are those at 10 %, 50 % and 90 % of that order.
+The upper list is of LightGCN with ITEM, the lower one of LightGCN with BPR, trained as the rows
+*item* and *lightgcn* of the [table of unseen users](inductive.md). All test users are sorted by how
+much better ITEM's NDCG@20 is than BPR's; the three are those at 10 %, 50 % and 90 % of that order.
 """.strip()
 
 
@@ -51,7 +51,7 @@ def reproduce_qualitative(
     device: str = "auto",
     console: Console,
 ) -> None:
-    """Train both and write ``results/qualitative.json``, unless it has these settings already."""
+    """Train both and write ``results/qualitative.json``, unless it exists with these settings."""
     entry = Entry((Entry.parse(datasets[0]).data if datasets else DATA), "inductive")
     cells = {cell.row: cell for cell in load_suite(SUITE).cells([entry.key])}
     configs = {name: cells[row].seeded(0) for name, row in SYSTEMS.items()}
@@ -71,17 +71,17 @@ def reproduce_qualitative(
         data = load_data(here)
         runs[name] = run_config(here, data=data)
     split = make_split(configs["ITEM"], data)
-    write_json(path, look(runs, split) | about(split, configs, entry, device))
+    write_json(path, example_lists(runs, split) | about(split, configs, entry, device))
 
 
 def about(split: Split, configs: dict[str, Config], entry: Entry, device: str) -> dict[str, Any]:
-    """What the lists were made of and on."""
+    """The data, settings and hardware behind the lists."""
     made = {"data": entry.key, "dataset": split.dataset, "configs": configs}
     return {**made, "hardware": hardware(device, 1)}
 
 
-def look(runs: dict[str, Run], split: Split) -> dict[str, Any]:
-    """The users shown and their lists: titles, and whether each was taken."""
+def example_lists(runs: dict[str, Run], split: Split) -> dict[str, Any]:
+    """The users shown and their lists: titles, and whether each item is a hit."""
     users = list(next(iter(runs.values())).per_user["user"])
     first, second = (run.per_user["ndcg@20"] for run in runs.values())
     order = np.argsort(first - second, kind="stable")
@@ -106,7 +106,7 @@ def look(runs: dict[str, Run], split: Split) -> dict[str, Any]:
 
 
 def title(split: Split, item: int) -> str:
-    """An item's title, or its id where it has none."""
+    """An item's title, or its id if it has none."""
     named = "" if split.titles is None else str(split.titles[item])
     return named or str(split.item_ids.external(np.array([item]))[0])
 
@@ -115,7 +115,7 @@ def title(split: Split, item: int) -> str:
 
 
 def page(results: Path) -> tuple[str, str]:
-    """Text and picture, both empty where there is nothing to show."""
+    """Text and picture, both empty if there is nothing to show."""
     path = results / FILE
     if not path.exists():
         return "", ""
@@ -128,13 +128,13 @@ def page(results: Path) -> tuple[str, str]:
     return "\n\n".join([*parts, GENERATED]) + "\n", picture(content)
 
 
-CELL, HEIGHT, LABEL, ACROSS = 96, 46, 92, 10  # width and height of an item, of the names; a line
+CELL, HEIGHT, LABEL, ACROSS = 96, 46, 92, 10  # width and height of items; label width; per line
 HIT = ("#d9f0d9", "#2e7d32")  # fill, edge
 MISS = ("#f9e2e0", "#c0392b")
 
 
 def picture(content: dict[str, Any]) -> str:
-    """An SVG: for each user two lines of ten a system, hits green with a tick, the others red."""
+    """An SVG: per user and system two lines of ten items, hits green with a tick, others red."""
     out: list[str] = []
     y = 6
     for user in content["users"]:
@@ -163,7 +163,7 @@ def picture(content: dict[str, Any]) -> str:
 
 
 def cell(x: int, y: int, rank: int, item: dict[str, Any]) -> list[str]:
-    """One item: its rank, a tick where it is a hit, its title in at most three lines."""
+    """One item: its rank, a tick if it is a hit, its title in at most three lines."""
     fill, edge = HIT if item["hit"] else MISS
     box = f'x="{x}" y="{y}" width="{CELL - 4}" height="{HEIGHT - 4}" rx="3"'
     out = [f'<rect {box} fill="{fill}" stroke="{edge}"/>']

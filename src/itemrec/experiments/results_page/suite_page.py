@@ -41,7 +41,7 @@ def page(suite: Suite, tables: list[Table], home: str) -> str:
 
 
 def overview(suite: Suite, tables: list[Table]) -> str:
-    """Rows by data sets, in the metric that is plotted."""
+    """Rows by data sets, on the metric that is plotted."""
     metric = suite.columns[-1]
     lines = {(table.entry, line.cell.row): line for table in tables for line in table.lines}
     body = []
@@ -53,7 +53,7 @@ def overview(suite: Suite, tables: list[Table]) -> str:
 
 
 def details(suite: Suite, table: Table, name: str) -> str:
-    """One data set: every metric, the published figures, p, seconds; and what it was made on."""
+    """One data set: all metrics, published figures, p-values, seconds, and the hardware."""
     columns = list(_columns(suite, table))
     body = [[cell(line) for _, cell in columns] for line in table.lines]
     parts = [f"## {heading(table.entry)}", grid([head for head, _ in columns], body)]
@@ -68,7 +68,7 @@ def details(suite: Suite, table: Table, name: str) -> str:
 
 
 def plot(suite: Suite, tables: list[Table]) -> str:
-    """Each data set's rows in the metrics that the suite plots."""
+    """The rows of each data set on the metrics that the suite plots."""
     data: dict[str, list[Point]] = {}
     several = len(suite.plotted) > 1
     for table, metric in ((table, metric) for table in tables for metric in suite.plotted):
@@ -108,7 +108,7 @@ def _columns(suite: Suite, table: Table) -> Iterable[Column]:
             lambda line: probability(line.p[last][0]) if last in line.p else "",
         )
     if suite.cost:
-        yield "s an epoch", lambda line: f"{line.epoch_seconds():.2f}"
+        yield "s per epoch", lambda line: f"{line.epoch_seconds():.2f}"
         yield "s to the best epoch", lambda line: f"{line.best_seconds():.1f}"
     yield "epoch", lambda line: f"{statistics.fmean(r['best_epoch'] for r in line.results):.0f}"
     yield (
@@ -164,7 +164,7 @@ def _legend(suite: Suite, table: Table, name: str) -> Iterable[str]:
 
 
 def _baselines(suite: Suite, table: Table) -> str:
-    """The baseline of the rows of a table, in words."""
+    """The baseline of the rows of a table, as text."""
     rows = [line.cell.row for line in table.lines if line.p]
     pairs = {row: suite.baseline_of(row) for row in rows}
     if set(pairs.values()) <= {suite.baseline}:
@@ -173,16 +173,16 @@ def _baselines(suite: Suite, table: Table) -> str:
 
 
 def _fingerprint(result: Result) -> str:
-    """The data of a result, in words."""
+    """The data of a result, as text."""
     data = result["dataset"]
     counts = f"{data['users']:,} users, {data['items']:,} items, {data['interactions']:,}"
     return f"Data: {counts} interactions, fingerprint `{data['fingerprint']}`"
 
 
 def _machine(result: Result) -> str:
-    """The hardware of a result, in words."""
+    """The hardware of a result, as text."""
     found = result["hardware"]
     cpu = f"{found['cpu']}, {found['cores']} cores"
     where = cpu if found["device"] == "CPU" else f"{found['device']} ({cpu})"
-    beside = f", {found['jobs']} runs side by side" if found["jobs"] > 1 else ""
-    return f"{where}, torch {found['torch']}{beside}"
+    parallel = f", {found['jobs']} runs in parallel" if found["jobs"] > 1 else ""
+    return f"{where}, torch {found['torch']}{parallel}"

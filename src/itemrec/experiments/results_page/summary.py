@@ -1,4 +1,4 @@
-"""RESULTS.md: words by hand in a template, every figure looked up in the stored results.
+"""RESULTS.md: a template written by hand, with every figure looked up in the stored results.
 
 ``results/RESULTS.template.md`` has these placeholders; figures are × 100::
 
@@ -6,10 +6,10 @@
     {p SUITE DATA ROW METRIC}            the corrected p-value of the paired test with the baseline
     {epoch_seconds SUITE DATA ROW}       seconds of training per epoch
     {best_seconds SUITE DATA ROW}        seconds of training until the best epoch
-    {paper SUITE DATA ROW METRIC}        the published figure beside that row
-    {published DATA METRIC}              the highest published figure beside any row, and its source
-    {above SUITE ENDING METRIC}          of the rows with that ending, how many beat their baseline
-    {significant SUITE ENDING METRIC}    of these, how many do so significantly
+    {paper SUITE DATA ROW METRIC}        the published figure for that row
+    {published DATA METRIC}              the highest published figure for any row, and its source
+    {above SUITE ENDING METRIC}          how many rows with that ending beat their baseline
+    {significant SUITE ENDING METRIC}    how many of these do so significantly
     {exceeds SUITE,SUITE ROW ROW METRIC} on how many data sets the first row beats the second
     {pages}                              links to the pages of all suites
 """
@@ -28,13 +28,13 @@ from itemrec.experiments.results_page.tables import Line, Table
 from itemrec.experiments.suites.suite import Suite
 
 TEMPLATE = "RESULTS.template.md"
-PLAIN = "# Results\n\n{pages}"  # where there is no template
-WIDTH = 105  # of paragraphs, once their figures are filled in
+PLAIN = "# Results\n\n{pages}"  # if there is no template
+WIDTH = 105  # of paragraphs, after figures are filled in
 
 
 @dataclass(frozen=True)
 class Found:
-    """All results: the suites with their tables, and the titles of the pages by their files."""
+    """All results: the suites with their tables, and the titles of the pages by file."""
 
     suites: Mapping[str, tuple[Suite, list[Table]]]
     pages: Mapping[str, str]
@@ -46,7 +46,7 @@ class Found:
                 yield table, line
 
     def line(self, suite: str, data: str, row: str) -> Line:
-        """One line; a `LookupError` where there is none."""
+        """One line; raises `LookupError` if there is none."""
         return next(
             line
             for table, line in self.lines(suite)
@@ -55,7 +55,7 @@ class Found:
 
 
 def summary(results: Path, found: Found) -> str:
-    """The template with its figures."""
+    """The template with its figures filled in."""
     path = results / TEMPLATE
     text = path.read_text(encoding="utf-8").strip() if path.exists() else PLAIN
 
@@ -73,7 +73,7 @@ def summary(results: Path, found: Found) -> str:
 
 
 def _wrapped(block: str) -> str:
-    """A paragraph or list in lines of readable length; tables and headings stay as they are."""
+    """A paragraph or list in lines of readable length; tables and headings are unchanged."""
     if block.startswith(("|", "#", "<", "    ")):
         return block
     items = re.split(r"\n(?=- )", block)
@@ -115,13 +115,13 @@ def _paper(found: Found, suite: str, data: str, row: str, metric: str) -> str:
 
 
 def _published(found: Found, data: str, metric: str) -> str:
-    """The first of the highest figures, in the order of the pages; a dash where there is none."""
+    """The first of the highest figures, in the order of the pages; a dash if there is none."""
     known = [
         line.cell
         for suite in found.suites
         for table, line in found.lines(suite)
         if table.entry.key == data and metric in line.cell.paper
-        if "cold_start" not in line.cell.config["split"]  # thinned: another split
+        if "cold_start" not in line.cell.config["split"]  # thinned: a different split
     ]
     if not known:
         return "–"
@@ -142,7 +142,7 @@ def _gain(line: Line, base: Line, metric: str) -> float:
 
 
 def _count(found: Found, suite: str, ending: str, holds: Callable[[Line, Line], bool]) -> str:
-    """ "11 of 12": of the rows with an ending, over all data sets, those for which it holds."""
+    """ "11 of 12": for how many rows with an ending, over all data sets, the condition holds."""
     outcomes = []
     for table, line in found.lines(suite):
         if line.cell.row.endswith(ending):

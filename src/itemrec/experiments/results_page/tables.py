@@ -1,4 +1,4 @@
-"""The tables of a suite, from stored results: a line per row, its seeds, tests and remarks."""
+"""The tables of a suite, from stored results: one line per row, with seeds, tests and remarks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from itemrec.experiments.suites.store import Line as StoredLine
 from itemrec.experiments.suites.store import Result, Store
 from itemrec.experiments.suites.suite import Cell, Suite, load_suite
 
-LEVEL = 0.05  # below it a difference is marked
+LEVEL = 0.05  # differences with a smaller p-value are marked
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table: the results of all seeds, and what is known beside them."""
+    """A row of a table: the results of all seeds, paired tests and remarks."""
 
     cell: Cell
     results: list[Result]
@@ -27,7 +27,7 @@ class Line:
     notes: tuple[str, ...] = ()
 
     def values(self, metric: str) -> list[float]:
-        """The metric × 100, seed by seed; ``ndcg@20#0`` is that of seed 0 alone."""
+        """The metric × 100 for each seed; ``ndcg@20#0`` is that of seed 0 alone."""
         name, _, seed = metric.partition("#")
         chosen = [r for r in self.results if seed in ("", str(r["seed"])) and name in r["test"]]
         return [100 * r["test"][name] for r in chosen]
@@ -43,7 +43,7 @@ class Line:
         return statistics.stdev(values) if len(values) > 1 else None
 
     def mark(self, metric: str) -> str:
-        """▲ or ▼ where the row differs from the baseline significantly."""
+        """▲ or ▼ if the row differs significantly from the baseline."""
         p, difference = self.p.get(metric, (1.0, 0.0))
         return "" if p >= LEVEL else " ▲" if difference > 0 else " ▼"
 
@@ -66,7 +66,7 @@ class Table:
 
 
 def suite_of(results: Path, name: str) -> Suite:
-    """The suite that results belong to: the copy beside them, or the shipped one of that name."""
+    """The suite that results belong to: the copy next to them, or the shipped one of that name."""
     copy = results / f"{name}.toml"
     return load_suite(copy if copy.exists() else name)
 
@@ -89,10 +89,10 @@ def read_tables(suite: Suite, store: Store) -> list[Table]:
 def _read_table(
     suite: Suite, entry: Entry, found: dict[str, list[Result]], tests: StoredLine
 ) -> Table:
-    """The rows of one data set, with the paired tests where these are of the same results."""
+    """The rows of one data set, with the paired tests if they compare the same results."""
     notes = []
     if tests and not _are_of(tests, suite, found):
-        notes.append("No paired tests: they were made before the last of these results.")
+        notes.append("No paired tests: some of these results are newer than the stored tests.")
         tests = {}
     lines = []
     for cell in suite.cells([entry.key]):
@@ -102,12 +102,12 @@ def _read_table(
             lines.append(Line(cell, results, p, tuple(_remarks(cell, results))))
     left_out = sorted(set(found) - set(suite.rows))
     if left_out:
-        notes.append(f"Left out, no longer rows of the suite: {', '.join(left_out)}.")
+        notes.append(f"Left out because the suite no longer has them: {', '.join(left_out)}.")
     return Table(entry, lines, notes)
 
 
 def _are_of(tests: StoredLine, suite: Suite, found: dict[str, list[Result]]) -> bool:
-    """Whether paired tests compared exactly these results; rows that left the suite aside."""
+    """Whether paired tests compared exactly these results, ignoring rows that left the suite."""
     runs = {f"{row}-{r['seed']}": r["id"] for row in suite.rows for r in found.get(row, [])}
     tested = {k: v for k, v in tests["runs"].items() if k.rpartition("-")[0] in suite.rows}
     return tested == runs
@@ -116,14 +116,14 @@ def _are_of(tests: StoredLine, suite: Suite, found: dict[str, list[Result]]) -> 
 def _remarks(cell: Cell, results: list[Result]) -> Iterable[str]:
     other = [key for r in results for key in changes(r["config"], cell.seeded(r["seed"]))]
     if other:
-        yield f"made when {', '.join(dict.fromkeys(other))} had another value"
+        yield f"run with another value of {', '.join(dict.fromkeys(other))}"
     for metric, (low, high) in cell.band.items():
         value = statistics.fmean(result["test"][metric] for result in results)
         if not low <= value <= high:
             span = f"{100 * low:.2f} to {100 * high:.2f}"
-            yield f"{title(metric)} is outside the expected {span}"
+            yield f"{title(metric)} is outside the expected range {span}"
     if any(_hit_the_limit(result) for result in results):
-        yield "ended by the limit of epochs and not by patience, so longer training may give more"
+        yield "stopped at the maximum number of epochs, not by patience; longer training may help"
     if len(results) < cell.seeds:
         yield f"{len(results)} of {cell.seeds} seeds so far"
 
@@ -133,6 +133,6 @@ def _hit_the_limit(result: Result) -> bool:
 
 
 def _epoch_seconds(result: Result) -> float:
-    """Over all epochs, the refit's included; a closed form counts as one."""
+    """Over all epochs, including the refit; a closed form counts as one epoch."""
     again = result["best_epoch"] if result["refit"] else 0
     return float(result["seconds"]["train"] / max(int(result["epochs"]) + int(again), 1))

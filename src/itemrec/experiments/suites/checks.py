@@ -1,4 +1,4 @@
-"""What a suite's file may contain: slips are refused with the names that exist."""
+"""Checks of a suite file: mistakes are reported together with the valid names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = tuple(name for name in SECTIONS if name != "data")
 
 
 def check_table(table: dict[str, Any]) -> None:
-    """Refuse a suite with unknown keys, names or values."""
+    """Reject a suite with unknown keys, names or values."""
     _only(table, (*SUITE_KEYS, "defaults", "row"), "a suite")
     rows = table.get("row", [])
     if not rows or not isinstance(rows, list):
@@ -42,7 +42,7 @@ def check_table(table: dict[str, Any]) -> None:
 
 
 def check_data(name: str) -> None:
-    """Refuse a data set that is neither built in nor a file."""
+    """Reject a data set that is neither built in nor a file."""
     built_in = name in DATASETS or name.startswith("synthetic:")
     if not built_in and not Path(name).expanduser().exists():
         raise ItemrecError(
@@ -111,7 +111,7 @@ def _is_figure(what: str, value: Any) -> bool:
 
 
 def _check_defaults(table: Mapping[str, Any]) -> None:
-    """A default that no row's component has is a slip of the pen."""
+    """Reject a default that no row's component has as a setting."""
     defaults = table.get("defaults", {})
     known: dict[str, set[str]] = {name: set() for name in SECTIONS}
     for row in table["row"]:
@@ -125,7 +125,7 @@ def _check_defaults(table: Mapping[str, Any]) -> None:
                 if key not in known[name]:
                     raise ItemrecError(
                         f"[defaults.{name}] has {key!r}, which no row has as a setting; "
-                        f"known are: {', '.join(sorted(known[name]))}"
+                        f"known settings: {', '.join(sorted(known[name]))}"
                     )
 
 
@@ -141,4 +141,4 @@ def _only(table: Any, known: Iterable[str], where: str) -> None:
         raise ItemrecError(f"{where} must be a table, got {table!r}")
     for key in table:
         if key not in known:
-            raise ItemrecError(f"{where} has no key {key!r}; known are: {', '.join(known)}")
+            raise ItemrecError(f"{where} has no key {key!r}; known keys: {', '.join(known)}")

@@ -55,12 +55,12 @@ def row_key(job: Job) -> RowKey:
 
 
 def name_of(job: Job) -> str:
-    """A run, in words."""
+    """A readable name of a run."""
     return f"{job['entry']} {job['row']} seed {job['seed']}"
 
 
 def is_done(job: Job, store: Store) -> bool:
-    """Whether the result is stored with every column and with the settings that the suite has."""
+    """Whether the result is stored with every column and with the settings of the suite."""
     stored = store.result(job["suite"], row_key(job))
     if stored is None or not set(job["columns"]) <= set(stored["test"]):
         return False
@@ -68,7 +68,7 @@ def is_done(job: Job, store: Store) -> bool:
 
 
 def with_data(jobs: Sequence[Job], console: Console) -> tuple[list[Job], dict[str, str]]:
-    """The jobs whose data is available, and for the other data sets the reason."""
+    """The jobs whose data is available, and the reason for each data set that is not."""
     reasons: dict[str, str] = {}
     for job in {job["config"]["data"]["data"]: job for job in jobs}.values():
         config = {"data": dict(job["config"]["data"])}

@@ -1,4 +1,4 @@
-"""What a call of `reproduce` is asked to do."""
+"""The options of `reproduce`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from itemrec.files import check_folder
 
 @dataclass(frozen=True)
 class Options:
-    """Which runs to make, on what, and where their results go.
+    """Which runs to make, on which data and device, and where their results are stored.
 
-    ``per_user`` is the folder for the values of single users and for unfinished runs. After
-    ``time_limit`` seconds no further run is started.
+    ``per_user`` is the folder for per-user values and unfinished runs. No run is started after
+    ``time_limit`` seconds.
     """
 
-    datasets: Sequence[str] | None = None  # all of the suite's
-    rows: Sequence[str] | None = None  # all of the suite's
-    seeds: int | None = None  # as many as the suite says
+    datasets: Sequence[str] | None = None  # default: all of the suite
+    rows: Sequence[str] | None = None  # default: all of the suite
+    seeds: int | None = None  # default: the number in the suite
     device: str = "auto"
     jobs: int = 1
     data_root: str | Path | None = None
     results: str | Path = "results"
-    per_user: str | Path | None = None  # the cache
+    per_user: str | Path | None = None  # default: the cache
     time_limit: float | None = None
 
     @property
@@ -37,11 +37,11 @@ class Options:
 
     @property
     def values(self) -> Path:
-        """The folder for the values of single users."""
+        """The folder for per-user values."""
         return Path(self.per_user or cache_folder() / "suites")
 
     def check(self) -> None:
-        """Refuse what no run could be made with: each would fail or be skipped by itself."""
+        """Reject options with which every run would fail or be skipped."""
         for name, number in (("jobs", self.jobs), ("seeds", self.seeds)):
             if number is not None and number < 1:
                 raise ItemrecError(f"'{name}' must be a positive integer, got {number}")

@@ -1,6 +1,6 @@
-"""The overrides of a suite: defaults, a row, then both once more for a protocol or a data set.
+"""The overrides of a suite: defaults, a row, then both again for a protocol or a data set.
 
-A setting for one data set beats a setting for all of them, and a row beats the defaults.
+A setting for one data set overrides a setting for all of them, and a row overrides the defaults.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Entry:
 
 
 def split_names(text: str) -> list[str]:
-    """Names between commas; those within a name such as synthetic:users=9,items=8 stay.
+    """Split names at commas, except inside a name such as synthetic:users=9,items=8.
 
     >>> split_names("ml-1m, synthetic:users=9,items=8/inductive")
     ['ml-1m', 'synthetic:users=9,items=8/inductive']
@@ -57,7 +57,7 @@ def entries(row: Mapping[str, Any], suite: Mapping[str, Any]) -> list[Entry]:
 
 
 def merge(defaults: Mapping[str, Any], row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-    """The sections of a row on a data set, and "seeds" where an override says how many."""
+    """The sections of a row on a data set, and "seeds" if an override sets it."""
     (general, *on_general), (own, *on_own) = _overrides(defaults, entry), _overrides(row, entry)
     order = [(general, False), (own, True)]
     order += [(each, False) for each in on_general] + [(each, True) for each in on_own]
@@ -87,7 +87,7 @@ def _names(overrides: Iterable[Mapping[str, Any]], entry: Entry) -> dict[str, An
 
 
 def section(override: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The settings of a section; a component may be given by its bare name."""
+    """The settings of a section; a component may be given by its name alone."""
     value = override.get(name, {})
     if name == "data" and not isinstance(value, dict):
         return {}  # a row's list of data sets

@@ -1,4 +1,4 @@
-"""Paired tests of a suite: every row against its baseline, over users, corrected after Holm."""
+"""Paired tests of a suite: every row against its baseline, over users, with Holm's correction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Runs = dict[str, dict[int, Values]]  # row → seed → values of its users
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row against its baseline in one metric."""
+    """A row compared with its baseline on one metric."""
 
     row: str
     metric: str
@@ -26,17 +26,17 @@ class Comparison:
 
 
 def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str]:
-    """Store the paired tests of a data set; notes where that is not possible.
+    """Store the paired tests of a data set; returns notes if that is not possible.
 
     A row and its baseline are compared over the seeds that both have, user by user: a user's value
     is the mean over those seeds in which the user was evaluated. All p-values of the data set, over
     rows and metrics, are corrected together. Nothing is written unless the values of all finished
-    runs are available, so that a machine that has only some of them does no harm.
+    runs are available, so that a machine with only some of them cannot overwrite complete tests.
     """
     found, missing = _read_runs(suite, data, store, values)
     if missing:
         return [
-            f"{data}: the paired tests are left as they were, the per-user values of {missing} "
+            f"{data}: the paired tests are left unchanged because the per-user values of {missing} "
             f"runs are not in {values}"
         ]
     comparisons = [comparison for row in found for comparison in _compare(suite, row, found)]
@@ -48,7 +48,7 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
 
 
 def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[Runs, int]:
-    """The per-user values of the finished runs of a data set, and of how many they are missing."""
+    """The per-user values of the finished runs of a data set, and how many runs lack them."""
     found: Runs = {row: {} for row in suite.rows}
     missing = 0
     for result in store.results(suite.name) if suite.name in store.files else ():
@@ -63,7 +63,7 @@ def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[Run
 
 
 def _compare(suite: Suite, row: str, found: Runs) -> list[Comparison]:
-    """A row against its baseline, in every column that single users have."""
+    """Compare a row with its baseline on every column that has per-user values."""
     own, base = found[row], found[suite.baseline_of(row)]
     seeds = sorted(set(own) & set(base))
     if own is base or not seeds:
@@ -71,7 +71,7 @@ def _compare(suite: Suite, row: str, found: Runs) -> list[Comparison]:
     out = []
     for metric in suite.columns:
         if not all(metric in run.metrics for run in (*own.values(), *base.values())):
-            continue  # of the catalogue, not of users
+            continue  # a metric of the catalogue, not of users
         mine = user_means([own[seed] for seed in seeds], metric)
         theirs = user_means([base[seed] for seed in seeds], metric)
         users = [user for user in mine if user in theirs]
@@ -99,14 +99,14 @@ def _line(suite: Suite, data: str, found: Runs, comparisons: list[Comparison]) -
         own = {} if base == suite.baseline else {"baseline": base}
         entry = rows.setdefault(row, {"seeds": comparison.seeds, **own})
         entry[comparison.metric] = _finite(figures)
-    runs = {  # what was compared, to notice when a result is newer
+    runs = {  # the runs compared, to detect newer results
         f"{row}-{seed}": run.run for row, seeds in found.items() for seed, run in seeds.items()
     }
     return {"kind": "tests", "data": data, "baseline": suite.baseline, "rows": rows, "runs": runs}
 
 
 def _finite(figures: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity: None stands for it."""
+    """Replace infinity, which JSON does not have, by None."""
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in figures.items()

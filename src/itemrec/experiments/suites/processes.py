@@ -1,7 +1,7 @@
-"""Worker processes that take jobs one after another: JSON lines in, JSON lines out.
+"""Worker processes that perform one job after another: JSON lines in, JSON lines out.
 
-A worker outlives its jobs, so that Python, torch and a data set are loaded once; it ends when its
-parent does, however that ends. A worker that dies fails its own job only.
+A worker performs many jobs, so that Python, torch and a data set are loaded only once. It exits
+when its parent process ends for any reason. If a worker dies, only its current job fails.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Answer = dict[str, Any]
 
 
 def serve(perform: Callable[[Job], Answer]) -> None:
-    """Be a worker: perform the jobs that come on stdin, answer on what was stdout.
+    """Run as a worker: perform the jobs that arrive on stdin, answer on the original stdout.
 
-    Whatever else is printed goes to stderr. An exception is answered as an error, and ends the
-    process: a GPU's context may be beyond repair.
+    All other output goes to stderr. An exception is answered as an error and ends the process,
+    because the GPU context may be unusable.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -34,7 +34,7 @@ def serve(perform: Callable[[Job], Answer]) -> None:
     def listen() -> None:
         for line in sys.stdin:
             jobs.put(line)
-        os._exit(0)  # the parent is gone, or needs nothing more: even in the middle of a job
+        os._exit(0)  # the parent is gone or has no more jobs: exit even in the middle of a job
 
     threading.Thread(target=listen, daemon=True).start()
     answer: Answer = {}
@@ -56,9 +56,9 @@ def perform_all(
     environment: Mapping[str, str],
     stop: Callable[[], bool],
 ) -> Iterator[tuple[str, Job, Answer]]:
-    """Run ``python -m module`` workers side by side; yields ("start" | "end", job, answer).
+    """Run ``python -m module`` workers in parallel; yields ("start" | "end", job, answer).
 
-    Jobs start in their order until there are none left or ``stop()`` says so.
+    Jobs start in order until none is left or ``stop()`` returns true.
     """
     waiting, lock = deque(jobs), threading.Lock()
     events: queue.Queue[tuple[str, Job, Answer] | None] = queue.Queue()
@@ -69,7 +69,7 @@ def perform_all(
         with lock:
             return waiting.popleft() if waiting and not stop() and not abandoned.is_set() else None
 
-    def tend() -> None:
+    def run_worker() -> None:
         worker: subprocess.Popen[str] | None = None
         try:
             while (job := next_job()) is not None:
@@ -79,7 +79,7 @@ def perform_all(
                 events.put(("start", job, {}))
                 answer = _ask(worker, job)
                 if answer is None or "last" in answer:
-                    answer = answer or {"error": f"its worker ended with status {worker.wait()}"}
+                    answer = answer or {"error": f"the worker exited with status {worker.wait()}"}
                     running.discard(worker)
                     worker = None
                 events.put(("end", job, answer))
@@ -91,7 +91,9 @@ def perform_all(
                 running.discard(worker)
             events.put(None)
 
-    threads = [threading.Thread(target=tend, daemon=True) for _ in range(min(count, len(jobs)))]
+    threads = [
+        threading.Thread(target=run_worker, daemon=True) for _ in range(min(count, len(jobs)))
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -117,7 +119,7 @@ def _start(module: str, environment: Mapping[str, str]) -> subprocess.Popen[str]
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **environment},
-        start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
+        start_new_session=True,  # only the parent gets Ctrl-C, and then ends its workers
     )
 
 

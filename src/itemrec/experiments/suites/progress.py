@@ -14,19 +14,19 @@ from itemrec.training.progress import duration
 
 
 class Overview:
-    """A line for each run that ends and, with several runs side by side, a bar for all of them."""
+    """One line per finished run and, with several runs in parallel, one bar for all of them."""
 
     def __init__(self, todo: list[Job], jobs: int, metric: str, console: Console) -> None:
         self.total, self.jobs, self.metric, self.console = len(todo), jobs, metric, console
         self.done, self.running = 0, dict[str, float]()
         self.spent: dict[str, list[float]] = defaultdict(list)  # data set → seconds of each run
         self.waiting = [job["entry"] for job in todo]  # data sets of the runs that have not ended
-        # A single run shows its own epochs; a bar above it would get in its way.
+        # A single run shows its own epochs; another bar would interfere.
         self.bar = Progress(
             TextColumn("{task.completed}/{task.total} runs"),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}", markup=False),  # it holds names of files
+            TextColumn("{task.fields[note]}", markup=False),  # it contains file names
             console=console,
             disable=jobs == 1 or not console.is_terminal or not todo,
             transient=True,
@@ -34,14 +34,14 @@ class Overview:
         self.task: TaskID = self.bar.add_task("", total=self.total, note="")
 
     def start(self, job: Job) -> None:
-        """A run began."""
+        """A run started."""
         self.running[name_of(job)] = time.monotonic()
         self._show()
         if self.jobs == 1 and self.console.is_terminal:
             self.console.print(f"{name_of(job)} …", highlight=False, markup=False)
 
     def end(self, job: Job, answer: Answer) -> None:
-        """A run ended, well or not."""
+        """A run ended, with or without success."""
         self.done += 1
         self.waiting.remove(job["entry"])
         began = self.running.pop(name_of(job))
@@ -52,7 +52,7 @@ class Overview:
         self._show()
 
     def left(self) -> float:
-        """Seconds still to go: a run takes what those on its data set took, else what any did."""
+        """Estimated seconds left, from the mean time of runs on the same data set or on all."""
         spent = [s for times in self.spent.values() for s in times]
         typical = sum(spent) / max(len(spent), 1)
         need = 0.0

@@ -1,4 +1,4 @@
-"""Run the rows of suites: what is done is skipped, what was interrupted continues."""
+"""Run the rows of suites: finished runs are skipped, interrupted runs continue."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from itemrec.experiments.suites.suite import FOLDER, Suite, load_suite
 from itemrec.files import atomic
 from itemrec.validation import lookup
 
-OTHERS = ("datasets", "qualitative")  # tables that are not made of rows
+OTHERS = ("datasets", "qualitative")  # tables that do not consist of rows
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the runs of a suite."""
+    """The outcome of the runs of a suite."""
 
-    done: int = 0  # by earlier calls
+    done: int = 0  # in earlier calls
     ran: int = 0
     failed: dict[str, str] = field(default_factory=dict)  # run → reason
     absent: dict[str, str] = field(default_factory=dict)  # data set → reason
-    left: int = 0  # not started, for lack of time
+    left: int = 0  # not started because of the time limit
 
     def __str__(self) -> str:
-        parts = [f"{self.ran} runs made", f"{self.done} were done"]
+        parts = [f"{self.ran} runs finished", f"{self.done} already done"]
         parts += [f"{len(self.failed)} failed"] * bool(self.failed)
         parts += [f"{self.left} not started: call again"] * bool(self.left)
         parts += [f"{key} skipped" for key in self.absent]
@@ -51,7 +51,7 @@ def reproduce(
 ) -> Outcome:
     """Run rows × data sets × seeds and store the results in ``results/SUITE.jsonl``.
 
-    A run is done when it is stored with the same settings and all columns.
+    A run counts as done if it is stored with the same settings and all columns.
     """
     started = time.monotonic()
     options, console = options or Options(), console or Console(stderr=True)
@@ -79,14 +79,14 @@ def reproduce(
 
 
 def reproduce_all(name: str, options: Options, console: Console) -> bool:
-    """Run a suite or another table, or with "all" every one but the smoke test; whether all ran."""
+    """Run a suite or table, or with "all" every one but the smoke test; whether all succeeded."""
     started, fine = time.monotonic(), True
     names = _tables(name)
     options.check()
     suites = {each: load_suite(each) for each in names if each not in OTHERS}
     rows = _rows(name, suites, options.rows)
     for each, chosen in rows.items():
-        suites[each].cells(options.datasets, chosen)  # refuses before the first table
+        suites[each].cells(options.datasets, chosen)  # raises errors before the first table is run
     for each in names if options.rows is None else rows:
         rest = options.time_limit
         if rest is not None:
@@ -102,12 +102,12 @@ def reproduce_all(name: str, options: Options, console: Console) -> bool:
 
 
 def _find_work(suite: Suite, options: Options) -> tuple[list[Job], list[Job]]:
-    """All jobs, and those to do: seed by seed, so that what is finished can be compared."""
+    """All jobs, and those to do, ordered by seed so that finished rows can be compared."""
     cells = suite.cells(options.datasets, options.rows)
     everything = make_jobs(suite, cells, options)
     store = read(options.home)
     todo = [job for job in everything if not is_done(job, store)]
-    if not suite.cost:  # where times matter, each suite takes its own
+    if not suite.cost:  # if times matter, each suite measures its own
         todo = reuse_runs(todo, store, options.values)
     places = {cell.entry.key: n for n, cell in enumerate(cells)}
     return everything, sorted(todo, key=lambda job: (places[job["entry"]], job["seed"]))
@@ -116,7 +116,7 @@ def _find_work(suite: Suite, options: Options) -> tuple[list[Job], list[Job]]:
 def _make_runs(
     suite: Suite, todo: list[Job], options: Options, late: Callable[[], bool], console: Console
 ) -> tuple[int, dict[str, str]]:
-    """How many runs were made and stored, and which failed."""
+    """Make and store the runs; returns how many succeeded, and which failed."""
     ran, failed = 0, {}
     with Overview(todo, options.jobs, suite.columns[-1], console) as overview:
         for event, job, answer in perform_jobs(todo, options.jobs, late):
@@ -133,14 +133,14 @@ def _make_runs(
 
 
 def _keep_run(job: Job, run: dict[str, object], home: Path) -> None:
-    """Store a finished run; only then its unfinished state is needed no more."""
+    """Store a finished run, and only then remove its training state."""
     row = row_line(job["entry"], job["row"], job["seed"], job["id"])
     append(home, job["suite"], {"kind": "run", **run}, row)
     shutil.rmtree(job["unfinished"], ignore_errors=True)
 
 
 def _keep_suite(suite: Suite, home: Path) -> None:
-    """A suite of the user's own lies beside its results: the pages need it."""
+    """Copy a user's own suite next to its results, because the pages need it."""
     target = home / f"{suite.name}.toml"
     if target.resolve() != suite.path:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def _keep_suite(suite: Suite, home: Path) -> None:
 
 
 def _tables(name: str) -> list[str]:
-    """The suites and other tables that a name stands for."""
+    """The suites and other tables that a name refers to."""
     shipped = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
     if name == "all":
         return ["datasets", *(each for each in shipped if each != "smoke"), "qualitative"]
@@ -163,7 +163,7 @@ def _tables(name: str) -> list[str]:
 def _rows(
     name: str, suites: Mapping[str, Suite], rows: Sequence[str] | None
 ) -> dict[str, list[str] | None]:
-    """Which of the rows (None: all) each suite has; a suite that has none of them is left out."""
+    """The rows (None: all) that each suite has; suites without any of them are left out."""
     if rows is None:
         return dict.fromkeys(suites)
     if not suites:

@@ -1,4 +1,4 @@
-"""A run that two suites have in common is made once."""
+"""A run that several suites share is made once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from itemrec.experiments.suites.values import read_values, values_path
 
 
 def reuse_runs(jobs: Sequence[Job], store: Store, values: Path) -> list[Job]:
-    """Let rows refer to stored runs that have exactly their settings; the jobs left to do.
+    """Let rows refer to stored runs with exactly their settings; returns the remaining jobs.
 
-    A run is reused if it has every column of the job and the values of single users, which paired
-    tests need, are available.
+    A run is reused if it has every column of the job and its per-user values, which paired tests
+    need, are available.
     """
     reused = [job for job in jobs if _reusable(job, store, values)]
     for suite in {job["suite"] for job in reused}:

@@ -1,4 +1,4 @@
-"""Jobs performed one by one in this process, or by workers side by side."""
+"""Perform jobs one by one in this process, or in parallel by workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Step = tuple[str, Job, Answer]
 
 
 def perform_jobs(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
-    """("start" | "end", job, answer) for each job; none starts once ``late()`` is true."""
+    """Yield ("start" | "end", job, answer) for each job; none starts once ``late()`` is true."""
     return _one_by_one(todo, late) if count == 1 else _side_by_side(todo, count, late)
 
 
@@ -25,7 +25,7 @@ def _one_by_one(todo: Sequence[Job], late: Callable[[], bool]) -> Iterator[Step]
         yield "start", job, {}
         try:
             answer = perform(job)
-        except Exception as error:  # it fails its own job only, as in a worker
+        except Exception as error:  # only this job fails, as in a worker
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         yield "end", job, answer

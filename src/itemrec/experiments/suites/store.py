@@ -1,4 +1,4 @@
-"""The store of results: one JSONL file per suite, every run in full only once.
+"""The store of results: one JSONL file per suite, every complete run only once.
 
 ``results/SUITE.jsonl`` holds three kinds of lines, each a JSON object::
 
@@ -11,7 +11,7 @@
 - A *row* is keyed by data set, row name and seed. Where a run was made again for a row, because the
   row's suite measures time or has further metrics, the row also has the ``seconds`` and the
   ``hardware`` of that repetition.
-- *tests* are the paired tests of a data set; ``runs`` says which runs were compared.
+- *tests* are the paired tests of a data set; ``runs`` lists the runs that were compared.
 
 Order has no meaning, except that of two lines with the same key the later one is valid. A finished
 run is therefore appended, and is on disk before the next one starts; a line that was cut off at the
@@ -51,7 +51,7 @@ def identity(content: Any) -> str:
 
 @dataclass(frozen=True)
 class SuiteFile:
-    """What the file of one suite holds."""
+    """The content of the file of one suite."""
 
     rows: dict[RowKey, Line] = field(default_factory=dict)
     runs: dict[str, Line] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Store:
         return next((file.runs[run] for file in places if run in file.runs), None)
 
     def result(self, suite: str, key: RowKey) -> Result | None:
-        """The run of a row; None where the row is absent or its run is stored nowhere."""
+        """The run of a row; None if the row is missing or its run is not stored."""
         row = self.files[suite].rows.get(key) if suite in self.files else None
         run = None if row is None else self.run(suite, row["run"])
         return None if row is None or run is None else _joined(suite, row, run)
@@ -109,7 +109,7 @@ class Store:
         return out
 
     def tests(self, suite: str, data: str) -> Line:
-        """The paired tests of a data set; empty where there are none."""
+        """The paired tests of a data set; empty if there are none."""
         return self.files[suite].tests.get(data, {}) if suite in self.files else {}
 
 
@@ -124,7 +124,7 @@ def row_line(data: str, row: str, seed: int, run: str) -> Line:
 
 
 def read(folder: Path) -> Store:
-    """Everything that a results folder holds."""
+    """The whole content of a results folder."""
     paths = sorted(folder.glob(f"*{ENDING}")) if folder.is_dir() else []
     return Store(folder, {path.stem: _read_file(path) for path in paths})
 
@@ -206,7 +206,7 @@ def _dump(line: Line) -> str:
 
 
 def _mend(file: IO[bytes]) -> None:
-    """Make a file end with a whole line: what a killed process left unfinished is removed."""
+    """Make a file end with a complete line, removing what a killed process left unfinished."""
     file.seek(0)
     content = file.read()
     tail = content[content.rfind(b"\n") + 1 :]
@@ -221,7 +221,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Wait until no other process writes to the folder; a lock ends with its process."""
     try:
         import fcntl
-    except ImportError:  # not on this system
+    except ImportError:  # not available on this system
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -246,13 +246,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _store_once(store: Store) -> None:
-    """Keep a run that several files have in the first; the rows of the others note their times."""
+    """Keep a run that several files have in the first one; rows of the others keep their times."""
     first: dict[str, SuiteFile] = {}
     for _, file in sorted(store.files.items()):
         for run in sorted(file.runs):
             home = first.setdefault(run, file)
             if home is file or not _agree(home.runs[run], file.runs[run]):
-                continue  # a repetition with other figures stays beside its rows
+                continue  # a repetition with different figures stays with its rows
             kept, repeated = home.runs[run], file.runs.pop(run)
             for part in ("valid", "test"):
                 kept[part] = {**kept[part], **repeated[part]}

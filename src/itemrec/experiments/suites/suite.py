@@ -1,4 +1,4 @@
-"""A suite: a TOML file of rows to run, with published figures and expected bands beside them.
+"""A suite: a TOML file of rows to run, with published figures and expected bands.
 
 ::
 
@@ -6,16 +6,16 @@
     description = "What the table is about, in Markdown."
     baseline = "uniform"                     # the row that paired tests compare with
     columns = ["recall@20", "ndcg@20"]       # the metrics of the table
-    plot = ["ndcg@20"]                       # those of the plot; the last column unless given
-    cost = true                              # show seconds an epoch and to the best epoch too
+    plot = ["ndcg@20"]                       # metrics of the plot; default: the last column
+    cost = true                              # also show seconds per epoch and to the best epoch
     data = ["ml-1m", "yelp2018/inductive"]   # DATA or DATA/PROTOCOL; a row may have its own list
-    protocol = "transductive"                # of entries that name none
-    seeds = 3                                # 0, 1, 2: of training, and of the split as well
-    source = "Whom the published figures come from."
+    protocol = "transductive"                # for entries without a protocol
+    seeds = 3                                # 0, 1, 2: for training, and for the split as well
+    source = "Where the published figures come from."
 
     [defaults.train]                         # the sections of a run's config.toml
     lr = 0.01
-    [defaults.on.inductive.loss]             # where the data set, the protocol or both are so
+    [defaults.on.inductive.loss]             # for a data set, a protocol or both
     tau = 1.0
     [defaults.on.ml-latest-small]
     seeds = 5
@@ -24,7 +24,7 @@
     name = "tempered"
     model = "lightgcn"                       # a name, or a table with a name and settings
     negatives = { name = "ppr", share = 0.02 }
-    baseline = "other"                       # if not the suite's; its own name: no test
+    baseline = "other"                       # instead of the suite's; its own name: no test
     train = { l2 = 1e-4 }
     on.yelp2018.train = { l2 = 1e-5 }        # overrides for one data set
     paper.yelp2018 = { "ndcg@20" = 0.0588 }  # published, as fractions
@@ -35,7 +35,7 @@
 Later overrides win: defaults, the row, ``defaults.on`` (protocol, then data set, then both), the
 row's own ``on``. A default applies to the rows whose component has that setting; a setting of a row
 that its component does not have is an error. A row's ``data`` lists data sets; how files are read
-(the section ``data`` of a config.toml) stands in ``defaults.data`` or ``on.NAME.data``.
+(the section ``data`` of a config.toml) is set in ``defaults.data`` or ``on.NAME.data``.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ COLUMNS = ("capped_recall@20", "recall@20", "ndcg@20")
 
 @dataclass(frozen=True)
 class Cell:
-    """One row on one data set: its settings in full, and what is known about the outcome."""
+    """One row on one data set: its complete settings, published figures and expected bands."""
 
     row: str
     entry: Entry
-    config: Config  # resolved, with the seeds of its split and training left to `seeded`
+    config: Config  # resolved; `seeded` sets the seeds of split and training
     seeds: int
     paper: dict[str, float]
     source: str
     band: dict[str, tuple[float, float]]
 
     def seeded(self, seed: int) -> Config:
-        """The settings with a seed: of training, and of the split unless the suite fixes it."""
+        """The settings with a seed for training, and for the split unless the suite fixes it."""
         config = copy.deepcopy(self.config)
         config["train"]["seed"] = seed
         config["split"].setdefault("seed", seed)
@@ -82,7 +82,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Suite:
-    """Rows in their order, from which cells are made."""
+    """Rows in order, from which cells are made."""
 
     name: str
     path: Path
@@ -95,7 +95,7 @@ class Suite:
     source: str
     rows: tuple[str, ...]
     notes: dict[str, str]  # of rows
-    table: dict[str, Any]  # as it stands in the file
+    table: dict[str, Any]  # as in the file
 
     def baseline_of(self, row: str) -> str:
         """The row that a row is compared with."""
@@ -106,15 +106,15 @@ class Suite:
 
     @property
     def shipped(self) -> bool:
-        """Whether it came with the package, so that its name alone finds it."""
+        """Whether the suite came with the package and can be found by its name alone."""
         return self.path.parent == FOLDER
 
     def cells(
         self, datasets: Sequence[str] | None = None, rows: Sequence[str] | None = None
     ) -> list[Cell]:
-        """All cells, data set by data set; or those of some data sets and rows.
+        """All cells, one data set after another; or those of some data sets and rows.
 
-        A data set that no row lists is taken by every row, under the protocols it has elsewhere.
+        A data set that no row lists is used by every row, with the protocols of the listed ones.
         """
         for name in rows or ():
             lookup(dict.fromkeys(self.rows), "rows", name)
@@ -213,9 +213,9 @@ def _make_suite(path: Path, table: dict[str, Any]) -> Suite:
 
 
 def row_settings(text: str, data: str, protocol: str | None) -> Config:
-    """What ``SUITE/ROW`` says of split, model, loss, negatives and training, for any data.
+    """The settings of ``SUITE/ROW`` for split, model, loss, negatives and training, for any data.
 
-    ``SUITE/ROW@DATA``: what it says for a data set of its own. Without a protocol, that of the
+    ``SUITE/ROW@DATA`` includes the overrides for that data set. The default protocol is that of the
     row's first data set.
     """
     found = re.fullmatch(r"(.+\.toml|[\w-]+)/(\w[\w.-]*)(?:@(.+))?", text)
@@ -238,7 +238,7 @@ def row_settings(text: str, data: str, protocol: str | None) -> Config:
 
 
 def _figures(row: Mapping[str, Any], what: str, own: list[Entry], entry: Entry) -> dict[str, Any]:
-    """Published figures or bands; a bare name stands for the row's first entry of that data."""
+    """Published figures or bands; a name alone means the row's first entry of that data set."""
     table = row.get(what, {})
     first = next((other for other in own if other.data == entry.data), None)
     found: dict[str, Any] = table.get(

@@ -1,4 +1,4 @@
-"""The values of single users: a small file per run, which paired tests read."""
+"""Per-user values: one small file per run, which paired tests read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_METRICS = ("user", "history", "run")  # the other arrays of a run's per-user 
 
 @dataclass(frozen=True)
 class Values:
-    """Values of the users of one run."""
+    """Per-user values of one run."""
 
     run: str
     users: list[Any]
@@ -27,7 +27,7 @@ class Values:
 
 
 def read_values(path: Path) -> Values | None:
-    """The per-user file of a run, or None where there is none that can be read."""
+    """The per-user values of a run, or None if there is no readable file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             metrics = {
@@ -39,12 +39,12 @@ def read_values(path: Path) -> Values | None:
 
 
 def values_path(folder: Path, run: str) -> Path:
-    """Where the values of the users of a run lie."""
+    """The path of a run's per-user values."""
     return folder / "runs" / f"{run}.npz"
 
 
 def keep_values(path: Path, per_user: dict[str, npt.NDArray[Any]], run: str) -> None:
-    """Write the values of single users for paired tests: float32, and which run they belong to."""
+    """Write per-user values for paired tests: float32, and the run that they belong to."""
     values = {k: v.astype(np.float32) for k, v in per_user.items() if k not in NO_METRICS}
     users = per_user["user"]
     if users.dtype.kind in "iu" and len(users) and abs(users).max() < 2**31:

@@ -1,6 +1,6 @@
-"""One run of a suite: train, evaluate, keep the values of single users, answer with the figures.
+"""One run of a suite: train, evaluate, store per-user values, return the figures.
 
-``python -m itemrec.experiments.suites.worker`` is a worker that does so for one job after another.
+``python -m itemrec.experiments.suites.worker`` is a worker that performs one job after another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _loaded: dict[str, Interactions] = {}  # the data set of the last job
 
 
 def perform(job: Job) -> Answer:
-    """Do a job; the answer has its figures, or the error that it met."""
+    """Perform a job; the answer has its figures, or the error that occurred."""
     try:
         return _perform(job)
     except ItemrecError as error:
@@ -63,7 +63,7 @@ def _perform(job: Job) -> Answer:
 
 
 def _train(job: Job) -> Run:
-    """Train, from where an interrupted run stopped if there was one."""
+    """Train, continuing an interrupted run if there is one."""
     config = _with_root(job)
     config["train"]["device"] = job["device"]
     data = load_data(config)
@@ -71,13 +71,13 @@ def _train(job: Job) -> Run:
     if folder.exists():
         try:
             return run_config(config, folder, data=data, resume=True, progress=job["progress"])
-        except ItemrecError:  # of an older version, or damaged: from the start
+        except ItemrecError:  # from an older version, or damaged: start again
             shutil.rmtree(folder)
     return run_config(config, folder, data=data, progress=job["progress"])
 
 
 def _evaluate_further(run: Run, job: Job) -> None:
-    """Add the columns that a run does not have anyway, such as those of the whole list."""
+    """Compute the columns that training does not, such as those of the whole list."""
     known = run.metrics["test"]
     missing = [name for name in job["columns"] if name not in known]
     if missing:
@@ -90,7 +90,7 @@ def _evaluate_further(run: Run, job: Job) -> None:
 
 
 def _with_root(job: Job) -> dict[str, dict[str, Any]]:
-    """The settings of a job, with where its data lies on this machine."""
+    """The settings of a job, with the location of its data on this machine."""
     config = {name: dict(section) for name, section in job["config"].items()}
     if job["data_root"] is not None:
         config["data"]["data_root"] = job["data_root"]
@@ -98,7 +98,7 @@ def _with_root(job: Job) -> dict[str, dict[str, Any]]:
 
 
 def load_data(config: dict[str, dict[str, Any]]) -> Interactions:
-    """The data of a configuration; the last one loaded is kept."""
+    """The data of a configuration; the last data set is cached."""
     key = json.dumps(config["data"], sort_keys=True)
     if key not in _loaded:
         _loaded.clear()
@@ -107,7 +107,7 @@ def load_data(config: dict[str, dict[str, Any]]) -> Interactions:
 
 
 def hardware(device: str, jobs: int) -> dict[str, Any]:
-    """What a run was made on; times are of so many runs side by side."""
+    """The hardware of a run; ``jobs`` runs shared it, which affects times."""
     picked = pick_device(device)
     on_gpu = picked.type == "cuda"
     return {

@@ -146,15 +146,15 @@ def create_app(recommender: Recommender) -> FastAPI:
 
 
 def check_shares(recommender: Recommender, request: RecommendRequest) -> None:
-    """Refuse explanations that would take too much time and memory."""
+    """Reject explanations that would take too much time and memory."""
     history = len(request.history or ())
     if request.user is not None:
         row = int(recommender.run.user_ids.index([request.user])[0])
         history = int(np.diff(recommender.train.indptr[row : row + 2]).sum()) if row >= 0 else 0
     if request.k * history > MAX_SHARES:
         raise ItemrecError(
-            f"'explain' must be of {MAX_SHARES:,} shares at most, got {request.k} items × "
-            f"{history:,} of the history: choose a smaller 'k'"
+            f"'explain' must give at most {MAX_SHARES:,} shares, got {request.k} items × "
+            f"{history:,} history items: choose a smaller 'k'"
         )
 
 

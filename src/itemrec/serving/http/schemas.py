@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 MAX_K = 1000  # items in a list
 MAX_IDS = 50_000  # in one request
-MAX_SHARES = 100_000  # of explanations, items × history length: about half a second
+MAX_SHARES = 100_000  # shares in an explanation, items × history length: about half a second
 BAD_BODY = 'the request must be a JSON object such as {"history": ["12"]}'
 
 
@@ -60,7 +60,7 @@ def error_response(status: int, text: str, headers: Any = None) -> JSONResponse:
 
 
 async def handle_itemrec_error(_: Request, error: Exception) -> JSONResponse:
-    """Input that the recommender refuses."""
+    """Input that the recommender rejects."""
     return error_response(422, str(error))
 
 
@@ -84,11 +84,11 @@ async def handle_validation_error(request: Request, error: Exception) -> JSONRes
     name, got = ".".join(where[1:])[:100], f"got {str(first.get('input'))[:100]!r}"
     if first["type"] == "extra_forbidden":
         known = ", ".join(RecommendRequest.model_fields)
-        return error_response(422, f"unknown setting {name!r}; known are {known}")
+        return error_response(422, f"unknown setting {name!r}; known settings: {known}")
     if first["type"] == "missing":
         return error_response(422, f"{name!r} must be given")
     if first["type"] == "value_error":
         return error_response(422, f"{name!r} must be {first['ctx']['error']}, {got}")
     _, should, rule = str(first["msg"]).partition(" should ")
-    problem = f"must {rule}" if should else f"is refused ({first['msg']})"
+    problem = f"must {rule}" if should else f"is invalid ({first['msg']})"
     return error_response(422, f"{name!r} {problem}, {got}")

@@ -18,7 +18,7 @@ def normalise(text: str) -> str:
 
 
 class TitleSearch:
-    """The titles of a catalogue (ids where there are none), searched by their words.
+    """The titles of a catalogue (ids if there are none), searched by their words.
 
     >>> films = TitleSearch(["1", "2", "3"], ["The Mask", "Masked Ball", "Heat"], [1, 9, 5])
     >>> films.find("mask", 5)
