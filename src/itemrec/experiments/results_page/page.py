@@ -7,11 +7,13 @@ and writes them; `make results` calls it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from itemrec.errors import ItemrecError
 from itemrec.experiments.results_page import dataset_table, qualitative, suite_page
-from itemrec.experiments.results_page.overview import overview
+from itemrec.experiments.results_page.formatting import heading, title
+from itemrec.experiments.results_page.plot import Point, panels
 from itemrec.experiments.results_page.summary import Found, summary
 from itemrec.experiments.results_page.tables import Table, read_tables, suite_of
 from itemrec.experiments.suites.store import read, tidy
@@ -24,6 +26,11 @@ ORDER = [  # of the pages; others come last, by name
     *("sampling-inductive", "sampling-transductive", "negatives", "cost", "tau", "losses"),
     *("cold-start", "unseen"),
 ]
+
+# the picture of RESULTS.md and README.md: row → name, of the main suites
+MAIN_SUITES = ("inductive", "transductive")
+MAIN_SYSTEMS = {"lightgcn": "BPR", "item": "ITEM", "item-log": "item-log", "ease": "EASE"}
+MAIN_METRIC = "ndcg@20"
 
 
 def generate(results: Path) -> dict[str, str]:
@@ -58,6 +65,19 @@ def _read_suites(results: Path) -> dict[str, tuple[Suite, list[Table]]]:
         if tables := read_tables(suite, store):
             out[name] = (suite, tables)
     return out
+
+
+def overview(suites: Mapping[str, tuple[Suite, list[Table]]]) -> str:
+    """An SVG; nothing where the main suites have no results."""
+    data: dict[str, list[Point]] = {}
+    for table in (table for name in MAIN_SUITES if name in suites for table in suites[name][1]):
+        lines = {line.cell.row: line for line in table.lines}
+        for row, name in MAIN_SYSTEMS.items():
+            if row in lines and (mean := lines[row].mean(MAIN_METRIC)) is not None:
+                spread = lines[row].spread(MAIN_METRIC) or 0.0
+                point = Point(name, mean, spread, marked=True)
+                data.setdefault(heading(table.entry), []).append(point)
+    return panels("The main systems on all splits", title(MAIN_METRIC), data, "BPR") if data else ""
 
 
 def write(results: Path, target: Path) -> list[Path]:

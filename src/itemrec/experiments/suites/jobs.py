@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from itemrec.errors import ItemrecError
+from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
 from itemrec.experiments.config import changes
 from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.processes import Job
-from itemrec.experiments.suites.store import RowKey, Store, identity
+from itemrec.experiments.suites.processes import Answer, Job, perform_all
+from itemrec.experiments.suites.store import RowKey, Store, append, identity, row_line
 from itemrec.experiments.suites.suite import Cell, Suite
-from itemrec.experiments.suites.values import values_path
-from itemrec.experiments.suites.worker import load_data
+from itemrec.experiments.suites.values import read_values, values_path
+from itemrec.experiments.suites.worker import load_data, perform
+from itemrec.threads import usable_cpus
 
 
 def make_jobs(suite: Suite, cells: Sequence[Cell], options: Options) -> list[Job]:
@@ -85,3 +89,61 @@ def with_data(jobs: Sequence[Job], console: Console) -> tuple[list[Job], dict[st
         if job["config"]["data"]["data"] in reasons
     }
     return [job for job in jobs if job["entry"] not in absent], absent
+
+
+# --- runs that several suites share are made once ------------------------------------------------
+
+
+def reuse_runs(jobs: Sequence[Job], store: Store, values: Path) -> list[Job]:
+    """Let rows refer to stored runs with exactly their settings; returns the remaining jobs.
+
+    A run is reused if it has every column of the job and its per-user values, which paired tests
+    need, are available.
+    """
+    reused = [job for job in jobs if _reusable(job, store, values)]
+    for suite in {job["suite"] for job in reused}:
+        own = [job for job in reused if job["suite"] == suite]
+        rows = [row_line(job["entry"], job["row"], job["seed"], job["id"]) for job in own]
+        append(store.folder, suite, *rows)
+    return [job for job in jobs if job not in reused]
+
+
+def _reusable(job: Job, store: Store, values: Path) -> bool:
+    run = store.run(job["suite"], job["id"])
+    columns = [parse_metric(name) for name in job["columns"]]
+    if run is None or not {metric.key for metric in columns} <= set(run["test"]):
+        return False
+    kept = read_values(values_path(values, job["id"]))
+    of_users = {metric.key for metric in columns if metric.name not in CATALOGUE_METRICS}
+    return kept is not None and kept.run == job["id"] and of_users <= set(kept.metrics)
+
+
+# --- one by one in this process, or in parallel by workers --------------------------------------
+
+Step = tuple[str, Job, Answer]
+
+
+def perform_jobs(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
+    """Yield ("start" | "end", job, answer) for each job; none starts once ``late()`` is true."""
+    return _one_by_one(todo, late) if count == 1 else _side_by_side(todo, count, late)
+
+
+def _one_by_one(todo: Sequence[Job], late: Callable[[], bool]) -> Iterator[Step]:
+    for job in todo:
+        if late():
+            return
+        yield "start", job, {}
+        try:
+            answer = perform(job)
+        except Exception as error:  # only this job fails, as in a worker
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        yield "end", job, answer
+
+
+def _side_by_side(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
+    threads = str(max(1, usable_cpus() // count))
+    environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
+    yield from perform_all(
+        todo, "itemrec.experiments.suites.worker", count, environment=environment, stop=late
+    )

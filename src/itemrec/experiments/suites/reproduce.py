@@ -13,13 +13,18 @@ from rich.console import Console
 from itemrec.errors import ItemrecError
 from itemrec.experiments.results_page.dataset_table import reproduce_datasets
 from itemrec.experiments.results_page.qualitative import reproduce_qualitative
-from itemrec.experiments.suites.jobs import is_done, make_jobs, name_of, with_data
+from itemrec.experiments.suites.jobs import (
+    is_done,
+    make_jobs,
+    name_of,
+    perform_jobs,
+    reuse_runs,
+    with_data,
+)
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.paired_tests import write_tests
 from itemrec.experiments.suites.processes import Job
 from itemrec.experiments.suites.progress import Overview
-from itemrec.experiments.suites.reuse import reuse_runs
-from itemrec.experiments.suites.running import perform_jobs
 from itemrec.experiments.suites.store import append, read, row_line, tidy
 from itemrec.experiments.suites.suite import FOLDER, Suite, load_suite
 from itemrec.files import atomic

@@ -59,6 +59,23 @@ class About(BaseModel):
     genres: list[str]
     test: dict[str, float]
 
+    @classmethod
+    def of(cls, recommender: Recommender) -> About:
+        """What is known about the run of a recommender."""
+        run = recommender.run
+        return cls(
+            model=str(run.metrics["model"]),
+            data=str(run.dataset["name"]),
+            fingerprint=str(run.dataset["fingerprint"]),
+            protocol=run.protocol,
+            users=len(run.user_ids),
+            items=len(run.item_ids),
+            explains=recommender.model.explains,
+            titled=run.titles is not None,
+            genres=list(recommender.genres),
+            test=run.metrics["test"],
+        )
+
 
 def create_app(recommender: Recommender) -> FastAPI:
     """The service of one run, for any ASGI server."""
@@ -71,24 +88,7 @@ def create_app(recommender: Recommender) -> FastAPI:
     search = TitleSearch(ids, None if run.titles is None else titles, counts.tolist())
     telemetry = Telemetry(users=len(run.user_ids), items=len(ids))
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # scoring is CPU-bound: more threads than cores would only wait for each other
-        current_default_thread_limiter().total_tokens = usable_cpus()
-        yield
-
-    app = FastAPI(
-        title="itemrec",
-        summary="Recommendations for known users and for new users with a history.",
-        lifespan=lifespan,
-        docs_url=None,  # these pages load scripts from other sites
-        redoc_url=None,
-        redirect_slashes=False,  # redirects would trust the Host header of the request
-    )
-    app.add_middleware(telemetry.middleware)
-    app.add_exception_handler(ItemrecError, handle_itemrec_error)
-    app.add_exception_handler(RequestValidationError, handle_validation_error)
-    app.add_exception_handler(HTTPException, handle_http_error)
+    app = _bare_app(telemetry)
 
     # Cheap routes are `async`: they need no thread and respond even if all threads are busy.
 
@@ -100,18 +100,7 @@ def create_app(recommender: Recommender) -> FastAPI:
     @app.get("/about")
     async def about() -> About:
         """The run behind the service."""
-        return About(
-            model=str(run.metrics["model"]),
-            data=str(run.dataset["name"]),
-            fingerprint=str(run.dataset["fingerprint"]),
-            protocol=run.protocol,
-            users=len(run.user_ids),
-            items=len(ids),
-            explains=recommender.model.explains,
-            titled=run.titles is not None,
-            genres=list(recommender.genres),
-            test=run.metrics["test"],
-        )
+        return About.of(recommender)
 
     @app.post("/recommend")
     def recommend(request: RecommendRequest) -> Recommendations:
@@ -142,6 +131,30 @@ def create_app(recommender: Recommender) -> FastAPI:
 
     for path, (name, kind) in PAGE.items():
         app.add_api_route(path, _file(name, kind), methods=["GET", "HEAD"], include_in_schema=False)
+    return app
+
+
+def _bare_app(telemetry: Telemetry) -> FastAPI:
+    """The application without routes: threads, telemetry, and one form for all errors."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # scoring is CPU-bound: more threads than cores would only wait for each other
+        current_default_thread_limiter().total_tokens = usable_cpus()
+        yield
+
+    app = FastAPI(
+        title="itemrec",
+        summary="Recommendations for known users and for new users with a history.",
+        lifespan=lifespan,
+        docs_url=None,  # these pages load scripts from other sites
+        redoc_url=None,
+        redirect_slashes=False,  # redirects would trust the Host header of the request
+    )
+    app.add_middleware(telemetry.middleware)
+    app.add_exception_handler(ItemrecError, handle_itemrec_error)
+    app.add_exception_handler(RequestValidationError, handle_validation_error)
+    app.add_exception_handler(HTTPException, handle_http_error)
     return app
 
 
