@@ -3,9 +3,7 @@
 import ast
 from pathlib import Path
 
-import itemrec
-
-HOME = Path(itemrec.__file__).parent
+HOME = Path(__file__).parents[1] / "src" / "itemrec"  # read, not imported: it may not even import
 GROUND = "ground"  # the modules at the top of the package: errors, validation, files, …
 ROOMS = [
     *(GROUND, "data", "ops", "graph", "losses", "sampling", "models"),
