@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.special
 import torch
 from small import batch_of, board_split, dense_adjacency, random_matrix, ready, seeded
 from torch import Tensor
@@ -15,7 +16,13 @@ from itemrec.graph.graph import Graph
 from itemrec.graph.noisy_propagation import noisy_passes
 from itemrec.graph.propagation import propagate
 from itemrec.models import GNN, MODELS, LightGCN
-from itemrec.models.adap_tau import AdapTau, inverse_general, personal_factor, temperatures
+from itemrec.models.adap_tau import (
+    AdapTau,
+    inverse_general,
+    lambert_w,
+    personal_factor,
+    temperatures,
+)
 from itemrec.models.dgcf import DGCF, centred_distances, distance_correlation
 from itemrec.models.info_nce import first_of, info_nce
 from itemrec.models.lr_gccf import LRGCCF
@@ -447,3 +454,12 @@ def test_simplex_is_its_formula_and_a_new_user_is_its_history() -> None:
 def test_bad_settings_name_the_parameter_the_rule_and_the_value(make: Any, message: str) -> None:
     with pytest.raises(ItemrecError, match=message):
         make()
+
+
+def test_lambert_w_agrees_with_scipy() -> None:
+    x = np.concatenate([[0.0], -1 / math.e + np.logspace(-12, 1, 200), np.logspace(-6, 6, 200)])
+    expected = scipy.special.lambertw(x).real
+    np.testing.assert_allclose(lambert_w(torch.from_numpy(x)), expected, rtol=1e-6, atol=1e-7)
+    w = lambert_w(torch.from_numpy(x))
+    np.testing.assert_allclose(w * torch.exp(w), x, rtol=1e-12, atol=1e-14)
+    assert lambert_w(torch.tensor([-1 / math.e, -5.0], dtype=torch.float64)).tolist() == [-1, -1]
