@@ -37,8 +37,11 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Lock a folder, or raise if another process uses it; the lock ends with its process."""
+def locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Lock a folder; the lock ends with its process.
+
+    If another process has the lock, wait for it, or raise.
+    """
     try:
         import fcntl
     except ImportError:  # not available on this system
@@ -47,7 +50,7 @@ def alone(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             problem = f"another process works in {folder}: wait for it, or choose another --out"
             raise ItemrecError(problem) from None

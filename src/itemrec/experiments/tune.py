@@ -36,7 +36,7 @@ from itemrec.experiments.search_space import (
     parse_search_space,
     without_refit,
 )
-from itemrec.files import alone, check_folder, read_file, write_text
+from itemrec.files import check_folder, locked, read_file, write_text
 from itemrec.models.base import Kind
 from itemrec.training.loop import run_plan
 from itemrec.training.progress import duration
@@ -128,7 +128,7 @@ def tune(
     split = _without_test(make_split(config, data))
     this = _Search(config, space, split, folder, full.metric, full.seed)
     folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):
+    with locked(folder, wait=False):
         if not _claim(folder, claim, resume):  # again, now that the folder is locked
             facts = {"name": data.name, "fingerprint": data.fingerprint}
             write_text(folder / "tune.toml", dump_config({**claim, "dataset": facts}))

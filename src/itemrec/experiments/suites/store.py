@@ -26,14 +26,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from itemrec.errors import ItemrecError
-from itemrec.files import atomic, write_text
+from itemrec.files import atomic, locked, write_text
 
 Line = dict[str, Any]
 Result = dict[str, Any]  # a run as a row shows it: suite, row, data, seed, and the run's own fields
@@ -133,7 +131,7 @@ def append(folder: Path, suite: str, *lines: Line) -> None:
     """Add lines to the file of a suite; they are on disk when this returns."""
     folder.mkdir(parents=True, exist_ok=True)
     path = path_of(folder, suite)
-    with _locked(folder):
+    with locked(folder, wait=True):
         new = not path.exists()
         with path.open("ab+") as file:
             _mend(file)
@@ -148,7 +146,7 @@ def tidy(folder: Path) -> None:
     """Sort every file, with one line per key and every run in one file only."""
     if not folder.is_dir():
         return
-    with _locked(folder):
+    with locked(folder, wait=True):
         store = read(folder)
         _store_once(store)
         _drop_unused(store)
@@ -214,22 +212,6 @@ def _mend(file: IO[bytes]) -> None:
         file.write(b"\n")
     elif tail:
         file.truncate(len(content) - len(tail))
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes to the folder; a lock ends with its process."""
-    try:
-        import fcntl
-    except ImportError:  # not available on this system
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _sync_folder(folder: Path) -> None:
