@@ -44,9 +44,16 @@ def values_path(folder: Path, run: str) -> Path:
 
 
 def keep_values(path: Path, per_user: dict[str, npt.NDArray[Any]], run: str) -> None:
-    """Write per-user values for paired tests: float32, and the run that they belong to."""
-    values = {k: v.astype(np.float32) for k, v in per_user.items() if k not in NO_METRICS}
+    """Write per-user values for paired tests: float32, and the run that they belong to.
+
+    Suites share the file of a run, so metrics that only an earlier evaluation had stay in it.
+    """
     users = per_user["user"]
+    values = {k: v.astype(np.float32) for k, v in per_user.items() if k not in NO_METRICS}
+    stored = read_values(path)
+    if stored is not None and stored.run == run and stored.users == users.tolist():
+        earlier = {k: v.astype(np.float32) for k, v in stored.metrics.items()}
+        values = {**earlier, **values}
     if users.dtype.kind in "iu" and len(users) and abs(users).max() < 2**31:
         users = users.astype(np.int32)
     path.parent.mkdir(parents=True, exist_ok=True)
