@@ -2,7 +2,8 @@
 
 from rich.console import Console
 
-from itemrec.cli.tables import description
+import itemrec as ir
+from itemrec.cli.tables import description, results
 from itemrec.data.describe import describe
 from itemrec.data.synthetic import synthetic
 from itemrec.sampling.ppr_diagnostics import report
@@ -37,3 +38,13 @@ def test_negatives_by_pagerank_have_a_row_for_every_setting():
     for name in ("uniform", *found.settings):
         assert name in text
     assert f"{found.uniform:.4%}" in text
+
+
+def test_validation_metrics_come_in_the_order_of_the_run():
+    data = synthetic(users=60, items=80, interactions=900)
+    model = ir.models.LightGCN(dim=4)
+    run = ir.train(ir.split_interactions(data, seed=0), model, epochs=1, metric="ap@5")
+    lines = shown(results.finished(run)).splitlines()
+    found = [line.split()[0] for line in lines if "@5 " in line]
+    assert found == list(run.metrics["valid"])
+    assert found == ["recall@5", "capped_recall@5", "ndcg@5", "ap@5"]

@@ -47,8 +47,9 @@ def _run_metrics(run: Run) -> Table:
             interval = interval_text(found.low, found.high)
         on_validation = f"{valid[name]:.4f}" if name in valid else ""
         add_row(table, name, on_validation, f"{value:.4f}", interval)
-    for name in valid.keys() - test.keys():  # the metric that selected the epoch
-        add_row(table, name, f"{valid[name]:.4f}", "", "")
+    for name, value in valid.items():
+        if name not in test:  # at the cut-off of the metric that selected the epoch
+            add_row(table, name, f"{value:.4f}", "", "")
     return table
 
 
