@@ -26,12 +26,23 @@ def current_name(section: str, key: str) -> str:
     return RENAMED.get(section, {}).get(key, key)
 
 
+def current_path(path: str) -> str:
+    """What a setting is called now, with its section.
+
+    >>> current_path("train.sampled"), current_path("loss.tau")
+    ('train.n_negatives', 'loss.tau')
+    """
+    section, dot, key = path.partition(".")
+    return f"{section}{dot}{current_name(section, key)}"
+
+
 def current_names(
     section: str, settings: Mapping[str, Any], *, note: bool = True
 ) -> dict[str, Any]:
     """The settings of a section under their current names; warn about each old name."""
     for key in settings:
-        if note and (name := current_name(section, key)) != key:
+        name = current_name(section, key)
+        if note and name != key:
             warnings.warn(
                 f"'{section}.{key}' is called '{section}.{name}' now; the old name works until 0.3",
                 FutureWarning,

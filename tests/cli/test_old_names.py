@@ -1,5 +1,6 @@
 """Old names of settings work, and are noted in one line on stderr."""
 
+import json
 import warnings
 from pathlib import Path
 
@@ -68,6 +69,25 @@ def test_a_search_by_an_old_name():
     assert "train.n_negatives=5,10" in Path("t/tune.toml").read_text()
     again = call("tune", "--resume", "--out", "t", "--trials", "2")
     assert not [line for line in again if "is called" in line]  # the folder has the new name
+
+
+def test_a_search_of_an_earlier_version_goes_on(here):
+    search = ("--search", "n_negatives=5,10,20", "--search", "eval_every=1,2", "--out", "t")
+    call("tune", TINY, *FAST, *search, "--trials", "2")
+    for name in ("tune.toml", "trials.jsonl"):
+        text = (here / "t" / name).read_text()
+        for new, old in (("n_negatives", "sampled"), ("eval_every", "every")):
+            text = text.replace(f"train.{new}", f"train.{old}")
+        (here / "t" / name).write_text(text.replace("strategy =", "verb ="))
+    lines = call("tune", "--resume", "--out", "t", "--trials", "4")
+    assert not [line for line in lines if "is called" in line]
+    call("tune", TINY, *FAST, *search[:-1], "whole", "--trials", "4")
+    continued, whole = (
+        [json.loads(line)["settings"] for line in Path(f, "trials.jsonl").read_text().splitlines()]
+        for f in ("t", "whole")
+    )
+    assert continued == whole
+    assert list(whole[0]) == ["train.n_negatives", "train.eval_every"]
 
 
 def test_other_warnings_are_left_alone():

@@ -38,6 +38,7 @@ from itemrec.experiments.search_space import (
 )
 from itemrec.files import check_folder, locked, read_file, write_text
 from itemrec.models.base import Kind
+from itemrec.renamed import current_path
 from itemrec.training.loop import run_plan
 from itemrec.training.progress import duration
 from itemrec.training.run import Run
@@ -162,7 +163,8 @@ def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
     texts = config.pop("search", {}).get("settings")
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ItemrecError(f"{path} is damaged: it has no list 'settings' in [search]")
-    return config, texts
+    named = [text.partition("=") for text in texts]
+    return config, [current_path(name) + equals + values for name, equals, values in named]
 
 
 # --- trials --------------------------------------------------------------------------------------
@@ -314,6 +316,9 @@ def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
         if not isinstance(content, dict) or set(content) != set(Trial.__dataclass_fields__):
             raise ItemrecError(f"line {number + 1} is not a trial")
         trial = Trial(**content)
+        if isinstance(trial.settings, dict):
+            settings = {current_path(key): value for key, value in trial.settings.items()}
+            trial = replace(trial, settings=settings)
         keys = trial.settings.keys() if isinstance(trial.settings, dict) else ()
         if set(keys) != set(space) or not isinstance(trial.value, float | int | None):
             raise ItemrecError(f"line {number + 1} is not a trial of this search")
