@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from itemrec.errors import ItemrecError
+
 RENAMED: dict[str, dict[str, str]] = {
     "split": {"verb": "strategy"},
     "train": {
@@ -42,6 +44,11 @@ def current_names(
     """The settings of a section under their current names; warn about each old name."""
     for key in settings:
         name = current_name(section, key)
+        if name != key and name in settings:
+            raise ItemrecError(
+                f"'{section}.{key}' and '{section}.{name}' are the same setting: give only "
+                f"'{section}.{name}'"
+            )
         if note and name != key:
             warnings.warn(
                 f"'{section}.{key}' is called '{section}.{name}' now; the old name works until 0.3",

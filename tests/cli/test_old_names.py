@@ -90,6 +90,16 @@ def test_a_search_of_an_earlier_version_goes_on(here):
     assert list(whole[0]) == ["train.n_negatives", "train.eval_every"]
 
 
+def test_both_names_of_a_setting_are_refused(here):
+    message = "'train.by' and 'train.batch_by' are the same setting: give only 'train.batch_by'"
+    (here / "c.toml").write_text('[train]\nby = "users"\nbatch_by = "interactions"\n')
+    result = CliRunner().invoke(app, ["train", TINY, "--config", "c.toml"])
+    assert (result.exit_code, result.stderr.strip()) == (2, f"itemrec: {message}")
+    split = ir.split_interactions(ir.load(TINY), seed=0)
+    with pytest.raises(ir.ItemrecError, match=message):
+        ir.train(split, ir.models.LightGCN(dim=4), batch_by="users", by="interactions")
+
+
 def test_other_warnings_are_left_alone():
     with warnings.catch_warnings(record=True) as caught, old_names_as_notes():
         warnings.simplefilter("always")
