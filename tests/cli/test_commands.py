@@ -13,6 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import itemrec
 import itemrec as ir
 from itemrec.cli.app import app
 
@@ -41,6 +42,11 @@ def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ITEMREC_DATA", raising=False)
     return tmp_path
+
+
+def test_the_version_is_shown():
+    result = call("--version")
+    assert result.output == f"itemrec {itemrec.__version__}\n"
 
 
 def test_the_shell_can_complete(tmp_path):
@@ -331,7 +337,7 @@ BAD = {
     "train DATA --epochs 0": "'epochs' must be a positive integer",
     "train DATA --lr -1": "'lr' must be a positive number, got -1.0",
     "train DATA --tau 0": "'tau' must be a positive number",
-    "train DATA --seed -1": "seed' must be at least 0, got -1",
+    "train DATA --seed -1": "'seed' must be at least 0 and below 2^63, got -1",
     "train DATA --device cuda:99": "'device'",
     "train DATA --device toaster": "'device' must be",
     "train DATA --set nosuch=1": "'--set' has no key 'nosuch'",

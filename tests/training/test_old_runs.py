@@ -48,3 +48,10 @@ def test_old_names_of_settings_are_taken_with_a_note() -> None:
     with pytest.warns(FutureWarning, match="'train.sampled' is called 'train.n_negatives' now"):
         run = ir.train(split, ir.models.LightGCN(dim=4), epochs=1, sampled=7, refit=False)
     assert run.config["train"]["n_negatives"] == 7
+
+
+def test_the_settings_class_takes_old_names_too() -> None:
+    with pytest.warns(FutureWarning, match="'train.by' is called 'train.batch_by' now"):
+        assert ir.TrainConfig(by="interactions").batch_by == "interactions"
+    with pytest.raises(TypeError, match="nonsense"):
+        ir.TrainConfig(nonsense=1)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+import itemrec
 from itemrec.cli import options
 from itemrec.cli.choices import Command
 from itemrec.cli.errors import CommandGroup
@@ -42,6 +43,13 @@ app = typer.Typer(
 )
 
 
+def show_version(wanted: bool) -> None:
+    """Print the version and end, if that is wanted."""
+    if wanted:
+        typer.echo(f"itemrec {itemrec.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def before_command(
     extension: Annotated[
@@ -53,6 +61,12 @@ def before_command(
             "Give only files that you trust.",
         ),
     ] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
 ) -> None:
     """Load what the user adds, before a command reads the tables of components."""
     load_extensions(extension or ())

@@ -76,13 +76,14 @@ def resolve(config: Config) -> Resolved:
     made = {section: _component(given, section) for section in TABLES}
     if protocol_of(given) == "inductive":
         made["model"].check_inductive()
+    train = resolve_training(made["model"], made["loss"], given["train"])
     return Resolved(
         data=given["data"],
         split=_split(given["split"]),
         model=made["model"],
         loss=made["loss"],
         sampler=made["negatives"],
-        train=resolve_training(made["model"], made["loss"], given["train"]),
+        train=train,
         given=given,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
@@ -23,11 +24,26 @@ from itemrec.validation import (
     share_below_one,
 )
 
+C = TypeVar("C", bound=type)
+
 
 def _setting(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
+def _takes_old_names(cls: C) -> C:
+    """Accept old names of settings in the constructor, with a note, until 0.3."""
+    original: Any = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(original)
+    def constructor(self: Any, *args: Any, **settings: Any) -> None:
+        original(self, *args, **current_names("train", settings))
+
+    cls.__init__ = constructor  # type: ignore[misc]
+    return cls
+
+
+@_takes_old_names
 @dataclass(frozen=True)
 class TrainConfig:
     """Settings of training; each is an option of the command line and a key of a config file.

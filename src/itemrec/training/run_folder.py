@@ -38,7 +38,7 @@ from itemrec.models.base import Model
 from itemrec.training.learner import Learner
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState
-from itemrec.validation import check_settings, lookup
+from itemrec.validation import check_settings
 
 NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # files of a finished run
 FORMAT = 1  # version of the run folder; newer versions are rejected
@@ -244,7 +244,12 @@ def rebuild(
     """Build the model of a configuration's section with these tensors."""
     settings = dict(section)
     name = settings.pop("name")
-    kind = lookup(MODELS, "model", name)
+    if name not in MODELS:
+        raise ItemrecError(
+            f"'model' must be one of {', '.join(MODELS)}, got {name!r}; a model of your own needs "
+            "its file: itemrec --extension FILE.py …"
+        )
+    kind = MODELS[name]
     model: Model = kind(**check_settings(kind, name, settings))
     model.setup(train, inductive=inductive, generator=torch.Generator().manual_seed(0))
     for key, tensor in tensors.items():
