@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -476,11 +477,14 @@ def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path
     timed = make(tmp_path, "cost = true\n" + text, name="timed")
     assert run(timed, tmp_path, time_limit=0).left == 8
     # what is measured again keeps its own time, and its figures are still stored once
-    assert run(timed, tmp_path, datasets=[data], rows=["bpr"], seeds=1).ran == 1
+    another = {"device": "CPU", "cpu": "another one", "cores": 1, "jobs": 1, "torch": "2"}
+    with mock.patch("itemrec.experiments.suites.worker.hardware", return_value=another):
+        assert run(timed, tmp_path, datasets=[data], rows=["bpr"], seeds=1).ran == 1
     files = read(tmp_path / "results").files
     assert files["timed"].runs == {}
     (row,) = files["timed"].rows.values()
     assert {"seconds", "hardware"} <= set(row)
+    assert row["hardware"] == another
     again = results(tmp_path, "timed")[data, "bpr", 0]
     assert again == {**results(tmp_path)[data, "bpr", 0], "suite": "timed"}
 
