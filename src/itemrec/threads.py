@@ -13,11 +13,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# OpenMP's threads spin for about 5 ms before they sleep. If another process is running, they spin
-# on the core that the work needs: with one of two cores busy an epoch took 2 to 4 times as long,
-# now less than twice. Without any spinning small data takes a fifth longer, as each wait ends with
-# a wake-up.
-SPINS = 2000
+# OpenMP's threads spin for milliseconds before they sleep. Next to another process they spin on the
+# core that the work needs: a step then takes 2.4 times as long, with fewer spins 1.5 times. The
+# price is paid on small data and idle cores, where each wait ends with a wake-up: LOG.md.
+SPINS = 10000
 
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_")
 COUNTS = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS", "KMP_")
