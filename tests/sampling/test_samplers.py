@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,10 @@ from itemrec.sampling import (
     PPR,
     Batch,
     DrawnNegatives,
+    Encoded,
     InBatch,
     PopularityNegatives,
+    Sampler,
     Uniform,
 )
 from itemrec.sampling.exact import Draws
@@ -330,3 +332,20 @@ def test_avoiding_draws_evenly_from_all_but_the_nearest_and_the_positives() -> N
     allowed = ~(near[0] | (train.toarray()[0] > 0))
     assert counts[~allowed].sum() == 0
     assert chisquare(counts[allowed]).pvalue > 1e-3
+
+
+def test_a_sampler_without_its_method_is_named_with_what_it_lacks() -> None:
+    @dataclass
+    class Silent(Sampler):
+        pass
+
+    @dataclass
+    class Empty(DrawnNegatives):
+        pass
+
+    batch = Batch(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[True]]))
+    encoded = Encoded(torch.ones(1, 2), torch.ones(3, 2))
+    with pytest.raises(ItemrecError, match="Silent finds no negatives: write 'score'"):
+        Silent().score(encoded, batch, 2, torch.Generator())
+    with pytest.raises(ItemrecError, match="Empty draws no items: write '__call__'"):
+        Empty().score(encoded, batch, 2, torch.Generator())

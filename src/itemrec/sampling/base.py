@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.errors import ItemrecError
 from itemrec.losses.base import Scores
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.batch import Batch
@@ -121,7 +122,7 @@ class Sampler:
         Returns:
             Scores of positives and negatives.
         """
-        raise NotImplementedError
+        raise ItemrecError(f"{type(self).__name__} finds no negatives: write 'score'")
 
 
 class DrawnNegatives(Sampler):
@@ -158,7 +159,7 @@ class DrawnNegatives(Sampler):
         Returns:
             Item ids `[B, n]` (int64), none of them a training positive of its user.
         """
-        raise NotImplementedError
+        raise ItemrecError(f"{type(self).__name__} draws no items: write '__call__'")
 
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
