@@ -22,7 +22,8 @@ from itemrec.evaluation.evaluate import Evaluator, evaluate
 from itemrec.graph.graph import Graph
 from itemrec.losses import bpr, item_ndcg, softmax
 from itemrec.models import EASE, MF, LightGCN, Popularity
-from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.models.base import Kind
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.enmf import ENMF
 from itemrec.models.mult_vae import MultVAE
 from itemrec.sampling import InBatch, Uniform

@@ -16,7 +16,8 @@ from itemrec.errors import ItemrecError
 from itemrec.evaluation.compare import METRICS, compare_runs
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.files import atomic, check_file
-from itemrec.serving.recommender import Recommendation, Recommender
+from itemrec.serving.recommendations import Recommendation
+from itemrec.serving.recommender import Recommender
 from itemrec.training.run import Run
 from itemrec.training.run_folder import load_runs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,18 @@ from itemrec.data.csr import (
     take_columns,
     take_entries,
 )
-from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.interactions import Interactions
 from itemrec.data.split import HeldOut, Protocol, Split
+from itemrec.data.split_parts import (
+    TEST,
+    TRAIN,
+    VALID,
+    finished_split,
+    held_out_part,
+    item_columns,
+    transductive_split,
+)
 from itemrec.errors import ItemrecError
-
-_TRAIN, _VALID, _TEST = 0, 1, 2
 
 
 def split_interactions(
@@ -67,15 +74,15 @@ def split_interactions(
     part = np.zeros(matrix.nnz, np.int8)
     given = data.held_out is not None
     if data.held_out is not None:
-        part[data.held_out[order]] = _TEST
+        part[data.held_out[order]] = TEST
     else:
-        part[pick_share(matrix, _share("test", test, low=0), rng, leave=1)] = _TEST
-    rest = part == _TRAIN
+        part[pick_share(matrix, _share("test", test, low=0), rng, leave=1)] = TEST
+    rest = part == TRAIN
     chosen = pick_share(take_entries(matrix, rest), _share("valid", valid), rng, leave=1)
-    part[np.flatnonzero(rest)[chosen]] = _VALID
+    part[np.flatnonzero(rest)[chosen]] = VALID
     settings = {"strategy": "interactions", "seed": seed, "valid": valid}
     settings |= {"test": "given" if given else test, "unseen_items": unseen_items}
-    return _transductive(data, matrix, part, settings)
+    return transductive_split(data, matrix, part, settings)
 
 
 def split_by_time(
@@ -115,12 +122,14 @@ def split_by_time(
     matrix, order = _sorted(data)
     times = _times(data, "split_by_time")[order]
     part = np.zeros(matrix.nnz, np.int8)
-    part[times >= _cut(times, _share("test", test, low=0))] = _TEST
-    rest = part == _TRAIN
+    part[times >= _cut(times, _share("test", test, low=0))] = TEST
+    rest = part == TRAIN
     if _share("valid", valid) > 0 and rest.any():
-        part[rest & (times >= _cut(times[rest], valid))] = _VALID
+        part[rest & (times >= _cut(times[rest], valid))] = VALID
     settings = {"strategy": "time", "seed": seed, "valid": valid, "test": test}
-    return _transductive(data, matrix, part, settings | {"unseen_items": unseen_items}, past=True)
+    return transductive_split(
+        data, matrix, part, settings | {"unseen_items": unseen_items}, past=True
+    )
 
 
 def leave_last_out(
@@ -155,10 +164,10 @@ def leave_last_out(
     from_end[late] = matrix.indptr[rows + 1] - 1 - np.arange(matrix.nnz)
     size = np.diff(matrix.indptr)[rows]
     part = np.zeros(matrix.nnz, np.int8)
-    part[(from_end == 0) & (size >= 2)] = _TEST
-    part[(from_end == 1) & (size >= 3)] = _VALID
+    part[(from_end == 0) & (size >= 2)] = TEST
+    part[(from_end == 1) & (size >= 3)] = VALID
     settings = {"strategy": "last", "seed": seed, "unseen_items": unseen_items}
-    return _transductive(data, matrix, part, settings)
+    return transductive_split(data, matrix, part, settings)
 
 
 def split_users(
@@ -213,7 +222,7 @@ def split_users(
             f"'test' must hold out at least one of the {data.n_users} users and leave "
             f"training interactions, got {test}"
         )
-    columns, notes = _columns(train, unseen_items)
+    columns, notes = item_columns(train, unseen_items)
     matrix, train = take_columns(matrix, columns), take_columns(train, columns)
 
     def held(rows: npt.NDArray[np.int64], name: str) -> HeldOut | None:
@@ -221,14 +230,14 @@ def split_users(
         shown = pick_share(whole, fold_in, rng, least=1, leave=1)
         ids = data.user_ids.external(rows)
         history, target = take_entries(whole, shown), take_entries(whole, ~shown)
-        return _held(history, target, np.full(len(rows), -1, np.int64), ids, name, notes)
+        return held_out_part(history, target, np.full(len(rows), -1, np.int64), ids, name, notes)
 
     test_part, valid_part = held(test_rows, "test"), held(valid_rows, "validation")
     settings = {"strategy": "users", "seed": seed, "valid": valid, "test": test, "fold_in": fold_in}
     settings |= {"unseen_items": unseen_items}
     user_ids = data.user_ids.take(train_rows)
     parts = (train, valid_part, test_part)
-    return _finish(data, "inductive", parts, user_ids, columns, settings, notes)
+    return finished_split(data, "inductive", parts, user_ids, columns, settings, notes)
 
 
 def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transductive") -> Split:
@@ -261,7 +270,7 @@ def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transdu
     test = HeldOut(empty, empty, np.empty(0, np.int64), data.user_ids.ids[:0])
     settings = {"strategy": "all", "seed": seed, "protocol": protocol}
     columns = np.arange(data.n_items)
-    return _finish(
+    return finished_split(
         data, protocol, (as_ones(matrix), None, test), data.user_ids, columns, settings, []
     )
 
@@ -303,7 +312,7 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
             # Random rounding keeps the share unbiased where a user has few targets.
             target = take_entries(valid.target, pick_share(valid.target, keep, rng, dither=True))
             history = as_ones(train[valid.users])
-            valid = _held(history, target, valid.users, valid.ids, "validation", notes)
+            valid = held_out_part(history, target, valid.users, valid.ids, "validation", notes)
         if valid is not None:
             known = as_ones(train + scatter_rows(valid.target, valid.users, split.n_users))
         test = replace(test, history=as_ones(known[test.users]))
@@ -327,95 +336,6 @@ SPLITS: dict[str, Callable[..., Split]] = {
     "last": leave_last_out,
     "all": keep_all,
 }
-
-
-def _transductive(
-    data: Interactions,
-    matrix: sp.csr_array,
-    part: npt.NDArray[np.int8],
-    settings: dict[str, Any],
-    past: bool = False,
-) -> Split:
-    train, valid, test = (take_entries(matrix, part == p) for p in (_TRAIN, _VALID, _TEST))
-    columns, notes = _columns(train, settings["unseen_items"])
-    train, valid, test = (take_columns(m, columns) for m in (train, valid, test))
-    known = as_ones(train + valid)
-    users = np.arange(data.n_users, dtype=np.int64)
-    ids = data.user_ids.external(users)
-    valid_part = _held(train, valid, users, ids, "validation", notes, past) if valid.nnz else None
-    test_part = _held(known, test, users, ids, "test", notes, past)
-    parts = (train, valid_part, test_part)
-    return _finish(data, "transductive", parts, data.user_ids, columns, settings, notes)
-
-
-def _finish(
-    data: Interactions,
-    protocol: Protocol,
-    parts: tuple[sp.csr_array, HeldOut | None, HeldOut | None],
-    user_ids: IdMap,
-    columns: npt.NDArray[np.int64],
-    settings: dict[str, Any],
-    notes: list[str],
-) -> Split:
-    train, valid, test = parts
-    if not train.nnz:
-        raise ItemrecError(f"the split of {data.name!r} leaves no training interaction")
-    if test is None:
-        raise ItemrecError(f"the split of {data.name!r} leaves no user with a test item")
-    facts = {"name": data.name, "fingerprint": data.fingerprint, "users": data.n_users}
-    split = Split(
-        protocol=protocol,
-        train=train,
-        valid=valid,
-        test=test,
-        user_ids=user_ids,
-        item_ids=data.item_ids.take(columns),
-        titles=None if data.titles is None else data.titles[columns],
-        genres=None if data.genres is None else data.genres[columns],
-        dataset=facts | {"items": data.n_items, "interactions": len(data)},
-        settings=settings,
-        source=data.source,
-        notes=(*data.notes, *notes),
-    )
-    split.check()
-    return split
-
-
-def _held(
-    history: sp.csr_array,
-    target: sp.csr_array,
-    users: npt.NDArray[np.int64],
-    ids: npt.NDArray[Any],
-    name: str,
-    notes: list[str],
-    past: bool = False,
-) -> HeldOut | None:
-    """Keep the rows with a target (and, with `past`, a history); note how many were left out."""
-    has_target, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
-    if missing := int((~has_target).sum()):
-        notes.append(f"Users without a {name} item, not evaluated: {missing:,}.")
-    if unknown := int((has_target & ~has_past).sum()):
-        what = "left out" if past else "evaluated without a history"
-        notes.append(
-            f"Users without an interaction before their {name} items, {what}: {unknown:,}."
-        )
-    rows = np.flatnonzero(has_target & has_past if past else has_target)
-    if not len(rows):
-        return None
-    return HeldOut(as_ones(history[rows]), as_ones(target[rows]), users[rows], ids[rows])
-
-
-def _columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-    if unseen_items not in ("keep", "drop"):
-        raise ItemrecError(f"'unseen_items' must be 'keep' or 'drop', got {unseen_items!r}")
-    n_items = int(train.shape[1])
-    seen = np.bincount(train.indices, minlength=n_items) > 0
-    missing = n_items - int(seen.sum())
-    if not missing:
-        return np.arange(n_items), []
-    if unseen_items == "keep":
-        return np.arange(n_items), [f"Items without a training interaction: {missing:,}."]
-    return np.flatnonzero(seen), [f"Items without a training interaction, dropped: {missing:,}."]
 
 
 def _share(name: str, value: float, low: float = -1) -> float:

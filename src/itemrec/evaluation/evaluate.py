@@ -29,7 +29,8 @@ from itemrec.evaluation.metrics import (
 from itemrec.evaluation.ranking import BUDGET, ROWS, block_scores, mask_history, top_items
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.graph.graph import Graph
-from itemrec.models.base import EmbeddingModel, Model
+from itemrec.models.base import Model
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.gnn import GNN
 from itemrec.validation import one_of
 

@@ -14,7 +14,8 @@ from itemrec.experiments.config import resolve
 from itemrec.experiments.overrides import assign, choose, parse_value
 from itemrec.experiments.registry import TABLES, with_names
 from itemrec.models import MODELS
-from itemrec.models.base import EmbeddingModel, Kind, Model
+from itemrec.models.base import Kind, Model
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.training.config import TrainConfig
 from itemrec.validation import check_settings, lookup, schema
 

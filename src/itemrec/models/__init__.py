@@ -1,11 +1,12 @@
 """Models, one file per paper; MODELS is the table of models by name."""
 
 from itemrec.models.adap_tau import AdapTau
-from itemrec.models.base import EmbeddingModel, Kind, Model
+from itemrec.models.base import Kind, Model
 from itemrec.models.cml import CML
 from itemrec.models.deepwalk import DeepWalk
 from itemrec.models.dgcf import DGCF
 from itemrec.models.ease import EASE
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.enmf import ENMF
 from itemrec.models.gat import GAT
 from itemrec.models.gcn import GCN

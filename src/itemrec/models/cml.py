@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from itemrec.graph.graph import Graph
-from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.models.base import Kind
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.batch import Batch
 from itemrec.sampling.user_rows import OwnNegatives

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Adjacency, Graph, fold_adjacency, inverse_root
 from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
-from itemrec.models.base import EmbeddingModel
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import squared_lengths
 from itemrec.sampling.base import Encoded
 from itemrec.validation import positive_integers

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
-from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.models.base import Kind
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.validation import at_least_zero, positive, positive_integers
 
 BLOCK = 2**24  # numbers in memory for one block of systems

@@ -24,7 +24,8 @@ from torch.nn.functional import softplus
 
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
-from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.models.base import Kind
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_walks import NodeDraws
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.batch import Batch

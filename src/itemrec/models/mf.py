@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
-from itemrec.models.base import EmbeddingModel
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import squared_lengths
 
 

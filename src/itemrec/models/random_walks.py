@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from itemrec.graph.graph import Graph
-from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.models.base import Kind
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import take_rows
 from itemrec.sampling.batch import Batch
 from itemrec.validation import at_least_zero, positive_integers

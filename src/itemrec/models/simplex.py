@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph, fold_adjacency
 from itemrec.graph.propagation import neighbour_sum
-from itemrec.models.base import EmbeddingModel
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import squared_lengths
 
 

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from itemrec.graph.graph import Graph
-from itemrec.models.base import EmbeddingModel, Kind
+from itemrec.models.base import Kind
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.item_item import cooccurrence, strongest
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.batch import Batch

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -16,105 +15,14 @@ from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import BUDGET, mask_history, own_scores, top_items
-from itemrec.models.base import EmbeddingModel
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.serving.recommendation_table import RecommendationTable
+from itemrec.serving.recommendations import Reason, Recommendation, Recommendations
 from itemrec.training.progress import track
 from itemrec.training.run import Run
 from itemrec.validation import positive_integer
 
 POPULAR = "nothing is known about this user, so these are the most popular items"
-NOTHING = "no item is left: every allowed item is in the history or excluded"
-
-
-@dataclass(frozen=True)
-class Reason:
-    """What one item of the history contributes to a score.
-
-    Attributes:
-        item: Its id.
-        title: Its title, "" if there is none.
-        share: Its share of the score.
-
-    Examples:
-        >>> Reason(item=12, title="Alien", share=0.25).share
-        0.25
-    """
-
-    item: Any
-    title: str
-    share: float
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """One recommended item.
-
-    Attributes:
-        item: Its id.
-        title: Its title, "" if there is none.
-        genres: Its genres, "" if there are none.
-        score: The score by which items are ranked.
-        reasons: With `explain`, the share of each history item in the score, largest first.
-        own: With `explain`, the rest of the score: the part of a trained user's own vector, zero
-            for a user given by a history.
-
-    Examples:
-        >>> Recommendation(item=12, title="Alien", genres="Horror", score=0.5).reasons
-        ()
-    """
-
-    item: Any
-    title: str
-    genres: str
-    score: float
-    reasons: tuple[Reason, ...] = ()
-    own: float | None = None
-
-
-@dataclass(frozen=True)
-class Recommendations:
-    """The list of one user, best first, with notes about it.
-
-    Attributes:
-        items: The recommended items.
-        user: The id of the user, None for a user given by a history.
-        unknown: Ids in the history and the filters that the model does not know.
-        fallback: A sentence, if the list is not personalised.
-
-    Examples:
-        >>> picks = Recommendations((Recommendation(12, "Alien", "Horror", 0.5),), unknown=(99,))
-        >>> len(picks), picks[0].title
-        (1, 'Alien')
-        >>> print(picks)
-          1    0.5000  Alien
-        not known: 99
-    """
-
-    items: tuple[Recommendation, ...]
-    user: Any = None
-    unknown: tuple[Any, ...] = ()  # ids in history and filters that the model does not know
-    fallback: str = ""  # a sentence, if the list is not personalised
-
-    def __iter__(self) -> Iterator[Recommendation]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, place: int) -> Recommendation:
-        return self.items[place]
-
-    def __str__(self) -> str:
-        if not self.items:
-            return NOTHING
-        lines = [f"{self.fallback}:"] if self.fallback else []
-        for place, pick in enumerate(self.items, start=1):
-            because = "; ".join(f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:3])
-            text = f"{place:>3}  {pick.score:8.4f}  {pick.title or pick.item}"
-            lines.append(f"{text}  ← {because}" if because else text)
-        if self.unknown:
-            lines.append(f"not known: {', '.join(map(str, self.unknown))}")
-        return "\n".join(lines)
 
 
 class Recommender:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from itemrec.graph.graph import Graph
-from itemrec.models.base import EmbeddingModel, Kind, Model
+from itemrec.models.base import Kind, Model
+from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.sampling.base import Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
 from itemrec.training.config import TrainConfig

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from itemrec.cli.tables.layout import add_row, new_table
 from itemrec.serving.recommendation_table import RecommendationTable
-from itemrec.serving.recommender import NOTHING, Recommendation, Recommendations
+from itemrec.serving.recommendations import NOTHING, Recommendation, Recommendations
 from itemrec.training.run import Run
 
 SHOWN_REASONS = 3

@@ -26,7 +26,8 @@ from itemrec.serving.http.schemas import (
 )
 from itemrec.serving.http.telemetry import Telemetry
 from itemrec.serving.http.title_search import TitleSearch
-from itemrec.serving.recommender import Recommendation, Recommendations, Recommender
+from itemrec.serving.recommendations import Recommendation, Recommendations
+from itemrec.serving.recommender import Recommender
 from itemrec.threads import usable_cpus
 
 PAGE = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css")}

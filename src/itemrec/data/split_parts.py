@@ -1,0 +1,110 @@
+"""What all split strategies end with: parts become a checked `Split`, with notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemrec.data.csr import as_ones, take_columns, take_entries
+from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.split import HeldOut, Protocol, Split
+from itemrec.errors import ItemrecError
+from itemrec.validation import one_of
+
+TRAIN, VALID, TEST = 0, 1, 2
+
+
+def transductive_split(
+    data: Interactions,
+    matrix: sp.csr_array,
+    part: npt.NDArray[np.int8],
+    settings: dict[str, Any],
+    past: bool = False,
+) -> Split:
+    """A split of known users; ``part`` says of each interaction where it belongs."""
+    train, valid, test = (take_entries(matrix, part == p) for p in (TRAIN, VALID, TEST))
+    columns, notes = item_columns(train, settings["unseen_items"])
+    train, valid, test = (take_columns(m, columns) for m in (train, valid, test))
+    known = as_ones(train + valid)
+    users = np.arange(data.n_users, dtype=np.int64)
+    ids = data.user_ids.external(users)
+    valid_part = (
+        held_out_part(train, valid, users, ids, "validation", notes, past) if valid.nnz else None
+    )
+    test_part = held_out_part(known, test, users, ids, "test", notes, past)
+    parts = (train, valid_part, test_part)
+    return finished_split(data, "transductive", parts, data.user_ids, columns, settings, notes)
+
+
+def finished_split(
+    data: Interactions,
+    protocol: Protocol,
+    parts: tuple[sp.csr_array, HeldOut | None, HeldOut | None],
+    user_ids: IdMap,
+    columns: npt.NDArray[np.int64],
+    settings: dict[str, Any],
+    notes: list[str],
+) -> Split:
+    """The split, refused if a part is empty or a held-out interaction leaks."""
+    train, valid, test = parts
+    if not train.nnz:
+        raise ItemrecError(f"the split of {data.name!r} leaves no training interaction")
+    if test is None:
+        raise ItemrecError(f"the split of {data.name!r} leaves no user with a test item")
+    facts = {"name": data.name, "fingerprint": data.fingerprint, "users": data.n_users}
+    split = Split(
+        protocol=protocol,
+        train=train,
+        valid=valid,
+        test=test,
+        user_ids=user_ids,
+        item_ids=data.item_ids.take(columns),
+        titles=None if data.titles is None else data.titles[columns],
+        genres=None if data.genres is None else data.genres[columns],
+        dataset=facts | {"items": data.n_items, "interactions": len(data)},
+        settings=settings,
+        source=data.source,
+        notes=(*data.notes, *notes),
+    )
+    split.check()
+    return split
+
+
+def held_out_part(
+    history: sp.csr_array,
+    target: sp.csr_array,
+    users: npt.NDArray[np.int64],
+    ids: npt.NDArray[Any],
+    name: str,
+    notes: list[str],
+    past: bool = False,
+) -> HeldOut | None:
+    """Keep the rows with a target (and, with `past`, a history); note how many were left out."""
+    has_target, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
+    if missing := int((~has_target).sum()):
+        notes.append(f"Users without a {name} item, not evaluated: {missing:,}.")
+    if unknown := int((has_target & ~has_past).sum()):
+        what = "left out" if past else "evaluated without a history"
+        notes.append(
+            f"Users without an interaction before their {name} items, {what}: {unknown:,}."
+        )
+    rows = np.flatnonzero(has_target & has_past if past else has_target)
+    if not len(rows):
+        return None
+    return HeldOut(as_ones(history[rows]), as_ones(target[rows]), users[rows], ids[rows])
+
+
+def item_columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """The items that stay in the split, and a note on those without a training interaction."""
+    one_of("unseen_items", unseen_items, ("keep", "drop"))
+    n_items = int(train.shape[1])
+    seen = np.bincount(train.indices, minlength=n_items) > 0
+    missing = n_items - int(seen.sum())
+    if not missing:
+        return np.arange(n_items), []
+    if unseen_items == "keep":
+        return np.arange(n_items), [f"Items without a training interaction: {missing:,}."]
+    return np.flatnonzero(seen), [f"Items without a training interaction, dropped: {missing:,}."]

@@ -1,0 +1,168 @@
+"""Models whose scores are products of a user and an item vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+from itemrec.graph.graph import Graph
+from itemrec.models.base import Model
+from itemrec.sampling.base import Encoded
+from itemrec.sampling.batch import Batch
+
+
+class EmbeddingModel(Model):
+    """A model whose scores are products of a user and an item vector.
+
+    `encode` gives the vectors for training; `cache_embeddings` stores them for scoring. A subclass
+    writes `setup` and `encode`, and `fold_in` if it can score unseen users.
+
+    Attributes:
+        user_vectors: Stored vectors of the training users, `[users, d]`.
+        item_vectors: Stored vectors of the items, `[items, d]`.
+
+    Examples:
+        >>> from torch import nn
+        >>> import torch
+        >>> from itemrec.models import EmbeddingModel
+        >>> import itemrec as ir
+        >>> class OnePoint(EmbeddingModel):
+        ...     def setup(self, train, *, inductive, generator):
+        ...         super().setup(train, inductive=inductive, generator=generator)
+        ...         self.items = nn.Parameter(torch.randn(self.n_items, 4, generator=generator))
+        ...     def encode(self, graph):
+        ...         return torch.ones(self.n_users, 4), self.items
+        ...     def fold_in(self, history):
+        ...         return torch.ones(history.shape[0], 4)
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, OnePoint(), epochs=2, device="cpu")
+        >>> run.model.item_vectors.shape
+        torch.Size([80, 4])
+    """
+
+    user_vectors: Tensor
+    item_vectors: Tensor
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """User and item vectors for training.
+
+        Args:
+            graph: The training graph.
+
+        Returns:
+            `[users, d]` and `[items, d]`, differentiable.
+
+        Raises:
+            ItemrecError: The model has no encoder.
+        """
+        raise ItemrecError(f"{type(self).__name__} has no encoder")
+
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator, layers: bool = False
+    ) -> Encoded:
+        """`encode` for a training step, with the noise or dropout of the model.
+
+        Args:
+            graph: The training graph.
+            generator: Random generator of the draws.
+            layers: Whether to return the item vectors of each layer, which `pool` combines.
+
+        Returns:
+            The vectors of the step.
+        """
+        users, items = self.encode(graph)
+        return Encoded(users, items, (items,) if layers else (), self.pool)
+
+    def extra_loss(
+        self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
+    ) -> Tensor | None:
+        """An additional term of the model that is added to the list loss.
+
+        Args:
+            graph: The training graph.
+            batch: Users and their positives.
+            encoded: What `encode_step` returned.
+            generator: Random generator of the draws.
+
+        Returns:
+            A scalar, or None.
+        """
+        return None
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """Combine the vectors of a node at all depths into one; by default there is only one.
+
+        Args:
+            layers: Vectors at each depth, `[n, d]` each.
+
+        Returns:
+            `[n, d]`, or wider if layers are concatenated.
+        """
+        return layers[0]
+
+    def base_norms(self) -> tuple[Tensor, Tensor]:
+        """Squared length of the parameters of every user and item, for the L2 term.
+
+        Returns:
+            `[users]` and `[items]`.
+
+        Raises:
+            ItemrecError: The model has none: 'l2' must be 0.
+        """
+        raise ItemrecError(f"{type(self).__name__} has no L2 term; set 'l2' to 0")
+
+    @torch.no_grad()
+    def cache_embeddings(self, graph: Graph) -> None:
+        """Store copies of the final vectors: an encoder may return its parameters themselves."""
+        users, items = self.encode(graph)
+        self.store("user_vectors", users.detach().clone(memory_format=torch.contiguous_format))
+        self.store("item_vectors", items.detach().clone(memory_format=torch.contiguous_format))
+
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """Vectors of users given by their history only.
+
+        Args:
+            history: Known items of each user, `[B, items]`.
+
+        Returns:
+            `[B, d]`.
+
+        Raises:
+            ItemrecError: The model cannot score an unseen user.
+        """
+        raise ItemrecError(
+            f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
+        )
+
+    def vectors_of(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """Vectors of known users by row and of the others by their history.
+
+        Args:
+            history: Known items of each user, `[B, items]`.
+            users: Training row of each, −1 if unknown, `[B]`.
+
+        Returns:
+            `[B, d]`.
+
+        Raises:
+            ItemrecError: The model cannot score an unseen user.
+        """
+        self.check_users(users)
+        known = users >= 0
+        if known.all():
+            return self.user_vectors[torch.from_numpy(users).to(self.device)]
+        if not known.any():
+            return self.fold_in(history)
+        out = self.fold_in(history)
+        rows = torch.from_numpy(np.flatnonzero(known)).to(self.device)
+        out[rows] = self.user_vectors[torch.from_numpy(users[known]).to(self.device)]
+        return out
+
+    @torch.no_grad()
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """Products with every item vector."""
+        return self.vectors_of(history, users) @ self.item_vectors.T
