@@ -16,6 +16,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import BUDGET, mask_history, own_scores, top_items
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.serving.recommendations import Reason, Recommendation, Recommendations
 from itemrec.training.progress import track
@@ -45,6 +46,7 @@ class Recommender:
     def __init__(self, run: Run) -> None:
         self.run, self.model, self.train = run, run.model, run.train
         self.n_items = len(run.item_ids)
+        self._filter = ItemFilter(run.item_ids, run.genres)
         self._ids = run.item_ids.ids.tolist()
         self._ones = np.ones(self.n_items, dtype=np.float32)
 
@@ -138,7 +140,7 @@ class Recommender:
         if explain and not self.model.explains:
             raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
         row, items, unknown = self._history_of(user, history)
-        allowed, ignored = self._allowed(only, without, genre)
+        allowed, ignored = self._filter.allowed(only, without, genre)
         history_row = self._history_row(items)
         if len(items):
             scores = own_scores(
@@ -149,7 +151,7 @@ class Recommender:
         if exclude_seen:
             scores = mask_history(scores, history_row)
         if allowed is not None:
-            scores.masked_fill_(~allowed, -torch.inf)
+            scores[:, ~torch.from_numpy(allowed).to(scores.device)] = -torch.inf
         best = top_items(scores, k)[0]
         best = best[best >= 0]
         values = scores[0, best]
@@ -199,7 +201,7 @@ class Recommender:
             (['user_id', 'item_id', 'rank', 'score'], 144)
         """
         k = positive_integer("k", k)
-        allowed, unknown = self._allowed(only, without, genre)
+        allowed, unknown = self._filter.allowed(only, without, genre)
         user_rows = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
         depth = min(k, self.n_items)
         rows = np.full((len(user_rows), depth), -1, dtype=np.int32)
@@ -216,7 +218,7 @@ class Recommender:
             if exclude_seen:
                 scores = mask_history(scores, histories)
             if allowed is not None:
-                scores.masked_fill_(~allowed, -torch.inf)
+                scores[:, ~torch.from_numpy(allowed).to(scores.device)] = -torch.inf
             best = top_items(scores, k)
             rows[part] = best.cpu().numpy()
             values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
@@ -279,8 +281,7 @@ class Recommender:
             >>> "Drama" in ir.Recommender(ir.train(split, ir.models.Popularity())).genres
             True
         """
-        texts = () if self.run.genres is None else self.run.genres
-        return tuple(sorted({name for text in texts for name in _genres(text)}))
+        return self._filter.genres
 
     # --- internal --------------------------------------------------------------------------------
 
@@ -294,17 +295,6 @@ class Recommender:
         assert isinstance(self.model, EmbeddingModel)
         return torch.nn.functional.normalize(self.model.item_vectors, dim=1)
 
-    @cached_property
-    def _by_genre(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """The items of each genre (in lower case), bool [items]."""
-        if self.run.genres is None:
-            raise ItemrecError("'genre' cannot be used: the data of this run has no genres")
-        out: dict[str, npt.NDArray[np.bool_]] = {}
-        for row, text in enumerate(self.run.genres):
-            for name in _genres(text):
-                out.setdefault(name.lower(), np.zeros(self.n_items, dtype=np.bool_))[row] = True
-        return out
-
     def _history_of(
         self, user: Any, history: Iterable[Any] | None
     ) -> tuple[int, npt.NDArray[np.int64], tuple[Any, ...]]:
@@ -315,12 +305,12 @@ class Recommender:
             row = int(self._rows_of([user])[0])
             start, end = self.train.indptr[row : row + 2]
             return row, self.train.indices[start:end].astype(np.int64), ()
-        found, unknown = self._known("history", history)
+        found, unknown = self._filter.known("history", history)
         return -1, np.unique(found), unknown
 
     def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Training rows of known users."""
-        listed = _as_list("users", users)
+        listed = as_list("users", users)
         rows = self.run.user_ids.index(listed)
         for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
             raise ItemrecError(
@@ -334,50 +324,6 @@ class Recommender:
         ends = np.array([0, len(items)])
         parts = (self._ones[: len(items)], items, ends)
         return sp.csr_array(parts, shape=(1, self.n_items))
-
-    def _allowed(
-        self,
-        only: Iterable[Any] | None,
-        without: Iterable[Any] | None,
-        genre: str | Iterable[str] | None,
-    ) -> tuple[Tensor | None, tuple[Any, ...]]:
-        """Which items may be recommended, bool [items] (None: all), and the unknown ids."""
-        if only is None and without is None and genre is None:
-            return None, ()
-        allowed = np.ones(self.n_items, dtype=np.bool_)
-        unknown: tuple[Any, ...] = ()
-        if only is not None:
-            rows, unknown = self._known("only", only)
-            allowed[:] = False
-            allowed[rows] = True
-            if not len(rows):
-                got = ", ".join(map(repr, unknown)) or "none"
-                raise ItemrecError(
-                    f"'only' must name at least one item of the training data, got {got}"
-                )
-        if without is not None:
-            rows, others = self._known("without", without)
-            allowed[rows] = False
-            unknown += others
-        if genre is not None:
-            wanted = [genre] if isinstance(genre, str) else _as_list("genre", genre)
-            any_of = np.zeros(self.n_items, dtype=np.bool_)
-            for name in wanted or [""]:  # an empty list is rejected like an unknown genre
-                if str(name).strip().lower() not in self._by_genre:
-                    choices = ", ".join(sorted(self._by_genre))
-                    raise ItemrecError(f"'genre' must be one of {choices}, got {name!r}")
-                any_of |= self._by_genre[str(name).strip().lower()]
-            allowed &= any_of
-        return torch.from_numpy(allowed).to(self.model.device), unknown
-
-    def _known(
-        self, name: str, ids: Iterable[Any]
-    ) -> tuple[npt.NDArray[np.int64], tuple[Any, ...]]:
-        """Rows of the items that the model knows, and the ids that it does not."""
-        listed = _as_list(name, ids)
-        rows = self.run.item_ids.index(listed)
-        unknown = tuple(item for item, row in zip(listed, rows, strict=True) if row < 0)
-        return rows[rows >= 0], unknown
 
     def _picks(
         self, best: Tensor, values: Tensor, history: npt.NDArray[np.int64], shares: Tensor | None
@@ -410,17 +356,3 @@ class Recommender:
     def _text(self, column: str, row: int) -> str:
         texts = getattr(self.run, column)
         return "" if texts is None else str(texts[row])
-
-
-def _genres(text: Any) -> list[str]:
-    return [name for part in str(text).split("|") if (name := part.strip())]
-
-
-def _as_list(name: str, values: Iterable[Any]) -> list[Any]:
-    """A list of any iterable except text: "34" would be read as 3 and 4."""
-    if not isinstance(values, str | bytes):
-        try:
-            return list(values)
-        except TypeError:  # a number, or an array without dimensions
-            pass
-    raise ItemrecError(f"'{name}' must be a list, got {values!r}")
