@@ -174,10 +174,46 @@ def test_in_batch_masks_padding_and_the_users_training_items() -> None:
     users = torch.tensor([1, 2])
     positives, mask = torch.tensor([[0, 1], [3, 3]]), torch.tensor([[True, True], [True, False]])
     items = positives.reshape(-1)
-    keep = sampler.mask(Batch(users, positives, mask))
+    vectors = Encoded(torch.randn(train.shape[0], 4), torch.randn(train.shape[1], 4))
+    batch = Batch(users, positives, mask)
+    keep = sampler.score(vectors, batch, 0, torch.Generator()).neg_mask
+    assert keep is not None
     for b, user in enumerate(users.tolist()):
         for m, item in enumerate(items.tolist()):
             assert keep[b, m] == (mask.reshape(-1)[m] and not dense[user, item])
+
+
+@pytest.mark.parametrize("group", [1, 3, 4, 7, 50])
+def test_groups_of_a_batch_have_the_negatives_that_each_would_have_alone(group: int) -> None:
+    train = graph()
+    whole, parts = InBatch(), InBatch(group=group)
+    for sampler in (whole, parts):
+        sampler.prepare(train, "cpu")
+    coo = train.tocoo()
+    rows, cols = torch.from_numpy(coo.row[:7]).long(), torch.from_numpy(coo.col[:7]).long()
+    real = torch.ones(7, 1, dtype=torch.bool)
+    real[5] = False
+    vectors = Encoded(torch.randn(train.shape[0], 4), torch.randn(train.shape[1], 4))
+    found = parts.score(vectors, Batch(rows, cols[:, None], real), 0, torch.Generator())
+    assert found.neg_mask is not None
+    assert isinstance(found.neg, torch.Tensor)
+    for start in range(0, 7, group):
+        part = slice(start, start + group)
+        alone = whole.score(
+            vectors, Batch(rows[part], cols[part, None], real[part]), 0, torch.Generator()
+        )
+        assert alone.neg_mask is not None
+        assert isinstance(alone.neg, torch.Tensor)
+        width = alone.neg.shape[1]
+        torch.testing.assert_close(found.pos[part], alone.pos)
+        torch.testing.assert_close(found.neg[part, :width], alone.neg)
+        assert (found.neg_mask[part, :width] == alone.neg_mask).all()
+        assert not found.neg_mask[part, width:].any()
+
+
+def test_a_group_of_no_rows_is_refused() -> None:
+    with pytest.raises(ItemrecError, match="'group' must be a positive integer, got 0"):
+        InBatch(group=0)
 
 
 def test_settings_are_the_fields_and_bad_ones_are_refused() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Literal, Protocol
@@ -35,6 +35,7 @@ from itemrec.models.gnn import GNN
 from itemrec.validation import one_of
 
 DEFAULT_METRICS = (*METRICS, *CATALOGUE_METRICS)
+COMPARED = {"cpu": 2**27, "cuda": 2**31}  # scores that are ranked at most to compare settings
 
 
 class TrainedRun(Protocol):
@@ -221,6 +222,16 @@ def with_targets(held: HeldOut) -> HeldOut:
     return HeldOut(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
 
 
+def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
+    """Held-out users to choose settings on: all, or as many as can be ranked in a short time."""
+    held = with_targets(held)
+    most = max(COMPARED[device.type] // held.target.shape[1], 1000)
+    if len(held) <= most:
+        return held
+    rows = np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False))
+    return HeldOut(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
+
+
 def _defaults(k: int | Sequence[int]) -> list[Metric]:
     if isinstance(k, str) or not isinstance(k, Integral | Sequence):
         raise ItemrecError(f"'k' must be a positive integer or a list of them, got {k!r}")
@@ -262,11 +273,8 @@ class Evaluator:
         full = any(m.k is None for m in wanted)
         tops, hits, ranks = [], [], []
         for start, scores in self._blocks(model):
-            top = top_items(scores, depth)  # [b, depth], −1 where no item is left
-            rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
-            wanted_keys = rows * self.n_items + top
-            found = self.targets[torch.searchsorted(self.targets, wanted_keys)] == wanted_keys
-            hits.append(found & (top >= 0))
+            found, top = self._hits(scores, start, depth)
+            hits.append(found)
             tops.append(top)
             if full:
                 ranks.append(self._ranks(scores, start))
@@ -290,11 +298,42 @@ class Evaluator:
         return out, catalogue
 
     @torch.no_grad()
+    def compare(
+        self, scorings: Callable[[sp.csr_array, npt.NDArray[np.int64]], Iterator[Tensor]], key: str
+    ) -> npt.NDArray[np.float64]:
+        """One metric of several scorings of the same users, ``[scorings, users]``.
+
+        ``scorings`` yields the scores of a block of users, one tensor for each scoring.
+        """
+        metric, blocks = parse_metric(key), []
+        depth = min(metric.k or self.n_items, self.n_items)
+        for start in range(0, len(self.users), self._rows()):
+            part = slice(start, start + self._rows())
+            history, values = self.held.history[part], []
+            for scores in scorings(history, self.users[part]):
+                hits, _ = self._hits(mask_history(scores, history), start, depth)
+                found, n_target = hits.cpu().numpy(), self.n_target[part]
+                values.append(METRICS[metric.name](found, n_target, depth))
+            blocks.append(np.stack(values))
+        return np.concatenate(blocks, axis=1)
+
+    def _rows(self) -> int:
+        """Users in a block, so that its scores fit into the budget."""
+        size = int(self.budget * 2**20 / 4 / self.n_items)
+        return max(ROWS, size // ROWS * ROWS)
+
+    def _hits(self, scores: Tensor, start: int, depth: int) -> tuple[Tensor, Tensor]:
+        """Whether each of the best items is a target, and these items, both ``[b, depth]``."""
+        top = top_items(scores, depth)  # −1 where no item is left
+        rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
+        wanted = rows * self.n_items + top
+        found = self.targets[torch.searchsorted(self.targets, wanted)] == wanted
+        return found & (top >= 0), top
+
+    @torch.no_grad()
     def _blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
         """Scores of one block of users after another, with the items of their history at −∞."""
-        size = int(self.budget * 2**20 / 4 / self.n_items)
-        size = max(ROWS, size // ROWS * ROWS)
-        history, users = self.held.history, self.users
+        size, history, users = self._rows(), self.held.history, self.users
         for start in range(0, len(users), size):
             part = slice(start, start + size)
             rows = history[part]

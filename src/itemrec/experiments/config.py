@@ -55,7 +55,7 @@ class Resolved:
         for section, table in TABLES.items():
             settings = dict(given[section])
             name = settings.pop("name")
-            if section != "model" and kind is not Kind.LIST_LOSS:
+            if section != "model" and not kind.has_lists:
                 out[section] = {"name": "none"}
                 continue
             component = table[name]

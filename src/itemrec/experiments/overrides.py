@@ -18,7 +18,6 @@ from itemrec.experiments.registry import (
     protocol_of,
     with_names,
 )
-from itemrec.models.base import Kind
 from itemrec.renamed import RENAMED, current_names
 from itemrec.validation import lookup, one_of
 
@@ -76,7 +75,7 @@ def choose(config: Config, section: str, name: str) -> str:
     Returns a note if the model does not use it, as `shortcut` does.
     """
     lookup(TABLES[section], section, name)
-    if section != "model" and model_class(config).kind is not Kind.LIST_LOSS:
+    if section != "model" and not model_class(config).kind.has_lists:
         model = with_names(config)["model"]["name"]
         return f"{model} has its own objective: --{section} is not used"
     if with_names(config)[section]["name"] != name:
@@ -131,9 +130,9 @@ def shortcut(config: Config, key: str, value: Any) -> str:
     if key == "l2" and key in keys(config, "model"):
         section = "model"
     if key not in keys(config, section):
-        name = with_names(config)[
-            "model" if model_class(config).kind is not Kind.LIST_LOSS else section
-        ]["name"]
+        name = with_names(config)["model" if not model_class(config).kind.has_lists else section][
+            "name"
+        ]
         return f"{name} has no setting '{key}': --{key} is not used"
     config.setdefault(section, {})[key] = value
     return ""

@@ -16,33 +16,38 @@ from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
-from itemrec.models.base import Kind, Model
+from itemrec.models.base import Model
 from itemrec.sampling import NEGATIVES
 from itemrec.training.config import TrainConfig
 from itemrec.validation import lookup, schema
 
 SECTIONS = ("data", "split", "model", "loss", "negatives", "train")
 TABLES: dict[str, Mapping[str, Any]] = {"model": MODELS, "loss": LOSSES, "negatives": NEGATIVES}
-DEFAULTS = {"model": "lightgcn", "loss": "item-ndcg", "negatives": "uniform"}
+DEFAULTS = {"model": "hybrid", "loss": "item-ndcg", "negatives": "uniform"}
 PROTOCOLS = {"interactions": "transductive", "users": "inductive"}  # all others: transductive
 
 
 def with_names(config: Config) -> Config:
-    """Every section with its component named; unknown sections are rejected."""
+    """Every section with its component named; unknown sections are rejected.
+
+    The default model is the hybrid; if only a loss or a sampler is named, it is LightGCN.
+    """
     for name in config:
         if name not in SECTIONS:
             raise ItemrecError(f"unknown section [{name}]; the sections are {', '.join(SECTIONS)}")
     out = {name: dict(config.get(name, {})) for name in SECTIONS}
-    out["model"].setdefault("name", DEFAULTS["model"])
+    named = any("name" in out[name] for name in ("loss", "negatives"))
+    out["model"].setdefault("name", "lightgcn" if named else DEFAULTS["model"])
     model: type[Model] = lookup(MODELS, "model", out["model"]["name"])
-    defaults = {"loss": model.default_loss, "negatives": DEFAULTS["negatives"]}
+    defaults = {"loss": model.default_loss, "negatives": model.default_negatives}
     for name, default in defaults.items():
         given = dict(config.get(name, {}))
-        if model.kind is not Kind.LIST_LOSS:
+        if not model.kind.has_lists:
             default = "none"
         elif given.get("name") == "none":  # written for a model without this component
             given.pop("name")
-        out[name] = {"name": default, **given}
+        own = model.default_settings.get(name, {}) if given.get("name", default) == default else {}
+        out[name] = {"name": default, **own, **given}
     out["split"].setdefault("strategy", "interactions")
     lookup(SPLITS, "split", out["split"]["strategy"])
     return out

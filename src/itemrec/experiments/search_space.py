@@ -55,7 +55,7 @@ def default_search_space(config: Config) -> dict[str, SearchRange]:
     if model.kind is not Kind.CLOSED_FORM:
         texts.append("train.lr=0.0001..0.03")
     decays = getattr(model, "base_norms", EmbeddingModel.base_norms)
-    if decays is not EmbeddingModel.base_norms and model.kind is Kind.LIST_LOSS:
+    if decays is not EmbeddingModel.base_norms and model.kind.has_lists:
         texts.append("train.l2=0.00001..0.01")
     if "tau" in full["loss"]:
         cosine = full["train"]["similarity"] == "cosine"

@@ -11,7 +11,6 @@ from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_split
 from itemrec.experiments.registry import model_class, protocol_of, with_names
-from itemrec.models.base import Kind
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 
@@ -50,7 +49,7 @@ def default_folder(config: Config) -> Path:
     data = str(config["data"].get("data", "data"))
     name = Path(data).stem if Path(data).exists() else data.partition(":")[0]
     parts = [name, protocol_of(config), config["model"]["name"]]
-    parts += [config["loss"]["name"]] if model_class(config).kind is Kind.LIST_LOSS else []
+    parts += [config["loss"]["name"]] if model_class(config).kind.has_lists else []
     return Path("runs") / "-".join([*parts, str(config["train"].get("seed", 0))])
 
 

@@ -13,6 +13,7 @@ from itemrec.models.gcn import GCN
 from itemrec.models.gf_cf import GFCF
 from itemrec.models.gin import GIN
 from itemrec.models.gnn import GNN, LinearGNN
+from itemrec.models.hybrid import Hybrid
 from itemrec.models.ials import IALS
 from itemrec.models.itemknn import ItemKNN
 from itemrec.models.lightgcn import LightGCN
@@ -24,6 +25,7 @@ from itemrec.models.ngcf import NGCF
 from itemrec.models.nia_gcn import NIAGCN
 from itemrec.models.node2vec import Node2Vec
 from itemrec.models.popularity import Popularity
+from itemrec.models.rlae import RLAE
 from itemrec.models.sgl import SGL
 from itemrec.models.simgcl import SimGCL
 from itemrec.models.simplex import SimpleX
@@ -32,6 +34,7 @@ from itemrec.models.ultragcn import UltraGCN
 from itemrec.models.xsimgcl import XSimGCL
 
 MODELS: dict[str, type[Model]] = {
+    "hybrid": Hybrid,
     "lightgcn": LightGCN,
     "gcn": GCN,
     "gin": GIN,
@@ -54,6 +57,7 @@ MODELS: dict[str, type[Model]] = {
     "mult-vae": MultVAE,
     "ultragcn": UltraGCN,
     "ease": EASE,
+    "rlae": RLAE,
     "slim": SLIM,
     "itemknn": ItemKNN,
     "ials": IALS,
@@ -78,11 +82,13 @@ __all__ = [
     "MODELS",
     "NGCF",
     "NIAGCN",
+    "RLAE",
     "SGL",
     "SLIM",
     "AdapTau",
     "DeepWalk",
     "EmbeddingModel",
+    "Hybrid",
     "ItemKNN",
     "Kind",
     "LightGCN",

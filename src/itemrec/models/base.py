@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -31,6 +31,12 @@ class Kind(Enum):
     LIST_LOSS = "list loss"  # a list loss over sampled negatives, plus `extra_loss` if defined
     OWN_OBJECTIVE = "own objective"  # `own_loss` is the whole objective: no list loss, no sampler
     CLOSED_FORM = "closed form"  # `fit` solves it: no epochs
+    HYBRID = "hybrid"  # a network trained with a list loss, and a closed form
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a list loss and a sampler of negatives are used."""
+        return self in (Kind.LIST_LOSS, Kind.HYBRID)
 
 
 class Model(nn.Module):
@@ -50,7 +56,11 @@ class Model(nn.Module):
         kind: How it is trained.
         batch_by: "users" or "interactions" if the model requires it, else None.
         default_loss: The default loss.
+        default_negatives: The default sampler of negatives.
+        default_settings: Settings of these two, by section.
         default_training: Default values for fields of `TrainConfig`.
+        recomputed: Whether buffers are computed again on loading instead of being stored.
+        watch: Shows progress over the steps of a long computation.
         settings: The arguments of the constructor, recorded automatically.
         n_users: Number of training users, after `setup`.
         n_items: Number of items, after `setup`.
@@ -78,11 +88,16 @@ class Model(nn.Module):
     year: ClassVar[int] = 0
     inductive: ClassVar[bool] = True
     why_not_inductive: ClassVar[str] = ""
-    explains: ClassVar[bool] = False
+    explains: bool = False
     kind: ClassVar[Kind] = Kind.LIST_LOSS
     batch_by: ClassVar[Literal["users", "interactions"] | None] = None  # if the model requires it
     default_loss: ClassVar[str] = "item-ndcg"
+    default_negatives: ClassVar[str] = "uniform"
+    # settings of the default loss and the default negatives, by section
+    default_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
     default_training: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of `TrainConfig`
+    recomputed: bool = False
+    watch: Callable[[Iterable[Any], str], Iterable[Any]] = staticmethod(lambda steps, text: steps)
     settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never modified
     n_users: int
     n_items: int
@@ -132,6 +147,34 @@ class Model(nn.Module):
             ItemrecError: The model has none.
         """
         raise ItemrecError(f"{type(self).__name__} has no closed form")
+
+    def trials(self, train: sp.csr_array) -> Iterator[dict[str, Any]]:
+        """Fit settings that were left open, one after another; the best ones are taken afterwards.
+
+        Args:
+            train: Training interactions, `[users, items]`.
+
+        Yields:
+            Settings, while the weights that belong to them are in place.
+        """
+        yield from ()
+
+    def take(self, settings: Mapping[str, Any]) -> None:
+        """Take settings that were chosen on validation.
+
+        Args:
+            settings: Arguments of the constructor.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> model = ir.models.RLAE()
+            >>> model.take({"l2": 50.0})
+            >>> model.l2, model.settings["l2"]
+            (50.0, 50.0)
+        """
+        for name, value in settings.items():
+            setattr(self, name, value)
+            self.settings[name] = value
 
     def cache_embeddings(self, graph: Graph) -> None:
         """Store everything that scoring needs, so that it does not need the graph.
@@ -196,6 +239,41 @@ class Model(nn.Module):
             ItemrecError: The model gives no exact explanations.
         """
         raise ItemrecError(f"{type(self).__name__} gives no exact explanations")
+
+    def similar_to(self, item: int) -> Tensor:
+        """Similarity of every item to one, −∞ where there is none.
+
+        Args:
+            item: The row of the item.
+
+        Returns:
+            `[items]`.
+
+        Raises:
+            ItemrecError: The model has neither item vectors nor item–item weights.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> ir.train(split, ir.models.EASE()).model.similar_to(3).shape
+            torch.Size([80])
+        """
+        if not self.explains:
+            raise ItemrecError(
+                f"{type(self).__name__} has neither item vectors nor item–item weights "
+                "to compare items by"
+            )
+        # a score sums weights over the history, here of a single item
+        alone = sp.csr_array(([1.0], [item], [0, 1]), shape=(1, self.n_items), dtype=np.float32)
+        scores = self.scores(alone, np.array([-1], dtype=np.int64))[0]
+        return scores.masked_fill(scores == 0, -torch.inf)
+
+    def restore(self, train: sp.csr_array) -> None:
+        """Hook called after loading, for models that store less than they need.
+
+        Args:
+            train: The interactions that the model was trained on, `[users, items]`.
+        """
 
     def check_inductive(self) -> None:
         """Raise if the model cannot score unseen users, as the inductive protocol requires.
@@ -267,7 +345,11 @@ class Model(nn.Module):
             >>> model.counts.tolist()
             [3.0, 1.0]
         """
-        if name in self._buffers:
+        part, dot, rest = name.partition(".")
+        if dot:  # a buffer of a part of the model
+            inner: Model = getattr(self, part)
+            inner.store(rest, tensor)
+        elif name in self._buffers:
             self._buffers[name] = tensor
         else:
-            self.register_buffer(name, tensor)
+            self.register_buffer(name, tensor, persistent=not self.recomputed)

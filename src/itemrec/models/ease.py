@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 
 from itemrec.environment import check_square_fits
-from itemrec.errors import ItemrecError
 from itemrec.graph.graph import fold_adjacency
 from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.base import Kind, Model
 from itemrec.models.item_item import gram_matrix
+from itemrec.ops.inverse import invert
 from itemrec.validation import positive
-
-BLOCK = 512  # rows and columns of the inverse at a time
 
 
 class EASE(Model):
@@ -68,7 +66,7 @@ class EASE(Model):
         self.store("weights", torch.empty(0, device=device))
         gram = gram_matrix(train)
         gram[np.diag_indices_from(gram)] += np.float32(self.l2)
-        inverse = invert(torch.from_numpy(gram).to(device))
+        inverse = invert(torch.from_numpy(gram).to(device), self.watch)
         weights = inverse.div_(inverse.diagonal().clone().neg_())
         weights.fill_diagonal_(0)
         self.store("weights", weights)
@@ -84,34 +82,3 @@ class EASE(Model):
         """The weight from each history item to each recommended one."""
         listed = torch.from_numpy(history.indices).long().to(self.device)
         return self.weights[listed][:, items].T
-
-
-def invert(matrix: Tensor) -> Tensor:
-    """The inverse of a positive definite matrix, in the same memory, block by block.
-
-    A factorisation A = LLᵀ, then L⁻¹ in its place, then L⁻ᵀL⁻¹; almost all of the work is products
-    of blocks, which are fast everywhere. (LAPACK's routines for the whole matrix are not:
-    OpenBLAS's aborts the process beyond about 30,000 rows.)
-    """
-    n = len(matrix)
-    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-    for at, k in enumerate(blocks):
-        factor, wrong = torch.linalg.cholesky_ex(matrix[k, k])
-        if wrong:
-            raise ItemrecError("the item–item matrix cannot be inverted: try a larger 'l2'")
-        matrix[k, k] = factor  # zero above the diagonal
-        panel = torch.linalg.solve_triangular(factor.T, matrix[k.stop :, k], upper=True, left=False)
-        matrix[k.stop :, k] = panel
-        for j in blocks[at + 1 :]:
-            rows = panel[j.start - k.stop :]
-            matrix[j.start :, j].addmm_(rows, rows[: j.stop - j.start].T, alpha=-1)
-    for at, k in reversed(list(enumerate(blocks))):
-        unit = torch.eye(k.stop - k.start, dtype=matrix.dtype, device=matrix.device)
-        matrix[k, k] = torch.linalg.solve_triangular(matrix[k, k], unit, upper=False)
-        panel = matrix[k.stop :, k] @ matrix[k, k]
-        for i in blocks[at + 1 :]:
-            matrix[i, k] = matrix[i, k.stop : i.stop] @ panel[: i.stop - k.stop] * -1
-    for i in blocks:
-        matrix[i, : i.stop] = matrix[i.start :, i].T @ matrix[i.start :, : i.stop]
-        matrix[: i.start, i] = matrix[i, : i.start].T
-    return matrix

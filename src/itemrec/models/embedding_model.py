@@ -166,3 +166,11 @@ class EmbeddingModel(Model):
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """Products with every item vector."""
         return self.vectors_of(history, users) @ self.item_vectors.T
+
+    @torch.no_grad()
+    def similar_to(self, item: int) -> Tensor:
+        """Cosines of item vectors."""
+        vectors = self.item_vectors
+        length = vectors.norm(dim=1).clamp(min=1e-12)
+        cosines: Tensor = vectors @ vectors[item] / (length * length[item])
+        return cosines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -62,23 +62,32 @@ class SparseWeights(Model):
         self.store("weight_starts", torch.zeros(self.n_items + 1, dtype=torch.int64))
         self.targets: tuple[Adjacency, Tensor] | None = None
 
-    def keep(self, columns: list[tuple[int, Tensor, Tensor]]) -> None:
-        """Store blocks: first item j, sources i ``[b, k]``, weights ``[b, k]``; drop zeros."""
-        rows, cols, values = [], [], []
+    def keep(
+        self, columns: Iterable[tuple[int, Tensor, Tensor]], items: Tensor | None = None
+    ) -> None:
+        """Store blocks: first item j, sources i ``[b, k]``, weights ``[b, k]``; drop zeros.
+
+        If only some items have weights, blocks count these, and ``items``, ascending, says which
+        they are.
+        """
+        rows, values, lengths = [], [], np.zeros(self.n_items + 1, dtype=np.int64)
         for start, sources, weights in columns:
-            target = torch.arange(start, start + len(sources)).unsqueeze(1).expand_as(sources)
-            real = weights != 0
-            rows.append(sources[real].numpy())
-            cols.append(target[real].numpy())
-            values.append(weights[real].numpy())
-        places = (np.concatenate(rows), np.concatenate(cols))
-        shape = (self.n_items, self.n_items)
-        matrix = sp.csr_array((np.concatenate(values), places), shape=shape)
+            targets = torch.arange(start, start + len(sources))
+            if items is not None:
+                sources, targets = items[sources], items[targets]
+            rows.append(sources.reshape(-1).to(torch.int32).numpy())
+            values.append(weights.reshape(-1).numpy())
+            lengths[targets.numpy() + 1] = sources.shape[1]
+        parts = (np.concatenate(values), np.concatenate(rows), lengths.cumsum())
+        by_target = sp.csc_array(parts, shape=(self.n_items, self.n_items))
+        by_target.eliminate_zeros()
+        matrix = sp.csr_array(by_target)
         matrix.sort_indices()
         device = self.device
         self.store("weight_starts", torch.from_numpy(matrix.indptr.astype(np.int64)).to(device))
         self.store("weight_items", torch.from_numpy(matrix.indices.astype(np.int32)).to(device))
         self.store("weight_values", torch.from_numpy(matrix.data).to(device))
+        self.targets = None
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:

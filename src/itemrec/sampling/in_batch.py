@@ -14,13 +14,22 @@ from itemrec.sampling.base import Encoded, Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
 from itemrec.sampling.exact import prepared
 from itemrec.sampling.positives import Positives
+from itemrec.validation import positive_integers
 
 
 @dataclass
 class InBatch(Sampler):
-    """The positives of the whole batch are the negatives of each of its users.
+    """The positives of the whole batch, or of a part of it, are the negatives of its users.
 
-    Nothing is drawn, so `n_negatives` has no effect; the user's training items are masked.
+    Nothing is drawn, so `n_negatives` has no effect; the user's training items are masked. With
+    `group` a batch is cut into parts of so many rows, and each part shares its own positives: a
+    large batch then costs one propagation, but not the square of its size.
+
+    Args:
+        group: Rows of a batch that share their positives; default: all.
+
+    Raises:
+        ItemrecError: `group` is not a positive integer.
 
     Examples:
         >>> from itemrec.negatives import InBatch
@@ -31,6 +40,12 @@ class InBatch(Sampler):
         'in-batch'
     """
 
+    group: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.group is not None:
+            positive_integers(group=self.group)
+
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Store the training positives, which are masked."""
         self._positives = Positives(train, device)
@@ -38,15 +53,29 @@ class InBatch(Sampler):
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """One product with the batch's positives; the user's training items are masked."""
-        shared = batch.positives.reshape(-1)  # [M], M = B·P, padding included
+        """One product with the positives of each part; the user's training items are masked."""
+        n, width = batch.positives.shape
+        size = min(self.group or n, n)
+        parts = -(-n // size)
+        place = torch.arange(parts * size, device=batch.users.device) % n  # the last part is padded
         user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
-        neg = user_vectors @ take_rows(encoded.items, shared).T  # [B, M]
+        padded = user_vectors if len(place) == n else user_vectors[place]
+        shared = batch.positives[place].view(parts, size * width)  # [parts, M], M = size · P
+        vectors = take_rows(encoded.items, shared.view(-1)).view(parts, size * width, -1)
+        neg = torch.bmm(padded.view(parts, size, -1), vectors.transpose(1, 2))  # [parts, size, M]
         pos = pair_scores(user_vectors, encoded.items, batch.positives)
-        return ScoredLists(pos, neg, shared, self.mask(batch), batch.mask.reshape(-1))
+        real = batch.mask[place].view(parts, size * width)
+        real[-1, size * width - (len(place) - n) * width :] = False
+        mask = self.mask(batch.users[place].view(parts, size), shared, real)
+        flat = batch.positives.reshape(-1)
+        return ScoredLists(
+            pos, neg.view(len(place), -1)[:n], flat, mask[:n], batch.mask.reshape(-1)
+        )
 
-    def mask(self, batch: Batch) -> Tensor:
-        """Which of the shared items are negatives of each user, bool ``[B, B · P]``."""
+    def mask(self, users: Tensor, shared: Tensor, real: Tensor) -> Tensor:
+        """Which of the items that a part shares are negatives of each user, bool ``[rows, M]``."""
         positives: Positives = prepared(self, "_positives")
-        taken = positives.is_positive(batch.users, batch.positives.reshape(-1))
-        return batch.mask.reshape(1, -1) & ~taken
+        taken = [positives.is_positive(*part) for part in zip(users, shared, strict=True)]
+        return torch.cat(
+            [mask & ~known for mask, known in zip(real.unsqueeze(1), taken, strict=True)]
+        )

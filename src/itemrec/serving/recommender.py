@@ -15,7 +15,6 @@ from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import BUDGET, mask_history, own_scores, top_items
-from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.serving.recommendations import Reason, Recommendation, Recommendations
@@ -255,17 +254,7 @@ class Recommender:
         row = int(self.run.item_ids.index([item])[0])
         if row < 0:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
-        if isinstance(self.model, EmbeddingModel):
-            scores = self._directions @ self._directions[row]
-        elif self.model.explains:  # a score sums weights over the history, here of a single item
-            alone = self._history_row(np.array([row], dtype=np.int64))
-            scores = own_scores(self.model, alone, np.array([-1], dtype=np.int64))[0]
-            scores[scores == 0] = -torch.inf
-        else:
-            raise ItemrecError(
-                f"{type(self.model).__name__} has neither item vectors nor item–item weights "
-                "to compare items by"
-            )
+        scores = self.model.similar_to(row).clone()
         scores[row] = -torch.inf
         best = top_items(scores.unsqueeze(0), k)[0]
         best = best[best >= 0]
@@ -289,11 +278,6 @@ class Recommender:
     def _popularity(self) -> Tensor:
         counts = np.bincount(self.train.indices, minlength=self.n_items).astype(np.float32)
         return torch.from_numpy(counts).to(self.model.device)
-
-    @cached_property
-    def _directions(self) -> Tensor:
-        assert isinstance(self.model, EmbeddingModel)
-        return torch.nn.functional.normalize(self.model.item_vectors, dim=1)
 
     def _history_of(
         self, user: Any, history: Iterable[Any] | None

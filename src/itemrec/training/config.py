@@ -13,7 +13,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
 from itemrec.losses import default_training
-from itemrec.models.base import Kind, Model
+from itemrec.models.base import Model
 from itemrec.renamed import current_names
 from itemrec.validation import (
     at_least_zero,
@@ -74,6 +74,9 @@ class TrainConfig:
         None, "epochs without improvement on validation before stopping; default 150"
     )
     metric: str = _setting("ndcg@20", "metric that selects the epoch on validation")
+    budget: float | None = _setting(
+        None, "seconds that training may take, refit included; default: no limit"
+    )
     refit: bool = _setting(True, "transductive: train again on training + validation data")
     seed: int = _setting(0, "seed of initial weights, batches and negatives")
     device: str = _setting("auto", "cpu, cuda or auto")
@@ -87,6 +90,8 @@ class TrainConfig:
             if (value := getattr(self, name)) is not None:
                 positive_integers(**{name: value})
         positive(lr=self.lr)
+        if self.budget is not None:
+            positive(budget=self.budget)
         share_below_one(ema_decay=self.ema_decay)
         at_least_zero(l2=self.l2)
         one_of("batch_by", self.batch_by, ("users", "interactions"))
@@ -126,7 +131,7 @@ def resolve_training(
 ) -> TrainConfig:
     """The given settings, then the defaults of the model, then those of the loss, if any."""
     given = check_settings(TrainConfig, "train", current_names("train", given))
-    of_loss = default_training(loss) if model.kind is Kind.LIST_LOSS else {}
+    of_loss = default_training(loss) if model.kind.has_lists else {}
     config = TrainConfig(**{**of_loss, **model.default_training, **given})
     if model.batch_by not in (None, config.batch_by):
         raise ItemrecError(

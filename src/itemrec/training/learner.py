@@ -11,7 +11,6 @@ from torch import Tensor
 from itemrec.data.split import Split
 from itemrec.environment import pick_device, tensor_cores
 from itemrec.graph.graph import Graph
-from itemrec.models.base import Kind
 from itemrec.sampling.batches import Batches
 from itemrec.training.cuda_graph import Step, captured
 from itemrec.training.objective import objective
@@ -35,7 +34,7 @@ class Learner:
         # the graph over which a training step passes messages
         self.step_graph = replace(self.graph, half=True) if self.coarse else self.graph
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
-        if self.model.kind is Kind.LIST_LOSS:
+        if self.model.kind.has_lists:
             plan.sampler.prepare(split.train, self.device)
         longest = max(int(self.graph.degree[: self.graph.n_users].max()), 1)
         positives = min(config.positives, longest)  # no user has more

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from itemrec.data.split import HeldOut, Split
-from itemrec.environment import pick_device
+from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.evaluate import Evaluator, evaluate
-from itemrec.losses import item_ndcg
+from itemrec.evaluation.evaluate import evaluate
+from itemrec.models import Hybrid
 from itemrec.models.base import Kind, Model
-from itemrec.sampling import Sampler, Uniform
-from itemrec.training.config import TrainConfig, list_settings, resolve_training
-from itemrec.training.interrupt import Interrupt
-from itemrec.training.learner import Learner
-from itemrec.training.plan import Plan, check_epochs_known
-from itemrec.training.progress import EpochBar
+from itemrec.sampling import Sampler
+from itemrec.training.closed_form import solve
+from itemrec.training.config import list_settings, resolve_training
+from itemrec.training.descent import descend
+from itemrec.training.hybrid import fit_hybrid
+from itemrec.training.plan import Plan, check_epochs_known, default_parts
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
+
+FITTING = {Kind.CLOSED_FORM: solve, Kind.HYBRID: fit_hybrid}  # all others: descend
 
 
 @list_settings
 def train(
     split: Split,
-    model: Model,
+    model: Model | None = None,
     *,
-    loss: Callable[..., Tensor] = item_ndcg,
+    loss: Callable[..., Tensor] | None = None,
     negatives: Sampler | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -49,10 +48,11 @@ def train(
 
     Args:
         split: A split, as returned by `split_interactions`, `split_users` and the others.
-        model: A model, such as `ir.models.LightGCN()`.
-        loss: A loss, such as `ir.losses.item_ndcg(tau=0.5)`. A model with its own objective or a
-            closed form does not use it.
-        negatives: A sampler, such as `ir.negatives.PPR()`; uniform negatives by default.
+        model: A model, such as `ir.models.LightGCN()`; default: `ir.models.Hybrid()`, which chooses
+            its own settings.
+        loss: A loss, such as `ir.losses.item_ndcg(tau=0.5)`; default: the model's. A model with
+            its own objective or a closed form does not use it.
+        negatives: A sampler, such as `ir.negatives.PPR()`; default: the model's.
         out: The run folder; without it, the run is not saved.
         resume: Continue the run in `out`.
         progress: Show a progress bar.
@@ -75,13 +75,15 @@ def train(
         >>> sorted(run.metrics["valid"])
         ['capped_recall@20', 'ndcg@20', 'recall@20']
     """
-    sampler = negatives if negatives is not None else Uniform()
-    _check_types(split, model, loss, sampler)
+    model = Hybrid() if model is None else model
+    _check_types(split, model, loss, negatives)
+    of_model = default_parts(model)
+    loss, sampler = loss or of_model[0], negatives or of_model[1]
     if "n_items" in vars(model):  # it was set up before
         model = type(model)(**model.settings)
     config = resolve_training(model, loss, settings)
     check_epochs_known(split, model, settings)
-    plan = Plan(split, model, loss, sampler, config)
+    plan = Plan(split, model, loss, sampler, config, frozenset(f"train.{key}" for key in settings))
     return run_plan(plan, out=out, resume=resume, progress=progress)
 
 
@@ -97,7 +99,7 @@ def run_plan(
         state = folder.claim(run, state, resume)
         if resume and folder.is_finished:
             return folder.load()
-    fit = solve if plan.model.kind is Kind.CLOSED_FORM else descend
+    fit = FITTING.get(plan.model.kind, descend)
     try:
         if state.phase == "select":
             fit(plan, split, state, valid=split.valid, folder=folder, progress=progress)
@@ -118,100 +120,16 @@ def run_plan(
     return run
 
 
-def descend(
-    plan: Plan,
-    split: Split,
-    state: TrainState,
-    *,
-    valid: HeldOut | None,
-    folder: RunFolder | None,
-    progress: bool,
-) -> None:
-    """Gradient descent; the model ends with the weights selected on validation."""
-    learner, config = Learner(plan, split), plan.config
-    state.restore(learner)
-    step = learner.recorded_step()
-    model, average, graph = learner.model, learner.average, learner.graph
-    evaluator = Evaluator(valid, learner.device) if valid is not None else None
-    last = config.epochs if state.phase == "select" else max(state.best_epoch, 1)
-    patience = _patience(config, split, learner) if evaluator else last  # else no early stopping
-    with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
-        while state.epoch < last and state.epoch - state.best_epoch < patience:
-            started = time.perf_counter()
-            loss = learner.epoch(step)
-            state.epoch += 1
-            state.seconds += time.perf_counter() - started
-            if not math.isfinite(loss):
-                raise ItemrecError(
-                    f"the loss became {loss} in epoch {state.epoch}: "
-                    f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
-                )
-            if evaluator and (state.epoch % config.eval_every == 0 or state.epoch == last):
-                with average.applied():
-                    model.eval()
-                    model.cache_embeddings(graph)
-                    metrics = evaluator.metrics(model, config.metric)
-                    state.record(loss, metrics, config.metric, model)
-            bar.update(state, loss)
-            if folder is not None:
-                pause = 0.0 if interrupt.requested else config.save_seconds
-                folder.save_state(state, learner, least_seconds=pause)
-            interrupt.check()
-    if evaluator:
-        state.restore_best(model)
-    else:
-        state.best_epoch = state.epoch
-        average.keep()
-    model.eval()
-    model.cache_embeddings(graph)
-
-
-def solve(
-    plan: Plan,
-    split: Split,
-    state: TrainState,
-    *,
-    valid: HeldOut | None,
-    folder: RunFolder | None,
-    progress: bool,
-) -> None:
-    """Closed forms: one fit and one validation."""
-    started = time.perf_counter()
-    model, config = plan.model, plan.config
-    generator = torch.Generator().manual_seed(config.seed)
-    model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
-    model.to(pick_device(config.device))  # after the fit, which creates the tensors to move
-    model.fit(split.train)
-    model.eval()
-    state.seconds += time.perf_counter() - started
-    if valid is not None:
-        metrics = Evaluator(valid, model.device).metrics(model, config.metric)
-        state.record(0.0, metrics, config.metric)
-
-
-def _patience(config: TrainConfig, split: Split, learner: Learner) -> int:
-    """Patience in epochs: as given, or 150, and for known users at least 400 steps.
-
-    Trained user vectors stay on a plateau for some hundred steps before validation improves
-    (LOG.md).
-    """
-    if config.patience is not None:
-        return config.patience
-    steps = len(learner.batches.epoch(torch.Generator(learner.device)))
-    least = math.ceil(400 / steps) if split.protocol == "transductive" else 0
-    return max(150, least, config.eval_every)
-
-
 def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
     """Reject names and classes, which belong in a configuration: instances are expected."""
     for name, value, right, kind in (
         ("split", split, isinstance(split, Split), "a Split, such as ir.split_users(data)"),
         ("model", model, isinstance(model, Model), "a model, such as ir.models.LightGCN()"),
-        ("loss", loss, callable(loss), "a function, such as ir.losses.bpr"),
+        ("loss", loss, loss is None or callable(loss), "a function, such as ir.losses.bpr"),
         (
             "negatives",
             sampler,
-            isinstance(sampler, Sampler) and is_dataclass(sampler),
+            sampler is None or (isinstance(sampler, Sampler) and is_dataclass(sampler)),
             "a sampler, such as ir.negatives.PPR()",
         ),
     ):

@@ -13,7 +13,7 @@ from itemrec.config_file import Config
 from itemrec.data.split import Split
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
-from itemrec.losses import LOSSES, unbind
+from itemrec.losses import LOSSES, bind, unbind
 from itemrec.models import MODELS
 from itemrec.models.base import Kind, Model
 from itemrec.sampling import NEGATIVES, Sampler
@@ -30,6 +30,7 @@ class Plan:
     loss: Callable[..., Tensor]
     sampler: Sampler
     config: TrainConfig
+    given: frozenset[str] = frozenset()  # settings that were asked for, such as "train.lr"
 
     @property
     def refits(self) -> bool:
@@ -46,14 +47,14 @@ class Plan:
         self.split.check()
         if self.split.protocol == "inductive":
             self.model.check_inductive()
-        if self.refits and self.model.kind is Kind.LIST_LOSS and self.sampler.draws:
+        if self.refits and self.model.kind.has_lists and self.sampler.draws:
             # now, not after selection
             check_negatives_left(self.split.n_items - np.diff(self.split.refit().train.indptr))
 
     def record(self) -> Config:
         """The configuration that reproduces this plan, as stored in ``config.toml``."""
         sampler = {field.name: getattr(self.sampler, field.name) for field in fields(self.sampler)}  # type: ignore[arg-type]
-        lists = self.model.kind is Kind.LIST_LOSS
+        lists = self.model.kind.has_lists
         return {
             "data": dict(self.split.source),
             "split": dict(self.split.settings),
@@ -66,6 +67,13 @@ class Plan:
                 field.name: getattr(self.config, field.name) for field in fields(self.config)
             },
         }
+
+
+def default_parts(model: Model) -> tuple[Callable[..., Tensor], Sampler]:
+    """The loss and the sampler that a model is trained with if none is given."""
+    settings = model.default_settings
+    loss = bind(LOSSES[model.default_loss], settings.get("loss", {}))
+    return loss, NEGATIVES[model.default_negatives](**settings.get("negatives", {}))
 
 
 def check_epochs_known(split: Split, model: Model, given: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def track(steps: Sequence[T], text: str, *, show: bool) -> Iterator[T]:
+def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None) -> Iterator[T]:
     """Iterate over steps while showing a progress bar with the remaining time."""
     bar = Progress(
         TextColumn("{task.description}"),
@@ -36,7 +36,7 @@ def track(steps: Sequence[T], text: str, *, show: bool) -> Iterator[T]:
         transient=True,
     )
     with bar:
-        yield from bar.track(steps, description=text)
+        yield from bar.track(steps, total=total, description=text)
 
 
 LOG_SECONDS = 10.0  # without a terminal, time between two lines that replace the bar

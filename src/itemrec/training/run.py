@@ -109,6 +109,8 @@ class Run:
             {}
         """
         self.train, self.history = train, state.history
+        for section, settings in state.chosen.items():  # the run repeats itself without choosing
+            self.config[section].update(settings)
         self.metrics = {
             "dataset": self.dataset,
             "protocol": self.protocol,
@@ -120,6 +122,8 @@ class Run:
             "epochs": state.selected_epochs,
             "refit": refit,
             "notes": list(self.notes),
+            "chosen": state.chosen,
+            "trials": state.trials,
             "seconds": {"train": round(state.seconds, 3), "evaluate": 0.0},
             "valid": state.best_metrics,
             "test": {},

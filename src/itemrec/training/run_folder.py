@@ -100,6 +100,8 @@ class RunFolder:
     def _check_same(self, run: Run) -> None:
         """Reject continuing a run with different settings or on different data."""
         stored, given = self.stored_config(), normalise(run.config)
+        if stored is not None and self.is_finished:
+            stored = self._without_choices(stored, given)
         if stored is not None and stored != given:
             changed = difference(stored, given)
             raise ItemrecError(f"{self.path} holds a run with other settings: {changed}")
@@ -107,6 +109,17 @@ class RunFolder:
             dataset = read_file(self.path / "metrics.json", json_object).get("dataset", {})
             if dataset.get("fingerprint") != run.dataset["fingerprint"]:
                 raise ItemrecError(f"{self.path} holds a run on other data; it cannot be resumed")
+
+    def _without_choices(self, stored: Config, given: Config) -> Config:
+        """The stored settings as they were given, before the run chose those left open."""
+        chosen = read_file(self.path / "metrics.json", json_object).get("chosen", {})
+        out: Config = {section: dict(settings) for section, settings in stored.items()}
+        for section, settings in chosen.items():
+            for name in settings:
+                out[section].pop(name, None)
+                if name in given[section]:
+                    out[section][name] = given[section][name]
+        return out
 
     def _holds_other(self, run: Run) -> bool:
         """Whether another run has begun here but has saved nothing yet."""
@@ -257,4 +270,5 @@ def rebuild(
             model.store(key, tensor)
     model.to(device)
     model.load_state_dict(tensors)
+    model.restore(train)
     return model.eval()

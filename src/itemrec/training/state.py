@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from itemrec.training.learner import Learner
 TENSORS = ("model", "optimizer", "generator", "average", "best")
 FACTS = (
     *("data", "phase", "epoch", "best_epoch", "best_value", "best_metrics"),
-    *("selected_epochs", "seconds", "history"),
+    *("selected_epochs", "seconds", "history", "chosen", "trials"),
 )
 
 
@@ -35,6 +36,8 @@ class TrainState:
     selected_epochs: int = 0
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
+    chosen: dict[str, dict[str, Any]] = field(default_factory=dict)  # settings, by section
+    trials: list[dict[str, Any]] = field(default_factory=list)  # what was tried for them
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until restored
     saved_at: float = field(default_factory=time.monotonic)
@@ -51,6 +54,11 @@ class TrainState:
             self.best_metrics = metrics
             if model is not None:
                 self.best_weights = {k: v.detach().clone() for k, v in model.named_parameters()}
+
+    def choose(self, section: str, settings: Mapping[str, Any]) -> None:
+        """Note settings that were left open and are now chosen."""
+        if settings:
+            self.chosen.setdefault(section, {}).update(settings)
 
     def begin_refit(self) -> None:
         """Selection is over: the refit starts from scratch for the selected number of epochs."""

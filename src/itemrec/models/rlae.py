@@ -1,0 +1,189 @@
+"""RLAE: linear item–item weights with a relaxed diagonal, of which EASE is a special case.
+
+Moon et al., "It's Enough: Relaxing Diagonal Constraints in Linear Autoencoders for Recommendation",
+SIGIR 2023; the normalisations by popularity are those of Park et al., "Why is Normalization
+Necessary for Linear Recommenders?", SIGIR 2025. With interactions X and degrees D_U, D_I:
+
+    G = Xᵀ D_U^−b X       λ_j = λ + p/(1−p)·G_jj       P = (G + diag λ_j)⁻¹
+    B_ij = −P_ij·max(λ_j, (1−ξ)/P_jj) for i ≠ j        W = D_I^a B D_I^−a
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.environment import check_square_fits
+from itemrec.models.item_item import SparseWeights, gram_matrix
+from itemrec.ops.inverse import invert
+from itemrec.validation import at_least_zero, positive, positive_integers, share_below_one
+
+TRIED_ITEMS = {"cpu": 4096, "cuda": 16384}  # settings are compared on the most popular items
+STORED = 2**23  # weights to store at most, but at least KEPT for each item
+KEPT = 200
+COLUMNS = 1024  # columns pruned at a time
+DENSE = 2**28  # elements of the interactions that a GPU holds at a time
+
+
+def _shape(item_power: float, user_power: float, dropout: float, relax: float) -> dict[str, float]:
+    return {
+        "item_power": item_power,
+        "user_power": user_power,
+        "dropout": dropout,
+        "relax": relax,
+    }
+
+
+# What is tried on validation if 'l2' is not given; neighbours share a Gram matrix.
+TRIED: list[dict[str, float]] = [
+    *({"l2": l2} | _shape(0.2, 0.3, 0.5, 0.1) for l2 in (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)),
+    *({"l2": l2} | _shape(0.3, 0.3, 0.7, 0.1) for l2 in (10.0, 50.0)),
+    *({"l2": l2} | _shape(0.1, 0.3, 0.5, 0.0) for l2 in (20.0, 100.0)),
+    *({"l2": l2} | _shape(0.0, 0.0, 0.0, 0.0) for l2 in (200.0, 1000.0)),  # EASE
+]
+TYPICAL = TRIED[3]  # without validation data
+
+
+class RLAE(SparseWeights):
+    """Linear item–item weights in closed form, with a relaxed diagonal (SIGIR 2023).
+
+    With only `l2` it is EASE, with `l2` and `dropout` EDLAE. Without `l2` a dozen settings are
+    tried on validation. The largest weights of each item are stored, so that a run is small.
+
+    Args:
+        l2: Regularisation λ; default: all settings but `keep` are chosen on validation.
+        item_power: Exponent a of the normalisation by item popularity.
+        user_power: Exponent b of the normalisation by the length of histories.
+        dropout: Share p of the input that is dropped in expectation, below 1.
+        relax: How far the diagonal may be above 0, between 0 and 1.
+        keep: Weights to store for each item; default: about 200 for large catalogues, and all
+            for small ones.
+        items: How many items have weights, the most popular ones; default: all. The cost grows
+            with the third power of it.
+
+    Raises:
+        ItemrecError: A setting is invalid.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, ir.models.RLAE())
+        >>> run.model.l2 is None, len(run.metrics["trials"])
+        (False, 12)
+    """
+
+    paper = "It's Enough: Relaxing Diagonal Constraints in Linear Autoencoders for Recommendation"
+    year = 2023
+
+    def __init__(
+        self,
+        l2: float | None = None,
+        item_power: float = 0.0,
+        user_power: float = 0.0,
+        dropout: float = 0.0,
+        relax: float = 0.0,
+        keep: int | None = None,
+        items: int | None = None,
+    ) -> None:
+        super().__init__()
+        if l2 is not None:
+            positive(l2=l2)
+        at_least_zero(item_power=item_power, user_power=user_power)
+        share_below_one(dropout=dropout, relax=relax)
+        for name, value in (("keep", keep), ("items", items)):
+            if value is not None:
+                positive_integers(**{name: value})
+        self.l2, self.item_power, self.user_power = l2, item_power, user_power
+        self.dropout, self.relax, self.kept, self.items = dropout, relax, keep, items
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Check the memory that `fit` will need."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self._check_memory()
+
+    def fit(self, train: sp.csr_array) -> None:
+        """Invert one items × items matrix in place, and store its largest entries."""
+        self._check_memory()
+        if self.l2 is None:
+            self.take(TYPICAL)
+        part, items = self._popular(train, self.items)
+        self._store(self._solve(self._gram(part), part), items)
+
+    def trials(self, train: sp.csr_array) -> Iterator[dict[str, Any]]:
+        """The settings of `TRIED` on the most popular items; a Gram matrix is used many times."""
+        if self.l2 is not None:
+            return
+        most = min(TRIED_ITEMS[self.device.type], self.items or self.n_items)
+        part, items = self._popular(train, most)
+        for _, options in groupby(TRIED, key=lambda option: option["user_power"]):
+            gram = None
+            for option in options:
+                self.take(option)
+                gram = self._gram(part) if gram is None else gram
+                self._store(self._solve(gram.clone(), part), items)
+                yield option
+
+    def _check_memory(self) -> None:
+        check_square_fits("rlae", min(self.items or self.n_items, self.n_items), self.device)
+
+    def _popular(self, train: sp.csr_array, most: int | None) -> tuple[sp.csr_array, Tensor | None]:
+        """The interactions with the most popular items, and which these are (None: all)."""
+        if most is None or most >= self.n_items:
+            return train, None
+        degree = np.bincount(train.indices, minlength=self.n_items)
+        items = np.sort(np.argsort(-degree, kind="stable")[:most])
+        return sp.csr_array(train[:, items]), torch.from_numpy(items)
+
+    def _gram(self, train: sp.csr_array) -> Tensor:
+        """``Xᵀ D_U^−b X`` on the model's device, ``[items, items]``."""
+        length = np.maximum(np.diff(train.indptr), 1).astype(np.float32)
+        root = sp.diags_array(length ** np.float32(-self.user_power / 2))
+        scaled = sp.csr_array(root @ train)
+        if self.device.type == "cpu":
+            return torch.from_numpy(gram_matrix(scaled))
+        n_items = train.shape[1]
+        gram = torch.zeros(n_items, n_items, device=self.device)
+        rows = max(DENSE // n_items, 1)
+        for start in range(0, train.shape[0], rows):
+            block = scaled[start : start + rows].toarray().astype(np.float32)
+            dense = torch.from_numpy(block).to(self.device)
+            gram.addmm_(dense.T, dense)
+        return gram
+
+    def _solve(self, gram: Tensor, train: sp.csr_array) -> Tensor:
+        """The weights W, in the memory of the Gram matrix."""
+        assert self.l2 is not None
+        ridge = self.l2 + self.dropout / (1 - self.dropout) * gram.diagonal()  # λ_j
+        gram.diagonal().add_(ridge)
+        inverse = invert(gram, self.watch)
+        scale = torch.maximum(ridge, (1 - self.relax) / inverse.diagonal())
+        weights = inverse.mul_(-scale)
+        weights.fill_diagonal_(0)
+        if self.item_power:
+            degree = np.maximum(np.bincount(train.indices, minlength=len(gram)), 1)
+            power = torch.from_numpy(degree.astype(np.float32)).to(gram.device) ** self.item_power
+            weights.mul_(power.unsqueeze(1)).div_(power)
+        return weights
+
+    def _store(self, weights: Tensor, items: Tensor | None = None) -> None:
+        """Keep the largest weights of each column, by absolute value."""
+        n = len(weights)
+        most = min(self.kept or max(KEPT, STORED // n), n)
+
+        def blocks() -> Iterator[tuple[int, Tensor, Tensor]]:
+            for start in range(0, n, COLUMNS):
+                columns = weights[:, start : start + COLUMNS].T.contiguous()  # [b, items]
+                if most == n:
+                    sources = torch.arange(n).expand(len(columns), -1)
+                    yield start, sources, columns.cpu()
+                else:
+                    sources = columns.abs().topk(most, dim=1, sorted=False).indices
+                    yield start, sources.cpu(), columns.gather(1, sources).cpu()
+
+        self.keep(blocks(), items)

@@ -1,0 +1,74 @@
+"""Closed forms: settings that were left open are chosen on validation, then one fit."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+
+from itemrec.data.split import HeldOut, Split
+from itemrec.environment import pick_device
+from itemrec.evaluation.evaluate import Evaluator, sample_users
+from itemrec.models.base import Model
+from itemrec.training.config import TrainConfig
+from itemrec.training.plan import Plan
+from itemrec.training.progress import track
+from itemrec.training.run_folder import RunFolder
+from itemrec.training.state import TrainState
+
+
+def solve(
+    plan: Plan,
+    split: Split,
+    state: TrainState,
+    *,
+    valid: HeldOut | None,
+    folder: RunFolder | None,
+    progress: bool,
+) -> None:
+    """Closed forms: one fit and one validation."""
+    started = time.perf_counter()
+    model, config = plan.model, plan.config
+    generator = torch.Generator().manual_seed(config.seed)
+    model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
+    model.to(pick_device(config.device))  # after the fit, which creates the tensors to move
+    if valid is not None:
+        state.choose("model", try_settings(model, split.train, valid, config, state, progress))
+    fit(model, split.train, progress)
+    state.seconds += time.perf_counter() - started
+    if valid is not None:
+        metrics = Evaluator(valid, model.device).metrics(model, config.metric)
+        state.record(0.0, metrics, config.metric)
+
+
+def fit(model: Model, train: sp.csr_array, progress: bool) -> None:
+    """Solve, with a progress bar over the steps of the solution."""
+    model.watch = functools.partial(track, show=progress)
+    model.fit(train)
+    model.eval()
+
+
+def try_settings(
+    model: Model,
+    train: sp.csr_array,
+    valid: HeldOut,
+    config: TrainConfig,
+    state: TrainState,
+    progress: bool,
+) -> dict[str, Any]:
+    """Try what `Model.trials` offers, take the best, and return it."""
+    evaluator = Evaluator(sample_users(valid, model.device), model.device)
+    model.watch = functools.partial(track, show=False)
+    best, best_value = dict[str, Any](), -1.0
+    for settings in track(model.trials(train), "trying settings", show=progress):
+        started = time.perf_counter()
+        value = evaluator.metrics(model, config.metric)[config.metric]
+        seconds = round(time.perf_counter() - started, 3)
+        state.trials.append({**settings, config.metric: value, "seconds": seconds})
+        if value > best_value:
+            best, best_value = settings, value
+    model.take(best)
+    return dict(best)
