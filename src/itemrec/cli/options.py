@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from itemrec.cli.parsing import parse_duration
 from itemrec.config_file import Config, load_config
 from itemrec.errors import ItemrecError
 from itemrec.experiments.overrides import override
@@ -90,7 +91,8 @@ class ComponentOptions:
     model: Annotated[
         str | None,
         typer.Option(
-            help="{models}; `itemrec models` describes them. Default: lightgcn.",
+            help="{models}; `itemrec models` describes them. Default: hybrid, which chooses its "
+            "own settings; with --loss or --negatives alone: lightgcn.",
             rich_help_panel=MODEL,
         ),
     ] = None
@@ -101,7 +103,7 @@ class ComponentOptions:
     negatives: Annotated[
         str | None,
         typer.Option(
-            help="How negatives are sampled: {negatives}. Default: uniform.",
+            help="How negatives are sampled: {negatives}. Default: that of the model.",
             rich_help_panel=MODEL,
         ),
     ] = None
@@ -155,6 +157,13 @@ class SettingOptions:
     batch: Annotated[
         int | None,
         typer.Option(help="Users (or interactions) per step.", rich_help_panel=TRAINING),
+    ] = None
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Time that training may take, such as 90s, 10m or 2h; default: no limit.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     seed: Annotated[
         int | None, typer.Option(help="Seed of split and training.", rich_help_panel=TRAINING)
@@ -233,7 +242,7 @@ class ExperimentOptions:
             parts=vars(self.components),
             protocol=self.split.protocol,
             strategy=self.split.split,
-            short=vars(self.training),
+            short={**vars(self.training), "budget": parse_duration("budget", self.training.budget)},
             sets=self.configuration.set_ or (),
         )
 

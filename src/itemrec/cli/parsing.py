@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError
@@ -46,3 +47,20 @@ def parse_cutoffs(text: str) -> list[int]:
     if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
     return [int(part) for part in parts]
+
+
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_duration(name: str, text: str | None) -> float | None:
+    """Seconds of a duration such as ``90s``, ``10m`` or ``2h``.
+
+    >>> parse_duration("budget", "10m"), parse_duration("budget", None)
+    (600.0, None)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip().lower())
+    if not found or not float(found[1]):
+        raise ItemrecError(f"'{name}' must be a duration such as 90s, 10m or 2h, got {text!r}")
+    return float(found[1]) * SECONDS[found[2]]

@@ -40,8 +40,8 @@ def make_plan(settings: Resolved, data: Interactions | Split | None = None) -> P
         data = make_data(settings.given)
     split = data if isinstance(data, Split) else make_split(settings.given, data)
     check_epochs_known(split, settings.model, settings.given["train"])
-    named = frozenset(f"{part}.{key}" for part, keys in settings.given.items() for key in keys)
-    return Plan(split, settings.model, settings.loss, settings.sampler, settings.train, named)
+    parts = (settings.model, settings.loss, settings.sampler, settings.train)
+    return Plan(split, *parts, settings.asked)
 
 
 def make_data(config: Config) -> Interactions:

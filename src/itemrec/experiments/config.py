@@ -43,6 +43,7 @@ class Resolved:
     sampler: Sampler
     train: TrainConfig
     given: Config  # as given, with components named
+    asked: frozenset[str]  # what was given, such as "train.lr"
 
     def comparable(self) -> Config:
         """Every setting that affects the figures, including defaults, in TOML types."""
@@ -85,6 +86,7 @@ def resolve(config: Config) -> Resolved:
         sampler=made["negatives"],
         train=train,
         given=given,
+        asked=frozenset(f"{part}.{key}" for part, keys in config.items() for key in keys),
     )
 
 

@@ -6,7 +6,7 @@ For a user u with history H, every part is divided by its standard deviation ove
 
 The network is trained on cosines with negatives drawn by popularity, so it learns how much more a
 user likes an item than everybody does; the prior adds what everybody likes. The linear part knows
-which items go together. `norm`, `prior` and `weight` are chosen on validation.
+which items go together. `prior` and `weight` are chosen on validation.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from itemrec.models.rlae import RLAE
 from itemrec.validation import at_least_zero, check_settings, lookup, schema
 
 OF_LINEAR = ("l2", "item_power", "user_power", "dropout", "relax")
-BLEND = ((0, 0.7, 0.1),)  # without validation data
-NORM = 0.25
+BLEND = ((0.0, 0.5, 0.1),)  # without validation data
 
 
 class Hybrid(Model):
@@ -44,7 +43,7 @@ class Hybrid(Model):
     Args:
         gnn: Name of the network: a model with vectors that can fold in unseen users.
         dim: Length of a vector; default: by the size of the data and the device.
-        layers: Depth of message passing.
+        layers: Depth of message passing; default: the network's.
         norm: Exponent of the length of an item's vector; 0 is the cosine, 1 the inner product.
         blend: Rows of (least length of a history, prior, weight); the last row that applies to a
             user is used.
@@ -81,7 +80,8 @@ class Hybrid(Model):
             "lr": 0.01,
             "epochs": 100,
             "eval_every": 2,
-            "patience": 8,
+            "patience": 6,
+            "min_gain": 0.002,
         }
     )
 
@@ -94,8 +94,8 @@ class Hybrid(Model):
         self,
         gnn: str = "lightgcn",
         dim: int | None = None,
-        layers: int = 2,
-        norm: float | None = None,
+        layers: int | None = None,
+        norm: float = 0.5,
         blend: tuple[Sequence[float], ...] | None = None,
         linear_l2: float | None = None,
         linear_item_power: float = 0.0,
@@ -111,13 +111,13 @@ class Hybrid(Model):
         self.linear_l2, self.linear_item_power = linear_l2, linear_item_power
         self.linear_user_power, self.linear_dropout = linear_user_power, linear_dropout
         self.linear_relax, self.linear_items = linear_relax, linear_items
-        if norm is not None:
-            at_least_zero(norm=norm)
+        at_least_zero(norm=norm)
         self.temperature = 0.0  # of the prior until the blend is chosen; 0: inner products
-        self._make_parts()
+        self.make_network()
+        self.make_linear()
 
-    def _make_parts(self) -> None:
-        """The two parts with the current settings, not yet set up."""
+    def make_network(self) -> None:
+        """The network with the current settings, not yet set up."""
         from itemrec.models import MODELS
 
         kind = lookup(MODELS, "gnn", self.gnn_name)
@@ -132,17 +132,19 @@ class Hybrid(Model):
         given = {k: v for k, v in wanted.items() if v is not None and k in schema(kind)}
         self.gnn = kind(**check_settings(kind, self.gnn_name, given))
         self.gnn.recomputed = True
-        self.linear = RLAE(
-            **{name: getattr(self, f"linear_{name}") for name in (*OF_LINEAR, "items")},
-            keep=self.kept,
-        )
         self.explains = self.gnn.explains
+
+    def make_linear(self) -> None:
+        """The linear part with the current settings, not yet set up."""
+        settings = {name: getattr(self, f"linear_{name}") for name in (*OF_LINEAR, "items")}
+        self.linear = RLAE(**settings, keep=self.kept)
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Set up both parts and count the interactions of every item."""
         super().setup(train, inductive=inductive, generator=generator)
         device = self.device
-        self._make_parts()
+        self.make_network()
+        self.make_linear()
         self.gnn.setup(train, inductive=inductive, generator=generator)
         self.to(device)
         self.linear.to(device)
@@ -168,7 +170,7 @@ class Hybrid(Model):
 
     def scale_items(self) -> None:
         """Recompute the item vectors of length |e|^norm."""
-        self.table = scaled_items(self.gnn.item_vectors, NORM if self.norm is None else self.norm)
+        self.table = scaled_items(self.gnn.item_vectors, self.norm)
 
     def check_inductive(self) -> None:
         """Both parts can always fold in."""
@@ -226,7 +228,8 @@ class Hybrid(Model):
 def scaled_items(vectors: Tensor, norm: float) -> Tensor:
     """Item vectors with their length raised to the power ``norm``."""
     length = vectors.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    return vectors * length.pow(norm - 1)
+    out: Tensor = vectors * length.pow(norm - 1)
+    return out
 
 
 def deviation(scores: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""How much each part of a hybrid counts: lengths of item vectors, prior and weight, on validation.
+"""How much each part of a hybrid counts: prior and weight, chosen on validation.
 
-The three numbers are chosen one after another, twice, from short lists of values. With few
+Both numbers are chosen from short lists of values, one after the other, several times. With few
 validation users the best value is a matter of luck, so each choice is the middle of those made on
 resampled users.
 """
@@ -8,20 +8,17 @@ resampled users.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-import torch
 from torch import Tensor
 
 from itemrec.data.split import HeldOut
 from itemrec.evaluation.evaluate import Evaluator, sample_users
-from itemrec.models.hybrid import Hybrid, scaled_items, standardised
+from itemrec.models.hybrid import Hybrid, standardised
 from itemrec.training.progress import track
 
-NORMS = (0.0, 0.25, 0.5, 1.0)
 PRIORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0)
 WEIGHTS = (0.0, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0, 16.0)
 NEARBY = (0.5, 0.7, 1.0, 1.4, 2.0)  # factors that are tried for users of similar activity
@@ -29,7 +26,8 @@ GROUPS = 3  # of users, by the length of their history
 SAMPLES = 100  # of the validation users
 Values = npt.NDArray[np.float64]
 History = sp.csr_array
-Blend = tuple[float, float, float]  # norm, prior, weight
+Blend = tuple[float, float]  # prior, weight
+Rows = tuple[tuple[float, ...], ...]  # least length of a history, prior, weight
 
 
 class BlendSearch:
@@ -42,18 +40,17 @@ class BlendSearch:
         self.held = self.evaluator.held
         self.generator = np.random.default_rng(seed)
 
-    def run(self, *, progress: bool) -> dict[str, Any]:
-        """The settings ``norm`` and ``blend`` of the model."""
-        norm, prior, weight = 0.25, 0.7, 0.1
-        stages = ("weight", "prior", "norm", "weight", "prior", "weight")
+    def run(self, *, progress: bool) -> tuple[Rows, float]:
+        """The rows of the setting ``blend``, and the metric of the best single one."""
+        prior, weight = 0.5, 0.1
+        stages = ("weight", "prior", "weight", "prior", "weight")
         for stage in track(stages, "blending the parts", show=progress):
-            if stage == "norm":
-                norm = NORMS[self.best([(value, prior, weight) for value in NORMS])]
-            elif stage == "prior":
-                prior = PRIORS[self.best([(norm, value, weight) for value in PRIORS])]
+            if stage == "prior":
+                prior = PRIORS[self.best([(value, weight) for value in PRIORS])]
             else:
-                weight = WEIGHTS[self.best([(norm, prior, value) for value in WEIGHTS])]
-        return {"norm": norm, "blend": self.by_length(norm, prior, weight)}
+                weight = WEIGHTS[self.best([(prior, value) for value in WEIGHTS])]
+        value = float(self.values([(prior, weight)]).mean())
+        return self.by_length(prior, weight), value
 
     def best(self, blends: Sequence[Blend]) -> int:
         """Position of the best blend: the median over resampled users."""
@@ -62,7 +59,7 @@ class BlendSearch:
         counts = self.generator.multinomial(n, np.full(n, 1 / n), size=SAMPLES)  # [samples, users]
         return int(np.median((counts @ values.T).argmax(1)))
 
-    def by_length(self, norm: float, prior: float, weight: float) -> tuple[Blend, ...]:
+    def by_length(self, prior: float, weight: float) -> Rows:
         """Rows of (least length, prior, weight): one for all, or one a group of users.
 
         Groups are used if what one half of the users chooses is better for the other half, too.
@@ -71,9 +68,9 @@ class BlendSearch:
         length = np.diff(self.held.history.indptr)
         bounds = np.unique([0, *np.quantile(length, np.arange(1, GROUPS) / GROUPS).astype(int)])
         group = np.searchsorted(bounds, length, side="right") - 1
-        options = [(norm, prior * f, weight * g) for f in NEARBY for g in NEARBY]
+        options = [(prior * f, weight * g) for f in NEARBY for g in NEARBY]
         values = self.values(options)
-        base = values[options.index((norm, prior, weight))]
+        base = values[options.index((prior, weight))]
         half = self.generator.permutation(len(length)) % 2
         gain = np.zeros(len(length))
         for side in (0, 1):
@@ -85,7 +82,7 @@ class BlendSearch:
         if gain.mean() <= 2 * error:
             return one
         found = [options[_best_of(values, group == part)] for part in range(len(bounds))]
-        return tuple((float(b), *row[1:]) for b, row in zip(bounds, found, strict=True))
+        return tuple((float(least), *row) for least, row in zip(bounds, found, strict=True))
 
     def values(self, blends: Sequence[Blend]) -> Values:
         """The metric of every user for every blend, ``[blends, users]``."""
@@ -94,17 +91,14 @@ class BlendSearch:
     def _scorings(
         self, blends: Sequence[Blend]
     ) -> Callable[[History, npt.NDArray[np.int64]], Iterator[Tensor]]:
-        """The blended scores of a block of users; parts are computed once, in the given order."""
+        """The blended scores of a block of users; the parts are computed once."""
         model = self.model
 
         def scorings(history: History, users: npt.NDArray[np.int64]) -> Iterator[Tensor]:
             vectors = model.gnn.vectors_of(history, users)
             linear = standardised(model.linear.scores(history, users))
-            last, own = None, torch.empty(0)
-            for norm, prior, weight in blends:
-                if norm != last:
-                    last = norm
-                    own = standardised(vectors @ scaled_items(model.gnn.item_vectors, norm).T)
+            own = standardised(vectors @ model.table.T)
+            for prior, weight in blends:
                 yield own.add(model.popularity, alpha=prior).add_(linear, alpha=weight)
 
         return scorings

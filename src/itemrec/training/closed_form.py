@@ -41,7 +41,7 @@ def solve(
     state.seconds += time.perf_counter() - started
     if valid is not None:
         metrics = Evaluator(valid, model.device).metrics(model, config.metric)
-        state.record(0.0, metrics, config.metric)
+        state.record(0.0, metrics, config)
 
 
 def fit(model: Model, train: sp.csr_array, progress: bool) -> None:

@@ -73,6 +73,7 @@ class TrainConfig:
     patience: int | None = _setting(
         None, "epochs without improvement on validation before stopping; default 150"
     )
+    min_gain: float = _setting(0.0, "relative gain on validation from which patience starts anew")
     metric: str = _setting("ndcg@20", "metric that selects the epoch on validation")
     budget: float | None = _setting(
         None, "seconds that training may take, refit included; default: no limit"
@@ -93,7 +94,7 @@ class TrainConfig:
         if self.budget is not None:
             positive(budget=self.budget)
         share_below_one(ema_decay=self.ema_decay)
-        at_least_zero(l2=self.l2)
+        at_least_zero(l2=self.l2, min_gain=self.min_gain)
         one_of("batch_by", self.batch_by, ("users", "interactions"))
         one_of("similarity", self.similarity, ("dot", "cosine"))
         one_of("precision", self.precision, ("auto", "full"))

@@ -42,7 +42,7 @@ def descend(
     last = config.epochs if state.phase == "select" else max(state.best_epoch, 1)
     patience = _patience(config, split, learner) if evaluator else last  # else no early stopping
     with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
-        while state.epoch < last and state.epoch - state.best_epoch < patience:
+        while state.epoch < last and state.epoch - state.gain_epoch < patience:
             started = time.perf_counter()
             loss = learner.epoch(step)
             state.epoch += 1
@@ -57,12 +57,15 @@ def descend(
                     model.eval()
                     model.cache_embeddings(graph)
                     metrics = evaluator.metrics(scorer or model, config.metric)
-                    state.record(loss, metrics, config.metric, model)
+                    state.record(loss, metrics, config, model)
             bar.update(state, loss)
             if folder is not None:
                 pause = 0.0 if interrupt.requested else config.save_seconds
                 folder.save_state(state, learner, least_seconds=pause)
             interrupt.check()
+            state.elapsed += time.perf_counter() - started
+            if evaluator and state.best_epoch and _is_spent(plan, state):
+                break
     if evaluator:
         state.restore_best(model)
     else:
@@ -70,6 +73,14 @@ def descend(
         average.keep()
     model.eval()
     model.cache_embeddings(graph)
+
+
+def _is_spent(plan: Plan, state: TrainState) -> bool:
+    """Whether the budget has only as much left as the refit will take."""
+    if plan.config.budget is None:
+        return False
+    refit = state.best_epoch * state.seconds / state.epoch if plan.refits else 0.0
+    return state.elapsed + refit > plan.config.budget
 
 
 def _patience(config: TrainConfig, split: Split, learner: Learner) -> int:

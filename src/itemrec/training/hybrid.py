@@ -1,9 +1,13 @@
-"""Training of a hybrid: settings by the data, the linear part, the network, and their blend."""
+"""Training of a hybrid: the linear part, a race of networks, and the blend of the two.
+
+Settings that were not given follow from the size of the data and the device, or are chosen on
+validation. What was tried and taken is part of the run: `chosen` and `trials` in its metrics.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,8 +15,9 @@ import torch
 from itemrec.data.split import HeldOut, Split
 from itemrec.environment import pick_device
 from itemrec.evaluation.evaluate import Evaluator, sample_users
-from itemrec.losses import unbind
-from itemrec.models.hybrid import BLEND, NORM, OF_LINEAR, Hybrid
+from itemrec.losses import bind, unbind
+from itemrec.models.hybrid import BLEND, OF_LINEAR, Hybrid
+from itemrec.sampling import NEGATIVES
 from itemrec.training.blend import BlendSearch
 from itemrec.training.closed_form import fit, try_settings
 from itemrec.training.descent import descend
@@ -22,8 +27,40 @@ from itemrec.training.state import TrainState
 
 STEPS = 32  # of an epoch, at least
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
-WIDE = {"cpu": 64, "cuda": 256}  # length of a vector
+LOWEST = 0.003  # learning rate
+WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
+SHARED = {"cpu": 1024, "cuda": 4096}  # interactions that share their negatives
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
+DENSE = 0.005  # share of all pairs that are interactions, from which inner products are tried
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings of the network, by section; a section with a name replaces the given one."""
+
+    name: str
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+# On sparse data cosines are better by far, on dense data either may be (LOG.md).
+INNER_PRODUCTS = Candidate(
+    "inner products, uniform negatives",
+    {
+        "loss": {"tau": 1.5},
+        "negatives": {"name": "uniform"},
+        "train": {
+            "batch_by": "users",
+            "batch": 512,
+            "similarity": "dot",
+            "n_negatives": 200,
+            "lr": 0.01,
+            "l2": 0.003,
+            "epochs": 1000,
+            "eval_every": 20,
+            "patience": 100,
+        },
+    },
+)
 
 
 def fit_hybrid(
@@ -38,33 +75,33 @@ def fit_hybrid(
     """Fit the linear part, train the network, and, with validation data, choose the blend."""
     model, device = plan.model, pick_device(plan.config.device)
     assert isinstance(model, Hybrid)
-    if not state.chosen:
-        for section, settings in by_data(plan, split).items():
-            state.choose(section, settings)
     model.take(state.chosen.get("model", {}))
-    plan = with_choices(plan, state)
-    config, generator = plan.config, torch.Generator().manual_seed(plan.config.seed)
-    model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
-    model.to(device)
-    cosine = config.similarity == "cosine"
-    model.temperature = unbind(plan.loss)[1].get("tau", 0.0) if cosine else 0.0
+    entries = candidates(plan, split)
+    model.take(entries[0].settings.get("model", {}))
+    set_up(model, split, device)
     sample = None if valid is None else sample_users(valid, device)
     fit_linear(model, plan, split, state, valid=sample, progress=progress)
-    part = replace(plan, model=model.gnn)
-    descend(part, split, state, valid=sample, folder=folder, progress=progress, scorer=model)
-    model.count(split.train)
-    if model.blend is None:
-        blend: dict[str, Any] = {"norm": NORM, "blend": BLEND}
-        if valid is not None:
-            model.scale_items()
-            blend = BlendSearch(model, valid, config.metric, config.seed).run(progress=progress)
-        model.take(blend)
-        state.choose("model", blend)
-    model.scale_items()
-    model.eval()
-    if valid is not None:
-        state.best_metrics = Evaluator(valid, device).metrics(model, config.metric)
-        state.best_value = state.best_metrics[config.metric]
+    if sample is None:
+        settings = state.chosen or {**entries[0].settings, "model": {"blend": BLEND}}
+        for section, values in settings.items():
+            state.choose(section, values)
+        plan = with_settings(plan, state.chosen)
+        train_network(plan, split, state, valid=None, folder=folder, progress=progress)
+        model.restore(split.train)
+        return
+    given = model.blend
+    for entry in entries[len(state.finished) :]:
+        if state.leader and is_late(plan, state):
+            break
+        entered = with_settings(plan, entry.settings)
+        set_up(model, split, device, linear=False)
+        train_network(entered, split, state, valid=sample, folder=folder, progress=progress)
+        finish(entry, entered, sample, state, progress)
+        model.blend = given
+    take_leader(plan, split, state)
+    assert valid is not None
+    state.best_metrics = Evaluator(valid, device).metrics(model, plan.config.metric)
+    state.best_value = state.best_metrics[plan.config.metric]
 
 
 def fit_linear(
@@ -81,32 +118,133 @@ def fit_linear(
     if valid is not None and linear.l2 is None:
         try_settings(linear, split.train, valid, plan.config, state, progress)
     fit(linear, split.train, progress)
-    found = {f"linear_{name}": getattr(linear, name) for name in OF_LINEAR}
     if model.linear_l2 is None:
+        found = {f"linear_{name}": getattr(linear, name) for name in OF_LINEAR}
         model.take(found)
         state.choose("model", found)
-    state.seconds += time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    state.seconds, state.elapsed = state.seconds + seconds, state.elapsed + seconds
+
+
+def train_network(
+    plan: Plan,
+    split: Split,
+    state: TrainState,
+    *,
+    valid: HeldOut | None,
+    folder: RunFolder | None,
+    progress: bool,
+) -> None:
+    """Gradient descent on the network; the hybrid is validated with its prior alone."""
+    model = plan.model
+    assert isinstance(model, Hybrid)
+    cosine = plan.config.similarity == "cosine"
+    model.temperature = unbind(plan.loss)[1].get("tau", 0.0) if cosine else 0.0
+    part = replace(plan, model=model.gnn)
+    descend(part, split, state, valid=valid, folder=folder, progress=progress, scorer=model)
+
+
+def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, progress: bool) -> None:
+    """Blend a trained candidate, note its result, and keep it if it is the best so far."""
+    model, config = plan.model, plan.config
+    assert isinstance(model, Hybrid)
+    model.scale_items()
+    if model.blend is None:
+        search = BlendSearch(model, valid, config.metric, config.seed)
+        blend, value = search.run(progress=progress)
+    else:
+        blend = model.blend
+        value = Evaluator(valid, model.gnn.device).metrics(model, config.metric)[config.metric]
+    facts = {
+        "name": entry.name,
+        config.metric: value,
+        "best_epoch": state.best_epoch,
+        "epochs": state.epoch,
+        "seconds": round(state.seconds, 3),
+    }
+    if value > state.leader_facts.get(config.metric, -1.0):
+        settings = {**entry.settings, "model": {**entry.settings.get("model", {}), "blend": blend}}
+        state.leader_facts = {**facts, "settings": settings}
+        state.leader = {k: v.detach().clone() for k, v in model.gnn.named_parameters()}
+    state.finished.append(facts)
+    state.begin_candidate()
+
+
+def take_leader(plan: Plan, split: Split, state: TrainState) -> None:
+    """Put the best candidate's settings and weights into the model."""
+    facts, model = state.leader_facts, plan.model
+    assert isinstance(model, Hybrid)
+    state.epoch, state.best_epoch = facts["epochs"], facts["best_epoch"]
+    for section, settings in facts["settings"].items():
+        state.choose(section, settings)
+    with_settings(plan, facts["settings"])
+    set_up(model, split, model.gnn.device, linear=False)
+    with torch.no_grad():
+        for name, parameter in model.gnn.named_parameters():
+            parameter.copy_(state.leader[name])
+    model.restore(split.train)
+    model.eval()
+
+
+def set_up(model: Hybrid, split: Split, device: torch.device, *, linear: bool = True) -> None:
+    """Allocate the network, and the linear part if it is to be fitted anew."""
+    inductive, generator = split.protocol == "inductive", torch.Generator().manual_seed(0)
+    if linear:
+        model.setup(split.train, inductive=inductive, generator=generator)
+    else:
+        model.make_network()
+        model.gnn.setup(split.train, inductive=inductive, generator=generator)
+    model.to(device)
+
+
+def candidates(plan: Plan, split: Split) -> list[Candidate]:
+    """The networks that are trained; a component that was asked for is not replaced."""
+    first = Candidate("cosines, negatives by popularity", by_data(plan, split))
+    asked = {key.partition(".")[0] for key in plan.given}
+    fixed = {"train.similarity", "train.batch_by", "train.batch"} & plan.given
+    density = split.train.nnz / (split.n_users * split.n_items)
+    if density < DENSE or fixed or asked & {"loss", "negatives"}:
+        return [first]
+    train = INNER_PRODUCTS.settings["train"].items()
+    open_settings = {k: v for k, v in train if f"train.{k}" not in plan.given}
+    settings = {**INNER_PRODUCTS.settings, "train": open_settings, "model": first.settings["model"]}
+    return [first, replace(INNER_PRODUCTS, settings=settings)]
 
 
 def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
     """Settings that follow from the size of the data and the device, unless they were given."""
     model, size = plan.model, split.train.nnz
     assert isinstance(model, Hybrid)
-    out: dict[str, dict[str, Any]] = {"model": {}, "train": {}}
     device = pick_device(plan.config.device).type
-    if model.dim is None:
-        out["model"]["dim"] = WIDE[device]
+    out: dict[str, dict[str, Any]] = {"model": {}, "train": {}}
+    if "model.dim" not in plan.given and plan.model.settings["dim"] is None:
+        out["model"]["dim"] = WIDTH[device]
     if model.linear_items is None:
         out["model"]["linear_items"] = min(COVERED[device], split.n_items)
     batch = plan.config.batch
     if "train.batch" not in plan.given:
         batch = 2 ** max(size // STEPS, 1).bit_length() // 2
         out["train"]["batch"] = batch = min(max(batch, SMALLEST), LARGEST)
-    if "train.lr" not in plan.given:  # the noise of a step grows as it gets smaller
-        out["train"]["lr"] = round(plan.config.lr * (batch / LARGEST) ** 0.5, 6)
+    if "train.lr" not in plan.given:  # a smaller step has a noisier gradient
+        lr = plan.config.lr * (batch / LARGEST) ** 0.5
+        out["train"]["lr"] = round(max(lr, LOWEST), 6)
+    if not any(key.startswith("negatives.") for key in plan.given):
+        out["negatives"] = {"group": SHARED[device]}
     return out
 
 
-def with_choices(plan: Plan, state: TrainState) -> Plan:
-    """The plan with the training settings that were chosen."""
-    return replace(plan, config=replace(plan.config, **state.chosen.get("train", {})))
+def with_settings(plan: Plan, settings: dict[str, dict[str, Any]]) -> Plan:
+    """The plan with other settings, by section; the model itself takes its own."""
+    plan.model.take(settings.get("model", {}))
+    function, bound = unbind(plan.loss)
+    loss = bind(function, {**bound, **settings.get("loss", {})})
+    of_sampler = dict(settings.get("negatives", {}))
+    name = of_sampler.pop("name", None)
+    sampler = NEGATIVES[name](**of_sampler) if name else replace(plan.sampler, **of_sampler)  # type: ignore[type-var]
+    config = replace(plan.config, **settings.get("train", {}))
+    return replace(plan, loss=loss, sampler=sampler, config=config)
+
+
+def is_late(plan: Plan, state: TrainState) -> bool:
+    """Whether another candidate would leave too little of the budget for the refit."""
+    return plan.config.budget is not None and state.elapsed > plan.config.budget / 3

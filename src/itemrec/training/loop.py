@@ -77,13 +77,15 @@ def train(
     """
     model = Hybrid() if model is None else model
     _check_types(split, model, loss, negatives)
+    named = [n for n, part in (("loss", loss), ("negatives", negatives)) if part is not None]
     of_model = default_parts(model)
     loss, sampler = loss or of_model[0], negatives or of_model[1]
     if "n_items" in vars(model):  # it was set up before
         model = type(model)(**model.settings)
     config = resolve_training(model, loss, settings)
     check_epochs_known(split, model, settings)
-    plan = Plan(split, model, loss, sampler, config, frozenset(f"train.{key}" for key in settings))
+    asked = {f"train.{key}" for key in settings} | {f"{name}.name" for name in named}
+    plan = Plan(split, model, loss, sampler, config, frozenset(asked))
     return run_plan(plan, out=out, resume=resume, progress=progress)
 
 

@@ -110,7 +110,8 @@ class Run:
         """
         self.train, self.history = train, state.history
         for section, settings in state.chosen.items():  # the run repeats itself without choosing
-            self.config[section].update(settings)
+            kept = {} if "name" in settings else self.config[section]
+            self.config[section] = {**kept, **settings}
         self.metrics = {
             "dataset": self.dataset,
             "protocol": self.protocol,
@@ -124,6 +125,7 @@ class Run:
             "notes": list(self.notes),
             "chosen": state.chosen,
             "trials": state.trials,
+            "candidates": state.finished,
             "seconds": {"train": round(state.seconds, 3), "evaluate": 0.0},
             "valid": state.best_metrics,
             "test": {},

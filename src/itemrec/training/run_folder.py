@@ -115,6 +115,8 @@ class RunFolder:
         chosen = read_file(self.path / "metrics.json", json_object).get("chosen", {})
         out: Config = {section: dict(settings) for section, settings in stored.items()}
         for section, settings in chosen.items():
+            if "name" in settings:  # another component
+                out[section] = dict(given[section])
             for name in settings:
                 out[section].pop(name, None)
                 if name in given[section]:

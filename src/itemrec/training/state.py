@@ -14,12 +14,14 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic
 from itemrec.models.base import Model
+from itemrec.training.config import TrainConfig
 from itemrec.training.learner import Learner
 
-TENSORS = ("model", "optimizer", "generator", "average", "best")
+TENSORS = ("model", "optimizer", "generator", "average", "best", "leader")
 FACTS = (
     *("data", "phase", "epoch", "best_epoch", "best_value", "best_metrics"),
     *("selected_epochs", "seconds", "history", "chosen", "trials"),
+    *("gain_epoch", "gain_value", "elapsed", "finished", "leader_facts"),
 )
 
 
@@ -38,17 +40,31 @@ class TrainState:
     history: list[dict[str, Any]] = field(default_factory=list)
     chosen: dict[str, dict[str, Any]] = field(default_factory=dict)  # settings, by section
     trials: list[dict[str, Any]] = field(default_factory=list)  # what was tried for them
+    gain_epoch: int = 0  # the last epoch with a gain that counts, from which patience is counted
+    gain_value: float = -1.0
+    elapsed: float = 0.0  # seconds of training and validation, those before a resume included
+    finished: list[dict[str, Any]] = field(default_factory=list)  # candidates of a race
+    leader_facts: dict[str, Any] = field(default_factory=dict)  # the best of them
+    leader: dict[str, Tensor] = field(default_factory=dict)  # and its weights
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until restored
     saved_at: float = field(default_factory=time.monotonic)
 
     def record(
-        self, loss: float, metrics: dict[str, float], metric: str, model: Model | None = None
+        self,
+        loss: float,
+        metrics: dict[str, float],
+        config: TrainConfig,
+        model: Model | None = None,
     ) -> None:
         """Record one validation, and the weights if they are the best so far."""
-        self.history.append(
-            {"epoch": self.epoch, "loss": loss, "seconds": round(self.seconds, 3), **metrics}
-        )
+        metric = config.metric
+        row = {"epoch": self.epoch, "loss": loss, "seconds": round(self.seconds, 3), **metrics}
+        if self.finished:
+            row["candidate"] = len(self.finished)
+        self.history.append(row)
+        if metrics[metric] > self.gain_value * (1 + config.min_gain):
+            self.gain_epoch, self.gain_value = self.epoch, metrics[metric]
         if metrics[metric] > self.best_value:
             self.best_epoch, self.best_value = self.epoch, metrics[metric]
             self.best_metrics = metrics
@@ -60,16 +76,24 @@ class TrainState:
         if settings:
             self.chosen.setdefault(section, {}).update(settings)
 
+    def begin_candidate(self) -> None:
+        """The next candidate of a race starts from scratch."""
+        self.epoch = self.best_epoch = self.gain_epoch = 0
+        self.best_value = self.gain_value = -1.0
+        self.best_weights, self.best_metrics = {}, {}
+
     def begin_refit(self) -> None:
         """Selection is over: the refit starts from scratch for the selected number of epochs."""
-        self.phase, self.selected_epochs, self.epoch, self.best_weights = "refit", self.epoch, 0, {}
+        self.phase, self.selected_epochs, self.epoch = "refit", self.epoch, 0
+        self.best_weights, self.leader = {}, {}
 
     def restore(self, learner: Learner) -> None:
         """Continue from loaded tensors, once."""
         if self.tensors:
             learner.load(self.tensors)
-            best = self.tensors["best"]
-            self.best_weights = {name: value.to(learner.device) for name, value in best.items()}
+            for own, name in (("best_weights", "best"), ("leader", "leader")):
+                saved = self.tensors[name]
+                setattr(self, own, {k: value.to(learner.device) for k, value in saved.items()})
             self.tensors = {}
 
     def restore_best(self, model: Model) -> None:
@@ -83,7 +107,8 @@ class TrainState:
         """Write ``state.pt``, complete or not at all."""
         facts = {name: getattr(self, name) for name in FACTS}
         with atomic(path) as draft:
-            torch.save({**facts, **learner.tensors(), "best": self.best_weights}, draft)
+            best = {"best": self.best_weights, "leader": self.leader}
+            torch.save({**facts, **learner.tensors(), **best}, draft)
         self.saved_at = time.monotonic()
 
     @classmethod
@@ -91,7 +116,10 @@ class TrainState:
         """Read ``state.pt``: tensors and plain values only."""
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
+            content.setdefault("leader", {})  # 0.1 had no races
             tensors = {name: content.pop(name) for name in TENSORS}
+            content.setdefault("gain_epoch", content["best_epoch"])
+            content.setdefault("gain_value", content["best_value"])
             return cls(tensors=tensors, **content)
         except Exception as error:  # torch raises many types of errors for damaged files
             raise ItemrecError(f"{path} is not a training state that can be resumed") from error

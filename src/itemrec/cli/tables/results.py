@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -33,7 +33,36 @@ def finished(run: Run) -> RenderableType:
     length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
     seconds = metrics["seconds"]["train"]
     line = f"{length}; {seconds:.1f} s of training; {n_evaluated:,} test users"
-    return Group(_run_metrics(run), Text(line), *notes)
+    return Group(_run_metrics(run), Text(line), *chosen(run), *notes)
+
+
+def chosen(run: Run) -> list[Text]:
+    """What a run tried and took for settings that were left open."""
+    metrics, metric = run.metrics, run.config["train"]["metric"]
+    lines = []
+    for entry in metrics.get("candidates", []):
+        best = f"{metric} {entry[metric]:.4f} at epoch {entry['best_epoch']}"
+        lines.append(f"tried on validation: {entry['name']}: {best}")
+    if trials := metrics.get("trials"):
+        values = [trial[metric] for trial in trials]
+        spread = f"{metric} {min(values):.4f} to {max(values):.4f} alone"
+        lines.append(f"tried on validation: {len(trials)} settings of the linear model, {spread}")
+    settings = [
+        f"{section}.{name}={_value(value)}"
+        for section, taken in metrics.get("chosen", {}).items()
+        for name, value in taken.items()
+    ]
+    if settings:
+        lines.append("chosen: " + ", ".join(settings))
+    return [Text(line, style="dim") for line in lines]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(part) for part in value) + "]"
+    return str(value)
 
 
 def _run_metrics(run: Run) -> Table:
