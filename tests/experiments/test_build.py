@@ -154,7 +154,7 @@ def test_short_options_reach_their_section_or_are_noted():
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"model": {"name": "nothing"}}, "'model' must be one of lightgcn"),
+        ({"model": {"name": "nothing"}}, "'model' must be one of hybrid"),
         ({"model": {"name": "lightgcn", "dim": 0}}, "'dim' must be a positive integer, got 0"),
         ({"model": {"name": "lightgcn", "dim": "big"}}, "must be a whole number, got 'big'"),
         ({"loss": {"name": "bpr", "tau": 1.0}}, "'bpr' has no setting 'tau'"),

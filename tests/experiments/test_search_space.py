@@ -53,8 +53,14 @@ def test_every_model_has_something_to_search(name):
     assert parse_search_space(settings, [str(one) for one in space.values()]) == space
 
 
+LIGHTGCN = {"model": {"name": "lightgcn"}}
+
+
 def test_spaces_are_allowed_and_numbers_must_be_finite():
-    assert parse_search_space({}, ["pooling=sum, mean"])["model.pooling"].choices == ("sum", "mean")
+    assert parse_search_space(LIGHTGCN, ["pooling=sum, mean"])["model.pooling"].choices == (
+        "sum",
+        "mean",
+    )
     with pytest.raises(ItemrecError, match=r"'train\.lr' must be a finite number, got inf"):
         parse_search_space({}, ["lr=inf,0.1"])
     with pytest.raises(ItemrecError, match=r"'model.dim' must be a whole number, got '99"):

@@ -187,8 +187,10 @@ def test_later_overrides_win_and_defaults_fit_the_component(tmp_path: Path) -> N
         on.ml-1m = {{ train = {{ lr = 0.25 }}, data = {{ k_core = 3 }} }}
         [[row]]
         name = "plain"
+        model = "lightgcn"
         [[row]]
         name = "own"
+        model = "lightgcn"
         loss = "bpr"
         train = {{ lr = 0.125 }}
         on."ml-1m/inductive".train = {{ l2 = 0.3 }}
@@ -237,7 +239,7 @@ ROW = '[[row]]\nname = "a"\n'
         ("", r"at least one \[\[row\]\]"),
         ("sedes = 3\n" + ROW, "a suite has no key 'sedes'; known keys: .*seeds"),
         (ROW + "modle = 'mf'", "row 'a' has no key 'modle'; known keys: .*model"),
-        (ROW + "model = 'gnc'", "'model' must be one of lightgcn"),
+        (ROW + "model = 'gnc'", "'model' must be one of hybrid"),
         (ROW + "model = {name = 'mf', layers = 2}", "has no setting 'layers'; its .*dim"),
         (ROW + "train = {learning_rate = 1}", "has no setting 'learning_rate'; its .*lr"),
         (ROW + "train = {lr = -1}", "row 'a' on synthetic/transductive: 'lr' must be a positive"),
@@ -583,7 +585,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
                 raise KeyboardInterrupt
 
     suite = tiny(tmp_path)
-    monkeypatch.setattr(sys.modules["itemrec.training.loop"], "Interrupt", Impatient)
+    monkeypatch.setattr(sys.modules["itemrec.training.descent"], "Interrupt", Impatient)
     with pytest.raises(KeyboardInterrupt):
         run(suite, tmp_path)
     assert not results(tmp_path)

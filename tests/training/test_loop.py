@@ -114,7 +114,7 @@ def test_bpr_has_the_training_defaults_of_its_paper() -> None:
     assert train(split, MF(dim=4), loss=bpr, **settings).config["train"]["n_negatives"] == 1
     bound = train(split, MF(dim=4), loss=bpr, **settings, batch_by="users")
     assert (bound.config["train"]["batch_by"], bound.config["train"]["n_negatives"]) == ("users", 1)
-    ours = train(split, MF(dim=4), **settings)
+    ours = train(split, MF(dim=4), loss=item_ndcg, **settings)
     assert (ours.config["train"]["batch_by"], ours.config["train"]["n_negatives"]) == (
         "users",
         1000,

@@ -18,7 +18,8 @@ from itemrec.training.state import TrainState
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 EPOCHS = 60  # of selection; a state is saved after each
-SETTINGS = ["--epochs", f"{EPOCHS}", "--dim", "8", "--lr", "0.05", "--set", "save_seconds=0"]
+SETTINGS = ["--model", "lightgcn", "--epochs", f"{EPOCHS}", "--dim", "8", "--lr", "0.05"]
+SETTINGS += ["--set", "save_seconds=0"]
 # One thread, so that other processes on the machine cannot change the order of sums.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 

@@ -66,6 +66,8 @@ def default_search_space(config: Config) -> dict[str, SearchRange]:
         if isinstance(value := own.get(name), int | float) and value > 0:
             low = value / factor if isinstance(value, float) else max(value // factor, 1)
             texts.append(f"model.{name}={low:g}..{value * factor:g}")
+    if "l2" in own and own["l2"] is None:
+        texts.append("model.l2=1..1000")
     if not texts:
         name = full["model"]["name"]
         raise ItemrecError(f"'search' must be given: no ranges are known for {name!r}")

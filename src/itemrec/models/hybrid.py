@@ -27,7 +27,15 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.rlae import RLAE
-from itemrec.validation import at_least_zero, check_settings, lookup, schema
+from itemrec.validation import (
+    at_least_zero,
+    check_settings,
+    lookup,
+    positive,
+    positive_integers,
+    schema,
+    share_below_one,
+)
 
 OF_LINEAR = ("l2", "item_power", "user_power", "dropout", "relax")
 BLEND = ((0.0, 0.5, 0.1),)  # without validation data
@@ -68,7 +76,10 @@ class Hybrid(Model):
         True
     """
 
+    paper = "itemrec: a network, a prior by popularity and a linear model, summed"
+    year = 2026
     kind = Kind.HYBRID
+    explains = True
     default_loss = "item-log"
     default_negatives = "in-batch"
     default_settings = MappingProxyType({"loss": {"tau": 0.1}, "negatives": {"group": 4096}})
@@ -87,7 +98,6 @@ class Hybrid(Model):
 
     gnn: EmbeddingModel
     linear: RLAE
-    table: Tensor  # item vectors of length |e|^norm, [items, d]
     popularity: Tensor  # log of the number of interactions, scaled to deviation 1, [items]
 
     def __init__(
@@ -108,10 +118,19 @@ class Hybrid(Model):
         super().__init__()
         self.gnn_name, self.dim, self.layers, self.kept = gnn, dim, layers, keep
         self.norm, self.blend = norm, check_blend(blend)
+        self.settings["blend"] = self.blend
         self.linear_l2, self.linear_item_power = linear_l2, linear_item_power
         self.linear_user_power, self.linear_dropout = linear_user_power, linear_dropout
         self.linear_relax, self.linear_items = linear_relax, linear_items
         at_least_zero(norm=norm)
+        at_least_zero(linear_item_power=linear_item_power, linear_user_power=linear_user_power)
+        share_below_one(linear_dropout=linear_dropout, linear_relax=linear_relax)
+        if linear_l2 is not None:
+            positive(linear_l2=linear_l2)
+        for name, value in (("dim", dim), ("layers", layers), ("linear_items", linear_items)):
+            if value is not None:
+                positive_integers(**{name: value})
+        self._scaled: tuple[Tensor, Tensor] | None = None
         self.temperature = 0.0  # of the prior until the blend is chosen; 0: inner products
         self.make_network()
         self.make_linear()
@@ -164,13 +183,16 @@ class Hybrid(Model):
 
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
-        """Message passing over the whole graph, then the item vectors in their final length."""
+        """Message passing over the whole graph."""
         self.gnn.cache_embeddings(graph)
-        self.scale_items()
 
-    def scale_items(self) -> None:
-        """Recompute the item vectors of length |e|^norm."""
-        self.table = scaled_items(self.gnn.item_vectors, self.norm)
+    @property
+    def table(self) -> Tensor:
+        """Item vectors of length |e|^norm, ``[items, d]``; scaled once for each training state."""
+        if self._scaled is None or self._scaled[0] is not self.gnn.item_vectors:
+            vectors = self.gnn.item_vectors
+            self._scaled = vectors, scaled_items(vectors, self.norm)
+        return self._scaled[1]
 
     def check_inductive(self) -> None:
         """Both parts can always fold in."""

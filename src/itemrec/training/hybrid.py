@@ -148,7 +148,6 @@ def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, prog
     """Blend a trained candidate, note its result, and keep it if it is the best so far."""
     model, config = plan.model, plan.config
     assert isinstance(model, Hybrid)
-    model.scale_items()
     if model.blend is None:
         search = BlendSearch(model, valid, config.metric, config.seed)
         blend, value = search.run(progress=progress)

@@ -20,6 +20,12 @@ from itemrec.sampling import NEGATIVES, Sampler
 from itemrec.sampling.exact import check_negatives_left
 from itemrec.training.config import TrainConfig
 
+# Training settings that a hybrid chooses if they are not given.
+OPEN = (
+    *("batch", "batch_by", "lr", "l2", "similarity", "n_negatives"),
+    *("epochs", "eval_every", "patience"),
+)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -40,6 +46,18 @@ class Plan:
             and self.split.protocol == "transductive"
             and self.split.valid is not None
         )
+
+    def as_asked(self) -> Config:
+        """`record` without the settings that a hybrid still has to choose."""
+        out = self.record()
+        if self.model.kind is Kind.HYBRID:
+            for section in ("loss", "negatives"):
+                if not any(key.startswith(f"{section}.") for key in self.given):
+                    out[section] = {}
+            for name in OPEN:
+                if f"train.{name}" not in self.given:
+                    out["train"].pop(name, None)
+        return out
 
     def check(self) -> None:
         """Reject invalid combinations before anything is written or trained."""

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None) -> Iterator[T]:
     """Iterate over steps while showing a progress bar with the remaining time."""
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -31,8 +32,8 @@ def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("left"),
-        console=Console(stderr=True),
-        disable=not show,
+        console=console,
+        disable=not show or not console.is_terminal,
         transient=True,
     )
     with bar:

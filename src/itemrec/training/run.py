@@ -35,6 +35,7 @@ class Run:
         history: One entry per validation.
         metrics: The content of `metrics.json`.
         per_user: Per-user test metrics.
+        asked: The settings before the run chose those that were left open.
 
     Examples:
         >>> import itemrec as ir
@@ -57,6 +58,7 @@ class Run:
     history: list[dict[str, Any]] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
     per_user: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    asked: Config = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> Run:
@@ -89,6 +91,7 @@ class Run:
             genres=split.genres,
             train=split.train,
             notes=split.notes,
+            asked=plan.as_asked(),
         )
 
     def finish(self, train: sp.csr_array, state: TrainState, *, refit: bool) -> None:

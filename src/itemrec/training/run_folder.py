@@ -35,10 +35,11 @@ from itemrec.files import (
 )
 from itemrec.models import MODELS
 from itemrec.models.base import Model
+from itemrec.training.config import TrainConfig
 from itemrec.training.learner import Learner
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState
-from itemrec.validation import check_settings
+from itemrec.validation import check_settings, schema
 
 NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # files of a finished run
 FORMAT = 1  # version of the run folder; newer versions are rejected
@@ -78,7 +79,7 @@ class RunFolder:
                 "or choose another folder"
             )
         self.path.mkdir(parents=True, exist_ok=True)
-        write_text(self.path / "config.toml", dump_config(run.config))
+        write_text(self.path / "config.toml", dump_config(run.asked))
         return fresh
 
     def save_state(self, state: TrainState, learner: Learner, *, least_seconds: float) -> None:
@@ -99,9 +100,12 @@ class RunFolder:
 
     def _check_same(self, run: Run) -> None:
         """Reject continuing a run with different settings or on different data."""
-        stored, given = self.stored_config(), normalise(run.config)
+        stored, given = self.stored_config(), normalise(run.asked)
         if stored is not None and self.is_finished:
+            given = normalise(run.config)
             stored = self._without_choices(stored, given)
+        if stored is not None and "train" in stored:  # settings that came later have their defaults
+            stored["train"] = {**_later_settings(given, stored), **stored["train"]}
         if stored is not None and stored != given:
             changed = difference(stored, given)
             raise ItemrecError(f"{self.path} holds a run with other settings: {changed}")
@@ -126,7 +130,7 @@ class RunFolder:
     def _holds_other(self, run: Run) -> bool:
         """Whether another run has begun here but has saved nothing yet."""
         stored = self.stored_config()
-        return stored is not None and stored != normalise(run.config)
+        return stored is not None and stored != normalise(run.asked)
 
     # --- finished runs ---------------------------------------------------------------------------
 
@@ -237,6 +241,16 @@ class RunFolder:
             if key not in metrics:
                 raise ItemrecError(f"{self.path / 'metrics.json'} is damaged: it has no '{key}'")
         return metrics
+
+
+def _later_settings(given: Config, stored: Config) -> dict[str, Any]:
+    """Training settings that an older version did not have, where the default is asked for."""
+    defaults = schema(TrainConfig)
+    return {
+        name: value
+        for name, value in given["train"].items()
+        if name not in stored["train"] and value == defaults[name]
+    }
 
 
 def load_runs(folders: Sequence[str]) -> dict[str, Run]:

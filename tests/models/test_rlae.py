@@ -1,0 +1,139 @@
+"""RLAE: its formula in numpy, the special cases EASE and EDLAE, pruning, and trials."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small import board_split, random_matrix
+
+from itemrec.errors import ItemrecError
+from itemrec.models import EASE, RLAE
+from itemrec.models.rlae import TRIED
+from itemrec.training.loop import train as run_training
+
+X = random_matrix(40, 25, 0.2)
+NOBODY = np.array([-1], dtype=np.int64)
+
+
+def weights(model: EASE | RLAE, train: sp.csr_array = X) -> np.ndarray:
+    """The dense weights of a fitted model: the scores of one-item histories."""
+    model.setup(train, inductive=True, generator=torch.Generator())
+    model.fit(train)
+    eye = sp.csr_array(np.eye(train.shape[1], dtype=np.float32))
+    return model.scores(eye, np.full(train.shape[1], -1)).numpy()
+
+
+def formula(l2: float, a: float, b: float, p: float, xi: float) -> np.ndarray:
+    """The weights as the papers write them, with numpy's inverse in double precision."""
+    x = X.toarray().astype(np.float64)
+    users, items = np.maximum(x.sum(1), 1), np.maximum(x.sum(0), 1)
+    gram = x.T @ np.diag(users**-b) @ x
+    ridge = l2 + p / (1 - p) * np.diag(gram)
+    inverse = np.linalg.inv(gram + np.diag(ridge))
+    out = -inverse * np.maximum(ridge, (1 - xi) / np.diag(inverse))
+    np.fill_diagonal(out, 0)
+    return np.diag(items**a) @ out @ np.diag(items**-a)
+
+
+@given(
+    l2=st.floats(1, 500),
+    item_power=st.floats(0, 1),
+    user_power=st.floats(0, 1),
+    dropout=st.floats(0, 0.9),
+    relax=st.floats(0, 0.9),
+)
+def test_the_weights_are_those_of_the_formula(
+    l2: float, item_power: float, user_power: float, dropout: float, relax: float
+) -> None:
+    found = weights(RLAE(l2, item_power, user_power, dropout, relax))
+    expected = formula(l2, item_power, user_power, dropout, relax)
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-5)
+
+
+def test_with_l2_alone_it_is_ease() -> None:
+    np.testing.assert_allclose(weights(RLAE(l2=20.0)), weights(EASE(l2=20.0)), rtol=1e-4, atol=1e-6)
+
+
+def test_with_l2_and_dropout_it_is_edlae() -> None:
+    """EDLAE (NeurIPS 2020): B minimises |X − ZB|² over inputs Z with a share p dropped.
+
+    In expectation that is a ridge with λ + p/(1−p)·diag(XᵀX) and a zero diagonal; here solved
+    column by column as a constrained least-squares problem, without any inverse of EASE's kind.
+    """
+    p, l2 = 0.3, 5.0
+    x = X.toarray().astype(np.float64)
+    gram = x.T @ x
+    system = gram + np.diag(l2 + p / (1 - p) * np.diag(gram))
+    expected = np.zeros_like(gram)
+    for j in range(len(gram)):
+        others = np.arange(len(gram)) != j
+        expected[others, j] = np.linalg.solve(system[np.ix_(others, others)], gram[others, j])
+    found = weights(RLAE(l2=l2, dropout=p))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_the_largest_weights_of_each_item_are_kept() -> None:
+    dense, kept = weights(RLAE(l2=5.0)), weights(RLAE(l2=5.0, keep=4))
+    for j in range(dense.shape[1]):
+        order = np.argsort(-np.abs(dense[:, j]), kind="stable")
+        np.testing.assert_allclose(kept[order[:4], j], dense[order[:4], j], rtol=1e-5)
+        assert not kept[order[4:], j].any()
+
+
+def test_only_the_most_popular_items_have_weights_if_asked() -> None:
+    degree = np.bincount(X.indices, minlength=25)
+    popular = np.sort(np.argsort(-degree, kind="stable")[:10])
+    found = weights(RLAE(l2=5.0, items=10))
+    alone = weights(RLAE(l2=5.0), sp.csr_array(X[:, popular]))
+    np.testing.assert_allclose(found[np.ix_(popular, popular)], alone, rtol=1e-4, atol=1e-6)
+    others = np.setdiff1d(np.arange(25), popular)
+    assert not found[others].any()
+    assert not found[:, others].any()
+
+
+def test_without_l2_the_best_of_twelve_settings_on_validation_is_taken() -> None:
+    run = run_training(board_split("inductive"), RLAE())
+    trials = run.metrics["trials"]
+    best = max(trials, key=lambda trial: trial["ndcg@20"])
+    names = ("l2", "item_power", "user_power", "dropout", "relax")
+    assert [{name: trial[name] for name in names} for trial in trials] == TRIED
+    assert {name: run.config["model"][name] for name in names} == {n: best[n] for n in names}
+    assert run.metrics["chosen"]["model"]["l2"] == best["l2"]
+
+
+def test_trials_share_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    original = RLAE._gram
+
+    def counting(self: RLAE, train: sp.csr_array) -> torch.Tensor:
+        made.append(self.user_power)
+        return original(self, train)
+
+    monkeypatch.setattr(RLAE, "_gram", counting)
+    model = RLAE()
+    model.setup(X, inductive=True, generator=torch.Generator())
+    assert len(list(model.trials(X))) == 12
+    assert made == [0.3, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"l2": 0.0}, "'l2' must be a positive number, got 0"),
+        ({"dropout": 1.0}, "'dropout' must be at least 0 and below 1, got 1"),
+        ({"keep": 0}, "'keep' must be a positive integer, got 0"),
+        ({"items": -1}, "'items' must be a positive integer, got -1"),
+    ],
+)
+def test_invalid_settings_are_rejected(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ItemrecError, match=message):
+        RLAE(**settings)  # type: ignore[arg-type]
+
+
+def test_memory_is_checked_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("itemrec.environment.memory_of", lambda device: 2000)
+    with pytest.raises(ItemrecError, match="'rlae' needs an items × items matrix: 25 items"):
+        RLAE(l2=1.0).setup(X, inductive=True, generator=torch.Generator())
+    RLAE(l2=1.0, items=20).setup(X, inductive=True, generator=torch.Generator())
