@@ -225,7 +225,8 @@ class Model(nn.Module):
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Share of each history item in each score.
 
-        The shares and the contribution of a trained user vector sum to the score.
+        The shares, the contribution of a trained user vector and `popularity_part` sum to the
+        score.
 
         Args:
             history: Known items of one user, `[1, items]`.
@@ -239,6 +240,26 @@ class Model(nn.Module):
             ItemrecError: The model gives no exact explanations.
         """
         raise ItemrecError(f"{type(self).__name__} gives no exact explanations")
+
+    def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
+        """The part of each score that comes from an item's popularity.
+
+        Args:
+            history: Known items of one user, `[1, items]`.
+            items: Rows of the recommended items, `[n]`.
+
+        Returns:
+            `[n]`; 0 for models without such a part.
+
+        Examples:
+            >>> import numpy as np
+            >>> import scipy.sparse as sp
+            >>> import torch
+            >>> import itemrec as ir
+            >>> ir.models.EASE().popularity_part(sp.csr_array((1, 5)), torch.tensor([2])).tolist()
+            [0.0]
+        """
+        return torch.zeros(len(items), device=items.device)
 
     def similar_to(self, item: int) -> Tensor:
         """Similarity of every item to one, −∞ where there is none.

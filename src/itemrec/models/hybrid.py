@@ -237,6 +237,11 @@ class Hybrid(Model):
         total: Tensor = shares + self.linear.explain(history, user, items) * (weight / spread)
         return total
 
+    def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
+        """prior · log popularity."""
+        prior, _ = self.blend_of(history)
+        return self.popularity[items] * prior[0]
+
     @torch.no_grad()
     def similar_to(self, item: int) -> Tensor:
         """Cosines of item vectors and weights of the linear part, each standardised."""

@@ -82,9 +82,11 @@ def fit_hybrid(
     sample = None if valid is None else sample_users(valid, device)
     fit_linear(model, plan, split, state, valid=sample, progress=progress)
     if sample is None:
-        settings = state.chosen or {**entries[0].settings, "model": {"blend": BLEND}}
-        for section, values in settings.items():
-            state.choose(section, values)
+        if not state.finished:  # nothing was held out to choose on
+            for section, values in entries[0].settings.items():
+                state.choose(section, values)
+            if model.blend is None:
+                state.choose("model", {"blend": BLEND})
         plan = with_settings(plan, state.chosen)
         train_network(plan, split, state, valid=None, folder=folder, progress=progress)
         model.restore(split.train)

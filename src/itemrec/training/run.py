@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ class Run:
             "epochs": state.selected_epochs,
             "refit": refit,
             "notes": list(self.notes),
-            "chosen": state.chosen,
+            "chosen": json.loads(json.dumps(state.chosen)),  # lists, as in the file
             "trials": state.trials,
             "candidates": state.finished,
             "seconds": {"train": round(state.seconds, 3), "evaluate": 0.0},

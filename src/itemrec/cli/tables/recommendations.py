@@ -31,7 +31,7 @@ def recommendations(found: Recommendations) -> RenderableType:
     if any(pick.reasons for pick in found):
         legend = "each number is the exact share of a history item in the score"
         if any(_has_own_part(pick) for pick in found):
-            legend += "; 'own' is the part of the user's trained vector"
+            legend += "; 'own' is the part of the user's trained vector and the item's popularity"
         parts.append(Text(legend, style="dim"))
     return Group(*parts)
 
