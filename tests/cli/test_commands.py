@@ -464,7 +464,7 @@ def test_too_little_memory_is_one_sentence_and_a_bug_is_not(here, monkeypatch):
         def raising(*args: object, **kwargs: object) -> None:
             raise error
 
-        monkeypatch.setattr("itemrec.cli.train.run_config", raising)
+        monkeypatch.setattr("itemrec.experiments.build.run_config", raising)
 
     gpu = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8 GiB."
     fail(torch.OutOfMemoryError(gpu))

@@ -19,11 +19,12 @@ from rich.console import Console
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_plan
 from itemrec.experiments.config import changes, resolve
+from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.overrides import Entry
 from itemrec.experiments.suites.reproduce import Outcome, reproduce, reproduce_all
 from itemrec.experiments.suites.store import Line, identity, path_of, read
-from itemrec.experiments.suites.suite import FOLDER, Suite, load_suite, row_settings
+from itemrec.experiments.suites.suite import Suite, load_suite, row_settings
 from itemrec.experiments.suites.values import Values, read_values, values_path
 from itemrec.models import MODELS
 from itemrec.models.base import Kind

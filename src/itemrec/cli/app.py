@@ -1,4 +1,8 @@
-"""The command line: each command parses its options, then calls one function."""
+"""The command line: each command parses its options, then calls one function.
+
+A command imports what it needs when it is called: help and errors in options need not wait for
+torch.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +22,10 @@ from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_cutoffs, parse_optional_list
 from itemrec.cli.recommend import recommend
 from itemrec.cli.reproduce import reproduce
-from itemrec.cli.tables import catalogue, results
 from itemrec.cli.tables.layout import console, print_line
 from itemrec.cli.train import train, tune
-from itemrec.data.datasets import load
 from itemrec.environment import need_extra
-from itemrec.evaluation.compare import compare_runs
-from itemrec.evaluation.evaluate import evaluate as evaluate_run
-from itemrec.experiments.stored import split_of
 from itemrec.extensions import load_extensions
-from itemrec.training.run import Run
-from itemrec.training.run_folder import load_runs
-from itemrec.validation import one_of
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -92,6 +88,8 @@ def datasets() -> None:
 
     Example: itemrec datasets
     """
+    from itemrec.cli.tables import catalogue
+
     console.print(catalogue.datasets())
 
 
@@ -101,6 +99,8 @@ def models() -> None:
 
     Example: itemrec models
     """
+    from itemrec.cli.tables import catalogue
+
     console.print(catalogue.models())
 
 
@@ -120,6 +120,7 @@ def describe(
     Example: itemrec describe plays.csv --user-col listener --item-col track --ppr
     """
     from itemrec.cli.tables import description
+    from itemrec.data.datasets import load
     from itemrec.data.describe import describe as describe_data
     from itemrec.sampling.ppr_diagnostics import report
 
@@ -164,6 +165,12 @@ def evaluate(
 
     Example: itemrec evaluate r --k 10,20 --json
     """
+    from itemrec.cli.tables import results
+    from itemrec.evaluation.evaluate import evaluate as evaluate_run
+    from itemrec.experiments.stored import split_of
+    from itemrec.training.run import Run
+    from itemrec.validation import one_of
+
     one_of("fold_in", fold_in, ("frozen", "joint"))
     cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
     loaded = Run.load(run, device)
@@ -192,6 +199,10 @@ def compare(
 
     Example: itemrec compare runs/bpr runs/item
     """
+    from itemrec.cli.tables import results
+    from itemrec.evaluation.compare import compare_runs
+    from itemrec.training.run_folder import load_runs
+
     names = parse_optional_list("metrics", metrics)
     console.print(results.comparison(*compare_runs(load_runs(runs), names)))
 
@@ -243,6 +254,7 @@ def doctor() -> None:
     Example: itemrec doctor
     """
     from itemrec.cli.doctor import checks
+    from itemrec.cli.tables import catalogue
 
     found = checks()
     console.print(catalogue.health(found))

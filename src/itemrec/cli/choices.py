@@ -11,18 +11,30 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from itemrec.evaluation.metrics import CATALOGUE_METRICS, FULL_METRICS, METRICS
-from itemrec.experiments.suites.suite import FOLDER
+from itemrec.experiments.suites import FOLDER
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.sampling import NEGATIVES
+
+
+def _metrics() -> Iterable[str]:
+    from itemrec.evaluation.metrics import CATALOGUE_METRICS, METRICS
+
+    return (*METRICS, *CATALOGUE_METRICS)
+
+
+def _full_metrics() -> Iterable[str]:
+    from itemrec.evaluation.metrics import FULL_METRICS
+
+    return FULL_METRICS
+
 
 CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "{models}": lambda: MODELS,
     "{losses}": lambda: LOSSES,
     "{negatives}": lambda: NEGATIVES,
-    "{metrics}": lambda: (*METRICS, *CATALOGUE_METRICS),
-    "{full_metrics}": lambda: FULL_METRICS,
+    "{metrics}": _metrics,
+    "{full_metrics}": _full_metrics,
     "{suites}": lambda: sorted(file.stem for file in FOLDER.glob("*.toml")),
 }
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from itemrec.config_file import Config, load_config
 from itemrec.errors import ItemrecError
-from itemrec.experiments.overrides import override
-from itemrec.experiments.registry import PROTOCOLS
-from itemrec.experiments.suites.suite import row_settings
+
+if TYPE_CHECKING:
+    from itemrec.config_file import Config
 
 MODEL, DATA, SPLIT = "Model and loss", "Data", "Split"
 TRAINING, CONFIGURATION = "Training", "Configuration"
@@ -126,6 +125,8 @@ class SplitOptions:
         """The protocol that was given, or the one of the given split."""
         if self.protocol is not None or self.split is None:
             return self.protocol
+        from itemrec.experiments.registry import PROTOCOLS
+
         return PROTOCOLS.get(self.split, "transductive")
 
 
@@ -218,6 +219,9 @@ class ExperimentOptions:
 
     def base(self) -> Config:
         """The settings before options: those of a file, of a table's row, or none."""
+        from itemrec.config_file import load_config
+        from itemrec.experiments.suites.suite import row_settings
+
         config, like = self.configuration.config, self.configuration.like
         if config is not None and like is not None:
             raise ItemrecError("'--config' and '--like' each give all settings: choose one")
@@ -227,6 +231,8 @@ class ExperimentOptions:
 
     def apply(self, settings: Config) -> list[str]:
         """Put the options on top of settings; returns notes on options without effect."""
+        from itemrec.experiments.overrides import override
+
         return override(
             settings,
             data={"data": self.data, **self.reading.settings()},

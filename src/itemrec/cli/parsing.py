@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import TYPE_CHECKING
 
-from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError
+
+if TYPE_CHECKING:
+    from itemrec.data.interactions import IdMap
 
 
 def parse_list(name: str, text: str) -> list[str]:

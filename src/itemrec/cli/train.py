@@ -5,24 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from itemrec.cli.errors import print_note
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.options import CONFIGURATION, ExperimentOptions
-from itemrec.cli.tables import results
 from itemrec.cli.tables.layout import console, print_line
-from itemrec.config_file import Config
 from itemrec.errors import ItemrecError
-from itemrec.experiments.build import run_config
-from itemrec.experiments.stored import (
-    change_of_data,
-    default_folder,
-    final_config,
-    stored_config,
-)
+
+if TYPE_CHECKING:
+    from itemrec.config_file import Config
 
 SEARCH = "Search"
 
@@ -51,6 +45,10 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
 
     Example: itemrec train synthetic --model lightgcn --loss item-ndcg --protocol inductive --out r
     """
+    from itemrec.cli.tables import results
+    from itemrec.experiments.build import run_config
+    from itemrec.experiments.stored import change_of_data, default_folder
+
     settings = _settings_before_options(experiment, run)
     for note in experiment.apply(settings):
         print_note(note)
@@ -69,6 +67,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
 
 def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> Config:
     """The settings of a file, a table's row, a finished run or the run to resume."""
+    from itemrec.experiments.stored import final_config, stored_config
+
     configuration = experiment.configuration
     if run.final is not None:
         if configuration.config is not None or configuration.like is not None:
@@ -115,6 +115,7 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
 
     Example: itemrec tune synthetic --model ease --search model.l2=10..1000 --trials 10
     """
+    from itemrec.cli.tables import results
     from itemrec.experiments.tune import stored_search
     from itemrec.experiments.tune import tune as run_search
 
