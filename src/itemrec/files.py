@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,6 +132,13 @@ def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
         return {}
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
+
+
+def check_zip(path: Path) -> None:
+    """Raise if a part of a zip file, such as one that torch wrote, differs from its checksum."""
+    with zipfile.ZipFile(path) as archive:
+        if damaged := archive.testzip():
+            raise ItemrecError(f"{path} is damaged: {damaged}")
 
 
 def tensors_of(path: Path, device: str) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from itemrec.environment import out_of_memory
-from itemrec.errors import ItemrecError
+from itemrec.errors import ItemrecError, ItemrecWarning
 
 error_console = Console(stderr=True, emoji=False)
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or typer's copy of it
@@ -38,7 +38,7 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            with old_names_as_notes():
+            with warnings_as_notes():
                 return super().invoke(ctx)
         except UsageError as error:
             print_note(usage_sentence(error))
@@ -84,8 +84,8 @@ def print_note(text: str) -> None:
 
 
 @contextmanager
-def old_names_as_notes() -> Iterator[None]:
-    """Within this context the warning about an old name of a setting is a note, printed once."""
+def warnings_as_notes() -> Iterator[None]:
+    """Within this context our warnings are notes, and each is printed once."""
     printed: set[str] = set()
     with warnings.catch_warnings():
         show_others = warnings.showwarning
@@ -94,12 +94,14 @@ def old_names_as_notes() -> Iterator[None]:
             message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
         ) -> None:
             text = str(message)
-            if not (issubclass(category, FutureWarning) and OLD_NAME.match(text)):
+            old_name = issubclass(category, FutureWarning) and OLD_NAME.match(text)
+            if not (old_name or issubclass(category, ItemrecWarning)):
                 show_others(message, category, *args, **kwargs)
             elif text not in printed:
                 printed.add(text)
                 print_note(text)
 
         warnings.filterwarnings("always", message=OLD_NAME.pattern, category=FutureWarning)
+        warnings.filterwarnings("always", category=ItemrecWarning)
         warnings.showwarning = show
         yield

@@ -90,25 +90,28 @@ def run_plan(
 ) -> Run:
     """Train according to a plan."""
     plan.check()
+    if out is None:
+        return _run_in(None, plan, resume=resume, progress=progress)
+    folder = RunFolder(out)
+    with folder.locked():
+        return _run_in(folder, plan, resume=resume, progress=progress)
+
+
+def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: bool) -> Run:
+    """Select, refit, evaluate and save, from the state in the folder if there is one."""
     split, run = plan.split, Run.of(plan)
-    folder = None if out is None else RunFolder(out)
     state = TrainState(data=run.dataset["fingerprint"])
     if folder is not None:
         state = folder.claim(run, state, resume)
         if resume and folder.is_finished:
             return folder.load()
     fit = solve if plan.model.kind is Kind.CLOSED_FORM else descend
-    try:
-        if state.phase == "select":
-            fit(plan, split, state, valid=split.valid, folder=folder, progress=progress)
-            state.begin_refit()
-        if plan.refits:
-            split = split.refit()
-            fit(plan, split, state, valid=None, folder=folder, progress=progress)
-    except Exception:
-        if folder is not None:
-            folder.abandon()
-        raise
+    if state.phase == "select":
+        fit(plan, split, state, valid=split.valid, folder=folder, progress=progress)
+        state.begin_refit()
+    if plan.refits:
+        split = split.refit()
+        fit(plan, split, state, valid=None, folder=folder, progress=progress)
     run.finish(split.train, state, refit=plan.refits)
     if len(split.test):
         started = time.perf_counter()

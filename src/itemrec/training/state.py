@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
-from itemrec.files import atomic
+from itemrec.files import atomic, check_zip
 from itemrec.models.base import Model
 from itemrec.training.learner import Learner
 
@@ -82,8 +82,11 @@ class TrainState:
     def load(cls, path: Path) -> TrainState:
         """Read ``state.pt``: tensors and plain values only."""
         try:
+            check_zip(path)  # torch does not
             content = torch.load(path, map_location="cpu", weights_only=True)
             tensors = {name: content.pop(name) for name in TENSORS}
             return cls(tensors=tensors, **content)
         except Exception as error:  # torch raises many types of errors for damaged files
-            raise ItemrecError(f"{path} is not a training state that can be resumed") from error
+            raise ItemrecError(
+                f"{path} is not a training state that can be resumed, or it is damaged"
+            ) from error
