@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -241,6 +242,8 @@ def serve(
     need_extra("serve")
     from itemrec.serving.http import serve as run_service
 
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server completes requests before it ends
+
     run_service(run, host=host, port=port, device=device)
 
 
@@ -263,7 +266,7 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """The entry point of ``itemrec``."""
+    """Read the arguments and run their command."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may not know every letter of a title
         sys.stdout.reconfigure(errors="replace")
     app()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from itemrec.cli.errors import print_note
+from itemrec.cli.errors import print_note, told_if_interrupted
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.options import CONFIGURATION, ExperimentOptions
 from itemrec.cli.tables.layout import console, print_line
@@ -53,16 +53,18 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     for note in experiment.apply(settings):
         print_note(note)
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
-    try:
+    with told_if_interrupted(lambda: _how_to_resume(folder)):
         trained = run_config(settings, folder, resume=run.resume, progress=True)
-    except KeyboardInterrupt:
-        again = f"itemrec train --resume --out {quote(str(folder))}"
-        print_note(f"interrupted; continue with: {again}")
-        raise typer.Exit(130) from None
     if run.final is not None and (note := change_of_data(run.final, trained)):
         print_note(note)
     console.print(results.finished(trained))
     print_line(f"run folder: {folder}")
+
+
+def _how_to_resume(folder: Path) -> str:
+    if not (folder / "state.pt").exists():
+        return "nothing was saved"
+    return f"continue with: itemrec train --resume --out {quote(str(folder))}"
 
 
 def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> Config:
@@ -127,7 +129,7 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
         settings = experiment.base()
     for note in experiment.apply(settings):
         print_note(note)
-    try:
+    with told_if_interrupted(lambda: _how_to_resume_search(search)):
         found = run_search(
             settings,
             search.out,
@@ -137,17 +139,13 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
             resume=search.resume,
             progress=True,
         )
-    except KeyboardInterrupt:
-        print_note(_interrupted(search))
-        raise typer.Exit(130) from None
     console.print(results.tuned(found))
     best = quote(str(search.out / "best.toml"))
     print_line(f"train with the best settings: itemrec train --config {best} --out RUN")
 
 
-def _interrupted(search: SearchOptions) -> str:
+def _how_to_resume_search(search: SearchOptions) -> str:
     if not (search.out / "tune.toml").exists():
-        return "interrupted"
+        return "nothing was saved"
     folder = quote(str(search.out))
-    again = f"itemrec tune --resume --out {folder} --trials {search.trials}"
-    return f"interrupted; continue with: {again}"
+    return f"continue with: itemrec tune --resume --out {folder} --trials {search.trials}"
