@@ -40,7 +40,8 @@ from itemrec.files import (
 )
 from itemrec.models import MODELS
 from itemrec.models.base import Model
-from itemrec.training.checksums import check_files, write_checksums
+from itemrec.training import checksums
+from itemrec.training.checksums import COVERED, check_files, write_checksums
 from itemrec.training.learner import Learner
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState
@@ -105,12 +106,11 @@ class RunFolder:
             state.save(self.path / "state.pt", learner)
 
     def _abandon(self) -> None:
-        """Remove a folder that holds nothing, or only the settings of training that never began."""
-        names = [path.name for path in self.path.iterdir()]
-        if self.claimed and names == ["config.toml"]:
-            (self.path / "config.toml").unlink()
-            names = []
-        if not names:
+        """Remove what a failed training wrote if there is no state to resume it from."""
+        if self.claimed and not (self.path / "state.pt").exists():
+            for name in (*COVERED, checksums.NAME):
+                (self.path / name).unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
             self.path.rmdir()
 
     def stored_config(self) -> Config | None:

@@ -74,8 +74,8 @@ class TrainState:
     def save(self, path: Path, learner: Learner) -> None:
         """Write ``state.pt``, complete or not at all."""
         facts = {name: getattr(self, name) for name in FACTS}
-        with atomic(path) as draft:
-            torch.save({**facts, **learner.tensors(), "best": self.best_weights}, draft)
+        with atomic(path) as draft, draft.open("wb") as file:  # its errors say why a write failed
+            torch.save({**facts, **learner.tensors(), "best": self.best_weights}, file)
         self.saved_at = time.monotonic()
 
     @classmethod
