@@ -67,6 +67,14 @@ class DataOptions:
         str | None,
         typer.Option(help="A file with an item and a title column.", rich_help_panel=DATA),
     ] = None
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows",
+            help="Leave out rows with a missing or invalid value; they are counted by reason.",
+            rich_help_panel=DATA,
+        ),
+    ] = False
 
     def settings(self) -> dict[str, Any]:
         """The options that were given, under the names that `load` and `read` use."""
@@ -79,6 +87,7 @@ class DataOptions:
             rating=self.rating_col,
             time=self.time_col,
             titles=self.titles,
+            skip_bad_rows=self.skip_bad_rows or None,
         )
 
 

@@ -13,6 +13,8 @@ import scipy.sparse as sp
 
 from itemrec.errors import ItemrecError
 
+HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
+
 
 @dataclass(frozen=True, eq=False)
 class IdMap:
@@ -121,6 +123,7 @@ class Interactions:
             matrices in memory.
         left_out: The reason for each column that was not requested and could not be read. A
             function that needs the column raises an error with it.
+        skipped: The number of rows that were left out for each reason.
 
     Examples:
         >>> import itemrec as ir
@@ -144,6 +147,7 @@ class Interactions:
     duplicates: int = 0
     source: dict[str, Any] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)  # "rating", "time", "title" → why
+    skipped: dict[str, int] = field(default_factory=dict)  # why → number of rows
 
     def __len__(self) -> int:
         return len(self.users)
@@ -160,10 +164,10 @@ class Interactions:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the columns that were left out."""
-        return tuple(
-            f"The {role} column was left out: {why}." for role, why in self.left_out.items()
-        )
+        """Sentences about the rows and columns that were left out."""
+        rows = "; ".join(f"{why} ({count:,})" for why, count in self.skipped.items())
+        columns = (f"The {role} column was left out: {why}." for role, why in self.left_out.items())
+        return (*([f"Rows that were left out: {rows}."] if rows else []), *columns)
 
     def csr(self) -> sp.csr_array:
         """The pairs as a sparse matrix.
@@ -256,8 +260,9 @@ class Interactions:
         if isinstance(rating, bool) or not isinstance(rating, Real):
             raise ItemrecError(f"'min_rating' must be a number, got {rating!r}")
         if self.ratings is None:
-            none = f"'min_rating' needs ratings, and '{self.name}' has none"
-            raise ItemrecError(self.left_out.get("rating", none))
+            if why := self.left_out.get("rating"):
+                raise ItemrecError(f"{why}; {HOW_TO_SKIP}")
+            raise ItemrecError(f"'min_rating' needs ratings, and '{self.name}' has none")
         keep = self.ratings >= rating
         if not keep.any():
             low, high = self.ratings.min(), self.ratings.max()
