@@ -317,12 +317,16 @@ def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _hash_ids(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """FNV-1a over the code points of each id's text, all ids at once."""
-    if len(ids) == 0:
-        return np.zeros(0, np.uint64)
-    text = np.array([str(v) for v in ids.tolist()])
-    points = text.view(np.uint32).reshape(len(ids), -1)  # [n, longest], zero padded
-    state = np.full(len(ids), 0xCBF29CE484222325, dtype=np.uint64)
-    for column in points.T:
-        state = np.where(column > 0, (state ^ column) * np.uint64(0x100000001B3), state)
-    return _mix(state)
+    """FNV-1a over the code points of each id's text, all ids of a similar length at once."""
+    texts = [str(value) for value in ids.tolist()]
+    sizes = np.array([len(text).bit_length() for text in texts], dtype=np.int64)
+    out = np.zeros(len(texts), np.uint64)
+    for size in np.unique(sizes):
+        rows = np.flatnonzero(sizes == size)
+        text = np.array([texts[row] for row in rows])
+        points = text.view(np.uint32).reshape(len(rows), -1)  # [n, longest], zero padded
+        state = np.full(len(rows), 0xCBF29CE484222325, dtype=np.uint64)
+        for column in points.T:
+            state = np.where(column > 0, (state ^ column) * np.uint64(0x100000001B3), state)
+        out[rows] = state
+    return _mix(out)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from itemrec.data import readers
 from itemrec.data.columns import Names, RawTable
 from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 
 FILE_KINDS = ".csv, .tsv, .inter (each also with .gz) or .parquet"
@@ -195,7 +196,7 @@ def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, npt.NDArray
         unique_text.sort(key=int)
         ids = np.array([int(v) for v in unique_text], dtype=np.int64)
     else:
-        ids = np.array(unique_text)
+        ids = text_array(unique_text)
     row = {value: n for n, value in enumerate(unique_text)}
     row_of = {value: row[short] for value, short in stripped.items()}
     return IdMap(ids), np.fromiter(map(row_of.__getitem__, listed), np.int64, len(listed))
@@ -256,7 +257,7 @@ def _with_titles(data: Interactions, place: str, found: readers.Titles) -> Inter
     def aligned(values: Sequence[str]) -> npt.NDArray[Any]:
         out = np.full(data.n_items, "", dtype=object)
         out[rows[known]] = np.array(values, dtype=object)[known]
-        return out.astype(str)
+        return text_array(out.tolist())
 
     return replace(
         data,

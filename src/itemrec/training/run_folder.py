@@ -25,6 +25,7 @@ from torch import Tensor
 from itemrec.config_file import Config, difference, dump_config, load_config, normalise
 from itemrec.data import csr
 from itemrec.data.interactions import IdMap
+from itemrec.data.texts import fixed_width, text_array
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.files import (
@@ -149,7 +150,12 @@ class RunFolder:
         lines = "".join(json.dumps(row) + "\n" for row in run.history)
         write_text(folder / "history.jsonl", lines)
         # ids may be Python strings, which only a pickle could store unchanged
-        columns = {k: v.astype(str) if v.dtype == object else v for k, v in run.per_user.items()}
+        columns = {
+            name: fixed_width([str(value) for value in values])
+            if values.dtype == object
+            else values
+            for name, values in run.per_user.items()
+        }
         with atomic(folder / "per_user.npz") as path, path.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **columns)
         metrics = json.dumps(run.metrics, indent=1) + "\n"
@@ -198,8 +204,8 @@ class RunFolder:
                 config=config,
                 protocol=ids["protocol"],
                 dataset=metrics["dataset"],
-                user_ids=IdMap(np.array(ids["users"])),
-                item_ids=IdMap(np.array(ids["items"])),
+                user_ids=_id_map(ids["users"]),
+                item_ids=_id_map(ids["items"]),
                 titles=_texts(ids, "titles"),
                 genres=_texts(ids, "genres"),
                 train=train,
@@ -248,13 +254,18 @@ class RunFolder:
         return metrics
 
 
+def _id_map(ids: list[Any]) -> IdMap:
+    is_text = any(isinstance(value, str) for value in ids)
+    return IdMap(text_array(ids) if is_text else np.array(ids))
+
+
 def _texts(ids: dict[str, Any], column: str) -> npt.NDArray[Any] | None:
     """A text for each item, or None."""
     if column not in ids:
         return None
     if len(ids[column]) != len(ids["items"]):
         raise ValueError(f"there are {len(ids[column])} {column} for {len(ids['items'])} items")
-    return np.array(ids[column])
+    return text_array(ids[column])
 
 
 def load_runs(folders: Sequence[str]) -> dict[str, Run]:
