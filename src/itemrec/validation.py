@@ -70,6 +70,16 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
         raise ItemrecError(f"'{name}' must be {listed}, got {value!r}")
 
 
+def shown(value: Any, most: int = 80) -> str:
+    """A value in an error: its repr in one line, cut if it is long.
+
+    >>> shown([1] * 100, 12)
+    '[1, 1, 1, 1…'
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def is_number(value: Any) -> bool:
     """Whether a value is an int or a float; True and False do not count."""
     return isinstance(value, int | float) and not isinstance(value, bool)

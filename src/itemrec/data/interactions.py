@@ -103,7 +103,7 @@ class IdMap:
         return np.asarray(self.ids[rows])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Interactions:
     """Unique (user, item) pairs with ratings, times and titles; made by `load` and `read`.
 
@@ -151,6 +151,10 @@ class Interactions:
 
     def __len__(self) -> int:
         return len(self.users)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self):,} interactions of {self.n_users:,} users with {self.n_items:,} items"
+        return f"Interactions({self.name!r}: {counts})"
 
     @property
     def n_users(self) -> int:

@@ -27,6 +27,7 @@ from itemrec.training.progress import EpochBar
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
+from itemrec.validation import shown
 
 
 @list_settings
@@ -219,4 +220,4 @@ def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
         ),
     ):
         if not right:
-            raise ItemrecError(f"'{name}' must be {kind}, got {value!r}")
+            raise ItemrecError(f"'{name}' must be {kind}, got {shown(value)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ from itemrec.training.checksums import COVERED, check_files, write_checksums
 from itemrec.training.learner import Learner
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState
-from itemrec.validation import check_settings
+from itemrec.validation import check_settings, shown
 
 NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # files of a finished run
 FORMAT = 2  # version of the run folder; newer versions are rejected
@@ -56,6 +57,8 @@ class RunFolder:
     """The files of one run, finished or under way."""
 
     def __init__(self, folder: str | Path) -> None:
+        if not isinstance(folder, str | os.PathLike):
+            raise ItemrecError(f"'folder' must be the path of a run folder, got {shown(folder)}")
         self.path = Path(folder)
         self.claimed = False
 
