@@ -161,6 +161,13 @@ def evaluate(
     as_json: options.AsJson = False,
     device: options.ScoringDevice = "cpu",
     data_root: options.DataRoot = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the data of the run is now, if it has moved; it must be the same data.",
+            rich_help_panel=options.DATA,
+        ),
+    ] = None,
 ) -> None:
     """Evaluate a run on the test users of its own split, which is made again and verified.
 
@@ -175,7 +182,7 @@ def evaluate(
     one_of("fold_in", fold_in, ("frozen", "joint"))
     cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
     loaded = Run.load(run, device)
-    split = split_of(loaded, data_root)
+    split = split_of(loaded, data_root, data)
     result = evaluate_run(loaded, split, cutoffs, metrics=names, fold_in=fold_in)  # type: ignore[arg-type]
     if as_json:
         intervals = {name: result.interval(name) for name in result.per_user}

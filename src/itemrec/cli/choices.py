@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
+from itertools import pairwise
 from typing import Any
 
 from typer.core import TyperCommand
 
+from itemrec.errors import ItemrecError
 from itemrec.experiments.suites import FOLDER
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.sampling import NEGATIVES
+
+PATHS = ("out", "config", "final", "data_root", "results", "per_user")  # options that are paths
 
 
 def _metrics() -> Iterable[str]:
@@ -40,7 +44,18 @@ CHOICES: dict[str, Callable[[], Iterable[str]]] = {
 
 
 class Command(TyperCommand):
-    """A command whose help texts may hold names of CHOICES in braces."""
+    """A command whose help texts may hold names of CHOICES in braces.
+
+    An empty path is an error: it would be the current folder, as where a shell variable is not set.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Reject empty paths, then parse."""
+        flags = {flag for p in self.params if p.name in PATHS for flag in p.opts}
+        for flag, value in pairwise([*args, "-"]):
+            if (flag in flags and value == "") or (flag[-1:] == "=" and flag[:-1] in flags):
+                raise ItemrecError(f"'{flag.rstrip('=')}' must be a path, got ''")
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show help with the choices of this moment."""

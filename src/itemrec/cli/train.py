@@ -77,7 +77,8 @@ def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> 
             raise ItemrecError(
                 "'--config', '--like' and '--final' each give all settings: choose one"
             )
-        return final_config(run.final, experiment.data, experiment.split.split)
+        split = experiment.split
+        return final_config(run.final, experiment.data, split.split, split.protocol)
     if run.resume and experiment.is_only_flags:
         if run.out is None:
             raise ItemrecError("'--resume' needs the run folder: give --out")

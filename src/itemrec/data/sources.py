@@ -147,6 +147,8 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
             raise ItemrecError(f"{path}: expected train.txt or ratings.csv in the folder")
         if not path.exists():
             raise ItemrecError(f"{path}: no such file or folder")
+        if not path.is_file():  # reading a pipe would wait for a writer
+            raise ItemrecError(f"{path}: must be a file or a folder, not a pipe or a device")
         if path.name in ("train.txt", "test.txt"):
             raise ItemrecError(f"{path}: give the folder that holds train.txt and test.txt")
         kind = readers.kind_of(path)

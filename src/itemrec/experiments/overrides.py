@@ -9,6 +9,7 @@ from typing import Any
 from itemrec.config_file import Config
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
+from itemrec.experiments.config import OF_CLOSED_FORMS
 from itemrec.experiments.registry import (
     PROTOCOLS,
     SECTIONS,
@@ -130,6 +131,10 @@ def shortcut(config: Config, key: str, value: Any) -> str:
     section = {"dim": "model", "layers": "model", "tau": "loss"}.get(key, "train")
     if key == "l2" and key in keys(config, "model"):
         section = "model"
+    if section == "train" and key not in (*OF_CLOSED_FORMS, "device"):
+        model = with_names(config)["model"]["name"]
+        if model_class(config).kind is Kind.CLOSED_FORM:
+            return f"{model} has a closed form: --{key} is not used"
     if key not in keys(config, section):
         name = with_names(config)[
             "model" if model_class(config).kind is not Kind.LIST_LOSS else section

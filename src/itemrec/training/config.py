@@ -86,9 +86,11 @@ class TrainConfig:
         for name in ("epochs", "batch", "positives", "n_negatives", "eval_every", "patience"):
             if (value := getattr(self, name)) is not None:
                 positive_integers(**{name: value})
+                if value >= 2**31:
+                    raise ItemrecError(f"'{name}' must be below 2^31, got {value}")
         positive(lr=self.lr)
         share_below_one(ema_decay=self.ema_decay)
-        at_least_zero(l2=self.l2)
+        at_least_zero(l2=self.l2, save_seconds=self.save_seconds)
         one_of("batch_by", self.batch_by, ("users", "interactions"))
         one_of("similarity", self.similarity, ("dot", "cosine"))
         one_of("precision", self.precision, ("auto", "full"))

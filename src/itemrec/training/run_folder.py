@@ -57,7 +57,7 @@ class RunFolder:
     """The files of one run, finished or under way."""
 
     def __init__(self, folder: str | Path) -> None:
-        if not isinstance(folder, str | os.PathLike):
+        if not isinstance(folder, str | os.PathLike) or folder == "":
             raise ItemrecError(f"'folder' must be the path of a run folder, got {shown(folder)}")
         self.path = Path(folder)
         self.claimed = False
@@ -84,6 +84,8 @@ class RunFolder:
     def claim(self, run: Run, fresh: TrainState, resume: bool) -> TrainState:
         """Claim the folder for a run, or continue the run in it; returns the initial state."""
         state = self.path / "state.pt"
+        if (self.path / "tune.toml").exists():
+            raise ItemrecError(f"{self.path} holds a search, not a run: choose another --out")
         if resume:
             self._check_same(run)
             for draft in self.path.glob(".*.tmp"):  # left by a killed process
