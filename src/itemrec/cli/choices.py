@@ -1,10 +1,11 @@
-"""Help texts that list the choices of an option.
+"""Help texts that list the choices of an option, or show a default.
 
-The lists are filled in when help is shown, because extensions may have added to the tables.
+They are filled in when help is shown, because extensions may have added to the tables.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from copy import copy
 from itertools import pairwise
@@ -13,6 +14,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from itemrec.errors import ItemrecError
+from itemrec.experiments.defaults import DEFAULTS, PROTOCOL, STRATEGIES
 from itemrec.experiments.suites import FOLDER
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
@@ -33,6 +35,14 @@ def _full_metrics() -> Iterable[str]:
     return FULL_METRICS
 
 
+def _training_default(name: str) -> str:
+    """The default of a field of `TrainConfig`."""
+    from itemrec.training.config import TrainConfig
+
+    default = TrainConfig.__dataclass_fields__[name].default
+    return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)
+
+
 CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "{models}": lambda: MODELS,
     "{losses}": lambda: LOSSES,
@@ -40,7 +50,13 @@ CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "{metrics}": _metrics,
     "{full_metrics}": _full_metrics,
     "{suites}": lambda: sorted(file.stem for file in FOLDER.glob("*.toml")),
+    "{default model}": lambda: [DEFAULTS["model"]],
+    "{default loss}": lambda: [DEFAULTS["loss"]],
+    "{default negatives}": lambda: [DEFAULTS["negatives"]],
+    "{default protocol}": lambda: [PROTOCOL],
+    "{default split}": lambda: (f"{split} ({name})" for name, split in STRATEGIES.items()),
 }
+DEFAULT = re.compile(r"\{default train\.(\w+)\}")
 
 
 class Command(TyperCommand):
@@ -80,4 +96,4 @@ def fill(text: str) -> str:
     for name, choices in CHOICES.items():
         if name in text:
             text = text.replace(name, ", ".join(choices()))
-    return text
+    return DEFAULT.sub(lambda found: _training_default(found[1]), text)

@@ -98,18 +98,21 @@ class ComponentOptions:
     model: Annotated[
         str | None,
         typer.Option(
-            help="{models}; `itemrec models` describes them. Default: lightgcn.",
+            help="{models}; `itemrec models` describes them. Default: {default model}.",
             rich_help_panel=MODEL,
         ),
     ] = None
     loss: Annotated[
         str | None,
-        typer.Option(help="{losses}. Default: that of the model.", rich_help_panel=MODEL),
+        typer.Option(
+            help="{losses}. Default: that of the model, mostly {default loss}.",
+            rich_help_panel=MODEL,
+        ),
     ] = None
     negatives: Annotated[
         str | None,
         typer.Option(
-            help="How negatives are sampled: {negatives}. Default: uniform.",
+            help="How negatives are sampled: {negatives}. Default: {default negatives}.",
             rich_help_panel=MODEL,
         ),
     ] = None
@@ -122,12 +125,17 @@ class SplitOptions:
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="transductive (known users) or inductive (unseen users).", rich_help_panel=SPLIT
+            help="transductive (known users) or inductive (unseen users). "
+            "Default: {default protocol}.",
+            rich_help_panel=SPLIT,
         ),
     ] = None
     split: Annotated[
         str | None,
-        typer.Option(help="interactions, users, time, last or all.", rich_help_panel=SPLIT),
+        typer.Option(
+            help="interactions, users, time, last or all. Default: by protocol, {default split}.",
+            rich_help_panel=SPLIT,
+        ),
     ] = None
 
     def any_protocol(self) -> str | None:
@@ -144,39 +152,74 @@ class SettingOptions:
     """Short options for the settings that are changed most often."""
 
     epochs: Annotated[
-        int | None, typer.Option(help="Largest number of epochs.", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(
+            help="Largest number of epochs; training stops earlier where validation no longer "
+            "improves. Default: {default train.epochs}.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     dim: Annotated[
-        int | None, typer.Option(help="Dimension of the embeddings.", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(
+            help="Dimension of the embeddings. Default: that of the model.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     layers: Annotated[
         int | None,
-        typer.Option(help="Number of message-passing layers.", rich_help_panel=TRAINING),
+        typer.Option(
+            help="Number of message-passing layers. Default: that of the model.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
-    lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=TRAINING)] = (
-        None
-    )
+    lr: Annotated[
+        float | None,
+        typer.Option(
+            help="Learning rate. Default: that of the model, or {default train.lr}.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
     tau: Annotated[
-        float | None, typer.Option(help="Temperature of the loss.", rich_help_panel=TRAINING)
+        float | None,
+        typer.Option(
+            help="Temperature of the loss. Default: that of the loss.", rich_help_panel=TRAINING
+        ),
     ] = None
     l2: Annotated[
-        float | None, typer.Option(help="Weight of the L2 penalty.", rich_help_panel=TRAINING)
+        float | None,
+        typer.Option(
+            help="Weight of the L2 penalty. Default: that of the model, or {default train.l2}.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     batch: Annotated[
         int | None,
-        typer.Option(help="Users (or interactions) per step.", rich_help_panel=TRAINING),
+        typer.Option(
+            help="Users (or interactions) per step. "
+            "Default: that of the model, or {default train.batch}.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     seed: Annotated[
-        int | None, typer.Option(help="Seed of split and training.", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(
+            help="Seed of split and training. Default: {default train.seed}.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or auto.", rich_help_panel=TRAINING)
+        str | None,
+        typer.Option(
+            help="cpu, cuda or auto. Default: {default train.device}.", rich_help_panel=TRAINING
+        ),
     ] = None
     refit: Annotated[
         bool | None,
         typer.Option(
             "--refit/--no-refit",
-            help="Train again on training + validation data.",
+            help="Known users: train again on training + validation data. "
+            "Default: {default train.refit}.",
             rich_help_panel=TRAINING,
         ),
     ] = None

@@ -10,6 +10,7 @@ from itemrec.config_file import Config
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
 from itemrec.experiments.config import OF_CLOSED_FORMS
+from itemrec.experiments.defaults import STRATEGIES
 from itemrec.experiments.registry import (
     PROTOCOLS,
     SECTIONS,
@@ -110,7 +111,7 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
 def _strategy_for(protocol: str, strategy: str | None) -> str:
     """The strategy, which must fit the protocol, or the protocol's default."""
     if strategy is None:
-        return "users" if protocol == "inductive" else "interactions"
+        return STRATEGIES[protocol]
     if strategy != "all" and PROTOCOLS.get(strategy, "transductive") != protocol:
         fitting = [name for name in SPLITS if PROTOCOLS.get(name, "transductive") == protocol]
         raise ItemrecError(

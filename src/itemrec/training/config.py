@@ -6,14 +6,11 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
-from typing import Any, Literal, TypeVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
 from itemrec.losses import default_training
-from itemrec.models.base import Kind, Model
 from itemrec.renamed import current_names
 from itemrec.validation import (
     at_least_zero,
@@ -23,6 +20,11 @@ from itemrec.validation import (
     positive_integers,
     share_below_one,
 )
+
+if TYPE_CHECKING:  # help shows these settings, and need not wait for torch
+    from torch import Tensor
+
+    from itemrec.models.base import Model
 
 C = TypeVar("C", bound=type)
 
@@ -127,6 +129,8 @@ def resolve_training(
     model: Model, loss: Callable[..., Tensor], given: Mapping[str, Any]
 ) -> TrainConfig:
     """The given settings, then the defaults of the model, then those of the loss, if any."""
+    from itemrec.models.base import Kind
+
     given = check_settings(TrainConfig, "train", current_names("train", given))
     of_loss = default_training(loss) if model.kind is Kind.LIST_LOSS else {}
     config = TrainConfig(**{**of_loss, **model.default_training, **given})
