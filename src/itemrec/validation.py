@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-import numpy as np
-
 from itemrec.errors import ItemrecError
 
 # --- values --------------------------------------------------------------------------------------
@@ -135,7 +133,7 @@ def typed(default: Any, value: Any, name: str, annotation: str = "") -> Any:
     If a setting takes both a number and a word such as "auto", or its default is None, its
     annotation determines the types.
     """
-    if isinstance(value, np.generic):
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:  # not imported here
         value = value.item()
     if is_number(value) and not abs(value) < 1e300:
         raise ItemrecError(f"'{name}' must be a finite number, got {value!r}")

@@ -9,7 +9,6 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
 from itemrec.losses import default_training
 from itemrec.renamed import current_names
 from itemrec.validation import (
@@ -98,6 +97,8 @@ class TrainConfig:
         one_of("precision", self.precision, ("auto", "full"))
         if not 0 <= self.seed < 2**63:
             raise ItemrecError(f"'seed' must be at least 0 and below 2^63, got {self.seed}")
+        from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
+
         metric = parse_metric(self.metric)
         if metric.name in CATALOGUE_METRICS:
             raise ItemrecError(f"'metric' must have per-user values, got {self.metric!r}")
