@@ -3,29 +3,35 @@
 This module lists the public names; `README.md` shows how to use them.
 """
 
+from typing import TYPE_CHECKING
+
+from itemrec.lazy import lazy_names
 from itemrec.threads import prepare_torch
 
 prepare_torch()  # before anything imports torch
 
-from itemrec import losses, models, negatives
-from itemrec.data.datasets import load
-from itemrec.data.interactions import Interactions
-from itemrec.data.sources import read
-from itemrec.data.split import Split
-from itemrec.data.splitters import (
-    cold_start,
-    keep_all,
-    leave_last_out,
-    split_by_time,
-    split_interactions,
-    split_users,
-)
-from itemrec.errors import ItemrecError, LeakError
-from itemrec.evaluation.evaluate import Evaluation, evaluate
-from itemrec.serving.recommender import Recommender
-from itemrec.training.config import TrainConfig
-from itemrec.training.loop import train
-from itemrec.training.run import Run
+if TYPE_CHECKING:  # each name is imported when it is first used
+    from itemrec import losses, models, negatives
+    from itemrec.data.datasets import load
+    from itemrec.data.interactions import Interactions
+    from itemrec.data.sources import read
+    from itemrec.data.split import Split
+    from itemrec.data.splitters import (
+        cold_start,
+        keep_all,
+        leave_last_out,
+        split_by_time,
+        split_interactions,
+        split_users,
+    )
+    from itemrec.errors import ItemrecError, LeakError
+    from itemrec.evaluation.evaluate import Evaluation, evaluate
+    from itemrec.serving.recommender import Recommender
+    from itemrec.training.config import TrainConfig
+    from itemrec.training.loop import train
+    from itemrec.training.run import Run
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __version__ = "0.1.0"
 

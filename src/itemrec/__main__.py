@@ -1,5 +1,18 @@
-"""``python -m itemrec`` is the command line."""
+"""The command line, as ``itemrec`` and as ``python -m itemrec``."""
 
-from itemrec.cli.app import main
+from itemrec.cli.signals import guard
 
-main()
+
+def main() -> None:
+    """The entry point of ``itemrec``; signals are handled before anything else is imported."""
+
+    def command() -> None:
+        from itemrec.cli import app
+
+        app.main()
+
+    guard(command)
+
+
+if __name__ == "__main__":
+    main()

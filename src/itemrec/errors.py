@@ -1,4 +1,4 @@
-"""The two exceptions that users see; each message is one clear sentence."""
+"""The exceptions and the warning that users see; each message is one clear sentence."""
 
 
 class ItemrecError(ValueError):
@@ -12,6 +12,10 @@ class ItemrecError(ValueError):
         ...     print(error)
         'dim' must be a positive integer, got 0
     """
+
+
+class ItemrecWarning(UserWarning):
+    """Something that a user should know; the command line prints the message as a note."""
 
 
 class LeakError(ItemrecError):

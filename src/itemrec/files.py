@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from itemrec.errors import ItemrecError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 
@@ -28,12 +32,29 @@ def atomic(path: Path) -> Iterator[Path]:
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
         draft.replace(path)
-    except OSError as error:
-        if error.errno is not None and str(error.filename) in ("None", str(draft)):
-            error.filename = str(path)  # callers do not know the draft
+    except ItemrecError:
         raise
+    except Exception as error:
+        cause = _os_error(error)
+        if cause is None or str(cause.filename) not in ("None", str(draft)):
+            raise
+        # callers do not know the draft, and some writers have their own errors for a full disk
+        raise OSError(cause.errno, cause.strerror, str(path)) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _os_error(error: BaseException) -> OSError | None:
+    """The error of the operating system behind an error: itself, the one it arose from, its text.
+
+    >>> _os_error(ValueError("I/O error: No space left on device (os error 28)"))
+    OSError(28, 'No space left on device')
+    """
+    if isinstance(error, OSError):
+        return error if error.errno is not None else None
+    if code := re.search(r"\(os error (\d+)\)", str(error)):
+        return OSError(int(code[1]), os.strerror(int(code[1])))
+    return _os_error(error.__context__) if error.__context__ else None
 
 
 @contextmanager
@@ -129,6 +150,13 @@ def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
         return {}
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
+
+
+def check_zip(path: Path) -> None:
+    """Raise if a part of a zip file, such as one that torch wrote, differs from its checksum."""
+    with zipfile.ZipFile(path) as archive:
+        if damaged := archive.testzip():
+            raise ItemrecError(f"{path} is damaged: {damaged}")
 
 
 def tensors_of(path: Path, device: str) -> dict[str, Tensor]:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-import numpy as np
-
 from itemrec.errors import ItemrecError
 
 # --- values --------------------------------------------------------------------------------------
@@ -70,6 +68,16 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
         raise ItemrecError(f"'{name}' must be {listed}, got {value!r}")
 
 
+def shown(value: Any, most: int = 80) -> str:
+    """A value in an error: its repr in one line, cut if it is long.
+
+    >>> shown([1] * 100, 12)
+    '[1, 1, 1, 1…'
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def is_number(value: Any) -> bool:
     """Whether a value is an int or a float; True and False do not count."""
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -125,7 +133,7 @@ def typed(default: Any, value: Any, name: str, annotation: str = "") -> Any:
     If a setting takes both a number and a word such as "auto", or its default is None, its
     annotation determines the types.
     """
-    if isinstance(value, np.generic):
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:  # not imported here
         value = value.item()
     if is_number(value) and not abs(value) < 1e300:
         raise ItemrecError(f"'{name}' must be a finite number, got {value!r}")

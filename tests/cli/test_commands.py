@@ -276,8 +276,7 @@ def test_the_final_model_knows_every_user_and_interaction(runs, here):
     again = call("train", "--final", runs / "item-ndcg", "--resume", "--out", "serve", code=2)
     assert "serve holds a run with other settings: 'loss.name' is 'bpr'" in again.stderr
     call("train", "--final", runs / "bpr", "--resume", "--out", "serve")  # it is the same
-    call("train", "--final", runs / "bpr", "--protocol", "transductive", "--out", "known")
-    assert ir.Run.load("known").config["split"]["strategy"] == "all"
+    assert ir.Run.load("serve").config["split"]["strategy"] == "all"
     error = call("train", "--final", runs / "bpr", "--split", "users", code=2).stderr
     assert "'split' must be all with '--final', got 'users'" in error
     both = call("train", "--final", runs / "bpr", "--like", "systems/ease", code=2).stderr
@@ -457,14 +456,14 @@ def test_a_diverging_loss_stops_with_the_reason(here):
 
 def test_too_little_memory_is_one_sentence_and_a_bug_is_not(here, monkeypatch):
     error = call("train", TINY, "--dim", 10**11, "--out", "r", code=2).stderr
-    assert re.fullmatch(r"itemrec: out of memory: [0-9,.]+ GiB were asked for; .*\n", error)
+    assert re.fullmatch(r"itemrec: 'dim' must be smaller: .* at least [0-9,]+ GiB .*\n", error)
     assert not Path("r").exists()
 
     def fail(error: Exception):
         def raising(*args: object, **kwargs: object) -> None:
             raise error
 
-        monkeypatch.setattr("itemrec.cli.train.run_config", raising)
+        monkeypatch.setattr("itemrec.experiments.build.run_config", raising)
 
     gpu = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8 GiB."
     fail(torch.OutOfMemoryError(gpu))

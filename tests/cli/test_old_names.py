@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import itemrec as ir
 from itemrec.cli.app import app
-from itemrec.cli.errors import old_names_as_notes
+from itemrec.cli.errors import warnings_as_notes
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = ["--epochs", "1", "--dim", "4"]
@@ -101,7 +101,7 @@ def test_both_names_of_a_setting_are_refused(here):
 
 
 def test_other_warnings_are_left_alone():
-    with warnings.catch_warnings(record=True) as caught, old_names_as_notes():
+    with warnings.catch_warnings(record=True) as caught, warnings_as_notes():
         warnings.simplefilter("always")
         warnings.warn("something else will change", FutureWarning, stacklevel=1)
         warnings.warn("'a.b' is called 'a.c' now", UserWarning, stacklevel=1)

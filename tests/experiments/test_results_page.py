@@ -9,8 +9,9 @@ import pytest
 
 from itemrec.errors import ItemrecError
 from itemrec.experiments.results_page.page import generate, write
+from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.store import Line, append, path_of, read, row_line
-from itemrec.experiments.suites.suite import FOLDER, load_suite
+from itemrec.experiments.suites.suite import load_suite
 
 ROOT = Path(__file__).parents[2]
 DATA = "yelp2018/transductive"

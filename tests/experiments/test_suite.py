@@ -19,11 +19,12 @@ from rich.console import Console
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_plan
 from itemrec.experiments.config import changes, resolve
+from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.overrides import Entry
 from itemrec.experiments.suites.reproduce import Outcome, reproduce, reproduce_all
 from itemrec.experiments.suites.store import Line, identity, path_of, read
-from itemrec.experiments.suites.suite import FOLDER, Suite, load_suite, row_settings
+from itemrec.experiments.suites.suite import Suite, load_suite, row_settings
 from itemrec.experiments.suites.values import Values, read_values, values_path
 from itemrec.models import MODELS
 from itemrec.models.base import Kind
@@ -580,7 +581,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
 
         def check(self) -> None:
             epochs.append(1)
-            self.requested = len(epochs) == 1
+            self.number = signal.SIGINT if len(epochs) == 1 else 0
             if len(epochs) == 2:
                 raise KeyboardInterrupt
 

@@ -16,7 +16,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 def test_an_old_run_recommends_what_it_recommended_then() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a stored run gives no notes about old names
+        warnings.simplefilter("error", FutureWarning)  # no notes about old names
         recommender = ir.Recommender.load(FIXTURES / "run-0.1")
     expected = json.loads((FIXTURES / "run-0.1" / "expected.json").read_text())
     found = recommender.recommend(history=["3", "17", "42"], k=5, explain=True)

@@ -13,7 +13,7 @@ from small import board_split, checkerboard
 
 from itemrec.data.splitters import split_interactions
 from itemrec.errors import ItemrecError
-from itemrec.files import atomic, write_text
+from itemrec.files import atomic, locked, write_text
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import GAT, MF, LightGCN
 from itemrec.sampling import Uniform
@@ -135,13 +135,16 @@ def test_a_damaged_file_gets_one_sentence_that_names_it(
         ("config.toml", "[model]", "[modell]", r"is damaged: it has no \[model\]"),
         ("ids.json", '"u0", ', "", "do not belong together"),
         ("ids.json", '"users"', '"people"', "do not belong together"),
-        ("ids.json", '"format": 1', '"format": 2', "was written by a newer itemrec"),
         ("metrics.json", '"dataset"', '"set"', "do not belong together"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::itemrec.errors.ItemrecWarning")
 def test_files_that_do_not_fit_each_other_get_one_sentence(
     folder: Path, name: str, old: str, new: str, message: str
 ) -> None:
+    (folder / "checksums.json").unlink()  # an older folder; a new one is refused before
+    ids = (folder / "ids.json").read_text()
+    (folder / "ids.json").write_text(ids.replace('"format": 2', '"format": 1'))
     text = (folder / name).read_text()
     assert old in text
     (folder / name).write_text(text.replace(old, new, 1))
@@ -192,6 +195,7 @@ def test_a_folder_has_the_documented_files(finished: Path) -> None:
         "history.jsonl",
         "metrics.json",
         "per_user.npz",
+        "checksums.json",
     }
     metrics = json.loads((finished / "metrics.json").read_text())
     lines = (finished / "history.jsonl").read_text().splitlines()
@@ -243,6 +247,57 @@ def test_losses_are_recorded_through_any_number_of_bindings() -> None:
         return pos.mean()
 
     assert recorded(home_made) == {"name": "home_made"}
+
+
+# --- one process at a time -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_in_which_another_process_trains_is_left_alone(
+    interrupted: Path, tmp_path: Path, resume: bool
+) -> None:
+    folder = interrupted if resume else tmp_path / "new"
+    folder.mkdir(exist_ok=True)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    again = functools.partial(train, board_split(), LightGCN(dim=4), out=folder, resume=resume)
+    with (
+        locked(folder, wait=False),
+        pytest.raises(ItemrecError, match=r"another process works in .*: wait for it, or choose"),
+    ):
+        again(**FEW)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    again(**FEW)  # the lock ends with its holder
+    with locked(folder, wait=False):  # and that of training with training
+        assert (folder / "metrics.json").exists()
+
+
+def test_the_folder_is_locked_as_long_as_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def try_to_lock(*args: Any) -> None:
+        with locked(tmp_path / "run", wait=False):
+            raise AssertionError("nobody holds the lock")
+
+    monkeypatch.setattr(TrainState, "save", try_to_lock)
+    with pytest.raises(ItemrecError, match="another process works in"):
+        train(board_split(), LightGCN(dim=4), out=tmp_path / "run", **FEW)
+
+
+@pytest.mark.parametrize("cause", [KeyboardInterrupt, MemoryError])
+def test_training_that_never_began_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: type[BaseException]
+) -> None:
+    monkeypatch.setattr(Learner, "__init__", mock.Mock(side_effect=cause))
+    with pytest.raises(cause):
+        train(board_split(), LightGCN(dim=4), out=tmp_path / "run", **FEW)
+    assert os.listdir(tmp_path) == []
+
+
+def test_settings_of_another_run_that_saved_nothing_yet_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[train]\nlr = 3.0\n")
+    with pytest.raises(ItemrecError, match="already holds a run"):
+        train(board_split(), LightGCN(dim=4), out=tmp_path, **FEW)
+    assert (tmp_path / "config.toml").read_text() == "[train]\nlr = 3.0\n"
 
 
 # --- resuming ------------------------------------------------------------------------------------

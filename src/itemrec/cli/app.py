@@ -1,9 +1,14 @@
-"""The command line: each command parses its options, then calls one function."""
+"""The command line: each command parses its options, then calls one function.
+
+A command imports what it needs when it is called: help and errors in options need not wait for
+torch.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -18,18 +23,10 @@ from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_cutoffs, parse_optional_list
 from itemrec.cli.recommend import recommend
 from itemrec.cli.reproduce import reproduce
-from itemrec.cli.tables import catalogue, results
 from itemrec.cli.tables.layout import console, print_line
 from itemrec.cli.train import train, tune
-from itemrec.data.datasets import load
 from itemrec.environment import need_extra
-from itemrec.evaluation.compare import compare_runs
-from itemrec.evaluation.evaluate import evaluate as evaluate_run
-from itemrec.experiments.stored import split_of
 from itemrec.extensions import load_extensions
-from itemrec.training.run import Run
-from itemrec.training.run_folder import load_runs
-from itemrec.validation import one_of
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -92,6 +89,8 @@ def datasets() -> None:
 
     Example: itemrec datasets
     """
+    from itemrec.cli.tables import catalogue
+
     console.print(catalogue.datasets())
 
 
@@ -101,6 +100,8 @@ def models() -> None:
 
     Example: itemrec models
     """
+    from itemrec.cli.tables import catalogue
+
     console.print(catalogue.models())
 
 
@@ -120,6 +121,7 @@ def describe(
     Example: itemrec describe plays.csv --user-col listener --item-col track --ppr
     """
     from itemrec.cli.tables import description
+    from itemrec.data.datasets import load
     from itemrec.data.describe import describe as describe_data
     from itemrec.sampling.ppr_diagnostics import report
 
@@ -159,15 +161,28 @@ def evaluate(
     as_json: options.AsJson = False,
     device: options.ScoringDevice = "cpu",
     data_root: options.DataRoot = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the data of the run is now, if it has moved; it must be the same data.",
+            rich_help_panel=options.DATA,
+        ),
+    ] = None,
 ) -> None:
     """Evaluate a run on the test users of its own split, which is made again and verified.
 
     Example: itemrec evaluate r --k 10,20 --json
     """
+    from itemrec.cli.tables import results
+    from itemrec.evaluation.evaluate import evaluate as evaluate_run
+    from itemrec.experiments.stored import split_of
+    from itemrec.training.run import Run
+    from itemrec.validation import one_of
+
     one_of("fold_in", fold_in, ("frozen", "joint"))
     cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
     loaded = Run.load(run, device)
-    split = split_of(loaded, data_root)
+    split = split_of(loaded, data_root, data)
     result = evaluate_run(loaded, split, cutoffs, metrics=names, fold_in=fold_in)  # type: ignore[arg-type]
     if as_json:
         intervals = {name: result.interval(name) for name in result.per_user}
@@ -192,6 +207,10 @@ def compare(
 
     Example: itemrec compare runs/bpr runs/item
     """
+    from itemrec.cli.tables import results
+    from itemrec.evaluation.compare import compare_runs
+    from itemrec.training.run_folder import load_runs
+
     names = parse_optional_list("metrics", metrics)
     console.print(results.comparison(*compare_runs(load_runs(runs), names)))
 
@@ -230,6 +249,8 @@ def serve(
     need_extra("serve")
     from itemrec.serving.http import serve as run_service
 
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server completes requests before it ends
+
     run_service(run, host=host, port=port, device=device)
 
 
@@ -243,6 +264,7 @@ def doctor() -> None:
     Example: itemrec doctor
     """
     from itemrec.cli.doctor import checks
+    from itemrec.cli.tables import catalogue
 
     found = checks()
     console.print(catalogue.health(found))
@@ -251,7 +273,7 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """The entry point of ``itemrec``."""
+    """Read the arguments and run their command."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may not know every letter of a title
         sys.stdout.reconfigure(errors="replace")
     app()

@@ -1,34 +1,77 @@
-"""Help texts that list the choices of an option.
+"""Help texts that list the choices of an option, or show a default.
 
-The lists are filled in when help is shown, because extensions may have added to the tables.
+They are filled in when help is shown, because extensions may have added to the tables.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from copy import copy
+from itertools import pairwise
 from typing import Any
 
 from typer.core import TyperCommand
 
-from itemrec.evaluation.metrics import CATALOGUE_METRICS, FULL_METRICS, METRICS
-from itemrec.experiments.suites.suite import FOLDER
+from itemrec.errors import ItemrecError
+from itemrec.experiments.defaults import DEFAULTS, PROTOCOL, STRATEGIES
+from itemrec.experiments.suites import FOLDER
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.sampling import NEGATIVES
+
+PATHS = ("out", "config", "final", "data_root", "results", "per_user")  # options that are paths
+
+
+def _metrics() -> Iterable[str]:
+    from itemrec.evaluation.metrics import CATALOGUE_METRICS, METRICS
+
+    return (*METRICS, *CATALOGUE_METRICS)
+
+
+def _full_metrics() -> Iterable[str]:
+    from itemrec.evaluation.metrics import FULL_METRICS
+
+    return FULL_METRICS
+
+
+def _training_default(name: str) -> str:
+    """The default of a field of `TrainConfig`."""
+    from itemrec.training.config import TrainConfig
+
+    default = TrainConfig.__dataclass_fields__[name].default
+    return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)
+
 
 CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "{models}": lambda: MODELS,
     "{losses}": lambda: LOSSES,
     "{negatives}": lambda: NEGATIVES,
-    "{metrics}": lambda: (*METRICS, *CATALOGUE_METRICS),
-    "{full_metrics}": lambda: FULL_METRICS,
+    "{metrics}": _metrics,
+    "{full_metrics}": _full_metrics,
     "{suites}": lambda: sorted(file.stem for file in FOLDER.glob("*.toml")),
+    "{default model}": lambda: [DEFAULTS["model"]],
+    "{default loss}": lambda: [DEFAULTS["loss"]],
+    "{default negatives}": lambda: [DEFAULTS["negatives"]],
+    "{default protocol}": lambda: [PROTOCOL],
+    "{default split}": lambda: (f"{split} ({name})" for name, split in STRATEGIES.items()),
 }
+DEFAULT = re.compile(r"\{default train\.(\w+)\}")
 
 
 class Command(TyperCommand):
-    """A command whose help texts may hold names of CHOICES in braces."""
+    """A command whose help texts may hold names of CHOICES in braces.
+
+    An empty path is an error: it would be the current folder, as where a shell variable is not set.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Reject empty paths, then parse."""
+        flags = {flag for p in self.params if p.name in PATHS for flag in p.opts}
+        for flag, value in pairwise([*args, "-"]):
+            if (flag in flags and value == "") or (flag[-1:] == "=" and flag[:-1] in flags):
+                raise ItemrecError(f"'{flag.rstrip('=')}' must be a path, got ''")
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show help with the choices of this moment."""
@@ -53,4 +96,4 @@ def fill(text: str) -> str:
     for name, choices in CHOICES.items():
         if name in text:
             text = text.replace(name, ", ".join(choices()))
-    return text
+    return DEFAULT.sub(lambda found: _training_default(found[1]), text)

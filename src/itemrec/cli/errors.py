@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,8 +14,9 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from itemrec.cli.signals import received
 from itemrec.environment import out_of_memory
-from itemrec.errors import ItemrecError
+from itemrec.errors import ItemrecError, ItemrecWarning
 
 error_console = Console(stderr=True, emoji=False)
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or typer's copy of it
@@ -23,7 +24,7 @@ OLD_NAME = re.compile(r"'\w+\.\w+' is called '\w+\.\w+' now")  # the warnings of
 
 
 class CommandGroup(TyperGroup):
-    """Bad input is one sentence on stderr and exit code 2; Ctrl-C is exit code 130."""
+    """Bad input is one sentence on stderr and exit code 2; Ctrl-C is 130 and SIGTERM 143."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the options before the command."""
@@ -38,25 +39,43 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            with old_names_as_notes():
+            with warnings_as_notes(), told_if_interrupted():
                 return super().invoke(ctx)
-        except UsageError as error:
-            print_note(usage_sentence(error))
-        except ItemrecError as error:
-            print_note(" ".join(str(error).split()))
+        except typer.Exit:
+            raise
         except BrokenPipeError:  # the reader of our output has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
-        except OSError as error:
-            print_note(f"{error.filename or 'a file'}: {error.strerror or error}")
-        except (MemoryError, RuntimeError) as error:
-            if not (sentence := out_of_memory(error)):
+        except Exception as error:
+            if not (sentence := error_sentence(error)):
                 raise  # a bug
             print_note(sentence)
-        except KeyboardInterrupt:
-            print_note("interrupted")
-            raise typer.Exit(130) from None
         raise typer.Exit(2)
+
+
+@contextmanager
+def told_if_interrupted(advice: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Within this context a signal ends the command with a sentence that ends in the advice."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except BaseException as error:
+        if not received.explains(error):
+            raise
+        print_note(received.sentence(advice()))
+        raise typer.Exit(received.exit_code) from None
+
+
+def error_sentence(error: Exception) -> str:
+    """What a user is told about an error; empty for a bug."""
+    if isinstance(error, UsageError):
+        return usage_sentence(error)
+    if isinstance(error, ItemrecError):
+        return " ".join(str(error).split())
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file'}: {error.strerror or error}"
+    return out_of_memory(error) if isinstance(error, MemoryError | RuntimeError) else ""
 
 
 def usage_sentence(error: Any) -> str:
@@ -84,8 +103,8 @@ def print_note(text: str) -> None:
 
 
 @contextmanager
-def old_names_as_notes() -> Iterator[None]:
-    """Within this context the warning about an old name of a setting is a note, printed once."""
+def warnings_as_notes() -> Iterator[None]:
+    """Within this context our warnings are notes, and each is printed once."""
     printed: set[str] = set()
     with warnings.catch_warnings():
         show_others = warnings.showwarning
@@ -94,12 +113,14 @@ def old_names_as_notes() -> Iterator[None]:
             message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
         ) -> None:
             text = str(message)
-            if not (issubclass(category, FutureWarning) and OLD_NAME.match(text)):
+            old_name = issubclass(category, FutureWarning) and OLD_NAME.match(text)
+            if not (old_name or issubclass(category, ItemrecWarning)):
                 show_others(message, category, *args, **kwargs)
             elif text not in printed:
                 printed.add(text)
                 print_note(text)
 
         warnings.filterwarnings("always", message=OLD_NAME.pattern, category=FutureWarning)
+        warnings.filterwarnings("always", category=ItemrecWarning)
         warnings.showwarning = show
         yield

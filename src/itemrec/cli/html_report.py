@@ -14,6 +14,7 @@ from itemrec.cli import plots
 from itemrec.cli.tables.layout import interval_text, p_value
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.compare import METRICS, compare_runs
+from itemrec.evaluation.metrics import NOVELTY, is_quality
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.files import atomic, check_file
 from itemrec.serving.recommendations import Recommendation
@@ -98,7 +99,7 @@ def _metrics(group: Mapping[str, Run]) -> str:
                 cells.append("–")
                 continue
             shown = f"{value:.4f}"
-            if value == best[metric] and len(group) > 1:
+            if value == best[metric] and len(group) > 1 and is_quality(metric):
                 shown = f"<b>{shown}</b>"
             if metric in run.per_user:
                 found = bootstrap_interval(run.per_user[metric])
@@ -116,7 +117,8 @@ def _metrics(group: Mapping[str, Run]) -> str:
     return (
         "<h3>Test metrics</h3>"
         + _table(["", *map(escape, group)], rows)
-        + f'<p class="note">{note} recall divides by |T|, capped_recall by min(|T|, k).</p>'
+        + f'<p class="note">{note} recall divides by |T|, capped_recall by min(|T|, k). '
+        + f"{escape(NOVELTY)}</p>"
     )
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from itemrec.cli.parsing import parse_duration
-from itemrec.config_file import Config, load_config
 from itemrec.errors import ItemrecError
-from itemrec.experiments.overrides import override
-from itemrec.experiments.registry import PROTOCOLS
-from itemrec.experiments.suites.suite import row_settings
+
+if TYPE_CHECKING:
+    from itemrec.config_file import Config
 
 MODEL, DATA, SPLIT = "Model and loss", "Data", "Split"
 TRAINING, CONFIGURATION = "Training", "Configuration"
@@ -69,6 +68,14 @@ class DataOptions:
         str | None,
         typer.Option(help="A file with an item and a title column.", rich_help_panel=DATA),
     ] = None
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows",
+            help="Leave out rows with a missing or invalid value; they are counted by reason.",
+            rich_help_panel=DATA,
+        ),
+    ] = False
 
     def settings(self) -> dict[str, Any]:
         """The options that were given, under the names that `load` and `read` use."""
@@ -81,6 +88,7 @@ class DataOptions:
             rating=self.rating_col,
             time=self.time_col,
             titles=self.titles,
+            skip_bad_rows=self.skip_bad_rows or None,
         )
 
 
@@ -91,14 +99,17 @@ class ComponentOptions:
     model: Annotated[
         str | None,
         typer.Option(
-            help="{models}; `itemrec models` describes them. Default: hybrid, which chooses its "
-            "own settings; with --loss or --negatives alone: lightgcn.",
+            help="{models}; `itemrec models` describes them. Default: {default model}, which "
+            "chooses its own settings; with --loss or --negatives alone: lightgcn.",
             rich_help_panel=MODEL,
         ),
     ] = None
     loss: Annotated[
         str | None,
-        typer.Option(help="{losses}. Default: that of the model.", rich_help_panel=MODEL),
+        typer.Option(
+            help="{losses}. Default: that of the model, mostly {default loss}.",
+            rich_help_panel=MODEL,
+        ),
     ] = None
     negatives: Annotated[
         str | None,
@@ -116,18 +127,25 @@ class SplitOptions:
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="transductive (known users) or inductive (unseen users).", rich_help_panel=SPLIT
+            help="transductive (known users) or inductive (unseen users). "
+            "Default: {default protocol}.",
+            rich_help_panel=SPLIT,
         ),
     ] = None
     split: Annotated[
         str | None,
-        typer.Option(help="interactions, users, time, last or all.", rich_help_panel=SPLIT),
+        typer.Option(
+            help="interactions, users, time, last or all. Default: by protocol, {default split}.",
+            rich_help_panel=SPLIT,
+        ),
     ] = None
 
     def any_protocol(self) -> str | None:
         """The protocol that was given, or the one of the given split."""
         if self.protocol is not None or self.split is None:
             return self.protocol
+        from itemrec.experiments.registry import PROTOCOLS
+
         return PROTOCOLS.get(self.split, "transductive")
 
 
@@ -136,27 +154,54 @@ class SettingOptions:
     """Short options for the settings that are changed most often."""
 
     epochs: Annotated[
-        int | None, typer.Option(help="Largest number of epochs.", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(
+            help="Largest number of epochs; training stops earlier where validation no longer "
+            "improves. Default: {default train.epochs}.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     dim: Annotated[
-        int | None, typer.Option(help="Dimension of the embeddings.", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(
+            help="Dimension of the embeddings. Default: that of the model.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     layers: Annotated[
         int | None,
-        typer.Option(help="Number of message-passing layers.", rich_help_panel=TRAINING),
+        typer.Option(
+            help="Number of message-passing layers. Default: that of the model.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
-    lr: Annotated[float | None, typer.Option(help="Learning rate.", rich_help_panel=TRAINING)] = (
-        None
-    )
+    lr: Annotated[
+        float | None,
+        typer.Option(
+            help="Learning rate. Default: that of the model, or {default train.lr}.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None
     tau: Annotated[
-        float | None, typer.Option(help="Temperature of the loss.", rich_help_panel=TRAINING)
+        float | None,
+        typer.Option(
+            help="Temperature of the loss. Default: that of the loss.", rich_help_panel=TRAINING
+        ),
     ] = None
     l2: Annotated[
-        float | None, typer.Option(help="Weight of the L2 penalty.", rich_help_panel=TRAINING)
+        float | None,
+        typer.Option(
+            help="Weight of the L2 penalty. Default: that of the model, or {default train.l2}.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     batch: Annotated[
         int | None,
-        typer.Option(help="Users (or interactions) per step.", rich_help_panel=TRAINING),
+        typer.Option(
+            help="Users (or interactions) per step. "
+            "Default: that of the model, or {default train.batch}.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     budget: Annotated[
         str | None,
@@ -166,16 +211,24 @@ class SettingOptions:
         ),
     ] = None
     seed: Annotated[
-        int | None, typer.Option(help="Seed of split and training.", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(
+            help="Seed of split and training. Default: {default train.seed}.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or auto.", rich_help_panel=TRAINING)
+        str | None,
+        typer.Option(
+            help="cpu, cuda or auto. Default: {default train.device}.", rich_help_panel=TRAINING
+        ),
     ] = None
     refit: Annotated[
         bool | None,
         typer.Option(
             "--refit/--no-refit",
-            help="Train again on training + validation data.",
+            help="Known users: train again on training + validation data. "
+            "Default: {default train.refit}.",
             rich_help_panel=TRAINING,
         ),
     ] = None
@@ -227,6 +280,9 @@ class ExperimentOptions:
 
     def base(self) -> Config:
         """The settings before options: those of a file, of a table's row, or none."""
+        from itemrec.config_file import load_config
+        from itemrec.experiments.suites.suite import row_settings
+
         config, like = self.configuration.config, self.configuration.like
         if config is not None and like is not None:
             raise ItemrecError("'--config' and '--like' each give all settings: choose one")
@@ -236,6 +292,8 @@ class ExperimentOptions:
 
     def apply(self, settings: Config) -> list[str]:
         """Put the options on top of settings; returns notes on options without effect."""
+        from itemrec.experiments.overrides import override
+
         return override(
             settings,
             data={"data": self.data, **self.reading.settings()},

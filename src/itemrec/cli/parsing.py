@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
+from typing import TYPE_CHECKING
 
-from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError
+
+if TYPE_CHECKING:
+    from itemrec.data.interactions import IdMap
 
 
 def parse_list(name: str, text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,12 +13,12 @@ from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_ids, parse_optional_list
-from itemrec.cli.tables import recommendations as tables
 from itemrec.cli.tables.layout import console
-from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError
-from itemrec.serving.recommendation_table import check_table_path
-from itemrec.serving.recommender import Recommender
+
+if TYPE_CHECKING:
+    from itemrec.data.interactions import IdMap
+    from itemrec.serving.recommender import Recommender
 
 AUDIENCE, FILTERS, OUTPUT = "Users", "Items", "Output"
 QUOTING = "ids with commas as '1,\"a,b\"'"
@@ -123,6 +123,8 @@ class OutputOptions:
                 raise ItemrecError(
                     "'--out' is for --all; a single list is printed, also with --json"
                 )
+            from itemrec.serving.recommendation_table import check_table_path
+
             check_table_path(self.out)
 
 
@@ -140,6 +142,9 @@ def recommend(
     """
     audience.check()
     output.check(audience.all_users)
+    from itemrec.cli.tables import recommendations as tables
+    from itemrec.serving.recommender import Recommender
+
     recommender = Recommender.load(run, device)
     known = recommender.run.item_ids
     if audience.all_users:
@@ -161,6 +166,8 @@ def recommend(
 def _recommend_all(
     recommender: Recommender, filters: dict[str, Any], output: OutputOptions
 ) -> None:
+    from itemrec.cli.tables import recommendations as tables
+
     assert output.out is not None
     lists = recommender.recommend_all(output.k, progress=error_console.is_terminal, **filters)
     lists.save(output.out)

@@ -5,24 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from itemrec.cli.errors import print_note
+from itemrec.cli.errors import print_note, told_if_interrupted
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.options import CONFIGURATION, ExperimentOptions
-from itemrec.cli.tables import results
 from itemrec.cli.tables.layout import console, print_line
-from itemrec.config_file import Config
 from itemrec.errors import ItemrecError
-from itemrec.experiments.build import run_config
-from itemrec.experiments.stored import (
-    change_of_data,
-    default_folder,
-    final_config,
-    stored_config,
-)
+
+if TYPE_CHECKING:
+    from itemrec.config_file import Config
 
 SEARCH = "Search"
 
@@ -51,31 +45,40 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
 
     Example: itemrec train synthetic --model lightgcn --loss item-ndcg --protocol inductive --out r
     """
+    from itemrec.cli.tables import results
+    from itemrec.experiments.build import run_config
+    from itemrec.experiments.stored import change_of_data, default_folder
+
     settings = _settings_before_options(experiment, run)
     for note in experiment.apply(settings):
         print_note(note)
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
-    try:
+    with told_if_interrupted(lambda: _how_to_resume(folder)):
         trained = run_config(settings, folder, resume=run.resume, progress=True)
-    except KeyboardInterrupt:
-        again = f"itemrec train --resume --out {quote(str(folder))}"
-        print_note(f"interrupted; continue with: {again}")
-        raise typer.Exit(130) from None
     if run.final is not None and (note := change_of_data(run.final, trained)):
         print_note(note)
     console.print(results.finished(trained))
     print_line(f"run folder: {folder}")
 
 
+def _how_to_resume(folder: Path) -> str:
+    if not (folder / "state.pt").exists():
+        return "nothing was saved"
+    return f"continue with: itemrec train --resume --out {quote(str(folder))}"
+
+
 def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> Config:
     """The settings of a file, a table's row, a finished run or the run to resume."""
+    from itemrec.experiments.stored import final_config, stored_config
+
     configuration = experiment.configuration
     if run.final is not None:
         if configuration.config is not None or configuration.like is not None:
             raise ItemrecError(
                 "'--config', '--like' and '--final' each give all settings: choose one"
             )
-        return final_config(run.final, experiment.data, experiment.split.split)
+        split = experiment.split
+        return final_config(run.final, experiment.data, split.split, split.protocol)
     if run.resume and experiment.is_only_flags:
         if run.out is None:
             raise ItemrecError("'--resume' needs the run folder: give --out")
@@ -115,6 +118,7 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
 
     Example: itemrec tune synthetic --model ease --search model.l2=10..1000 --trials 10
     """
+    from itemrec.cli.tables import results
     from itemrec.experiments.tune import stored_search
     from itemrec.experiments.tune import tune as run_search
 
@@ -126,7 +130,7 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
         settings = experiment.base()
     for note in experiment.apply(settings):
         print_note(note)
-    try:
+    with told_if_interrupted(lambda: _how_to_resume_search(search)):
         found = run_search(
             settings,
             search.out,
@@ -136,17 +140,13 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
             resume=search.resume,
             progress=True,
         )
-    except KeyboardInterrupt:
-        print_note(_interrupted(search))
-        raise typer.Exit(130) from None
     console.print(results.tuned(found))
     best = quote(str(search.out / "best.toml"))
     print_line(f"train with the best settings: itemrec train --config {best} --out RUN")
 
 
-def _interrupted(search: SearchOptions) -> str:
+def _how_to_resume_search(search: SearchOptions) -> str:
     if not (search.out / "tune.toml").exists():
-        return "interrupted"
+        return "nothing was saved"
     folder = quote(str(search.out))
-    again = f"itemrec tune --resume --out {folder} --trials {search.trials}"
-    return f"interrupted; continue with: {again}"
+    return f"continue with: itemrec tune --resume --out {folder} --trials {search.trials}"

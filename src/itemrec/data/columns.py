@@ -4,6 +4,7 @@ This module neither maps ids nor merges duplicates; `itemrec.data.interactions` 
 """
 
 import datetime as dt
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,8 @@ Names = Mapping[str, str | int | None]  # role → the requested column
 class RawTable:
     """Raw columns of equal length, before ids are mapped; `ids_are_text` if read from text.
 
-    `left_out` gives the reason why a column that was not requested could not be read.
+    `left_out` gives the reason why a column that was not requested could not be read, `skipped`
+    the rows that were left out.
     """
 
     user: npt.NDArray[Any]  # int64 or object (str)
@@ -42,6 +44,7 @@ class RawTable:
     held_out: npt.NDArray[np.bool_] | None = None
     ids_are_text: bool = False
     left_out: dict[str, str] = field(default_factory=dict)  # role → the error message
+    skipped: dict[str, int] = field(default_factory=dict)  # problem → number of rows without it
 
 
 def plain_name(name: str) -> str:
@@ -85,6 +88,8 @@ def _check_missing(role: str, requested: str | int | None, columns: list[str], p
 
 
 def _array(column: Any) -> npt.NDArray[Any]:
+    if isinstance(column, np.ndarray):
+        return column
     try:
         return np.asarray(column.to_numpy())
     except Exception:  # no numpy type, such as 128-bit integers: use Python objects
@@ -184,15 +189,20 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
         for row, value in enumerate(values.tolist()):
             try:
                 numbers[row] = np.nan if _is_missing(value) else _number(value, role)
-            except (ValueError, TypeError, AttributeError, OverflowError):
-                expected = "a number" if role == "rating" else "seconds or a date like 2024-01-31"
-                raise ItemrecError(
-                    f"{where(row)}: the {role} must be {expected}, got {str(value)[:60]!r}"
-                ) from None
+            except NOT_A_NUMBER:
+                raise ItemrecError(f"{where(row)}: {_not_a_number(value, role)}") from None
     bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
     if bad.any():
         raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} is missing or not finite")
     return numbers
+
+
+NOT_A_NUMBER = (ValueError, TypeError, AttributeError, OverflowError)
+
+
+def _not_a_number(value: Any, role: str) -> str:
+    expected = "a number" if role == "rating" else "seconds or a date like 2024-01-31"
+    return f"the {role} must be {expected}, got {str(value)[:60]!r}"
 
 
 def _number(value: Any, role: str) -> float:
@@ -205,6 +215,27 @@ def _number(value: Any, role: str) -> float:
         if not isinstance(moment, dt.datetime):
             moment = dt.datetime(moment.year, moment.month, moment.day)
         return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def value_problem(value: Any, role: str) -> str:
+    """Why a value cannot be used in the column of a role, or an empty string.
+
+    >>> value_problem("four", "rating"), value_problem("4", "rating")
+    ("the rating must be a number, got 'four'", '')
+    """
+    if role in ("user", "item"):
+        if isinstance(value, bytes):
+            try:
+                value = value.decode()
+            except UnicodeDecodeError:
+                return f"the {role} id must be UTF-8 text, got {value[:60]!r}"
+        infinite = isinstance(value, float) and not math.isfinite(value)
+        return f"the {role} id is missing" if infinite else _problem(value, role)
+    try:
+        number = math.nan if _is_missing(value) else _number(value, role)
+    except NOT_A_NUMBER:
+        return _not_a_number(value, role)
+    return "" if abs(number) < 2.0**62 else f"the {role} is missing or not finite"
 
 
 def table_of(

@@ -19,6 +19,23 @@ def from_parts(indices: npt.NDArray[Any], indptr: npt.NDArray[Any], n_items: int
     return matrix
 
 
+def checked(
+    indices: npt.NDArray[Any], indptr: npt.NDArray[Any], shape: tuple[int, int]
+) -> sp.csr_array:
+    """A matrix of ones from stored arrays; ValueError if they are not those of such a matrix.
+
+    Compiled code that reads a matrix trusts its arrays: a wrong one could end the process.
+    """
+    users, items = shape
+    if indices.ndim != 1 or indptr.shape != (users + 1,):
+        raise ValueError(f"there are interactions of {indptr.size - 1} users, not of {users}")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise ValueError("the interactions of users overlap")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < items:
+        raise ValueError(f"there are interactions with other items than the {items}")
+    return sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=shape)
+
+
 def row_of_entry(matrix: sp.csr_array) -> npt.NDArray[np.int64]:
     """The row of each stored entry, [nnz]."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))

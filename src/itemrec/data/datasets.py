@@ -158,7 +158,8 @@ def load(
         min_rating: Keep ratings of at least this value; a named data set may have a default, and 0
             keeps everything.
         k_core: Keep users and items that have at least this many interactions.
-        columns: For files: `user`, `item`, `rating`, `time` and `titles` of `read`.
+        columns: For files: `user`, `item`, `rating`, `time`, `titles` and `skip_bad_rows` of
+            `read`.
 
     Returns:
         The interactions.

@@ -13,6 +13,8 @@ import scipy.sparse as sp
 
 from itemrec.errors import ItemrecError
 
+HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
+
 
 @dataclass(frozen=True, eq=False)
 class IdMap:
@@ -101,7 +103,7 @@ class IdMap:
         return np.asarray(self.ids[rows])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Interactions:
     """Unique (user, item) pairs with ratings, times and titles; made by `load` and `read`.
 
@@ -121,6 +123,7 @@ class Interactions:
             matrices in memory.
         left_out: The reason for each column that was not requested and could not be read. A
             function that needs the column raises an error with it.
+        skipped: The number of rows that were left out for each reason.
 
     Examples:
         >>> import itemrec as ir
@@ -144,9 +147,14 @@ class Interactions:
     duplicates: int = 0
     source: dict[str, Any] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)  # "rating", "time", "title" → why
+    skipped: dict[str, int] = field(default_factory=dict)  # why → number of rows
 
     def __len__(self) -> int:
         return len(self.users)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self):,} interactions of {self.n_users:,} users with {self.n_items:,} items"
+        return f"Interactions({self.name!r}: {counts})"
 
     @property
     def n_users(self) -> int:
@@ -160,10 +168,10 @@ class Interactions:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the columns that were left out."""
-        return tuple(
-            f"The {role} column was left out: {why}." for role, why in self.left_out.items()
-        )
+        """Sentences about the rows and columns that were left out."""
+        rows = "; ".join(f"{why} ({count:,})" for why, count in self.skipped.items())
+        columns = (f"The {role} column was left out: {why}." for role, why in self.left_out.items())
+        return (*([f"Rows that were left out: {rows}."] if rows else []), *columns)
 
     def csr(self) -> sp.csr_array:
         """The pairs as a sparse matrix.
@@ -256,8 +264,9 @@ class Interactions:
         if isinstance(rating, bool) or not isinstance(rating, Real):
             raise ItemrecError(f"'min_rating' must be a number, got {rating!r}")
         if self.ratings is None:
-            none = f"'min_rating' needs ratings, and '{self.name}' has none"
-            raise ItemrecError(self.left_out.get("rating", none))
+            if why := self.left_out.get("rating"):
+                raise ItemrecError(f"{why}; {HOW_TO_SKIP}")
+            raise ItemrecError(f"'min_rating' needs ratings, and '{self.name}' has none")
         keep = self.ratings >= rating
         if not keep.any():
             low, high = self.ratings.min(), self.ratings.max()
@@ -312,12 +321,16 @@ def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _hash_ids(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """FNV-1a over the code points of each id's text, all ids at once."""
-    if len(ids) == 0:
-        return np.zeros(0, np.uint64)
-    text = np.array([str(v) for v in ids.tolist()])
-    points = text.view(np.uint32).reshape(len(ids), -1)  # [n, longest], zero padded
-    state = np.full(len(ids), 0xCBF29CE484222325, dtype=np.uint64)
-    for column in points.T:
-        state = np.where(column > 0, (state ^ column) * np.uint64(0x100000001B3), state)
-    return _mix(state)
+    """FNV-1a over the code points of each id's text, all ids of a similar length at once."""
+    texts = [str(value) for value in ids.tolist()]
+    sizes = np.array([len(text).bit_length() for text in texts], dtype=np.int64)
+    out = np.zeros(len(texts), np.uint64)
+    for size in np.unique(sizes):
+        rows = np.flatnonzero(sizes == size)
+        text = np.array([texts[row] for row in rows])
+        points = text.view(np.uint32).reshape(len(rows), -1)  # [n, longest], zero padded
+        state = np.full(len(rows), 0xCBF29CE484222325, dtype=np.uint64)
+        for column in points.T:
+            state = np.where(column > 0, (state ^ column) * np.uint64(0x100000001B3), state)
+        out[rows] = state
+    return _mix(out)

@@ -4,18 +4,22 @@ import csv
 import gzip
 import io
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.bad_rows import find_problems, kept_rows
 from itemrec.data.columns import KNOWN_NAMES, Names, RawTable, choose_columns, plain_name, table_of
 from itemrec.errors import ItemrecError
 
 
-def read_frame(frame: Any, names: Names, place: str = "the frame") -> RawTable:
-    """Columns of a pandas or polars frame."""
+def read_frame(
+    frame: Any, names: Names, place: str = "the frame", *, skip: bool = False
+) -> RawTable:
+    """Columns of a pandas or polars frame; with `skip`, rows that cannot be used are left out."""
     if type(frame).__name__ == "LazyFrame":
         frame = frame.collect()
     if len(frame) == 0:
@@ -27,7 +31,37 @@ def read_frame(frame: Any, names: Names, place: str = "the frame") -> RawTable:
     def where(row: int) -> str:
         return f"{place}, row {row + 1}"
 
-    return table_of(lambda j: frame[real[j]], at, where, text=False, names=names)
+    def table(rows: Any) -> RawTable:
+        return table_of(lambda j: rows[real[j]], at, where, text=False, names=names)
+
+    def without_bad_rows() -> RawTable | None:
+        values = {role: frame[real[at[role]]].to_list() for role in _used(at, names, skip)}
+        bad = find_problems(values)
+        if not bad:
+            return None
+        keep, skipped = kept_rows(bad, len(frame), place, where, skip=skip)
+        kept = frame.filter(keep.tolist()) if hasattr(frame, "with_columns") else frame[keep]
+        return replace(table(kept), skipped=skipped)
+
+    return _salvaged(lambda: table(frame), without_bad_rows)
+
+
+def _used(at: dict[str, int], names: Names, skip: bool) -> list[str]:
+    """The roles whose values must be good: a column that was not requested may be left out."""
+    return [r for r in at if skip or r in ("user", "item") or names.get(r) is not None]
+
+
+def _salvaged(
+    strict: Callable[[], RawTable], without_bad_rows: Callable[[], RawTable | None]
+) -> RawTable:
+    """What `strict` reads; if it cannot, the table without bad rows, where these are the reason."""
+    try:
+        table = strict()
+    except ItemrecError:
+        if (kept := without_bad_rows()) is None:
+            raise
+        return kept
+    return (without_bad_rows() or table) if table.left_out else table
 
 
 # ------------------------------------------------------------------ delimited text and parquet
@@ -72,9 +106,9 @@ def _load(path: Path, **csv_options: Any) -> Any:
     return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
 
 
-def read_parquet(path: Path, names: Names) -> RawTable:
+def read_parquet(path: Path, names: Names, *, skip: bool = False) -> RawTable:
     """Columns of a parquet file."""
-    return read_frame(_parquet(path), names, str(path))
+    return read_frame(_parquet(path), names, str(path), skip=skip)
 
 
 def _parquet(path: Path) -> Any:
@@ -121,7 +155,7 @@ def _separator(path: Path) -> str:
     return max(",;\t|", key=first.count)  # the comma wins ties
 
 
-def read_delimited(path: Path, names: Names) -> RawTable:
+def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
     """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
     sep, quotes = _separator(path), kind_of(path) != ".inter"
     shown = {"\t": "a tab"}.get(sep, f"'{sep}'")
@@ -142,38 +176,46 @@ def read_delimited(path: Path, names: Names) -> RawTable:
         hint = f"line {header[0]} looks like data, not column names: add a header line"
         raise ItemrecError(f"{error}; {hint}") from error
 
-    def check_fields() -> None:
-        """Raise for a line with another number of fields than the header: a common cause."""
-        for line, fields in _records(path, sep, quotes):
-            if len(fields) != len(columns):
-                raise ItemrecError(
-                    f"{path}, line {line}: expected {len(columns)} fields separated by {shown}, "
-                    f"as in the header, found {len(fields)}: {sep.join(fields)[:60]!r}"
-                )
-
     def where(row: int) -> str:
         for n, (line, _) in enumerate(_records(path, sep, quotes)):
             if n == row + 1:
                 return f"{path}, line {line}"
         return f"{path}, row {row + 1}"
 
-    try:
-        frame = _load(path, sep=sep, quotes=quotes, text=[columns[at["user"]], columns[at["item"]]])
-    except Exception as error:  # each engine raises its own types
-        check_fields()
-        problem = f"{path}: not readable as text separated by {shown} ({_first(error)})"
-        raise ItemrecError(problem) from error
-    if len(frame) == 0:
-        raise ItemrecError(f"{path}: the file has a header but no rows")
-    real = list(frame.columns)
-    try:
-        table = table_of(lambda j: frame[real[j]], at, where, text=True, names=names)
-    except ItemrecError:
-        check_fields()
-        raise
-    if table.left_out:
-        check_fields()
-    return table
+    def strict() -> RawTable:
+        text = [columns[at["user"]], columns[at["item"]]]
+        try:
+            frame = _load(path, sep=sep, quotes=quotes, text=text)
+        except Exception as error:  # each engine raises its own types
+            problem = f"{path}: not readable as text separated by {shown} ({_first(error)})"
+            raise ItemrecError(problem) from error
+        if len(frame) == 0:
+            raise ItemrecError(f"{path}: the file has a header but no rows")
+        real = list(frame.columns)
+        return table_of(lambda j: frame[real[j]], at, where, text=True, names=names)
+
+    def without_bad_rows() -> RawTable | None:
+        rows = [fields for _, fields in _records(path, sep, quotes)][1:]
+        ragged = {
+            row: f"expected {len(columns)} fields separated by {shown}, as in the header, "
+            f"found {len(fields)}: {sep.join(fields)[:60]!r}"
+            for row, fields in enumerate(rows)
+            if len(fields) != len(columns)
+        }
+        whole = [fields if row not in ragged else columns for row, fields in enumerate(rows)]
+        used = _used(at, names, skip)
+        bad = find_problems({r: [f[at[r]] for f in whole] for r in used}, ragged)
+        if not bad:
+            return None
+        keep, skipped = kept_rows(bad, len(rows), str(path), where, skip=skip)
+        kept = [fields for fields, good in zip(rows, keep, strict=True) if good]
+
+        def column(position: int) -> npt.NDArray[Any]:
+            return np.array([fields[position] for fields in kept], dtype=object)
+
+        return replace(table_of(column, at, where, text=True, names=names), skipped=skipped)
+
+    return _salvaged(strict, without_bad_rows)
 
 
 def _looks_like_data(columns: list[str]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from itemrec.data import readers
 from itemrec.data.columns import Names, RawTable
 from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 
 FILE_KINDS = ".csv, .tsv, .inter (each also with .gz) or .parquet"
@@ -28,6 +29,7 @@ def read(
     k_core: int | None = None,
     titles: str | Path | Mapping[Any, str] | None = None,
     name: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> Interactions:
     """Read interactions from a file, a folder, a pandas or polars frame, or a sparse matrix.
 
@@ -49,6 +51,8 @@ def read(
         k_core: Keep users and items that have at least this many interactions.
         titles: A file with an item and a title column, or a mapping from item id to title.
         name: Name of the data in results; the file's name by default.
+        skip_bad_rows: Leave out rows of a table without a user or an item, or with an invalid
+            value in a column; `skipped` counts them by reason. By default they are an error.
 
     Returns:
         The interactions, with the external ids of the source.
@@ -71,6 +75,9 @@ def read(
     names = {"user": user, "item": item, "rating": rating, "time": time}
     titles_file = _titles_file(titles)
     requested = {**names, "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
+    if not isinstance(skip_bad_rows, bool):
+        raise ItemrecError(f"'skip_bad_rows' must be true or false, got {skip_bad_rows!r}")
+    requested["skip_bad_rows"] = skip_bad_rows or None
     data, adjacent = _read_source(source, names, name, requested)
     titles_file = titles_file or adjacent
     if titles_file is not None:
@@ -99,9 +106,10 @@ def _read_source(
     source: Any, names: Names, name: str | None, requested: dict[str, Any]
 ) -> tuple[Interactions, Path | None]:
     """Interactions from any kind of source, and the file of titles next to them, if any."""
+    skip = bool(requested["skip_bad_rows"])
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
-        table, adjacent = _read_path(path, names)
+        table, adjacent = _read_path(path, names, skip)
         arguments = {
             key: str(value) if isinstance(value, Path) else value
             for key, value in {"data": path.resolve(), **requested}.items()
@@ -111,42 +119,53 @@ def _read_source(
         default_name = inner.stem if path.is_file() else path.resolve().name
         return _build(table, None, name or default_name, arguments), adjacent
     if sp.issparse(source):
+        if skip:
+            _only_for_tables("a matrix")
         table, shape = _from_sparse(source)
         return _build(table, shape, name or "data", {}), None
     module = type(source).__module__.split(".")[0]
     if module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
-        return _build(readers.read_frame(source, names), None, name or "data", {}), None
+        table = readers.read_frame(source, names, skip=skip)
+        return _build(table, None, name or "data", {}), None
     raise ItemrecError(
         "'source' must be a path, a pandas or polars frame, or a scipy sparse matrix, "
         f"got {type(source).__name__}"
     )
 
 
-def _read_path(path: Path, names: Names) -> tuple[RawTable, Path | None]:
+def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | None]:
     try:
         if path.is_dir():
             if (path / "train.txt").is_file():
+                if skip:
+                    _only_for_tables(str(path / "train.txt"))
                 return readers.read_lightgcn(path, names), None
             if (path / "ratings.csv").is_file():
                 movies = path / "movies.csv"
-                table = readers.read_delimited(path / "ratings.csv", names)
+                table = readers.read_delimited(path / "ratings.csv", names, skip=skip)
                 return table, movies if movies.is_file() else None
             raise ItemrecError(f"{path}: expected train.txt or ratings.csv in the folder")
         if not path.exists():
             raise ItemrecError(f"{path}: no such file or folder")
+        if not path.is_file():  # reading a pipe would wait for a writer
+            raise ItemrecError(f"{path}: must be a file or a folder, not a pipe or a device")
         if path.name in ("train.txt", "test.txt"):
             raise ItemrecError(f"{path}: give the folder that holds train.txt and test.txt")
         kind = readers.kind_of(path)
         if kind == ".parquet":
-            return readers.read_parquet(path, names), None
+            return readers.read_parquet(path, names, skip=skip), None
         if kind in (".csv", ".tsv", ".inter"):
-            return readers.read_delimited(path, names), None
+            return readers.read_delimited(path, names, skip=skip), None
     except OSError as error:
         raise ItemrecError(f"{path}: cannot be read ({error.strerror or error})") from error
     raise ItemrecError(
         f"{path}: unknown kind of file '{path.suffix}'; expected {FILE_KINDS}, "
         "or a folder with train.txt or ratings.csv"
     )
+
+
+def _only_for_tables(what: str) -> NoReturn:
+    raise ItemrecError(f"'skip_bad_rows' is for tables with columns, {what} has none")
 
 
 def _from_sparse(matrix: Any) -> tuple[RawTable, tuple[int, ...]]:
@@ -179,7 +198,7 @@ def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, npt.NDArray
         unique_text.sort(key=int)
         ids = np.array([int(v) for v in unique_text], dtype=np.int64)
     else:
-        ids = np.array(unique_text)
+        ids = text_array(unique_text)
     row = {value: n for n, value in enumerate(unique_text)}
     row_of = {value: row[short] for value, short in stripped.items()}
     return IdMap(ids), np.fromiter(map(row_of.__getitem__, listed), np.int64, len(listed))
@@ -225,6 +244,7 @@ def _build(
         duplicates=len(key) - len(pick),
         source=source,
         left_out=table.left_out,
+        skipped=table.skipped,
     )
 
 
@@ -239,7 +259,7 @@ def _with_titles(data: Interactions, place: str, found: readers.Titles) -> Inter
     def aligned(values: Sequence[str]) -> npt.NDArray[Any]:
         out = np.full(data.n_items, "", dtype=object)
         out[rows[known]] = np.array(values, dtype=object)[known]
-        return out.astype(str)
+        return text_array(out.tolist())
 
     return replace(
         data,

@@ -16,7 +16,7 @@ from itemrec.errors import ItemrecError, LeakError
 Protocol = Literal["transductive", "inductive"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HeldOut:
     """Users to evaluate: the items a model may use for each, and those it must find.
 
@@ -41,8 +41,11 @@ class HeldOut:
     def __len__(self) -> int:
         return len(self.users)
 
+    def __repr__(self) -> str:
+        return f"HeldOut({self.target.nnz:,} items of {len(self):,} users)"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Split:
     """Training interactions and the users held out for validation and test.
 
@@ -84,6 +87,10 @@ class Split:
     settings: dict[str, Any]  # everything needed to repeat the split
     notes: tuple[str, ...] = ()  # sentences about what was left out
     source: dict[str, Any] = field(default_factory=dict)  # arguments of `load` for the data
+
+    def __repr__(self) -> str:
+        parts = f"train={self.train.nnz:,} interactions, valid={self.valid}, test={self.test}"
+        return f"Split({self.dataset.get('name')!r}, {self.protocol}: {parts})"
 
     @property
     def n_users(self) -> int:

@@ -32,7 +32,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Model
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.gnn import GNN
-from itemrec.validation import one_of
+from itemrec.validation import one_of, shown
 
 DEFAULT_METRICS = (*METRICS, *CATALOGUE_METRICS)
 COMPARED = {"cpu": 2**27, "cuda": 2**31}  # scores that are ranked at most to compare settings
@@ -153,6 +153,13 @@ def evaluate(
         >>> 0 < result.metrics["ndcg@10"] < 1
         True
     """
+    if not isinstance(run, Model) and not hasattr(run, "model"):
+        raise ItemrecError(
+            f"'run' must be a Run or a model, got {shown(run)}; load a folder with Run.load(folder)"
+        )
+    if not isinstance(split, Split):
+        kind = "a Split, such as ir.split_users(data)"
+        raise ItemrecError(f"'split' must be {kind}, got {shown(split)}")
     model = run if isinstance(run, Model) else run.model
     trained = split.train if isinstance(run, Model) else run.train
     held = _held_out_part(run, split, part)

@@ -140,6 +140,15 @@ def novelty(recommended: Ints, popularity: Ints, k: int) -> Floats:
     return _per_target(bits.sum(1), real.sum(1))
 
 
+def is_quality(name: str) -> bool:
+    """Whether more is better; a list of random items has the highest novelty.
+
+    >>> is_quality("ndcg@20"), is_quality("novelty@20")
+    (True, False)
+    """
+    return parse_metric(name).name != "novelty"
+
+
 # --- names ---------------------------------------------------------------------------------------
 
 METRICS: dict[str, Callable[[Bools, Ints, int], Floats]] = {
@@ -157,6 +166,10 @@ FULL_METRICS: dict[str, Callable[[Ints, Ints, int], Floats]] = {
     "mrr": full_mrr,
 }
 CATALOGUE_METRICS = ("coverage", "novelty")
+NOVELTY = (
+    "novelty is the mean of −log₂(an item's share of all training interactions) over the "
+    "recommended items, in bits: more is rarer, not better."
+)
 ALIASES = {"map": "ap", "hit_rate": "hit"}
 
 

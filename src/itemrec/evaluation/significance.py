@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
 
 from itemrec.errors import ItemrecError
 
@@ -84,6 +83,8 @@ def paired_test(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedTest:
     difference anywhere) both p-values are 1, and t and the effect size are 0. If every user differs
     by the same amount, the t-test is certain: t and the effect size are ±∞ and p_t is 0.
     """
+    import scipy.stats  # half a second, which most commands can do without
+
     a, b = _values(a, "a"), _values(b, "b")
     if len(a) != len(b):
         raise ItemrecError(f"'b' must have as many users as 'a', {len(a)}, got {len(b)}")

@@ -15,7 +15,8 @@ from torch import Tensor
 from itemrec.config_file import Config, normalise
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
-from itemrec.experiments.registry import DEFAULTS, SECTIONS, TABLES, protocol_of, with_names
+from itemrec.experiments.defaults import DEFAULTS
+from itemrec.experiments.registry import SECTIONS, TABLES, protocol_of, with_names
 from itemrec.losses import bind
 from itemrec.models.base import Kind, Model
 from itemrec.sampling import Sampler

@@ -9,6 +9,8 @@ from typing import Any
 from itemrec.config_file import Config
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
+from itemrec.experiments.config import OF_CLOSED_FORMS
+from itemrec.experiments.defaults import STRATEGIES
 from itemrec.experiments.registry import (
     PROTOCOLS,
     SECTIONS,
@@ -18,6 +20,7 @@ from itemrec.experiments.registry import (
     protocol_of,
     with_names,
 )
+from itemrec.models.base import Kind
 from itemrec.renamed import RENAMED, current_names
 from itemrec.validation import lookup, one_of
 
@@ -108,7 +111,7 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
 def _strategy_for(protocol: str, strategy: str | None) -> str:
     """The strategy, which must fit the protocol, or the protocol's default."""
     if strategy is None:
-        return "users" if protocol == "inductive" else "interactions"
+        return STRATEGIES[protocol]
     if strategy != "all" and PROTOCOLS.get(strategy, "transductive") != protocol:
         fitting = [name for name in SPLITS if PROTOCOLS.get(name, "transductive") == protocol]
         raise ItemrecError(
@@ -129,6 +132,10 @@ def shortcut(config: Config, key: str, value: Any) -> str:
     section = {"dim": "model", "layers": "model", "tau": "loss"}.get(key, "train")
     if key == "l2" and key in keys(config, "model"):
         section = "model"
+    if section == "train" and key not in (*OF_CLOSED_FORMS, "device"):
+        model = with_names(config)["model"]["name"]
+        if model_class(config).kind is Kind.CLOSED_FORM:
+            return f"{model} has a closed form: --{key} is not used"
     if key not in keys(config, section):
         name = with_names(config)["model" if not model_class(config).kind.has_lists else section][
             "name"

@@ -14,6 +14,7 @@ from itemrec.data.datasets import load
 from itemrec.data.sources import read
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
+from itemrec.experiments.defaults import DEFAULTS, PROTOCOL, STRATEGIES
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.models.base import Model
@@ -23,8 +24,7 @@ from itemrec.validation import lookup, schema
 
 SECTIONS = ("data", "split", "model", "loss", "negatives", "train")
 TABLES: dict[str, Mapping[str, Any]] = {"model": MODELS, "loss": LOSSES, "negatives": NEGATIVES}
-DEFAULTS = {"model": "hybrid", "loss": "item-ndcg", "negatives": "uniform"}
-PROTOCOLS = {"interactions": "transductive", "users": "inductive"}  # all others: transductive
+PROTOCOLS = {strategy: protocol for protocol, strategy in STRATEGIES.items()}
 
 
 def with_names(config: Config) -> Config:
@@ -48,7 +48,7 @@ def with_names(config: Config) -> Config:
             given.pop("name")
         own = model.default_settings.get(name, {}) if given.get("name", default) == default else {}
         out[name] = {"name": default, **own, **given}
-    out["split"].setdefault("strategy", "interactions")
+    out["split"].setdefault("strategy", STRATEGIES[PROTOCOL])
     lookup(SPLITS, "split", out["split"]["strategy"])
     return out
 
@@ -62,7 +62,7 @@ def model_class(config: Config) -> type[Model]:
 def protocol_of(config: Config) -> str:
     """The protocol that a split belongs to: by its strategy, or by its own setting."""
     split = with_names(config)["split"]
-    return str(split.get("protocol") or PROTOCOLS.get(split["strategy"], "transductive"))
+    return str(split.get("protocol") or PROTOCOLS.get(split["strategy"], PROTOCOL))
 
 
 def keys(config: Config, section: str) -> list[str]:

@@ -15,20 +15,31 @@ from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 
 
-def split_of(run: Run, data_root: str | Path | None = None) -> Split:
-    """The split of a run, made again from its settings and verified."""
+def split_of(
+    run: Run, data_root: str | Path | None = None, data: str | Path | None = None
+) -> Split:
+    """The split of a run, made again from its settings and verified.
+
+    ``data`` is the place of the data if it has moved; its fingerprint must be the same.
+    """
     config = {name: dict(section) for name, section in run.config.items()}
     if not config.get("data"):
         raise ItemrecError("this run was trained on data in memory: evaluate it in Python")
     if data_root is not None:
         config["data"]["data_root"] = str(data_root)
-    data = make_data(config)
-    if data.fingerprint != run.dataset["fingerprint"]:
+    stored = str(config["data"]["data"])
+    if data is not None:
+        config["data"]["data"] = str(data)
+        config["data"].pop("titles", None)  # evaluation does not need them
+    elif Path(stored).is_absolute() and not Path(stored).exists():
+        raise ItemrecError(f"{stored}, the data of this run, has moved: give its place with --data")
+    found = make_data(config)
+    if found.fingerprint != run.dataset["fingerprint"]:
         raise ItemrecError(
-            f"{data.name!r} is not the data of this run: its fingerprint is {data.fingerprint}, "
+            f"{found.name!r} is not the data of this run: its fingerprint is {found.fingerprint}, "
             f"expected {run.dataset['fingerprint']}"
         )
-    split = make_split(config, data)
+    split = make_split(config, found)
     if run.metrics.get("refit"):
         split = split.refit()
     same = split.train.shape == run.train.shape
@@ -37,7 +48,7 @@ def split_of(run: Run, data_root: str | Path | None = None) -> Split:
         for part in ("indptr", "indices")
     ):
         raise ItemrecError(
-            f"the split made again is not the one this run was trained on: {data.name!r} or the "
+            f"the split made again is not the one this run was trained on: {found.name!r} or the "
             "run's config.toml has changed since"
         )
     return split
@@ -61,9 +72,15 @@ def stored_config(folder: str | Path) -> Config:
     return config
 
 
-def final_config(folder: str | Path, data: str | None, strategy: str | None) -> Config:
+def final_config(
+    folder: str | Path, data: str | None, strategy: str | None, protocol: str | None
+) -> Config:
     """The settings of a finished run, to train on all of its data for the selected epochs."""
     run = Run.load(folder)
+    if protocol not in (None, run.protocol):
+        raise ItemrecError(
+            f"'protocol' must be {run.protocol} with '--final', as in {folder}, got {protocol!r}"
+        )
     if strategy not in (None, "all"):
         raise ItemrecError(f"'split' must be all with '--final', got {strategy!r}")
     if not run.config.get("data") and data is None:

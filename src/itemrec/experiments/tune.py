@@ -287,6 +287,8 @@ def _anywhere(config: Config) -> Config:
 
 def _claim(folder: Path, claim: Config, resume: bool) -> str:
     """Reject a folder that holds another search; the fingerprint of its data if it holds this."""
+    if (folder / "config.toml").exists():
+        raise ItemrecError(f"{folder} holds a run, not a search: choose another --out")
     if not any((folder / name).exists() for name in FILES):
         return ""
     if not resume:

@@ -3,34 +3,44 @@
 Each is a plain function of scores and masks, as described in `itemrec.losses.base`.
 """
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
 
-from itemrec.losses.base import LazyScores, Loss, Scores, bind, bindable, unbind
-from itemrec.losses.pairwise import bpr, ccl
-from itemrec.losses.smooth_ranking import (
-    item_ap,
-    item_log,
-    item_ndcg,
-    item_recall,
-    neural_ndcg,
-    smooth_rank,
+from itemrec.lazy import LazyTable, lazy_names
+
+if TYPE_CHECKING:  # each name is imported when it is first used
+    from torch import Tensor
+
+    from itemrec.losses.base import LazyScores, Loss, Scores, bind, bindable, unbind
+    from itemrec.losses.pairwise import bpr, ccl
+    from itemrec.losses.smooth_ranking import (
+        item_ap,
+        item_log,
+        item_ndcg,
+        item_recall,
+        neural_ndcg,
+        smooth_rank,
+    )
+    from itemrec.losses.softmax_family import bsl, softmax
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
+LOSSES: MutableMapping[str, Loss] = LazyTable(
+    __name__,
+    {
+        "bpr": "bpr",
+        "item-ndcg": "item_ndcg",
+        "item-ap": "item_ap",
+        "item-recall": "item_recall",
+        "item-log": "item_log",
+        "neural-ndcg": "neural_ndcg",
+        "softmax": "softmax",
+        "bsl": "bsl",
+        "ccl": "ccl",
+    },
 )
-from itemrec.losses.softmax_family import bsl, softmax
-
-LOSSES: dict[str, Loss] = {
-    "bpr": bpr,
-    "item-ndcg": item_ndcg,
-    "item-ap": item_ap,
-    "item-recall": item_recall,
-    "item-log": item_log,
-    "neural-ndcg": neural_ndcg,
-    "softmax": softmax,
-    "bsl": bsl,
-    "ccl": ccl,
-}
 
 # Training settings from the paper that introduced a loss, if they differ from lists of users.
 DEFAULT_TRAINING: dict[str, dict[str, Any]] = {
@@ -54,6 +64,8 @@ def default_training(loss: Callable[..., Tensor]) -> dict[str, Any]:
         >>> default_training(item_ndcg(tau=0.5))
         {}
     """
+    from itemrec.losses.base import unbind
+
     function, _ = unbind(loss)
     names = [name for name, known in LOSSES.items() if known is function]
     return DEFAULT_TRAINING.get(names[0], {}) if names else {}

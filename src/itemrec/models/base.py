@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.sampling.batch import Batch
+from itemrec.validation import typed
 
 
 class Kind(Enum):
@@ -116,6 +117,9 @@ class Model(nn.Module):
                 bound.apply_defaults()
                 self.settings = dict(list(bound.arguments.items())[1:])
                 for name, parameter in signature.parameters.items():
+                    if parameter.default is not parameter.empty:
+                        value = self.settings[name]
+                        typed(parameter.default, value, name, str(parameter.annotation))
                     if parameter.kind is parameter.VAR_POSITIONAL:
                         raise ItemrecError(
                             f"{cls.__name__}: settings need names, '*{name}' has none"

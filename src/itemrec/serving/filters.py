@@ -90,10 +90,21 @@ def _names(text: Any) -> list[str]:
 
 
 def as_list(name: str, values: Iterable[Any]) -> list[Any]:
-    """A list of any iterable except text: "34" would be read as 3 and 4."""
-    if not isinstance(values, str | bytes):
-        try:
-            return list(values)
-        except TypeError:  # a number, or an array without dimensions
-            pass
-    raise ItemrecError(f"'{name}' must be a list, got {values!r}")
+    """A list of any iterable except text: "34" would be read as 3 and 4.
+
+    Arrays, tensors and columns of a frame are lists of their values. A frame is not: iterating over
+    it gives its column names, which would be taken for unknown ids.
+    """
+    shape = getattr(values, "shape", (0,))
+    if isinstance(values, str | bytes) or len(shape) != 1 or hasattr(values, "columns"):
+        raise ItemrecError(f"'{name}' must be a list, got {_described(values, shape)}")
+    try:
+        return values.tolist() if hasattr(values, "tolist") else list(values)
+    except TypeError:  # a number
+        raise ItemrecError(f"'{name}' must be a list, got {values!r}") from None
+
+
+def _described(values: Any, shape: Any) -> str:
+    if len(shape) < 2 and not hasattr(values, "columns"):
+        return repr(values)
+    return f"a {type(values).__name__}; give a single column or row of it"

@@ -20,7 +20,7 @@ from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.serving.recommendations import Reason, Recommendation, Recommendations
 from itemrec.training.progress import track
 from itemrec.training.run import Run
-from itemrec.validation import positive_integer
+from itemrec.validation import positive_integer, shown
 
 POPULAR = "nothing is known about this user, so these are the most popular items"
 
@@ -32,7 +32,10 @@ class Recommender:
     has only unknown items), the most popular items are recommended, and `fallback` explains this.
 
     Args:
-        run: A trained run.
+        run: A trained run; `Recommender.load` takes its folder.
+
+    Raises:
+        ItemrecError: It is not a run.
 
     Examples:
         >>> import itemrec as ir
@@ -43,6 +46,10 @@ class Recommender:
     """
 
     def __init__(self, run: Run) -> None:
+        if not isinstance(run, Run):
+            raise ItemrecError(
+                f"'run' must be a Run, got {shown(run)}; for a folder use Recommender.load(folder)"
+            )
         self.run, self.model, self.train = run, run.model, run.train
         self.n_items = len(run.item_ids)
         self._filter = ItemFilter(run.item_ids, run.genres)

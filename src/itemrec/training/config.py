@@ -6,14 +6,10 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
-from typing import Any, Literal, TypeVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
 from itemrec.losses import default_training
-from itemrec.models.base import Model
 from itemrec.renamed import current_names
 from itemrec.validation import (
     at_least_zero,
@@ -23,6 +19,11 @@ from itemrec.validation import (
     positive_integers,
     share_below_one,
 )
+
+if TYPE_CHECKING:  # help shows these settings, and need not wait for torch
+    from torch import Tensor
+
+    from itemrec.models.base import Model
 
 C = TypeVar("C", bound=type)
 
@@ -90,16 +91,20 @@ class TrainConfig:
         for name in ("epochs", "batch", "positives", "n_negatives", "eval_every", "patience"):
             if (value := getattr(self, name)) is not None:
                 positive_integers(**{name: value})
+                if value >= 2**31:
+                    raise ItemrecError(f"'{name}' must be below 2^31, got {value}")
         positive(lr=self.lr)
         if self.budget is not None:
             positive(budget=self.budget)
         share_below_one(ema_decay=self.ema_decay)
-        at_least_zero(l2=self.l2, min_gain=self.min_gain)
+        at_least_zero(l2=self.l2, min_gain=self.min_gain, save_seconds=self.save_seconds)
         one_of("batch_by", self.batch_by, ("users", "interactions"))
         one_of("similarity", self.similarity, ("dot", "cosine"))
         one_of("precision", self.precision, ("auto", "full"))
         if not 0 <= self.seed < 2**63:
             raise ItemrecError(f"'seed' must be at least 0 and below 2^63, got {self.seed}")
+        from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
+
         metric = parse_metric(self.metric)
         if metric.name in CATALOGUE_METRICS:
             raise ItemrecError(f"'metric' must have per-user values, got {self.metric!r}")

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of an epoch, so that only complete states are saved."""
+"""Ctrl-C and SIGTERM that wait for the end of an epoch, so that only complete states are saved."""
 
 from __future__ import annotations
 
@@ -7,32 +7,50 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
 
 class Interrupt:
-    """Within this context the first Ctrl-C is only noted, a second one interrupts at once.
+    """Within this context the first signal is only noted, a second one interrupts at once.
 
     Training could not be resumed to the same result from the middle of an epoch, but it
-    can from the last complete epoch. Outside the main thread, where signals do not arrive,
-    nothing changes.
+    can from the last complete epoch. Outside the main thread, where signals do not arrive, and for
+    signals that are ignored, nothing changes.
     """
 
     def __init__(self) -> None:
-        self.requested = False
-        self.previous: Any = None
+        self.number = 0  # of the signal that was noted
+        self.previous: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal was noted."""
+        return self.number > 0
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
+        first, self.number = not self.requested, number
+        if not first:
+            self.check()
 
     def check(self) -> None:
-        """Raise the interrupt if Ctrl-C was noted; called where it is safe to stop."""
-        if self.requested:
-            raise KeyboardInterrupt
+        """Pass a noted signal on to the handler before this one; called where it is safe to stop.
+
+        The default is an exception also for SIGTERM, so that files and terminals are left in order.
+        """
+        if not self.requested:
+            return
+        handler = self.previous.get(self.number)
+        if callable(handler):
+            handler(self.number, None)
+        if self.number == signal.SIGTERM:
+            raise SystemExit(128 + self.number)
+        raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self.previous = signal.signal(signal.SIGINT, self._note)
+            for number in NUMBERS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self.previous[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
@@ -41,5 +59,6 @@ class Interrupt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.previous is not None:
-            signal.signal(signal.SIGINT, self.previous)
+        for number, handler in self.previous.items():
+            if handler is not None:  # None: installed by a program that embeds Python
+                signal.signal(number, handler)

@@ -24,6 +24,7 @@ from itemrec.training.plan import Plan, check_epochs_known, default_parts
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
+from itemrec.validation import shown
 
 FITTING = {Kind.CLOSED_FORM: solve, Kind.HYBRID: fit_hybrid}  # all others: descend
 
@@ -94,25 +95,28 @@ def run_plan(
 ) -> Run:
     """Train according to a plan."""
     plan.check()
+    if out is None:
+        return _run_in(None, plan, resume=resume, progress=progress)
+    folder = RunFolder(out)
+    with folder.locked():
+        return _run_in(folder, plan, resume=resume, progress=progress)
+
+
+def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: bool) -> Run:
+    """Select, refit, evaluate and save, from the state in the folder if there is one."""
     split, run = plan.split, Run.of(plan)
-    folder = None if out is None else RunFolder(out)
     state = TrainState(data=run.dataset["fingerprint"])
     if folder is not None:
         state = folder.claim(run, state, resume)
         if resume and folder.is_finished:
             return folder.load()
     fit = FITTING.get(plan.model.kind, descend)
-    try:
-        if state.phase == "select":
-            fit(plan, split, state, valid=split.valid, folder=folder, progress=progress)
-            state.begin_refit()
-        if plan.refits:
-            split = split.refit()
-            fit(plan, split, state, valid=None, folder=folder, progress=progress)
-    except Exception:
-        if folder is not None:
-            folder.abandon()
-        raise
+    if state.phase == "select":
+        fit(plan, split, state, valid=split.valid, folder=folder, progress=progress)
+        state.begin_refit()
+    if plan.refits:
+        split = split.refit()
+        fit(plan, split, state, valid=None, folder=folder, progress=progress)
     run.finish(split.train, state, refit=plan.refits)
     if len(split.test):
         started = time.perf_counter()
@@ -136,4 +140,4 @@ def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
         ),
     ):
         if not right:
-            raise ItemrecError(f"'{name}' must be {kind}, got {value!r}")
+            raise ItemrecError(f"'{name}' must be {kind}, got {shown(value)}")

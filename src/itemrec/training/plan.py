@@ -19,6 +19,7 @@ from itemrec.models.base import Kind, Model
 from itemrec.sampling import NEGATIVES, Sampler
 from itemrec.sampling.exact import check_negatives_left
 from itemrec.training.config import TrainConfig
+from itemrec.training.memory import check_memory
 
 # Training settings that a hybrid chooses if they are not given.
 OPEN = (
@@ -61,7 +62,7 @@ class Plan:
 
     def check(self) -> None:
         """Reject invalid combinations before anything is written or trained."""
-        pick_device(self.config.device)
+        check_memory(self.model, self.split, pick_device(self.config.device))
         self.split.check()
         if self.split.protocol == "inductive":
             self.model.check_inductive()

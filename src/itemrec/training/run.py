@@ -18,7 +18,7 @@ from itemrec.training.plan import Plan
 from itemrec.training.state import TrainState
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """The result of training: the model and everything needed to evaluate, use and repeat it.
 
@@ -60,6 +60,11 @@ class Run:
     metrics: dict[str, Any] = field(default_factory=dict)
     per_user: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     asked: Config = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        name, test = self.config["model"]["name"], self.metrics.get("test", {})
+        figures = "".join(f", {key} {value:.4f}" for key, value in test.items() if "ndcg" in key)
+        return f"Run({name} on {self.dataset.get('name')!r}, {self.protocol}{figures})"
 
     @classmethod
     def of(cls, plan: Plan) -> Run:

@@ -2,25 +2,31 @@
 
 ``config.toml`` everything needed to repeat the run · ``model.safetensors`` weights and cached
 vectors · ``ids.json`` external ids and titles · ``state.pt`` optimizer and generators, for resuming
-only · ``history.jsonl`` one line per evaluation · ``metrics.json`` · ``per_user.npz``.
+only · ``history.jsonl`` one line per evaluation · ``metrics.json`` · ``per_user.npz`` ·
+``checksums.json`` of all others but ``state.pt``.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from itemrec.config_file import Config, difference, dump_config, load_config, normalise
+from itemrec.data import csr
 from itemrec.data.interactions import IdMap
+from itemrec.data.texts import fixed_width, text_array
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.files import (
@@ -29,27 +35,33 @@ from itemrec.files import (
     check_folder,
     json_lines,
     json_object,
+    locked,
     read_file,
     tensors_of,
     write_text,
 )
 from itemrec.models import MODELS
 from itemrec.models.base import Model
+from itemrec.training import checksums
+from itemrec.training.checksums import COVERED, check_files, write_checksums
 from itemrec.training.config import TrainConfig
 from itemrec.training.learner import Learner
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState
-from itemrec.validation import check_settings, schema
+from itemrec.validation import check_settings, schema, shown
 
 NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # files of a finished run
-FORMAT = 1  # version of the run folder; newer versions are rejected
+FORMAT = 2  # version of the run folder; newer versions are rejected
 
 
 class RunFolder:
     """The files of one run, finished or under way."""
 
     def __init__(self, folder: str | Path) -> None:
+        if not isinstance(folder, str | os.PathLike) or folder == "":
+            raise ItemrecError(f"'folder' must be the path of a run folder, got {shown(folder)}")
         self.path = Path(folder)
+        self.claimed = False
 
     @property
     def is_finished(self) -> bool:
@@ -58,10 +70,23 @@ class RunFolder:
 
     # --- while training --------------------------------------------------------------------------
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; a failure before any state was saved leaves no folder."""
+        check_folder("out", self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        with locked(self.path, wait=False):
+            try:
+                yield
+            except BaseException:  # also an interrupt
+                self._abandon()
+                raise
+
     def claim(self, run: Run, fresh: TrainState, resume: bool) -> TrainState:
         """Claim the folder for a run, or continue the run in it; returns the initial state."""
-        check_folder("out", self.path)
         state = self.path / "state.pt"
+        if (self.path / "tune.toml").exists():
+            raise ItemrecError(f"{self.path} holds a search, not a run: choose another --out")
         if resume:
             self._check_same(run)
             for draft in self.path.glob(".*.tmp"):  # left by a killed process
@@ -78,7 +103,7 @@ class RunFolder:
                 f"{self.path} already holds a run: continue it with --resume, "
                 "or choose another folder"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.claimed = True
         write_text(self.path / "config.toml", dump_config(run.asked))
         return fresh
 
@@ -87,10 +112,12 @@ class RunFolder:
         if time.monotonic() - state.saved_at >= least_seconds:
             state.save(self.path / "state.pt", learner)
 
-    def abandon(self) -> None:
-        """Remove a folder that holds only settings because training never began."""
-        if [path.name for path in self.path.iterdir()] == ["config.toml"]:
-            (self.path / "config.toml").unlink()
+    def _abandon(self) -> None:
+        """Remove what a failed training wrote if there is no state to resume it from."""
+        if self.claimed and not (self.path / "state.pt").exists():
+            for name in (*COVERED, checksums.NAME):
+                (self.path / name).unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
             self.path.rmdir()
 
     def stored_config(self) -> Config | None:
@@ -147,10 +174,17 @@ class RunFolder:
         lines = "".join(json.dumps(row) + "\n" for row in run.history)
         write_text(folder / "history.jsonl", lines)
         # ids may be Python strings, which only a pickle could store unchanged
-        columns = {k: v.astype(str) if v.dtype == object else v for k, v in run.per_user.items()}
+        columns = {
+            name: fixed_width([str(value) for value in values])
+            if values.dtype == object
+            else values
+            for name, values in run.per_user.items()
+        }
         with atomic(folder / "per_user.npz") as path, path.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **columns)
-        write_text(folder / "metrics.json", json.dumps(run.metrics, indent=1) + "\n")
+        metrics = json.dumps(run.metrics, indent=1) + "\n"
+        write_checksums(folder, metrics)
+        write_text(folder / "metrics.json", metrics)
 
     def _save_tensors(self, run: Run) -> None:
         from safetensors.torch import save_file
@@ -178,25 +212,26 @@ class RunFolder:
         """Load a finished run; nothing in the folder is ever executed."""
         device = str(pick_device(device))
         self._check_complete()
-        config, ids, metrics = self._read_config(), self._read_ids(), self._read_metrics()
+        ids = self._read_ids()
+        check_files(self.path, ids.get("format", 0))
+        config, metrics = self._read_config(), self._read_metrics()
         history = read_file(self.path / "history.jsonl", json_lines)
         per_user = read_file(self.path / "per_user.npz", arrays_of)
         read = functools.partial(tensors_of, device=device)
         tensors = read_file(self.path / "model.safetensors", read)
         try:
             crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
-            shape = (len(ids["users"]), len(ids["items"]))
-            train = sp.csr_array((np.ones(len(col), np.float32), col, crow), shape=shape)
+            train = csr.checked(col, crow, (len(ids["users"]), len(ids["items"])))
             inductive = ids["protocol"] == "inductive"
             return Run(
                 model=rebuild(config["model"], train, inductive, tensors, device),
                 config=config,
                 protocol=ids["protocol"],
                 dataset=metrics["dataset"],
-                user_ids=IdMap(np.array(ids["users"])),
-                item_ids=IdMap(np.array(ids["items"])),
-                titles=np.array(ids["titles"]) if "titles" in ids else None,
-                genres=np.array(ids["genres"]) if "genres" in ids else None,
+                user_ids=_id_map(ids["users"]),
+                item_ids=_id_map(ids["items"]),
+                titles=_texts(ids, "titles"),
+                genres=_texts(ids, "genres"),
                 train=train,
                 notes=tuple(metrics.get("notes", ())),
                 history=history,
@@ -251,6 +286,20 @@ def _later_settings(given: Config, stored: Config) -> dict[str, Any]:
         for name, value in given["train"].items()
         if name not in stored["train"] and value == defaults[name]
     }
+
+
+def _id_map(ids: list[Any]) -> IdMap:
+    is_text = any(isinstance(value, str) for value in ids)
+    return IdMap(text_array(ids) if is_text else np.array(ids))
+
+
+def _texts(ids: dict[str, Any], column: str) -> npt.NDArray[Any] | None:
+    """A text for each item, or None."""
+    if column not in ids:
+        return None
+    if len(ids[column]) != len(ids["items"]):
+        raise ValueError(f"there are {len(ids[column])} {column} for {len(ids['items'])} items")
+    return text_array(ids[column])
 
 
 def load_runs(folders: Sequence[str]) -> dict[str, Run]:

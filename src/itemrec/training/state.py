@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
-from itemrec.files import atomic
+from itemrec.files import atomic, check_zip
 from itemrec.models.base import Model
 from itemrec.training.config import TrainConfig
 from itemrec.training.learner import Learner
@@ -106,15 +106,16 @@ class TrainState:
     def save(self, path: Path, learner: Learner) -> None:
         """Write ``state.pt``, complete or not at all."""
         facts = {name: getattr(self, name) for name in FACTS}
-        with atomic(path) as draft:
-            best = {"best": self.best_weights, "leader": self.leader}
-            torch.save({**facts, **learner.tensors(), **best}, draft)
+        best = {"best": self.best_weights, "leader": self.leader}
+        with atomic(path) as draft, draft.open("wb") as file:  # its errors say why a write failed
+            torch.save({**facts, **learner.tensors(), **best}, file)
         self.saved_at = time.monotonic()
 
     @classmethod
     def load(cls, path: Path) -> TrainState:
         """Read ``state.pt``: tensors and plain values only."""
         try:
+            check_zip(path)  # torch does not
             content = torch.load(path, map_location="cpu", weights_only=True)
             content.setdefault("leader", {})  # 0.1 had no races
             tensors = {name: content.pop(name) for name in TENSORS}
@@ -122,4 +123,6 @@ class TrainState:
             content.setdefault("gain_value", content["best_value"])
             return cls(tensors=tensors, **content)
         except Exception as error:  # torch raises many types of errors for damaged files
-            raise ItemrecError(f"{path} is not a training state that can be resumed") from error
+            raise ItemrecError(
+                f"{path} is not a training state that can be resumed, or it is damaged"
+            ) from error

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from itemrec.cli.tables.layout import add_row, interval_text, new_table, p_value
 from itemrec.evaluation.evaluate import Evaluation
+from itemrec.evaluation.metrics import NOVELTY
 from itemrec.evaluation.significance import Comparison, Floats, Interval, bootstrap_interval
 from itemrec.training.run import Run
 
@@ -122,7 +123,8 @@ def evaluation(result: Evaluation) -> RenderableType:
     for name, value in result.metrics.items():
         interval = interval_text(*result.interval(name)) if name in result.per_user else ""
         add_row(table, name, f"{value:.4f}", interval)
-    return Group(table, Text(f"{len(result.ids):,} users"))
+    explained = [Text(NOVELTY, style="dim")] if any("novelty" in m for m in result.metrics) else []
+    return Group(table, Text(f"{len(result.ids):,} users"), *explained)
 
 
 def comparison(

@@ -13,6 +13,7 @@ from rich.console import Console
 from itemrec.errors import ItemrecError
 from itemrec.experiments.results_page.dataset_table import reproduce_datasets
 from itemrec.experiments.results_page.qualitative import reproduce_qualitative
+from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.jobs import (
     is_done,
     make_jobs,
@@ -26,7 +27,7 @@ from itemrec.experiments.suites.paired_tests import write_tests
 from itemrec.experiments.suites.processes import Job
 from itemrec.experiments.suites.progress import Overview
 from itemrec.experiments.suites.store import append, read, row_line, tidy
-from itemrec.experiments.suites.suite import FOLDER, Suite, load_suite
+from itemrec.experiments.suites.suite import Suite, load_suite
 from itemrec.files import atomic
 from itemrec.validation import lookup
 

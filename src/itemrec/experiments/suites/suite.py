@@ -52,11 +52,11 @@ from itemrec.config_file import Config
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.experiments.config import resolve
+from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.checks import SETTINGS, check_data, check_table
 from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge
 from itemrec.validation import lookup
 
-FOLDER = Path(__file__).parent / "tables"
 COLUMNS = ("capped_recall@20", "recall@20", "ndcg@20")
 
 

@@ -1,0 +1,54 @@
+"""Checksums of a run folder, so that a damaged file is noticed before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+
+from itemrec.errors import ItemrecError, ItemrecWarning
+from itemrec.files import json_object, read_file, write_text
+
+NAME = "checksums.json"
+SINCE = 2  # the format of run folders from which on they have checksums
+COVERED = (
+    *("config.toml", "model.safetensors", "ids.json"),
+    *("history.jsonl", "per_user.npz", "metrics.json"),
+)
+
+
+def write_checksums(folder: Path, metrics: str) -> None:
+    """Write the checksums of all files; that of ``metrics.json``, written next, is of its text."""
+    known = {name: _digest(folder / name) for name in COVERED if name != "metrics.json"}
+    known["metrics.json"] = hashlib.sha256(metrics.encode()).hexdigest()
+    write_text(folder / NAME, json.dumps(known, indent=1) + "\n")
+
+
+def check_files(folder: Path, version: int) -> None:
+    """Raise if a file differs from its checksum; warn if an older folder has no checksums."""
+    path = folder / NAME
+    if not path.exists():
+        if version >= SINCE:
+            raise ItemrecError(f"{folder} is not a finished run: {NAME} is missing")
+        warnings.warn(
+            f"{folder} was written by an older itemrec, without checksums: damage to its files "
+            "may go unnoticed",
+            ItemrecWarning,
+            stacklevel=2,
+        )
+        return
+    known = read_file(path, json_object)
+    for name in COVERED:
+        file = folder / name
+        if name not in known:
+            raise ItemrecError(f"{path} is damaged: it has no '{name}'")
+        if file.exists() and _digest(file) != known[name]:  # some files may be left out
+            raise ItemrecError(
+                f"{file} is damaged or was changed: its checksum is not the one in {NAME}"
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

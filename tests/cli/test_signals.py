@@ -1,0 +1,144 @@
+"""Ctrl-C and SIGTERM: one sentence at any moment, and advice that works."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DATA = "synthetic:users=80,items=60,interactions=900"
+# A signal arrives at the moment a module is first looked for, then the command line starts.
+AT_IMPORT = """
+import os, sys
+
+class Sender:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Sender())
+from itemrec.__main__ import main
+main()
+"""
+# A signal arrives when a function is called.
+AT_CALL = """
+import importlib, os, sys
+owner = importlib.import_module({module!r})
+for part in {path!r}.split(".")[:-1]:
+    owner = getattr(owner, part)
+name, calls = {path!r}.rpartition(".")[2], []
+original = getattr(owner, name)
+
+def send(*args, **kwargs):
+    calls.append(1)
+    if len(calls) == {call}:
+        os.kill(os.getpid(), {number})
+    return original(*args, **kwargs)
+
+setattr(owner, name, send)
+from itemrec.__main__ import main
+main()
+"""
+CODES = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+
+
+def run(code: str, *arguments: str, cwd: Path) -> tuple[int, str]:
+    """Exit code and stderr."""
+    command = [sys.executable, "-c", code, *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "signal_and_code"),
+    [
+        *((name, CODES[0]) for name in ("itemrec.cli.app", "typer", "numpy.linalg", "torch.nn")),
+        *((name, CODES[0]) for name in ("torch._C", "scipy.sparse", "itemrec.training.loop")),
+        *((name, CODES[1]) for name in ("itemrec.cli.app", "torch")),
+    ],
+)
+def test_a_signal_during_the_start_is_one_sentence(
+    tmp_path: Path, module: str, signal_and_code: tuple[int, int, str]
+) -> None:
+    number, code, word = signal_and_code
+    text = AT_IMPORT.format(module=module, number=int(number))
+    found, error = run(text, "train", DATA, "--epochs", "1", "--out", "r", cwd=tmp_path)
+    assert error == f"itemrec: {word}\n"
+    assert found == code
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "path", "signal_and_code"),
+    [
+        ("itemrec.data.synthetic", "_titles", CODES[0]),
+        ("itemrec.training.run_folder", "RunFolder.claim", CODES[0]),
+        ("itemrec.training.learner", "Learner.__init__", CODES[1]),
+        ("itemrec.evaluation.evaluate", "Evaluator.__init__", CODES[0]),
+    ],
+)
+def test_before_the_first_epoch_nothing_is_saved_and_no_resume_is_advised(
+    tmp_path: Path, module: str, path: str, signal_and_code: tuple[int, int, str]
+) -> None:
+    number, code, word = signal_and_code
+    text = AT_CALL.format(module=module, path=path, number=int(number), call=1)
+    found, error = run(text, "train", DATA, "--epochs", "2", "--out", "r", cwd=tmp_path)
+    assert error == f"itemrec: {word}; nothing was saved\n"
+    assert found == code
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("number", "code", "word"), CODES, ids=["SIGINT", "SIGTERM"])
+def test_in_the_middle_of_an_epoch_the_state_is_saved_and_the_advice_works(
+    tmp_path: Path, number: int, code: int, word: str
+) -> None:
+    text = AT_CALL.format(
+        module="itemrec.training.learner", path="Learner.step", number=int(number), call=1
+    )
+    found, error = run(text, "train", DATA, "--epochs", "4", "--out", "r", cwd=tmp_path)
+    assert error == f"itemrec: {word}; continue with: itemrec train --resume --out r\n"
+    assert found == code
+    plain = "from itemrec.__main__ import main; main()"
+    found, error = run(plain, "train", "--resume", "--out", "r", cwd=tmp_path)
+    assert (found, error) == (0, "")
+    assert (tmp_path / "r" / "metrics.json").exists()
+
+
+def test_a_second_signal_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) -> None:
+    twice = AT_CALL.replace("os.kill(", "os.kill(os.getpid(), 2); os.kill(")
+    text = twice.format(module="itemrec.training.learner", path="Learner.step", number=2, call=1)
+    found, error = run(text, "train", DATA, "--epochs", "4", "--out", "r", cwd=tmp_path)
+    assert error == "itemrec: interrupted; nothing was saved\n"
+    assert found == 130
+
+
+def test_a_program_without_a_handler_is_ended_by_sigterm_after_its_state_was_saved(
+    tmp_path: Path,
+) -> None:
+    code = f"""
+import os, itemrec as ir
+from itemrec.training.learner import Learner
+step = Learner.step
+def send(self, keys):
+    os.kill(os.getpid(), {int(signal.SIGTERM)})
+    Learner.step = step
+    return step(self, keys)
+Learner.step = send
+split = ir.split_users(ir.load({DATA!r}))
+ir.train(split, ir.models.LightGCN(dim=4), epochs=3, out="r")
+"""
+    assert run(code, cwd=tmp_path) == (143, "")
+    assert (tmp_path / "r" / "state.pt").exists()
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    text = ignoring + AT_CALL.format(
+        module="itemrec.training.learner", path="Learner.step", number=2, call=1
+    )
+    found, error = run(text, "train", DATA, "--epochs", "2", "--out", "r", cwd=tmp_path)
+    assert (found, error) == (0, "")

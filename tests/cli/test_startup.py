@@ -1,0 +1,93 @@
+"""Help and mistakes are answered without importing torch; public names are imported when used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import itemrec as ir
+
+HEAVY = ("torch", "scipy", "polars", "pandas", "matplotlib", "optuna", "fastapi")
+COMMANDS = ("train", "tune", "recommend", "evaluate", "compare", "reproduce", "serve", "describe")
+REPORT = """
+import sys
+try:
+    {code}
+except SystemExit:
+    pass
+print("loaded:", *(name for name in {heavy} if name in sys.modules))
+"""
+
+
+def loaded_by(code: str) -> tuple[list[str], str]:
+    """The heavy packages that a line of code imports in a fresh process, and its output."""
+    text = REPORT.format(code=code, heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    output, _, loaded = done.stdout.rpartition("loaded:")
+    return loaded.split(), output + done.stderr
+
+
+def command(*arguments: str) -> str:
+    return f"from itemrec.cli.app import app; app({list(arguments)!r})"
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_imports_nothing_heavy(name: str) -> None:
+    loaded, output = loaded_by(command(*name.split(), "--help"))
+    assert "Usage" in output
+    assert loaded == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trian"], "did you mean 'train'?"),
+        (["train", "--epoch", "3"], "did you mean --epochs"),
+        (["train", "synthetic", "--epochs", "many"], "'--epochs' must be a whole number"),
+        (["recommend", "r"], "give one of --user, --history and --all"),
+        (["recommend", "r", "--all"], "'--all' needs a file to write to"),
+        (["--version"], ir.__version__),
+    ],
+)
+def test_mistakes_are_told_without_a_wait(arguments: list[str], sentence: str) -> None:
+    loaded, output = loaded_by(command(*arguments))
+    assert sentence in output
+    assert loaded == []
+
+
+def test_help_lists_the_models_without_importing_them() -> None:
+    loaded, output = loaded_by(command("train", "--help"))
+    words = output.replace("│", " ").replace(",", " ").split()
+    assert {"lightgcn", "ease", "popularity", "item-ndcg", "in-batch"} <= set(words)
+    assert loaded == []
+
+
+def test_recommending_needs_neither_statistics_nor_frames() -> None:
+    code = "import itemrec as ir; ir.Recommender; assert 'scipy.stats' not in sys.modules"
+    assert set(loaded_by(code)[0]) == {"torch", "scipy"}
+
+
+def test_importing_the_package_imports_nothing_heavy_until_a_name_is_used() -> None:
+    assert loaded_by("import itemrec")[0] == []
+    assert loaded_by("import itemrec; dir(itemrec); dir(itemrec.models)")[0] == []
+    assert "torch" in loaded_by("import itemrec; itemrec.train")[0]
+
+
+@pytest.mark.parametrize("room", [ir, ir.models, ir.losses, ir.negatives])
+def test_every_public_name_can_be_used_and_is_listed(room: object) -> None:
+    assert set(room.__all__) <= set(dir(room))
+    assert all(getattr(room, name) is not None for name in room.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        room.nothing  # noqa: B018 - the attribute is looked up
+
+
+def test_components_keep_their_place_when_they_are_imported_or_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = list(ir.models.MODELS)
+    assert ir.models.MODELS["ease"] is ir.models.EASE
+    monkeypatch.setitem(ir.models.MODELS, "own", ir.models.EASE)
+    assert list(ir.models.MODELS) == [*names, "own"]
+    monkeypatch.undo()
+    assert list(ir.models.MODELS) == names
+    assert "own" not in ir.models.MODELS
