@@ -16,41 +16,26 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
+from served import DATA, Service, open_client
 
 import itemrec as ir
 from itemrec.environment import EXTRAS, need_extra
-from itemrec.serving.http import create_app
+from itemrec.serving.http.runs import fingerprint
 from itemrec.serving.http.schemas import RecommendRequest
 from itemrec.serving.http.server import listen
 from itemrec.serving.http.title_search import TitleSearch, normalise
 
 JSON = {"Content-Type": "application/json"}
-DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
-
-
-@pytest.fixture(scope="module")
-def recommender() -> ir.Recommender:
-    split = ir.split_interactions(DATA, seed=0)
-    run = ir.train(split, ir.models.LightGCN(dim=8, layers=2), epochs=3, lr=0.05, eval_every=3)
-    return ir.Recommender.from_run(run)
 
 
 @pytest.fixture(scope="module")
 def client(recommender: ir.Recommender):
-    with TestClient(create_app(recommender)) as client:
+    with open_client(recommender) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def folder(recommender: ir.Recommender, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("run") / "r"
-    recommender.run.save(out)
-    return out
 
 
 def as_json(value):
@@ -73,9 +58,10 @@ def test_a_response_is_what_the_recommender_returns(client, recommender, body):
     answer = client.post("/recommend", json=body)
     arguments = dict(body)
     assert answer.status_code == 200
-    assert answer.json() == as_json(
-        asdict(recommender.recommend(arguments.pop("user", None), **arguments))
-    )
+    expected = asdict(recommender.recommend(arguments.pop("user", None), **arguments))
+    run = {"run": "run", "run_fingerprint": fingerprint(recommender.run)}
+    assert answer.json() == as_json(expected) | run
+    assert client.post("/v1/recommend", json=body).json() == answer.json()
 
 
 def test_similar_items_and_about(client, recommender):
@@ -101,7 +87,7 @@ def test_similar_items_and_about(client, recommender):
         ({"history": [1.5]}, "'history.0' must be text or a whole number, got '1.5'"),
         ({"history": [1], "k": 0}, "'k' must be greater than or equal to 1, got '0'"),
         ({"history": [1], "k": 10**6}, "'k' must be less than or equal to 1000, got '1000000'"),
-        ({"histry": [1]}, "unknown setting 'histry'; known settings: user, history, k,"),
+        ({"histry": [1]}, "unknown setting 'histry'; known settings: k, exclude_seen, only,"),
         ({"history": [1], "genre": "x"}, "'genre' must be one of "),
         ({"history": [1], "only": []}, "'only' must name at least one item"),
         ([], "the request must be a JSON object"),
@@ -138,7 +124,6 @@ def test_other_bad_requests(client):
     assert client.get("/items", params={"q": "x" * 201}).json()["error"].startswith("'q' ")
     limit = client.get("/items", params={"limit": "9" * 5000}).json()["error"]
     assert re.fullmatch(r"'limit' is invalid \(.*\), got '9{100}'", limit)
-    assert client.head("/health").status_code == client.head("/").status_code == 200
     assert client.get("/nothing/here").json() == {"error": "Not Found"}
 
 
@@ -150,13 +135,13 @@ def test_validation_stops_at_the_first_error():
 
 
 def test_explanations_have_a_limit(client, recommender, monkeypatch):
-    monkeypatch.setattr("itemrec.serving.http.app.MAX_SHARES", 100)
+    monkeypatch.setattr("itemrec.serving.http.routes.MAX_REASONS", 100)
     row = int(recommender.run.train.sum(axis=1).argmax())
     user = recommender.run.user_ids.ids[row].item()
     for query, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):
         answer = client.post("/recommend", json={**query, "k": 20, "explain": True})
         history = history or int(recommender.run.train[[row]].sum())
-        sentence = f"'explain' must give at most 100 shares, got 20 items × {history} history items"
+        sentence = f"'explain' must list at most 100 shares, got 20 items × {history} history items"
         assert answer.json()["error"].startswith(sentence)
         assert client.post("/recommend", json={**query, "k": 20}).status_code == 200
     few = client.post("/recommend", json={"history": [1, 2], "k": 20, "explain": True})
@@ -188,7 +173,7 @@ def test_parallel_requests_get_the_same_responses(client):
 
 
 def test_metrics_count_responses_by_path_and_status(recommender):
-    with TestClient(create_app(recommender)) as client:
+    with open_client(recommender) as client:
         client.post("/recommend", json={"history": [12]})
         client.post("/recommend", json={"history": [13]})
         client.post("/recommend", json={})
@@ -248,30 +233,10 @@ def test_the_page_loads_nothing_from_elsewhere(client):
     page = client.get("/")
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
     linked = re.findall(r'(?:src|href)="([^"]*)"', page.text)
-    assert {"/page.js", "/page.css"} <= set(linked)
+    assert {"/page/main.js", "/page/style.css"} <= set(linked)
     assert all(link.startswith(("/", "data:")) for link in linked)
     assert all(client.get(link).status_code == 200 for link in linked if link.startswith("/"))
-    assert "//" not in re.sub(r"//.*", "", client.get("/page.js").text)
-
-
-class Service:
-    """`itemrec serve` as a process of its own, at a free port."""
-
-    def __init__(self, folder: Path, patience: int = 10) -> None:
-        code = "from itemrec.cli import app; from itemrec.serving.http import server"
-        code += f"; server.SHUTDOWN_SECONDS = {patience}"
-        command = [sys.executable, "-c", f"{code}; app.main()", "serve", str(folder), "--port", "0"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout
-        sentence = self.process.stdout.readline()
-        self.address = re.search(r"http://\S+", sentence)[0]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
+    assert "//" not in re.sub(r"//.*", "", client.get("/page/main.js").text)
 
 
 def test_the_command_serves_until_it_is_stopped(folder, recommender):
@@ -303,11 +268,18 @@ def test_a_taken_port_and_a_missing_run_are_reported(folder, tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
+        away = ("--insecure", "--host")
         for arguments, sentence in (
             ([str(folder), "--port", str(port)], f"cannot listen at 127.0.0.1:{port} "),
             ([str(folder), "--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
-            ([str(folder), "--host", "no.such.host.invalid"], "cannot listen at no.such.host"),
-            ([str(folder), "--host", "a..b"], "cannot listen at a..b:8000 (not a valid host name"),
+            (
+                [str(folder), "--insecure", "--host", "no.such.host.invalid"],
+                "cannot listen at no.such.host",
+            ),
+            (
+                [str(folder), "--insecure", "--host", "a..b"],
+                "cannot listen at a..b:8000 (not a valid host name",
+            ),
             ([str(tmp_path / "none"), "--port", "0"], f"{tmp_path / 'none'}"),
         ):
             command = [sys.executable, "-m", "itemrec", "serve", *arguments]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
 
 from itemrec.errors import ItemrecError
 
@@ -92,6 +91,8 @@ def paired_test(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedTest:
     mean = float(d.mean()) if len(d) else math.nan
     if len(d) < 2 or not d.any():
         return PairedTest(len(d), mean, 0.0, 1.0, 1.0, 0.0)
+    import scipy.stats  # takes half a second, and serving never compares runs
+
     p_wilcoxon = float(scipy.stats.wilcoxon(d).pvalue)
     # Equal differences may differ by rounding errors, which do not count as variance.
     if np.ptp(d) <= 1e-12 * np.abs(d).max():
