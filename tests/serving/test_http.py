@@ -253,7 +253,7 @@ def test_the_command_serves_until_it_is_stopped(folder, recommender):
 
 
 def test_a_client_that_never_finishes_its_request_does_not_keep_the_service_alive(folder):
-    with Service(folder, patience=1) as service:
+    with Service(folder, constants="server.SHUTDOWN_SECONDS = 1") as service:
         where = urlsplit(service.address)
         with socket.create_connection((where.hostname, where.port)) as client:
             client.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
@@ -268,7 +268,6 @@ def test_a_taken_port_and_a_missing_run_are_reported(folder, tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        away = ("--insecure", "--host")
         for arguments, sentence in (
             ([str(folder), "--port", str(port)], f"cannot listen at 127.0.0.1:{port} "),
             ([str(folder), "--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
