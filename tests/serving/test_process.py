@@ -193,7 +193,12 @@ def test_a_worker_that_is_killed_is_replaced(folder):
         eventually(lambda: "is replaced" in service.log_text())
         assert ask(connect(service), "/livez").status == 200
         eventually(lambda: len(worker_pids(service)) == 2)
-        assert set(worker_pids(service)) != set(before)
+        os.kill(before[1], signal.SIGKILL)  # now only those that came later can answer
+        eventually(lambda: service.log_text().count("is replaced") == 2)
+        eventually(lambda: len(worker_pids(service)) == 2)
+        assert not set(worker_pids(service)) & set(before)
+        assert ask(connect(service)).status == 200
+        assert service.log_text().count("is replaced") == 2  # they stay
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(timeout=60) == -signal.SIGTERM
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import signal
 import socket
+import time
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +24,10 @@ from itemrec.serving.recommender import Recommender
 from itemrec.threads import usable_cpus
 from itemrec.validation import positive_integer
 
-BACKLOG = 1024  # connections that the system keeps until one of the workers takes them
+BACKLOG = 1024  # connections that the system keeps until they are taken
+TAKEN = 16  # connections that are taken at a time: fewer than there are spare files
 SHUTDOWN_SECONDS = 10  # time that requests in progress get when the service stops
-LINGER_SECONDS = 1.0  # time in which clients are told to close before that
+LINGER_SECONDS = 1.0  # time in which clients are told to close, once with and once without new ones
 MAX_WORKERS = 4  # unless more are asked for: each has the runs in memory
 
 
@@ -62,7 +63,8 @@ def serve(
     shares = check_split(split or {}, list(folders))
     check_exposed(host, settings, insecure=insecure)
     cpus = usable_cpus()
-    n_workers = min(cpus, MAX_WORKERS) if workers is None else positive_integer("workers", workers)
+    usual = min(cpus, MAX_WORKERS) if hasattr(socket, "send_fds") else 1
+    n_workers = usual if workers is None else positive_integer("workers", workers)
     settings = replace(
         settings,
         threads=max(1, cpus // n_workers),
@@ -89,6 +91,8 @@ def serve(
 class Job:
     """What one worker does: load the runs, then answer at a socket. It can be sent to a process."""
 
+    backlog = BACKLOG
+
     def __init__(
         self,
         folders: Mapping[str, Path],
@@ -101,11 +105,20 @@ class Job:
 
     def run(
         self,
-        listener: socket.socket,
+        source: socket.socket,
         buckets: MutableSequence[float] | None,
         ready: Callable[[], None],
+        *,
+        is_channel: bool = False,
     ) -> None:
-        """Answer until a signal comes."""
+        """Answer until a signal comes.
+
+        Args:
+            source: A socket to listen at, or a channel by which connections are handed over.
+            buckets: Numbers for the rate limit that workers share.
+            ready: Called when requests are answered.
+            is_channel: Which of the two the source is.
+        """
         if hasattr(signal, "SIGHUP"):
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it would load is being loaded
         set_up_logging()
@@ -127,18 +140,25 @@ class Job:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            # asyncio takes as many connections at a time: one, so that all workers get some
-            backlog=1,
+            backlog=TAKEN,
         )
-        Server(config, app.state, ready).run(sockets=[listener])
+        server = Server(config, app.state, ready, channel=source if is_channel else None)
+        server.run(sockets=[] if is_channel else [source])
 
 
 class Server(uvicorn.Server):
     """A server that tells its clients to close before it does, and loads runs again on SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, state: Any, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: Any,
+        ready: Callable[[], None],
+        channel: socket.socket | None,
+    ) -> None:
         super().__init__(config)
-        self.state, self.ready = state, ready
+        self.state, self.ready, self.channel = state, ready, channel
+        self._arriving: set[asyncio.Task[Any]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to answer."""
@@ -146,25 +166,57 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         if hasattr(signal, "SIGHUP"):
             loop.add_signal_handler(signal.SIGHUP, self.state.reloader.now)
-        parent = multiprocessing.parent_process()
-        if parent is not None:  # a worker ends with its supervisor
-            loop.add_reader(parent.sentinel, self._orphaned, parent.sentinel)
+        if self.channel is not None:
+            self.channel.setblocking(False)
+            loop.add_reader(self.channel, self._take, self.channel)
         for listener in sockets or []:
             listener.listen(BACKLOG)
         self.ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer for a moment what comes in, with the word to close; then end."""
+        """Answer what comes in for a moment, then what was accepted, with the word to close."""
         self.state.life.is_ending = True
-        rounds = round(LINGER_SECONDS / 0.1)
-        while rounds and self.server_state.connections and not self.force_exit:
-            await asyncio.sleep(0.1)
-            rounds -= 1
+        connections = self.server_state.connections
+        if self.channel is not None:  # until the supervisor closes it
+            await self._wait_while(lambda: self.channel is not None)
+        else:
+            await self._wait_while(lambda: bool(connections))
+            for server in self.servers:
+                server.close()
+        await self._wait_while(lambda: bool(connections or self._arriving))
         await super().shutdown(sockets)
 
-    def _orphaned(self, sentinel: int) -> None:
-        asyncio.get_running_loop().remove_reader(sentinel)
-        self.should_exit = True
+    async def _wait_while(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + LINGER_SECONDS
+        while condition() and time.monotonic() < end and not self.force_exit:
+            await asyncio.sleep(0.02)
+
+    def _take(self, channel: socket.socket) -> None:
+        """Take a connection that the supervisor has accepted."""
+        try:
+            word, handles, _, _ = socket.recv_fds(channel, 1, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            word, handles = b"", []
+        if not word:  # there is no supervisor any more, or it ends
+            asyncio.get_running_loop().remove_reader(channel)
+            channel.close()
+            self.channel, self.should_exit = None, True
+            return
+        if not handles:  # too many open files: the connection is lost
+            return
+        connection = socket.socket(fileno=handles[0])
+        connection.setblocking(False)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    def _protocol(self) -> Connection:
+        return Connection(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,4 +1,7 @@
-"""Several processes answer at one socket; one that ends is replaced."""
+"""Several processes answer; this one takes the connections, deals them out and replaces the dead.
+
+If all processes took connections from one socket, the first to wake up would take most of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, MutableSequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from itemrec.serving.http.server import Job
 
 CONTEXT = multiprocessing.get_context("spawn")  # a process that has loaded torch should not fork
+FAREWELL = 0.5  # seconds in which connections are still taken when the service ends
 PATIENCE = 20.0  # seconds for workers to end before they are killed
 PAUSE = 1.0  # seconds before a worker that ended is replaced
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -31,6 +36,8 @@ SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 def supervise(job: Job, listener: socket.socket, n_workers: int, ready: Callable[[], None]) -> None:
     """Let workers do a job at a socket until a signal ends them all."""
+    if not hasattr(socket, "send_fds"):
+        raise ItemrecError(f"'workers' must be 1 on this system, got {n_workers}")
     set_up_logging()
     with tempfile.TemporaryDirectory(prefix="itemrec-metrics-") as folder:
         os.environ[SHARED] = folder
@@ -40,6 +47,35 @@ def supervise(job: Job, listener: socket.socket, n_workers: int, ready: Callable
             del os.environ[SHARED]
 
 
+@dataclass
+class _Worker:
+    """A process, the pipe by which it reports, and the socket by which it gets connections."""
+
+    process: SpawnProcess
+    report: Connection
+    channel: socket.socket
+    is_ready: bool = False
+
+    def check(self) -> str:
+        """Note whether the worker is ready; returns why it never will be."""
+        if self.is_ready or not self.report.poll():
+            return ""
+        try:
+            problem = str(self.report.recv())
+        except EOFError:
+            problem = "a worker ended before it was ready"
+        self.is_ready = not problem
+        return problem
+
+    def give(self, connection: socket.socket) -> bool:
+        """Hand a connection over; returns whether that was possible."""
+        try:
+            socket.send_fds(self.channel, [b"c"], [connection.fileno()])
+        except OSError:  # it has ended, or takes none at the moment
+            return False
+        return True
+
+
 class _Supervisor:
     """The workers, and the signals for them."""
 
@@ -47,69 +83,104 @@ class _Supervisor:
         self.job, self.listener = job, listener
         n_keys = len(job.settings.api_keys)
         self.buckets = CONTEXT.Array("d", 2 * n_keys) if n_keys else None
-        self.workers: dict[int, SpawnProcess] = {}
-        self.n_workers, self.ending = n_workers, 0
+        self.workers: list[_Worker] = []
+        self.n_workers, self.ending, self.start_at = n_workers, 0, 0.0
 
     def run(self, ready: Callable[[], None]) -> None:
         """Start, watch, and end."""
         with self._signals():
             try:
-                reports = [self._start() for _ in range(self.n_workers)]
-                if self._await(reports):
+                self.workers = [self._start() for _ in range(self.n_workers)]
+                if self._await_all():
+                    self.listener.setblocking(False)
+                    self.listener.listen(self.job.backlog)
                     ready()
-                    self._watch()
+                    while not self.ending:
+                        self._deal()
+                        self._replace()
             finally:
                 self._end()
         if self.ending:  # end as the signal asks for
             signal.raise_signal(self.ending)
 
-    def _start(self) -> Connection:
+    def _start(self) -> _Worker:
         """Start a worker; it reports once, when it answers or why it does not."""
-        report, theirs = CONTEXT.Pipe(duplex=False)
-        arguments = (self.job, self.listener, self.buckets, theirs)
-        worker = CONTEXT.Process(target=_work, args=arguments, daemon=True)
-        worker.start()
-        theirs.close()
-        assert worker.pid is not None
-        self.workers[worker.pid] = worker
-        return report
+        report, their_report = CONTEXT.Pipe(duplex=False)
+        channel, their_channel = socket.socketpair()
+        arguments = (self.job, their_channel, self.buckets, their_report)
+        process = CONTEXT.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        their_report.close()
+        their_channel.close()
+        channel.setblocking(False)
+        return _Worker(process, report, channel)
 
-    def _await(self, reports: list[Connection]) -> bool:
+    def _await_all(self) -> bool:
         """Wait until all workers answer; False if a signal came before."""
-        for report in reports:
-            while not report.poll(0.2):
-                if self.ending:
-                    return False
-            try:
-                problem = report.recv()
-            except EOFError:
-                problem = "a worker ended before it was ready"
-            if problem and not self.ending:
-                raise ItemrecError(problem)
-        return not self.ending
+        while not all(worker.is_ready for worker in self.workers):
+            wait([worker.report for worker in self.workers if not worker.is_ready], timeout=0.2)
+            for worker in self.workers:
+                problem = worker.check()
+                if problem and not self.ending:
+                    raise ItemrecError(problem)
+            if self.ending:
+                return False
+        return True
 
-    def _watch(self) -> None:
-        while not self.ending:
-            wait([worker.sentinel for worker in self.workers.values()], timeout=0.2)
-            for pid, worker in list(self.workers.items()):
-                if worker.is_alive() or self.ending:
-                    continue
-                log(logging.ERROR, f"a worker ended with code {worker.exitcode} and is replaced")
-                _forget(pid)
-                del self.workers[pid]
-                time.sleep(PAUSE)
-                self._start()
+    def _deal(self) -> None:
+        """Wait a moment for connections and give each to the worker whose turn it is."""
+        ready = [worker for worker in self.workers if worker.is_ready]
+        wait([self.listener] if ready else [w.report for w in self.workers], timeout=0.1)
+        while ready:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:  # no more, or too many open files
+                return
+            with connection:
+                for worker in ready:
+                    if worker.give(connection):
+                        self.workers.remove(worker)
+                        self.workers.append(worker)  # the others are first next time
+                        break
+            ready = [worker for worker in self.workers if worker.is_ready]
+
+    def _replace(self) -> None:
+        """Start a worker for each that has ended, after a pause."""
+        for worker in list(self.workers):
+            problem = worker.check()
+            if worker.process.is_alive():
+                continue
+            code = worker.process.exitcode
+            log(logging.ERROR, f"a worker ended with code {code} and is replaced", reason=problem)
+            _forget(worker.process.pid)
+            self._close(worker)
+            self.workers.remove(worker)
+            self.start_at = time.monotonic() + PAUSE
+        if len(self.workers) < self.n_workers and time.monotonic() >= self.start_at:
+            self.workers.append(self._start())
 
     def _end(self) -> None:
-        for worker in self.workers.values():
-            if worker.is_alive():
-                worker.terminate()
+        """Tell the workers to end, hand over what still comes in for a moment, then wait."""
+        for worker in self.workers:
+            if worker.process.is_alive():
+                worker.process.terminate()
+        last = time.monotonic() + FAREWELL
+        while any(worker.is_ready for worker in self.workers) and time.monotonic() < last:
+            self._deal()
+        self.listener.close()
         deadline = time.monotonic() + PATIENCE
-        for worker in self.workers.values():
-            worker.join(max(0.0, deadline - time.monotonic()))
-            if worker.is_alive():
-                worker.kill()
-                worker.join()
+        for worker in self.workers:
+            worker.channel.close()  # there are no further connections
+        for worker in self.workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            self._close(worker)
+
+    def _close(self, worker: _Worker) -> None:
+        worker.channel.close()
+        worker.report.close()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -117,9 +188,9 @@ class _Supervisor:
             if number in (signal.SIGINT, signal.SIGTERM):
                 self.ending = self.ending or number
                 return
-            for pid, worker in self.workers.items():
-                if worker.is_alive():
-                    os.kill(pid, number)
+            for worker in self.workers:
+                if worker.process.pid and worker.process.is_alive():
+                    os.kill(worker.process.pid, number)
 
         numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
         before = {number: signal.signal(number, handle) for number in numbers}
@@ -132,31 +203,22 @@ class _Supervisor:
 
 def _work(
     job: Job,
-    listener: socket.socket,
+    channel: socket.socket,
     buckets: MutableSequence[float] | None,
     report: Connection,
 ) -> None:
     """The life of a worker."""
-    said = False
-
-    def ready() -> None:
-        nonlocal said
-        if not said:
-            said = True
-            report.send("")
-
-    try:
-        load_extensions()
-        job.run(listener, buckets, ready)
-    except (ItemrecError, OSError) as error:
-        if said:
-            raise
-        report.send(str(error))
-    except KeyboardInterrupt:  # Ctrl-C: the server has ended in order
-        pass
+    with suppress(KeyboardInterrupt):  # after Ctrl-C the server has ended in order
+        try:
+            load_extensions()
+            job.run(channel, buckets, lambda: report.send(""), is_channel=True)
+        except (ItemrecError, OSError) as error:
+            with suppress(OSError):
+                report.send(str(error))
+            raise SystemExit(1) from error
 
 
-def _forget(pid: int) -> None:
+def _forget(pid: int | None) -> None:
     """Leave the gauges of a process that has ended out of the metrics."""
     from prometheus_client.multiprocess import mark_process_dead
 
