@@ -1,7 +1,6 @@
 """The service returns what the recommender returns, and errors are one sentence."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -10,11 +9,9 @@ import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
+from importlib.resources import files
 from urllib.parse import urlsplit
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +27,7 @@ from itemrec.serving.http.server import listen
 from itemrec.serving.http.title_search import TitleSearch, normalise
 
 JSON = {"Content-Type": "application/json"}
+PAGE = files("itemrec.serving.http").joinpath("page")
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +234,13 @@ def test_the_page_loads_nothing_from_elsewhere(client):
     assert {"/page/main.js", "/page/style.css"} <= set(linked)
     assert all(link.startswith(("/", "data:")) for link in linked)
     assert all(client.get(link).status_code == 200 for link in linked if link.startswith("/"))
-    assert "//" not in re.sub(r"//.*", "", client.get("/page/main.js").text)
+    scripts = [file.name for file in PAGE.iterdir() if file.name.endswith(".js")]
+    assert len(scripts) > 3
+    for name in scripts:
+        code = client.get(f"/page/{name}").text
+        assert "//" not in re.sub(r"//.*", "", code)
+        imported = re.findall(r'from "\./([^"]*)"', code)
+        assert set(imported) <= set(scripts)
 
 
 def test_the_command_serves_until_it_is_stopped(folder, recommender):
@@ -302,43 +306,3 @@ def test_a_missing_package_is_named(monkeypatch):
         ir.ItemrecError, match=r"'itemrec serve' needs no-such-package: pip install"
     ):
         need_extra("serve")
-
-
-def dom(address: str, folder: Path) -> str:
-    """The DOM of a page in a browser."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-    options += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    options += [f"--user-data-dir={folder}", "--virtual-time-budget=10000", "--dump-dom"]
-    command = ["chromium", *options, address]
-    home = {**os.environ, "HOME": str(folder)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=home).stdout
-
-
-@pytest.mark.browser
-def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_path):
-    with Service(folder) as service:
-        page = dom(f"{service.address}/?item=12&item=57&k=4", tmp_path)
-    picks = recommender.recommend(history=[12, 57], k=4, explain=True)
-    shown = re.findall(r'class="title">([^<]*)<', page)
-    assert shown == [pick.title for pick in picks]
-    reasons = re.findall(r"<span>([^<]*)</span></div>", page)
-    assert reasons == [reason.title for pick in picks for reason in pick.reasons]
-    widths = [float(w) for w in re.findall(r"width: ([0-9.]+)%", page)]
-    shares = [abs(reason.share) for pick in picks for reason in pick.reasons]
-    assert widths == pytest.approx([100 * s / max(shares) for s in shares], abs=0.01)
-
-
-@pytest.mark.browser
-def test_the_page_keeps_long_ids_and_shows_text_as_text(tmp_path):
-    rng = np.random.default_rng(0)
-    items = 2**53 + 1 + 2 * rng.integers(0, 30, 600)  # all odd: a double would make them even
-    frame = pd.DataFrame({"user_id": rng.integers(0, 60, 600), "item_id": items})
-    split = ir.split_interactions(ir.read(frame), seed=0)
-    ir.train(split, ir.models.EASE()).save(tmp_path / "run")
-    first = int(items[0])
-    with Service(tmp_path / "run") as service:
-        page = dom(f"{service.address}/?item={first}&item=<b>{'x' * 250}&k=5", tmp_path)
-    expected = ir.Recommender.load(tmp_path / "run").recommend(history=[first], k=5)
-    shown = re.findall(r'class="title">([^<]*)<', page)
-    assert shown == [str(pick.item) for pick in expected]
-    assert f"left out: &lt;b&gt;{'x' * 250}" in page

@@ -1,252 +1,234 @@
-// The page: type a history, request recommendations, show them. The URL holds the current request.
-"use strict";
+// The page: choose what you like, see recommendations, compare models. The address holds it all.
 
-const $ = (id) => document.getElementById(id);
-const SHARES = 3; // largest shares shown of a score
-let about = null;
-let history_ = []; // [{item, title}]
-let user = null;
+import * as api from "./api.js";
+import {$, button, element, genresOf, named} from "./elements.js";
+import {showLists, showLoading} from "./lists.js";
+import {setUpSearch} from "./search.js";
+import {address, isEmpty, readAddress, request, reset, same, state} from "./state.js";
+
+const SHELVES = 3; // genres with a shelf
+const isWide = matchMedia("(min-width: 48rem)").matches;
+const CHIPS = isWide ? 8 : 3; // items of a known user that are shown one by one
+const runs = new Map(); // name → what the service tells about it
 let latest = 0; // only the latest response is shown
-let selected = -1; // index in the search results
 
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
+const main = () => runs.values().next().value;
+const titleOf = (run) => (runs.size > 1 ? `${run} · ${runs.get(run).model}` : "");
 
-const named = (entry) => entry.title || String(entry.item);
-
-// Whole numbers of 16 digits and more as text: ids may be longer than a number holds exactly.
-function quoteLongNumbers(json) {
-  const wide = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?=[,\]}])/g;
-  return json.replace(wide, (found) => (found[0] === '"' ? found : `"${found}"`));
-}
-
-async function fetchJson(url, body) {
-  const options = body && {
-    method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body),
-  };
-  const response = await fetch(url, options);
-  const content = JSON.parse(quoteLongNumbers(await response.text()));
-  if (!response.ok) throw new Error(content.error);
-  return content;
-}
-
-function showNote(text, isError = false) {
+function note(text, isError = false) {
   $("note").textContent = text;
   $("note").className = isError ? "wrong" : "";
 }
 
-// --- requests --------------------------------------------------------------------------------
-
-function currentRequest() {
-  const audience = user === null ? {history: history_.map((entry) => entry.item)} : {user};
-  const genre = $("genre").value;
-  return {...audience, k: Number($("k").value) || 10, explain: about.explains, ...(genre ? {genre} : {})};
+function heading() {
+  if (state.similar) return `Similar to ${named(state.similar)}`;
+  if (state.user !== null) return state.liked.length ? `For user ${state.user}, with your choices` : `For user ${state.user}`;
+  return state.liked.length ? "Recommended for you" : "Popular now";
 }
 
-function updateUrl() {
-  const fields = new URLSearchParams();
-  if (user !== null) fields.set("user", user);
-  for (const entry of history_) fields.append("item", entry.item);
-  if ($("genre").value) fields.set("genre", $("genre").value);
-  if ($("k").value !== "10") fields.set("k", $("k").value);
-  const text = fields.toString();
-  window.history.replaceState(null, "", text ? `?${text}` : location.pathname);
+function fail(error) {
+  $("lists").replaceChildren();
+  $("legend").hidden = true;
+  note(error.message, true);
+  $("key").hidden = error.status !== 401;
 }
 
-async function recommend() {
-  updateUrl();
-  const mine = ++latest;
-  try {
-    const found = await fetchJson("/recommend", currentRequest());
-    if (mine === latest) show(found);
-  } catch (error) {
-    if (mine === latest) { $("picks").replaceChildren(); $("legend").hidden = true; showNote(error.message, true); }
+// --- lists -----------------------------------------------------------------------------------
+
+async function column(run) {
+  const title = titleOf(run);
+  if (state.similar) {
+    const picks = await api.similar(state.similar.item, Number(state.k), run);
+    return {title, picks, measure: "similarity", fallback: "", unknown: []};
   }
+  const found = await api.recommend(request(run, runs.get(run).explains));
+  const measure = found.fallback ? "users" : "score";
+  return {title, picks: found.items, measure, fallback: found.fallback, unknown: found.unknown};
 }
 
-async function similar(entry) {
-  const mine = ++latest;
-  try {
-    const fields = new URLSearchParams({item: entry.item, k: Number($("k").value) || 10});
-    const picks = await fetchJson(`/similar?${fields}`);
-    if (mine !== latest) return;
-    $("heading").textContent = `Similar to ${named(entry)}`;
-    list(picks);
-    showNote(picks.length ? "" : "no similar item");
-  } catch (error) {
-    if (mine === latest) showNote(error.message, true);
-  }
-}
-
-// --- results ---------------------------------------------------------------------------------
-
-function show(found) {
-  $("heading").textContent = user === null ? "Recommendations" : `Recommendations for ${user}`;
-  const notes = found.fallback ? [`${found.fallback}.`] : [];
-  if (found.unknown.length) notes.push(`Not known to this model and left out: ${found.unknown.join(", ")}.`);
-  if (!found.items.length) notes.push("No item is left to recommend.");
-  const isEmpty = user === null && !history_.length;
-  showNote(isEmpty ? "No history yet, so these are the most popular items." : notes.join(" "));
-  list(found.items);
-}
-
-function list(picks) {
-  const shares = picks.flatMap((pick) => largest(pick.reasons).map((reason) => Math.abs(reason.share)));
-  const widest = Math.max(0, ...shares);
-  $("picks").replaceChildren(...picks.map((pick, place) => line(pick, place, widest)));
-  $("legend").hidden = widest === 0;
-}
-
-function line(pick, place, widest) {
-  const title = element("div", {className: "title"}, named(pick));
-  if (pick.genres) title.append(element("span", {className: "genres"}, pick.genres.split("|").join(", ")));
-  const more = element("button", {className: "like", type: "button"}, "I like it");
-  more.onclick = () => add(pick);
-  const alike = element("button", {className: "like", type: "button"}, "similar");
-  alike.onclick = () => similar(pick);
-  const body = element("div", {}, title);
-  if (pick.reasons.length) {
-    body.append(element("div", {className: "shares"}, ...largest(pick.reasons).map((r) => share(r, widest))));
-  }
-  body.append(more, alike);
-  const score = element("span", {className: "score", title: "score"}, pick.score.toFixed(3));
-  return element("li", {}, element("span", {className: "place"}, String(place + 1)), body, score);
-}
-
-function largest(reasons) {
-  const others = reasons.slice(SHARES);
-  if (others.length < 2) return reasons;
-  const sum = others.reduce((total, reason) => total + reason.share, 0);
-  return [...reasons.slice(0, SHARES), {title: `${others.length} others together`, share: sum}];
-}
-
-function share(reason, widest) {
-  const bar = element("i", {className: reason.share < 0 ? "minus" : "", title: reason.share.toFixed(4)});
-  bar.style.width = `${100 * Math.abs(reason.share) / (widest || 1)}%`;
-  return element("div", {className: "share"}, element("div", {}, bar), element("span", {}, named(reason)));
-}
-
-// --- the history -----------------------------------------------------------------------------
-
-function add(entry) {
-  user = null;
-  $("user").value = "";
-  if (!history_.some((known) => String(known.item) === String(entry.item))) history_.push(entry);
+// Show the state; `focus` finds what has the focus afterwards.
+async function show(focus = null) {
   draw();
-  recommend();
-}
-
-function draw() {
-  $("history").replaceChildren(...history_.map((entry) => {
-    const remove = element("button", {type: "button", ariaLabel: `Remove ${named(entry)}`}, "×");
-    remove.onclick = () => { history_ = history_.filter((other) => other !== entry); draw(); recommend(); };
-    return element("li", {}, named(entry), remove);
-  }));
-}
-
-// --- the search ------------------------------------------------------------------------------
-
-let timer = 0;
-let searched = 0;
-
-function close() {
-  $("found").hidden = true;
-  $("search").setAttribute("aria-expanded", "false");
-  $("search").removeAttribute("aria-activedescendant");
-  selected = -1;
-}
-
-async function search() {
-  const mine = ++searched;
-  const text = $("search").value.trim();
-  if (!text) { close(); return; }
+  const mine = ++latest;
+  $("heading").textContent = heading();
+  $("back").hidden = !state.similar;
+  showLoading();
   try {
-    const items = await fetchJson(`/items?${new URLSearchParams({q: text, limit: 8})}`);
-    if (mine !== searched) return;
-    const rows = items.map((entry, place) => {
-      const row = element("li", {role: "option", id: `option-${place}`, ariaSelected: "false"}, named(entry));
-      row.onmousedown = (event) => { event.preventDefault(); choose(entry); };
-      row.entry = entry;
-      return row;
-    });
-    selected = -1;
-    $("found").replaceChildren(...(rows.length ? rows : [element("li", {}, "nothing found")]));
-    $("found").hidden = false;
-    $("search").setAttribute("aria-expanded", "true");
+    const names = [state.run || main().run, ...(state.other ? [state.other] : [])];
+    const columns = await Promise.all(names.map(column));
+    if (mine !== latest) return;
+    note(remarks(columns));
+    showLists(columns, actions);
   } catch (error) {
-    showNote(error.message, true);
+    if (mine === latest) fail(error);
   }
+  if (mine !== latest) return;
+  $("results").ariaBusy = "false";
+  (focus?.() ?? null)?.focus();
+}
+
+function remarks(columns) {
+  const told = [];
+  const {fallback, picks, unknown} = columns[0];
+  if (isEmpty() && !state.similar) told.push("Choose something you like: search for it, or take it from a shelf.");
+  else if (fallback) told.push("Nothing is known of these items, so these are the most popular ones.");
+  if (unknown.length) told.push(`Not known to this model and left out: ${unknown.join(", ")}.`);
+  if (!picks.length) told.push(state.similar ? "No item is similar." : "No item is left to recommend.");
+  return told.join(" ");
+}
+
+function change(focus = null) {
+  const there = address();
+  if (there !== (location.search || location.pathname)) window.history.pushState(null, "", there);
+  show(focus);
+}
+
+// --- choices ---------------------------------------------------------------------------------
+
+const without = (list, entry) => list.filter((other) => !same(other, entry));
+const sameButton = (place, label) => () => {
+  const rows = [...document.querySelectorAll(".column:first-child .pick")];
+  return rows[Math.min(place, rows.length - 1)]?.querySelector(`button[aria-label^="${label}"]`) ?? $("heading");
+};
+
+function tell(event, entry) {
+  if (main().feedback) api.feedback(event, entry.item, state.user, state.run || main().run).catch(() => {});
 }
 
 function choose(entry) {
-  ++searched;
-  $("search").value = "";
-  close();
-  add(entry);
+  state.similar = null;
+  state.disliked = without(state.disliked, entry);
+  if (![...state.liked, ...state.userHistory].some((known) => same(known, entry))) state.liked = [...state.liked, entry];
 }
 
-function move(by) {
-  const rows = [...$("found").querySelectorAll("[role=option]")];
-  if (!rows.length || $("found").hidden) return;
-  selected = (selected + by + rows.length) % rows.length;
-  rows.forEach((row, place) => { row.ariaSelected = String(place === selected); });
-  rows[selected].scrollIntoView({block: "nearest"});
-  $("search").setAttribute("aria-activedescendant", rows[selected].id);
+const actions = {
+  like(entry, place) { tell("liked", entry); choose(entry); change(sameButton(place, "Like")); },
+  dislike(entry, place) {
+    tell("disliked", entry);
+    state.liked = without(state.liked, entry);
+    state.disliked = [...without(state.disliked, entry), entry];
+    change(sameButton(place, "Dislike"));
+  },
+  similar(entry) { state.similar = entry; change(() => $("heading")); },
+};
+
+function chip(entry, name, remove) {
+  const row = element("li", {className: name});
+  const word = name === "disliked" ? "not " : "";
+  row.append(element("span", {}, `${word}${named(entry)}`));
+  if (remove) row.append(button("×", `Remove ${named(entry)}`, remove));
+  return row;
 }
 
-$("search").oninput = () => { clearTimeout(timer); timer = setTimeout(search, 120); };
-$("search").onblur = close;
-$("search").onkeydown = (event) => {
-  if (event.key === "ArrowDown") { event.preventDefault(); move(1); }
-  if (event.key === "ArrowUp") { event.preventDefault(); move(selected < 0 ? 0 : -1); }
-  if (event.key === "Escape") close();
-  if (event.key === "Enter") {
-    const rows = [...$("found").querySelectorAll("[role=option]")];
-    if (rows.length && !$("found").hidden) choose(rows[Math.max(selected, 0)].entry);
+function draw() {
+  const removing = (list, entry) => () => { state[list] = without(state[list], entry); change(() => $("search")); };
+  const known = state.userHistory.slice(0, CHIPS).map((entry) => chip(entry, "known", null));
+  const more = state.userHistory.length - CHIPS;
+  if (more > 0) known.push(element("li", {className: "known"}, `and ${more.toLocaleString("en")} more`));
+  if (state.userHistory.length) known.unshift(element("li", {className: "who"}, `User ${state.user}:`));
+  const chips = ["liked", "disliked"].flatMap((list) => state[list].map((entry) => chip(entry, list, removing(list, entry))));
+  $("chosen").replaceChildren(...known, ...chips);
+  $("user").value = state.user ?? "";
+  $("genre").value = state.genre;
+  $("k").value = state.k;
+  $("run").value = state.run || main().run;
+  $("with").value = state.other;
+  $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
+}
+
+// --- shelves and options ---------------------------------------------------------------------
+
+async function drawShelves() {
+  const counts = new Map();
+  const popular = await api.items("", 100).catch(() => []);
+  for (const genre of popular.flatMap((entry) => (entry.genres || "").split("|").filter(Boolean))) {
+    counts.set(genre, (counts.get(genre) ?? 0) + 1);
   }
-};
-$("known").onsubmit = (event) => {
-  event.preventDefault();
-  user = $("user").value.trim() || null;
-  history_ = [];
+  const genres = [...counts].sort((a, b) => b[1] - a[1]).slice(0, SHELVES).map(([genre]) => genre);
+  const filled = await Promise.all(genres.map(async (genre) => {
+    const cards = (await api.shelf(genre, 12).catch(() => [])).map((entry) => {
+      const card = button(named(entry), `Like ${named(entry)}`, () => actions.like(entry, 0), "card");
+      card.append(element("small", {}, genresOf(entry)));
+      return element("li", {}, card);
+    });
+    return element("div", {className: "shelf"}, element("h2", {}, genre), element("ul", {ariaLabel: genre}, ...cards));
+  }));
+  $("shelves").replaceChildren(...filled);
   draw();
-  recommend();
-};
-$("genre").onchange = recommend;
-$("k").onchange = recommend;
-$("clear").onclick = () => {
-  user = null; history_ = []; $("user").value = ""; $("genre").value = ""; $("k").value = "10";
-  draw();
-  recommend();
-};
+}
+
+async function historyOf(user) {
+  try {
+    return await api.history(user);
+  } catch (error) {
+    if (error.status === 422) return []; // the list will say that nobody knows this user
+    throw error;
+  }
+}
+
+function setUp() {
+  setUpSearch((entry) => { tell("liked", entry); choose(entry); change(() => $("search")); });
+  $("known").onsubmit = async (event) => {
+    event.preventDefault();
+    const user = $("user").value.trim() || null;
+    try {
+      const userHistory = user === null ? [] : await historyOf(user);
+      Object.assign(state, {user, userHistory, liked: [], disliked: [], similar: null});
+      change(() => $("heading"));
+    } catch (error) {
+      fail(error);
+    }
+  };
+  for (const [id, name] of [["genre", "genre"], ["k", "k"], ["run", "run"], ["with", "other"]]) {
+    $(id).onchange = () => { state[name] = $(id).value; change(); };
+  }
+  $("clear").onclick = () => { reset(); change(() => $("search")); };
+  $("back").onclick = () => { state.similar = null; change(() => $("heading")); };
+  $("key").onsubmit = (event) => { event.preventDefault(); api.setKey($("key-text").value.trim()); start(); };
+  window.onpopstate = () => follow().then(() => show(), fail);
+  $("options").open = isWide; // on a phone the list comes first
+}
+
+// Take the state from the address; what the service does not offer is left out.
+async function follow() {
+  await readAddress(api.item, historyOf);
+  if (!runs.has(state.run)) state.run = "";
+  if (!runs.has(state.other)) state.other = "";
+  if (!main().genres.includes(state.genre)) state.genre = "";
+  if (!["5", "10", "20", "50"].includes(state.k)) {
+    const wanted = Math.min(100, Math.max(1, Math.round(Number(state.k)) || 10));
+    state.k = String(wanted);
+    $("k").append(element("option", {}, state.k));
+  }
+}
 
 // --- start -----------------------------------------------------------------------------------
 
 async function start() {
+  note("");
+  showLoading();
   try {
-    about = await fetchJson("/about");
+    const first = await api.about();
+    const others = first.runs.filter((name) => name !== first.run);
+    for (const found of [first, ...await Promise.all(others.map(api.about))]) runs.set(found.run, found);
+    $("key").hidden = true;
+    const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
+    $("about").textContent = [first.model, first.data, count(first.items, "items"), count(first.users, "users")].join(" · ");
+    $("genre-field").hidden = !first.genres.length;
+    $("genre").replaceChildren($("genre").options[0], ...first.genres.map((name) => element("option", {}, name)));
+    for (const field of document.querySelectorAll(".runs")) field.hidden = first.runs.length < 2;
+    $("run").replaceChildren(...first.runs.map((name) => element("option", {}, name)));
+    $("with").replaceChildren($("with").options[0], ...first.runs.map((name) => element("option", {}, name)));
+    await follow();
   } catch (error) {
-    showNote(error.message, true);
+    $("heading").textContent = "Recommendations";
+    $("results").ariaBusy = "false";
+    fail(error);
     return;
   }
-  const count = (n, noun) => `${n.toLocaleString("en")} ${noun}`;
-  $("about").textContent = [about.model, about.data, count(about.items, "items"), count(about.users, "users")].join(" · ");
-  $("genre-field").hidden = !about.genres.length;
-  $("genre").append(...about.genres.map((name) => element("option", {value: name}, name)));
-  const fields = new URLSearchParams(location.search);
-  user = fields.get("user");
-  $("user").value = user ?? "";
-  $("genre").value = fields.get("genre") ?? "";
-  $("k").value = fields.get("k") ?? "10";
-  history_ = await Promise.all(fields.getAll("item").map(async (item) => {
-    const found = await fetchJson(`/items?${new URLSearchParams({q: item, limit: 1})}`).catch(() => []);
-    return found.find((first) => String(first.item) === item) ?? {item, title: ""};
-  }));
-  draw();
-  recommend();
+  drawShelves();
+  show();
 }
 
+setUp();
 start();
