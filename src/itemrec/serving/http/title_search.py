@@ -76,7 +76,7 @@ class TitleSearch:
         if not words:
             return
         yield from (row for row, _ in self._lines_with(f" {phrase}"))
-        rarest = max(words, key=len)  # a guess: long words have fewer lines to look at
+        rarest = min(words, key=self.text.count) if len(words) > 1 else words[0]
         others = [word for word in words if word != rarest]
         for row, line in self._lines_with(rarest):
             if all(word in line for word in others):
