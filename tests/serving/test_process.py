@@ -179,6 +179,28 @@ def test_more_connections_than_open_files_do_not_stop_the_service(folder):
         assert len(service.log_text()) < 10_000
 
 
+def test_a_busy_service_refuses_work_on_open_connections_and_answers_probes(folder):
+    full = "work_queue.WorkQueue.is_full = property(lambda self: True)"
+    constants = f"from itemrec.serving.http import work_queue; {full}"
+    with Service(folder, constants=constants) as service:
+        client = connect(service)
+        client.connect()
+        head = (
+            f"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(ASK)}\r\n\r\n"
+        )
+        for _ in range(3):
+            client.sock.sendall(f"{head}{ASK}".encode())
+            refused = http.client.HTTPResponse(client.sock)
+            refused.begin()
+            assert (refused.status, refused.getheader("retry-after")) == (503, "1")
+            sentence = json.loads(refused.read())["error"]
+            assert sentence.startswith("too many requests are waiting")
+            assert ask(client, "/livez").status == 200  # over the same connection
+        text = ask(client, "/metrics").content.decode()
+        refusals = [line for line in text.splitlines() if 'path="refused"' in line]
+        assert refusals == ['itemrec_answers_total{path="refused",status="503"} 3.0']
+
+
 # --- workers -------------------------------------------------------------------------------------
 
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="finds processes by /proc")

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-
 from served import Service
 
 CASES = 25  # for each address

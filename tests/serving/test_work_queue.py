@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from served import open_client
@@ -97,6 +98,23 @@ def test_a_client_that_goes_away_frees_its_place_and_costs_no_work() -> None:
         await settle()
         release.set()
         assert (await first, await next_one) == ("first", "next")
+
+    asyncio.run(main())
+
+
+def test_a_request_that_would_wait_too_long_is_refused_before_it_waits() -> None:
+    async def main() -> None:
+        queue = WorkQueue(threads=1, places=100, seconds=0.5)
+        for _ in range(3):
+            await queue.run(Caller().request, lambda: time.sleep(0.2))
+        release, first = await occupied(queue)
+        tasks = []
+        while not queue.is_full:
+            tasks.append(asyncio.create_task(queue.run(Caller().request, lambda: "next")))
+            await settle()
+            assert len(tasks) < 100, "by the time that work takes, these wait for seconds"
+        release.set()
+        await asyncio.gather(first, *tasks, return_exceptions=True)
 
     asyncio.run(main())
 

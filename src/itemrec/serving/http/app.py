@@ -83,6 +83,7 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.life, app.state.reloader = life, reloader
+    app.state.queue, app.state.telemetry = queue, telemetry
     router = Api(runs, queue, telemetry, life, feedback).router()
     app.include_router(router, prefix="/v1")
     app.include_router(router, include_in_schema=False)  # the addresses of 0.1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import replace
@@ -122,6 +123,7 @@ class Job:
         if hasattr(signal, "SIGHUP"):
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it would load is being loaded
         set_up_logging()
+        sys.setswitchinterval(0.0005)  # scoring must not wait for a busy event loop
         torch.set_num_threads(1)  # a request is one product: other cores are for other requests
         loaded = {name: Recommender.load(f, self.device) for name, f in self.folders.items()}
         app = create_app(
@@ -132,6 +134,7 @@ class Job:
             buckets=buckets,
         )
         Connection.most = most_connections()
+        Connection.queue, Connection.telemetry = app.state.queue, app.state.telemetry
         config = uvicorn.Config(
             app,
             http=Connection,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -21,18 +22,21 @@ class WorkQueue:
     Args:
         threads: Number of threads; scoring is bound to the CPU, so more than cores would not help.
         places: Requests that may wait; the next one is answered with 503.
-        seconds: How long a request may wait before it is answered with 503.
+        seconds: How long a request may wait before it is answered with 503. One that would
+            have to wait longer, by the time that recent work took, is answered at once.
     """
 
     def __init__(self, threads: int = 1, places: int = 256, seconds: float = 1.0) -> None:
         self.places, self.seconds, self.waiting = places, seconds, 0
+        self.threads, self._work_seconds = threads, 0.0  # a moving average
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="score")
         self._turns = asyncio.Semaphore(threads)
 
     @property
     def is_full(self) -> bool:
         """Whether the next request would find no place."""
-        return self.waiting >= self.places
+        wait = self.waiting * self._work_seconds / self.threads
+        return self.waiting >= self.places or wait > self.seconds
 
     async def run(self, request: Request, work: Callable[[], T], *, patient: bool = False) -> T:
         """Do the work in a thread when it is this request's turn.
@@ -46,9 +50,11 @@ class WorkQueue:
             await self._wait(request, patient)
         else:
             await self._turns.acquire()
+        start = time.perf_counter()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         finally:
+            self._work_seconds += 0.05 * (time.perf_counter() - start - self._work_seconds)
             self._turns.release()
 
     def close(self) -> None:
