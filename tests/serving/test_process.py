@@ -248,6 +248,17 @@ def test_any_worker_tells_the_metrics_of_all(folder):
             assert sum(counts) == 30
 
 
+def test_workers_share_the_limit_of_a_key(folder):
+    key = "a-key-that-is-long-enough"
+    with Service(folder, "--api-key", key, "--rate-limit", "0.001", workers=2) as service:
+        statuses = []
+        for _ in range(8):  # each connection goes to the next worker
+            client = connect(service)
+            client.request("GET", "/about", headers={"Authorization": f"Bearer {key}"})
+            statuses.append(client.getresponse().status)
+    assert statuses == [200] + [429] * 7
+
+
 def test_a_run_that_workers_cannot_load_is_reported_in_one_sentence(tmp_path):
     command = [sys.executable, "-m", "itemrec", "serve", str(tmp_path / "none"), "--workers", "2"]
     done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60)
