@@ -160,8 +160,12 @@ def check_zip(path: Path) -> None:
 
 
 def tensors_of(path: Path, device: str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file."""
-    from safetensors.torch import load_file
+    """The tensors of a safetensors file, in memory of their own.
 
-    content: dict[str, Tensor] = load_file(path, device=device)
-    return content
+    The file is read and not mapped: a mapped tensor changes with its file, and using one whose file
+    was cut short ends the process.
+    """
+    from safetensors.torch import load
+
+    content: dict[str, Tensor] = load(path.read_bytes())
+    return {name: tensor.to(device) for name, tensor in content.items()}

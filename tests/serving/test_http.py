@@ -1,7 +1,6 @@
 """The service returns what the recommender returns, and errors are one sentence."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -10,47 +9,31 @@ import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
+from importlib.resources import files
 from urllib.parse import urlsplit
 
-import numpy as np
-import pandas as pd
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
+from served import DATA, Service, open_client
 
 import itemrec as ir
 from itemrec.environment import EXTRAS, need_extra
-from itemrec.serving.http import create_app
+from itemrec.serving.http.runs import fingerprint
 from itemrec.serving.http.schemas import RecommendRequest
 from itemrec.serving.http.server import listen
 from itemrec.serving.http.title_search import TitleSearch, normalise
 
 JSON = {"Content-Type": "application/json"}
-DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
-
-
-@pytest.fixture(scope="module")
-def recommender() -> ir.Recommender:
-    split = ir.split_interactions(DATA, seed=0)
-    run = ir.train(split, ir.models.LightGCN(dim=8, layers=2), epochs=3, lr=0.05, eval_every=3)
-    return ir.Recommender.from_run(run)
+PAGE = files("itemrec.serving.http").joinpath("page")
 
 
 @pytest.fixture(scope="module")
 def client(recommender: ir.Recommender):
-    with TestClient(create_app(recommender)) as client:
+    with open_client(recommender) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def folder(recommender: ir.Recommender, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("run") / "r"
-    recommender.run.save(out)
-    return out
 
 
 def as_json(value):
@@ -73,9 +56,10 @@ def test_a_response_is_what_the_recommender_returns(client, recommender, body):
     answer = client.post("/recommend", json=body)
     arguments = dict(body)
     assert answer.status_code == 200
-    assert answer.json() == as_json(
-        asdict(recommender.recommend(arguments.pop("user", None), **arguments))
-    )
+    expected = asdict(recommender.recommend(arguments.pop("user", None), **arguments))
+    run = {"run": "run", "run_fingerprint": fingerprint(recommender.run)}
+    assert answer.json() == as_json(expected) | run
+    assert client.post("/v1/recommend", json=body).json() == answer.json()
 
 
 def test_similar_items_and_about(client, recommender):
@@ -101,7 +85,7 @@ def test_similar_items_and_about(client, recommender):
         ({"history": [1.5]}, "'history.0' must be text or a whole number, got '1.5'"),
         ({"history": [1], "k": 0}, "'k' must be greater than or equal to 1, got '0'"),
         ({"history": [1], "k": 10**6}, "'k' must be less than or equal to 1000, got '1000000'"),
-        ({"histry": [1]}, "unknown setting 'histry'; known settings: user, history, k,"),
+        ({"histry": [1]}, "unknown setting 'histry'; known settings: k, exclude_seen, only,"),
         ({"history": [1], "genre": "x"}, "'genre' must be one of "),
         ({"history": [1], "only": []}, "'only' must name at least one item"),
         ([], "the request must be a JSON object"),
@@ -138,7 +122,6 @@ def test_other_bad_requests(client):
     assert client.get("/items", params={"q": "x" * 201}).json()["error"].startswith("'q' ")
     limit = client.get("/items", params={"limit": "9" * 5000}).json()["error"]
     assert re.fullmatch(r"'limit' is invalid \(.*\), got '9{100}'", limit)
-    assert client.head("/health").status_code == client.head("/").status_code == 200
     assert client.get("/nothing/here").json() == {"error": "Not Found"}
 
 
@@ -150,13 +133,13 @@ def test_validation_stops_at_the_first_error():
 
 
 def test_explanations_have_a_limit(client, recommender, monkeypatch):
-    monkeypatch.setattr("itemrec.serving.http.app.MAX_SHARES", 100)
+    monkeypatch.setattr("itemrec.serving.http.routes.MAX_REASONS", 100)
     row = int(recommender.run.train.sum(axis=1).argmax())
     user = recommender.run.user_ids.ids[row].item()
     for query, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):
         answer = client.post("/recommend", json={**query, "k": 20, "explain": True})
         history = history or int(recommender.run.train[[row]].sum())
-        sentence = f"'explain' must give at most 100 shares, got 20 items × {history} history items"
+        sentence = f"'explain' must list at most 100 shares, got 20 items × {history} history items"
         assert answer.json()["error"].startswith(sentence)
         assert client.post("/recommend", json={**query, "k": 20}).status_code == 200
     few = client.post("/recommend", json={"history": [1, 2], "k": 20, "explain": True})
@@ -188,7 +171,7 @@ def test_parallel_requests_get_the_same_responses(client):
 
 
 def test_metrics_count_responses_by_path_and_status(recommender):
-    with TestClient(create_app(recommender)) as client:
+    with open_client(recommender) as client:
         client.post("/recommend", json={"history": [12]})
         client.post("/recommend", json={"history": [13]})
         client.post("/recommend", json={})
@@ -248,30 +231,16 @@ def test_the_page_loads_nothing_from_elsewhere(client):
     page = client.get("/")
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
     linked = re.findall(r'(?:src|href)="([^"]*)"', page.text)
-    assert {"/page.js", "/page.css"} <= set(linked)
+    assert {"/page/main.js", "/page/style.css"} <= set(linked)
     assert all(link.startswith(("/", "data:")) for link in linked)
     assert all(client.get(link).status_code == 200 for link in linked if link.startswith("/"))
-    assert "//" not in re.sub(r"//.*", "", client.get("/page.js").text)
-
-
-class Service:
-    """`itemrec serve` as a process of its own, at a free port."""
-
-    def __init__(self, folder: Path, patience: int = 10) -> None:
-        code = "from itemrec.cli import app; from itemrec.serving.http import server"
-        code += f"; server.SHUTDOWN_SECONDS = {patience}"
-        command = [sys.executable, "-c", f"{code}; app.main()", "serve", str(folder), "--port", "0"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout
-        sentence = self.process.stdout.readline()
-        self.address = re.search(r"http://\S+", sentence)[0]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
+    scripts = [file.name for file in PAGE.iterdir() if file.name.endswith(".js")]
+    assert len(scripts) > 3
+    for name in scripts:
+        code = client.get(f"/page/{name}").text
+        assert "//" not in re.sub(r"//.*", "", code)
+        imported = re.findall(r'from "\./([^"]*)"', code)
+        assert set(imported) <= set(scripts)
 
 
 def test_the_command_serves_until_it_is_stopped(folder, recommender):
@@ -288,7 +257,7 @@ def test_the_command_serves_until_it_is_stopped(folder, recommender):
 
 
 def test_a_client_that_never_finishes_its_request_does_not_keep_the_service_alive(folder):
-    with Service(folder, patience=1) as service:
+    with Service(folder, constants="server.SHUTDOWN_SECONDS = 1") as service:
         where = urlsplit(service.address)
         with socket.create_connection((where.hostname, where.port)) as client:
             client.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
@@ -306,8 +275,14 @@ def test_a_taken_port_and_a_missing_run_are_reported(folder, tmp_path):
         for arguments, sentence in (
             ([str(folder), "--port", str(port)], f"cannot listen at 127.0.0.1:{port} "),
             ([str(folder), "--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
-            ([str(folder), "--host", "no.such.host.invalid"], "cannot listen at no.such.host"),
-            ([str(folder), "--host", "a..b"], "cannot listen at a..b:8000 (not a valid host name"),
+            (
+                [str(folder), "--insecure", "--host", "no.such.host.invalid"],
+                "cannot listen at no.such.host",
+            ),
+            (
+                [str(folder), "--insecure", "--host", "a..b"],
+                "cannot listen at a..b:8000 (not a valid host name",
+            ),
             ([str(tmp_path / "none"), "--port", "0"], f"{tmp_path / 'none'}"),
         ):
             command = [sys.executable, "-m", "itemrec", "serve", *arguments]
@@ -331,43 +306,3 @@ def test_a_missing_package_is_named(monkeypatch):
         ir.ItemrecError, match=r"'itemrec serve' needs no-such-package: pip install"
     ):
         need_extra("serve")
-
-
-def dom(address: str, folder: Path) -> str:
-    """The DOM of a page in a browser."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-    options += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    options += [f"--user-data-dir={folder}", "--virtual-time-budget=10000", "--dump-dom"]
-    command = ["chromium", *options, address]
-    home = {**os.environ, "HOME": str(folder)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=home).stdout
-
-
-@pytest.mark.browser
-def test_the_page_shows_recommendations_in_a_browser(folder, recommender, tmp_path):
-    with Service(folder) as service:
-        page = dom(f"{service.address}/?item=12&item=57&k=4", tmp_path)
-    picks = recommender.recommend(history=[12, 57], k=4, explain=True)
-    shown = re.findall(r'class="title">([^<]*)<', page)
-    assert shown == [pick.title for pick in picks]
-    reasons = re.findall(r"<span>([^<]*)</span></div>", page)
-    assert reasons == [reason.title for pick in picks for reason in pick.reasons]
-    widths = [float(w) for w in re.findall(r"width: ([0-9.]+)%", page)]
-    shares = [abs(reason.share) for pick in picks for reason in pick.reasons]
-    assert widths == pytest.approx([100 * s / max(shares) for s in shares], abs=0.01)
-
-
-@pytest.mark.browser
-def test_the_page_keeps_long_ids_and_shows_text_as_text(tmp_path):
-    rng = np.random.default_rng(0)
-    items = 2**53 + 1 + 2 * rng.integers(0, 30, 600)  # all odd: a double would make them even
-    frame = pd.DataFrame({"user_id": rng.integers(0, 60, 600), "item_id": items})
-    split = ir.split_interactions(ir.read(frame), seed=0)
-    ir.train(split, ir.models.EASE()).save(tmp_path / "run")
-    first = int(items[0])
-    with Service(tmp_path / "run") as service:
-        page = dom(f"{service.address}/?item={first}&item=<b>{'x' * 250}&k=5", tmp_path)
-    expected = ir.Recommender.load(tmp_path / "run").recommend(history=[first], k=5)
-    shown = re.findall(r'class="title">([^<]*)<', page)
-    assert shown == [str(pick.item) for pick in expected]
-    assert f"left out: &lt;b&gt;{'x' * 250}" in page

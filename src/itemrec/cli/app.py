@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +22,7 @@ from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_cutoffs, parse_optional_list
 from itemrec.cli.recommend import recommend
 from itemrec.cli.reproduce import reproduce
+from itemrec.cli.serve import serve
 from itemrec.cli.tables.layout import console, print_line
 from itemrec.cli.train import train, tune
 from itemrec.environment import need_extra
@@ -73,14 +73,22 @@ def before_command(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of split and training.")] = 0,
+    show: Annotated[
+        bool, typer.Option("--serve", help="Then serve the runs and open the web page.")
+    ] = False,
 ) -> None:
     """Compare BPR with ITEM on embedded data, for known and unseen users, and write a report.
 
     Example: itemrec demo
     """
     from itemrec.cli.demo import demo as run_demo
+    from itemrec.cli.demo import serve_demo
 
+    if show:
+        need_extra("serve")
     run_demo(out, seed=seed, console=console)
+    if show:
+        serve_demo(out)
 
 
 @app.command(cls=Command)
@@ -233,27 +241,7 @@ def report(
     print_line(f"report: {out}")
 
 
-@app.command(cls=Command)
-def serve(
-    run: options.RunFolder,
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; 0.0.0.0: all interfaces.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at; 0: any free port.")] = 8000,
-    device: options.ScoringDevice = "cpu",
-) -> None:
-    """Serve recommendations over HTTP, with a web page to try them.
-
-    Example: itemrec serve r --port 8000
-    """
-    need_extra("serve")
-    from itemrec.serving.http import serve as run_service
-
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server completes requests before it ends
-
-    run_service(run, host=host, port=port, device=device)
-
-
+app.command(cls=Command)(serve)
 app.command(cls=Command)(reproduce)
 
 

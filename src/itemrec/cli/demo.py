@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +93,21 @@ def demo(
     for line in (
         f"\nruns and report: {out}/, {page}",
         f"more recommendations: {again}",
-        f"the same over HTTP, with a web page: itemrec serve {out}/inductive-item-ndcg",
+        f"the same over HTTP, with a web page: itemrec demo --out {out} --serve",
         f"your own file: {own}",
         "before deploying, retrain on all data: itemrec train --final runs/mine --out runs/serve",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return page
+
+
+def serve_demo(out: Path) -> None:
+    """Serve the runs for unseen users side by side and open the page in a browser."""
+    from itemrec.serving.http import serve
+
+    order = ("item-ndcg", "bpr", "ease")
+    runs = [f"{name}={out / f'inductive-{name}'}" for name in order]
+    serve(runs, port=0, workers=1, when_ready=webbrowser.open)
 
 
 def conclusion(runs: dict[str, Run], found: Comparison) -> str:

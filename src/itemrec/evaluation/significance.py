@@ -93,6 +93,7 @@ def paired_test(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedTest:
     mean = float(d.mean()) if len(d) else math.nan
     if len(d) < 2 or not d.any():
         return PairedTest(len(d), mean, 0.0, 1.0, 1.0, 0.0)
+
     p_wilcoxon = float(scipy.stats.wilcoxon(d).pvalue)
     # Equal differences may differ by rounding errors, which do not count as variance.
     if np.ptp(d) <= 1e-12 * np.abs(d).max():

@@ -38,6 +38,7 @@ class Recommendation:
         genres: Its genres, "" if there are none.
         score: The score by which items are ranked.
         reasons: With `explain`, the share of each history item in the score, largest first.
+        others: The sum of the shares that are not listed in `reasons`.
         own: With `explain`, the rest of the score: the part of a trained user's own vector, zero
             for a user given by a history.
 
@@ -52,6 +53,7 @@ class Recommendation:
     score: float
     reasons: tuple[Reason, ...] = ()
     own: float | None = None
+    others: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ class Recommender:
         without: Iterable[Any] | None = None,
         genre: str | Iterable[str] | None = None,
         explain: bool = False,
+        reasons: int | None = None,
     ) -> Recommendations:
         """The k best items for a known `user`, or for any user with this `history`.
 
@@ -124,6 +125,8 @@ class Recommender:
             without: Ids to leave out. Unknown ids are ignored and listed in `unknown`.
             genre: Keep items that have at least one of these genres.
             explain: Add the share of each history item in each score.
+            reasons: Number of shares to list, those that move a score most; default: all. The
+                sum of the rest is in `others`.
 
         Returns:
             The list, best first. It may be shorter than `k`.
@@ -143,6 +146,7 @@ class Recommender:
             True
         """
         k = positive_integer("k", k)
+        listed = None if reasons is None else positive_integer("reasons", reasons)
         if explain and not self.model.explains:
             raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
         row, items, unknown = self._history_of(user, history)
@@ -164,7 +168,7 @@ class Recommender:
         shares = None
         if explain and len(items):
             shares = self.model.explain(history_row, row, best)  # [k, history]
-        picks = self._picks(best, values, items, shares)
+        picks = self._picks(best, values, items, shares, listed)
         unknown += ignored
         return Recommendations(picks, user, unknown, "" if len(items) else POPULAR)
 
@@ -317,7 +321,12 @@ class Recommender:
         return sp.csr_array(parts, shape=(1, self.n_items))
 
     def _picks(
-        self, best: Tensor, values: Tensor, history: npt.NDArray[np.int64], shares: Tensor | None
+        self,
+        best: Tensor,
+        values: Tensor,
+        history: npt.NDArray[np.int64],
+        shares: Tensor | None,
+        listed: int | None = None,
     ) -> tuple[Recommendation, ...]:
         rows, scores = best.tolist(), values.tolist()
         if shares is None:
@@ -328,19 +337,39 @@ class Recommender:
                 for row, s in zip(rows, scores, strict=True)
             )
         names = [(self._ids[row], self._text("titles", row)) for row in history.tolist()]
-        order = shares.argsort(dim=1, descending=True, stable=True).tolist()
-        own = (values.double() - shares.double().sum(1)).tolist()
+
+        def reasons(ranked: list[int], part: list[float]) -> tuple[Reason, ...]:
+            pairs = zip(ranked, part, strict=True)
+            return tuple(Reason(names[h][0], names[h][1], share) for h, share in pairs)
+
+        total = shares.double().sum(1)
+        if listed is not None and listed < len(names):  # those that move the score most
+            kept = shares.abs().topk(listed, dim=1).indices.sort(dim=1).values  # [k, listed]
+        else:
+            kept = torch.arange(len(names), device=shares.device).expand(len(rows), -1)
+        parts = shares.gather(1, kept)
+        order = parts.argsort(dim=1, descending=True, stable=True)
+        kept, parts = kept.gather(1, order), parts.gather(1, order)
+        own = (values.double() - total).tolist()
+        others = (total - parts.double().sum(1)).tolist() if kept.shape[1] < len(names) else None
         return tuple(
             Recommendation(
                 self._ids[row],
                 self._text("titles", row),
                 self._text("genres", row),
                 score,
-                tuple(Reason(names[h][0], names[h][1], part[h]) for h in ranked),
+                reasons(ranked, part),
                 rest,
+                unlisted,
             )
-            for row, score, part, ranked, rest in zip(
-                rows, scores, shares.tolist(), order, own, strict=True
+            for row, score, ranked, part, rest, unlisted in zip(
+                rows,
+                scores,
+                kept.tolist(),
+                parts.tolist(),
+                own,
+                others or [0.0] * len(rows),
+                strict=True,
             )
         )
 

@@ -1,181 +1,139 @@
-"""The HTTP service: each route parses its request, then calls the recommender."""
+"""The HTTP service as an application for any ASGI server."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from importlib.resources import files
-from typing import Annotated, Any
+import asyncio
+from collections.abc import AsyncIterator, Mapping, MutableSequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-from anyio.to_thread import current_default_thread_limiter
-from fastapi import FastAPI, Query
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
-from pydantic import BaseModel
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from itemrec.errors import ItemrecError
-from itemrec.serving.http.schemas import (
-    MAX_K,
-    MAX_SHARES,
-    RecommendRequest,
-    handle_http_error,
-    handle_itemrec_error,
-    handle_validation_error,
-)
+from itemrec.serving.http.body import WholeBody
+from itemrec.serving.http.errors import add_error_handlers, handle_http_error
+from itemrec.serving.http.feedback import FeedbackFile
+from itemrec.serving.http.hosts import AllowedHosts
+from itemrec.serving.http.keys import KeyCheck, RateLimit, is_open
+from itemrec.serving.http.observe import Life, Observe
+from itemrec.serving.http.page_files import add_page
+from itemrec.serving.http.reload import Reloader
+from itemrec.serving.http.routes import Api
+from itemrec.serving.http.runs import Runs
+from itemrec.serving.http.settings import ServiceSettings
 from itemrec.serving.http.telemetry import Telemetry
-from itemrec.serving.http.title_search import TitleSearch
-from itemrec.serving.recommendations import Recommendation, Recommendations
-from itemrec.serving.recommender import Recommender
-from itemrec.threads import usable_cpus
+from itemrec.serving.http.work_queue import WorkQueue, busy
 
-PAGE = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css")}
-PAGE |= {"/page.js": ("page.js", "text/javascript")}
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src data:",
-    "X-Content-Type-Options": "nosniff",
-}
+ALWAYS = ("/about", "/metrics", "/openapi.json")  # answered even if the queue is full
 
 
-class Item(BaseModel):
-    """An item of the catalogue."""
+def create_app(
+    runs: Runs,
+    settings: ServiceSettings | None = None,
+    *,
+    folders: Mapping[str, Path] | None = None,
+    device: str = "cpu",
+    buckets: MutableSequence[float] | None = None,
+) -> FastAPI:
+    """The service of some runs, for any ASGI server.
 
-    item: str | int
-    title: str
-    genres: str
+    Args:
+        runs: The runs by their names.
+        settings: Keys, limits and the like.
+        folders: Folders of runs that are loaded again when they change.
+        device: Where runs that are loaded again are put.
+        buckets: Numbers for the rate limit that workers share: two for each key.
 
+    Returns:
+        An application. `app.state.life.is_ending = True` makes it send its clients away, and
+        `app.state.reloader.now()` loads the folders again.
 
-class About(BaseModel):
-    """The run behind the service."""
-
-    model: str
-    data: str
-    fingerprint: str
-    protocol: str
-    users: int
-    items: int
-    explains: bool
-    titled: bool
-    genres: list[str]
-    test: dict[str, float]
-
-    @classmethod
-    def of(cls, recommender: Recommender) -> About:
-        """What is known about the run of a recommender."""
-        run = recommender.run
-        return cls(
-            model=str(run.metrics["model"]),
-            data=str(run.dataset["name"]),
-            fingerprint=str(run.dataset["fingerprint"]),
-            protocol=run.protocol,
-            users=len(run.user_ids),
-            items=len(run.item_ids),
-            explains=recommender.model.explains,
-            titled=run.titles is not None,
-            genres=list(recommender.genres),
-            test=run.metrics["test"],
-        )
-
-
-def create_app(recommender: Recommender) -> FastAPI:
-    """The service of one run, for any ASGI server."""
-    run = recommender.run
-    ids = run.item_ids.ids.tolist()
-    counts = np.bincount(run.train.indices, minlength=len(ids))
-    titles, genres = (
-        [""] * len(ids) if t is None else t.tolist() for t in (run.titles, run.genres)
-    )
-    search = TitleSearch(ids, None if run.titles is None else titles, counts.tolist())
-    telemetry = Telemetry(users=len(run.user_ids), items=len(ids))
-
-    app = _bare_app(telemetry)
-
-    # Cheap routes are `async`: they need no thread and respond even if all threads are busy.
-
-    @app.api_route("/health", methods=["GET", "HEAD"], operation_id="health")
-    async def health() -> dict[str, str]:
-        """Whether the service is up."""
-        return {"status": "ok"}
-
-    @app.get("/about")
-    async def about() -> About:
-        """The run behind the service."""
-        return About.of(recommender)
-
-    @app.post("/recommend")
-    def recommend(request: RecommendRequest) -> Recommendations:
-        """The k best items, best first; with `explain` the exact share of each history item."""
-        arguments = request.model_dump()
-        if request.explain:
-            check_shares(recommender, request)
-        return recommender.recommend(arguments.pop("user"), **arguments)
-
-    @app.get("/similar")
-    def similar(item: str, k: Annotated[int, Query(ge=1, le=MAX_K)] = 20) -> list[Recommendation]:
-        """The k most similar items."""
-        return list(recommender.similar_items(item, k))
-
-    @app.get("/items")
-    def items(
-        q: Annotated[str, Query(max_length=200)] = "",
-        limit: Annotated[int, Query(ge=1, le=MAX_K)] = 10,
-    ) -> list[Item]:
-        """Items by a part of their title, or by their id; without a query the most popular."""
-        rows = search.find(q, limit)
-        return [Item(item=ids[row], title=titles[row], genres=genres[row]) for row in rows]
-
-    @app.get("/metrics", include_in_schema=False)
-    async def metrics() -> Response:
-        """Counts and times for Prometheus."""
-        return Response(telemetry.exposition(), media_type=telemetry.media_type)
-
-    for path, (name, kind) in PAGE.items():
-        app.add_api_route(path, _file(name, kind), methods=["GET", "HEAD"], include_in_schema=False)
-    return app
-
-
-def _bare_app(telemetry: Telemetry) -> FastAPI:
-    """The application without routes: threads, telemetry, and one form for all errors."""
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> runs = Runs({"ease": ir.Recommender(ir.train(split, ir.models.EASE()))})
+        >>> "/v1/recommend" in create_app(runs).openapi()["paths"]
+        True
+    """
+    settings = settings or ServiceSettings()
+    queue = WorkQueue(settings.threads, settings.places, settings.seconds)
+    telemetry, life = Telemetry(), Life()
+    reloader = Reloader(runs, folders or {}, telemetry, device)
+    feedback = None if settings.feedback is None else FeedbackFile(settings.feedback)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # scoring is CPU-bound: more threads than cores would only wait for each other
-        current_default_thread_limiter().total_tokens = usable_cpus()
+        watching = asyncio.create_task(reloader.watch())
         yield
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        queue.close()
 
     app = FastAPI(
         title="itemrec",
         summary="Recommendations for known users and for new users with a history.",
+        version="1",
         lifespan=lifespan,
         docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
         redirect_slashes=False,  # redirects would trust the Host header of the request
+        generate_unique_id_function=lambda route: route.name,
     )
-    app.add_middleware(telemetry.middleware)
-    app.add_exception_handler(ItemrecError, handle_itemrec_error)
-    app.add_exception_handler(RequestValidationError, handle_validation_error)
-    app.add_exception_handler(HTTPException, handle_http_error)
+    app.state.life, app.state.reloader = life, reloader
+    app.state.queue, app.state.telemetry = queue, telemetry
+    router = Api(runs, queue, telemetry, life, feedback).router()
+    app.include_router(router, prefix="/v1")
+    app.include_router(router, include_in_schema=False)  # the addresses of 0.1
+    add_page(app)
+    add_error_handlers(app)
+    for run in runs:
+        telemetry.note_run(run)
+    # the last one added is the outermost
+    app.add_middleware(WholeBody)
+    app.add_middleware(_Admission, queue=queue)
+    if settings.api_keys:
+        app.add_middleware(KeyCheck, keys=settings.api_keys, limit=_limit(settings, buckets))
+    if settings.cors:
+        app.add_middleware(CORSMiddleware, **_cors(settings))
+    app.add_middleware(AllowedHosts, names=settings.allowed_hosts)
+    app.add_middleware(Observe, telemetry=telemetry, life=life, access_log=settings.access_log)
     return app
 
 
-def check_shares(recommender: Recommender, request: RecommendRequest) -> None:
-    """Reject explanations that would take too much time and memory."""
-    history = len(request.history or ())
-    if request.user is not None:
-        row = int(recommender.run.user_ids.index([request.user])[0])
-        history = int(np.diff(recommender.train.indptr[row : row + 2]).sum()) if row >= 0 else 0
-    if request.k * history > MAX_SHARES:
-        raise ItemrecError(
-            f"'explain' must give at most {MAX_SHARES:,} shares, got {request.k} items × "
-            f"{history:,} history items: choose a smaller 'k'"
-        )
+class _Admission:
+    """An application that refuses work before it reads it, if nobody else may wait."""
+
+    def __init__(self, app: ASGIApp, queue: WorkQueue) -> None:
+        self.app, self.queue = app, queue
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.queue.is_full and _is_work(scope["path"]):
+            response = await handle_http_error(None, busy())  # type: ignore[arg-type]
+            await response(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
 
 
-def _file(name: str, kind: str) -> Any:
-    content = files("itemrec.serving.http").joinpath(name).read_bytes()
+def _is_work(path: str) -> bool:
+    return not is_open(path) and path.removeprefix("/v1") not in ALWAYS
 
-    async def send() -> Response:
-        return Response(content, media_type=kind, headers=HEADERS)
 
-    return send
+def _limit(settings: ServiceSettings, buckets: MutableSequence[float] | None) -> RateLimit | None:
+    if settings.rate_limit is None:
+        return None
+    if buckets is None:
+        return RateLimit(settings.rate_limit, [0.0] * (2 * len(settings.api_keys)))
+    lock = buckets.get_lock()  # type: ignore[attr-defined]
+    return RateLimit(settings.rate_limit, buckets, lock)
+
+
+def _cors(settings: ServiceSettings) -> dict[str, Any]:
+    return {
+        "allow_origins": list(settings.cors),
+        "allow_methods": ["GET", "POST"],
+        "allow_headers": ["Authorization", "Content-Type", "X-Request-ID"],
+        "expose_headers": ["X-Request-ID", "Retry-After"],
+    }

@@ -1,19 +1,20 @@
-"""The request format, and errors as JSON with one sentence."""
+"""What requests and answers look like; the OpenAPI document is made of this."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal
 
-from fastapi import Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from starlette.exceptions import HTTPException
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+
+from itemrec.serving.recommendations import Recommendations
 
 MAX_K = 1000  # items in a list
 MAX_IDS = 50_000  # in one request
-MAX_SHARES = 100_000  # shares in an explanation, items × history length: about half a second
-BAD_BODY = 'the request must be a JSON object such as {"history": ["12"]}'
+MAX_SHARES = 1_000_000  # shares that are computed, items × history length
+MAX_REASONS = 5_000  # shares that are listed in one answer: about 400 KB
+MAX_USERS = 1000  # in a batch
+MAX_BATCH_ITEMS = 50_000  # in the answer to a batch: about 5 MB
 
 
 def _check_id(value: Any) -> Any:
@@ -32,63 +33,141 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 64.0 is 64."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 Id = Annotated[str | int, BeforeValidator(_check_id)]
 # fail fast: collecting a million errors would take seconds
 Ids = Annotated[list[Id], Field(max_length=MAX_IDS, fail_fast=True)]
 Texts = Annotated[list[str], Field(max_length=MAX_IDS, fail_fast=True), BeforeValidator(_as_list)]
+ListLength = Annotated[int, Field(ge=1, le=MAX_K), BeforeValidator(_whole)]
+
+# --- requests ------------------------------------------------------------------------------------
 
 
-class RecommendRequest(BaseModel):
-    """A known user or a history, and filters on the items."""
+class Filters(BaseModel):
+    """How long a list is, and what it may hold."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    user: Id | None = None
-    history: Ids | None = None
-    k: int = Field(20, ge=1, le=MAX_K)
-    exclude_seen: bool = True
-    only: Ids | None = None
-    without: Ids | None = None
-    genre: Texts | None = None
-    explain: bool = False
+    k: ListLength = Field(20, description="Number of items.")
+    exclude_seen: bool = Field(True, description="Leave out the items of the history.")
+    only: Ids | None = Field(None, description="Ids to choose from.")
+    without: Ids | None = Field(None, description="Ids to leave out.")
+    genre: Texts | None = Field(None, description="Keep items with at least one of these genres.")
+    run: str | None = Field(None, description="Name of the run that answers.")
 
 
-def error_response(status: int, text: str, headers: Any = None) -> JSONResponse:
-    """A response with one line of text, whatever the text contains."""
-    line = " ".join(text.encode(errors="replace").decode().split())
-    return JSONResponse({"error": line}, status, headers)
+class RecommendRequest(Filters):
+    """A known user or a history, and filters on the items."""
+
+    example: ClassVar[dict[str, Any]] = {"history": ["12"]}
+    model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["12"], "k": 5}]})
+
+    user: Id | None = Field(None, description="Id of a user of the training data.")
+    history: Ids | None = Field(None, description="Ids of items, for any user.")
+    visitor: Id | None = Field(
+        None, description="Identifies a new user, only to choose a run by the traffic split."
+    )
+    explain: bool = Field(False, description="List what each history item adds to each score.")
+    reasons: ListLength | None = Field(
+        None, description="Shares to list for each item, the largest; all if absent."
+    )
 
 
-async def handle_itemrec_error(_: Request, error: Exception) -> JSONResponse:
-    """Input that the recommender rejects."""
-    return error_response(422, str(error))
+class BatchRequest(Filters):
+    """Several known users or several histories, with the same filters."""
+
+    example: ClassVar[dict[str, Any]] = {"users": ["5", "7"]}
+    model_config = ConfigDict(json_schema_extra={"examples": [{"histories": [["12"], ["57"]]}]})
+
+    users: Annotated[list[Id], Field(max_length=MAX_USERS, fail_fast=True)] | None = None
+    histories: Annotated[list[Ids], Field(max_length=MAX_USERS, fail_fast=True)] | None = None
 
 
-async def handle_http_error(_: Request, error: Exception) -> JSONResponse:
-    """Unknown paths and methods, and bodies that cannot be parsed at all."""
-    assert isinstance(error, HTTPException)
-    if error.status_code == 400:
-        return error_response(422, BAD_BODY)
-    return error_response(error.status_code, error.detail, error.headers)
+class FeedbackRequest(BaseModel):
+    """What a user did with items that were recommended."""
+
+    example: ClassVar[dict[str, Any]] = {"event": "liked", "items": ["12"], "user": "5"}
+    model_config = ConfigDict(
+        extra="forbid", strict=True, json_schema_extra={"examples": [example]}
+    )
+
+    event: Literal["shown", "clicked", "liked", "disliked"]
+    items: Annotated[list[Id], Field(min_length=1, max_length=MAX_K, fail_fast=True)]
+    user: Id | None = Field(None, description="Who it was: a known user or any name.")
+    run: str | None = Field(None, description="The run that recommended the items.")
 
 
-async def handle_validation_error(request: Request, error: Exception) -> JSONResponse:
-    """The first error in a request: the name, the rule and the value."""
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = [str(part) for part in first["loc"]]
-    if first["type"] == "json_invalid" or len(where) == 1:
-        if "json" not in request.headers.get("content-type", "json"):
-            return error_response(422, "the request must be sent as Content-Type: application/json")
-        return error_response(422, BAD_BODY)
-    name, got = ".".join(where[1:])[:100], f"got {str(first.get('input'))[:100]!r}"
-    if first["type"] == "extra_forbidden":
-        known = ", ".join(RecommendRequest.model_fields)
-        return error_response(422, f"unknown setting {name!r}; known settings: {known}")
-    if first["type"] == "missing":
-        return error_response(422, f"{name!r} must be given")
-    if first["type"] == "value_error":
-        return error_response(422, f"{name!r} must be {first['ctx']['error']}, {got}")
-    _, should, rule = str(first["msg"]).partition(" should ")
-    problem = f"must {rule}" if should else f"is invalid ({first['msg']})"
-    return error_response(422, f"{name!r} {problem}, {got}")
+# --- answers -------------------------------------------------------------------------------------
+
+
+class Error(BaseModel):
+    """Why a request was not answered, in one sentence."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"error": "give either 'user' or 'history'"}]}
+    )
+
+    error: str
+
+
+class Status(BaseModel):
+    """Whether the service is up."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Stored(BaseModel):
+    """How many events were stored."""
+
+    stored: int
+
+
+class Item(BaseModel):
+    """An item of the catalogue."""
+
+    item: str | int
+    title: str
+    genres: str
+
+
+@dataclass(frozen=True)
+class Answer(Recommendations):
+    """The list of one user, best first, and the run that made it."""
+
+    run: str = ""
+    run_fingerprint: str = ""
+
+    @classmethod
+    def of(cls, picks: Recommendations, run: str, fingerprint: str) -> Answer:
+        """A list with the name and the fingerprint of its run."""
+        values = {field.name: getattr(picks, field.name) for field in fields(picks)}
+        return cls(**values, run=run, run_fingerprint=fingerprint)
+
+
+class About(BaseModel):
+    """A run behind the service, and the names of all of them."""
+
+    run: str
+    run_fingerprint: str
+    since: str
+    model: str
+    data: str
+    fingerprint: str = Field(description="Of the data.")
+    protocol: str
+    users: int
+    items: int
+    explains: bool
+    titled: bool
+    genres: list[str]
+    test: dict[str, float]
+    runs: list[str]
+    split: dict[str, float]
+    feedback: bool
+
+
+ANSWER = TypeAdapter(Answer)
+ANSWERS = TypeAdapter(list[Answer])

@@ -1,16 +1,24 @@
-"""Metrics of the service (counts and times of responses), and a limit on the request size."""
+"""Metrics of the service for Prometheus, summed over its workers.
+
+Several workers write their numbers to files in the folder PROMETHEUS_MULTIPROC_DIR, which is set
+before they start; any of them can then answer for all.
+"""
 
 from __future__ import annotations
 
+import os
 import time
+from datetime import datetime
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from prometheus_client.multiprocess import MultiProcessCollector
 
-MAX_BODY = 2**20  # bytes of a request
-BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds
+from itemrec.serving.http.runs import ServedRun
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5, 10, 30)
 
 
 class Telemetry:
@@ -18,62 +26,77 @@ class Telemetry:
 
     media_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, *, users: int, items: int) -> None:
-        self.registry = CollectorRegistry()
-        self.responses = Counter(
-            "itemrec_answers",
-            "Responses by path and status.",
-            labelnames=("path", "status"),
-            registry=self.registry,
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        labels = ("path", "status")
+        self.answers = Counter(
+            "itemrec_answers", "Answers by path and status.", labels, registry=registry
         )
-        self.seconds = Histogram(
-            "itemrec_answer_seconds",
-            "Response time.",
-            labelnames=("path",),
-            buckets=BUCKETS,
-            registry=self.registry,
+        self.seconds, self.upload_seconds = (
+            Histogram(name, text, ("path",), registry=registry, buckets=BUCKETS)
+            for name, text in (
+                ("itemrec_answer_seconds", "Time from the whole request to the whole answer."),
+                ("itemrec_upload_seconds", "Time that clients took to send a request."),
+            )
         )
-        for name, value in (("users", users), ("items", items)):
-            gauge = Gauge(f"itemrec_{name}", f"Number of known {name}.", registry=self.registry)
-            gauge.set(value)
+        self.in_flight = self._gauge("in_flight", "Requests being answered.", mode="livesum")
+        self.feedback = Counter(
+            "itemrec_feedback", "Feedback by event and run.", ("event", "run"), registry=registry
+        )
+        self.reloads = Counter(
+            "itemrec_reloads",
+            "Attempts to take over a changed run folder.",
+            ("run", "outcome"),
+            registry=registry,
+        )
+        self.run_info = self._gauge(
+            "run_info", "1 for the runs that answer.", "run", "model", "run_fingerprint"
+        )
+        self.run_since = self._gauge("run_since_seconds", "When a run was loaded.", "run")
+        self.users = self._gauge("users", "Number of known users.", "run")
+        self.items = self._gauge("items", "Number of known items.", "run")
+        self.memory = self._gauge("memory_bytes", "Resident memory.", mode="livesum")
+        self.cpu = self._gauge("cpu_seconds", "Processor time.", mode="livesum")
+
+    def _gauge(self, name: str, text: str, *labels: str, mode: str = "livemax") -> Gauge:
+        return Gauge(
+            f"itemrec_{name}",
+            text,
+            labels,
+            registry=self.registry,
+            multiprocess_mode=mode,  # type: ignore[arg-type]
+        )
+
+    def note_run(self, run: ServedRun, before: ServedRun | None = None) -> None:
+        """Describe a run that answers from now on, in place of the one before."""
+        name, data = run.name, run.recommender.run
+        if before is not None:
+            model = str(before.recommender.run.metrics["model"])
+            self.run_info.labels(name, model, before.fingerprint).set(0)
+        self.run_info.labels(name, str(data.metrics["model"]), run.fingerprint).set(1)
+        self.run_since.labels(name).set(datetime.fromisoformat(run.since).timestamp())
+        self.users.labels(name).set(len(data.user_ids))
+        self.items.labels(name).set(len(data.item_ids))
+
+    def note_process(self) -> None:
+        """Measure memory and processor time of this process."""
+        self.memory.set(resident_bytes())
+        self.cpu.set(time.process_time())
 
     def exposition(self) -> bytes:
         """All metrics in the text format of Prometheus."""
-        return generate_latest(self.registry)
-
-    def middleware(self, app: ASGIApp) -> ASGIApp:
-        """The application with metrics and a limit on the request size."""
-
-        async def measure(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http":
-                await app(scope, receive, send)
-                return
-            started, status, read = time.perf_counter(), 500, 0
-
-            async def receive_limited() -> Message:
-                nonlocal read
-                message = await receive()
-                read += len(message.get("body", b""))
-                if read > MAX_BODY:
-                    raise HTTPException(413, f"a request may have at most {MAX_BODY:,} bytes")
-                return message
-
-            async def send_noting_status(message: Message) -> None:
-                nonlocal status
-                if message["type"] == "http.response.start":
-                    status = message["status"]
-                await send(message)
-
-            try:
-                await app(scope, receive_limited, send_noting_status)
-            finally:
-                path = _path(scope)
-                self.responses.labels(path, status).inc()
-                self.seconds.labels(path).observe(time.perf_counter() - started)
-
-        return measure
+        self.note_process()
+        if SHARED not in os.environ:
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)
 
 
-def _path(scope: Scope) -> str:
-    """The path of the route; unknown paths share one label, or clients could create any number."""
-    return getattr(scope.get("route"), "path", "other")
+def resident_bytes() -> int:
+    """Memory of this process; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

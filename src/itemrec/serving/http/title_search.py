@@ -1,10 +1,18 @@
-"""Search for items by parts of their titles, whatever the case and the accents."""
+"""Search for items by parts of their titles, whatever the case and the accents.
+
+All titles are lines of one text, the most popular first, so that Python's own search of a text
+does the work and can stop as soon as enough lines are found.
+"""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 
 def normalise(text: str) -> str:
@@ -28,38 +36,57 @@ class TitleSearch:
     def __init__(
         self, ids: Sequence[Any], titles: Sequence[str] | None, counts: Sequence[int]
     ) -> None:
-        self.names = [str(item) for item in ids]
-        self.ids = [normalise(name) for name in self.names]
-        self.texts = self.ids if titles is None else [normalise(str(title)) for title in titles]
-        self.counts = counts
+        names = [str(item) for item in ids]
+        self.row_of = {name: row for row, name in enumerate(names)}
+        self.rows_of_id: dict[str, list[int]] = {}  # ids that differ only in case
+        for row, name in enumerate(names):
+            self.rows_of_id.setdefault(normalise(name).strip(), []).append(row)
+        order = np.argsort(-np.asarray(counts), kind="stable")
+        self.order: list[int] = order.tolist()  # row of each line
+        self.popularity = np.argsort(order).tolist()  # line of each row
+        texts = names if titles is None else [str(title) for title in titles]
+        lines = [normalise(texts[row]).replace("\n", " ") for row in self.order]
+        self.text = "\n".join(["", *lines, ""])  # each line between two line ends
+        ends = np.cumsum([0, *(len(line) + 1 for line in lines)])
+        self.starts: list[int] = ends.tolist()  # of the line end before each line
 
-    def find(self, query: str, limit: int) -> list[int]:
+    def find(
+        self, query: str, limit: int, allowed: npt.NDArray[np.bool_] | None = None
+    ) -> list[int]:
         """Rows of the items that contain every word of the query, best match first.
 
         An item whose id equals the query comes first, then titles that start with it, then titles
-        with a word that starts with it, then all others; ties are sorted by popularity.
+        with a word that starts with it, then all others; ties are sorted by popularity. Only rows
+        that are `allowed` count.
         """
-        exact, query = query.strip(), normalise(query).strip()
-        words = query.split()
-        found = [
-            row
-            for row, text in enumerate(self.texts)
-            if all(word in text for word in words) or self.ids[row] == query
-        ]
-        found.sort(
-            key=lambda row: (
-                self.names[row] != exact,
-                self._match_level(row, query),
-                -self.counts[row],
-                row,
-            )
-        )
-        return found[:limit]
+        found: dict[int, None] = {}  # in the order of the match
+        for row in self._candidates(query.strip(), normalise(query).split()):
+            if allowed is None or allowed[row]:
+                found[row] = None
+            if len(found) == limit:
+                break
+        return list(found)
 
-    def _match_level(self, row: int, query: str) -> int:
-        text = self.texts[row]
-        if self.ids[row] == query:
-            return 0
-        if text.startswith(query):
-            return 1
-        return 2 if f" {query}" in text else 3
+    def _candidates(self, exact: str, words: list[str]) -> Iterator[int]:
+        phrase = " ".join(words)
+        if exact in self.row_of:
+            yield self.row_of[exact]
+        yield from sorted(self.rows_of_id.get(phrase, ()), key=self.popularity.__getitem__)
+        yield from (row for row, _ in self._lines_with(f"\n{phrase}"))
+        if not words:
+            return
+        yield from (row for row, _ in self._lines_with(f" {phrase}"))
+        rarest = min(words, key=self.text.count) if len(words) > 1 else words[0]
+        others = [word for word in words if word != rarest]
+        for row, line in self._lines_with(rarest):
+            if all(word in line for word in others):
+                yield row
+
+    def _lines_with(self, part: str) -> Iterator[tuple[int, str]]:
+        """Row and text of each line with this part, the most popular first."""
+        place = self.text.find(part)
+        while 0 <= place < len(self.text) - 1:
+            line = bisect_right(self.starts, place) - 1
+            start, end = self.starts[line], self.starts[line + 1]
+            yield self.order[line], self.text[start:end]
+            place = self.text.find(part, end)

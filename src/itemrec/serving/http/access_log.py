@@ -1,0 +1,50 @@
+"""Log lines are JSON objects on stderr; none holds an id of a user or an item, or an address."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+LOGGER = logging.getLogger("itemrec.serving")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object in a line.
+
+    Of an exception only its kind and place are written: its text may hold what a user has sent.
+
+    >>> record = logging.LogRecord("x", logging.INFO, "", 0, "a %s", ("b",), None)
+    >>> json.loads(JsonFormatter().format(record))["message"]
+    'a b'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        entry: dict[str, Any] = {"time": time, "level": record.levelname.lower()}
+        entry["message"] = record.getMessage().strip()
+        entry |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[1] is not None:
+            frames = traceback.extract_tb(record.exc_info[2])
+            entry["exception"] = type(record.exc_info[1]).__name__
+            entry["at"] = [f"{frame.filename}:{frame.lineno}" for frame in frames]
+        return json.dumps(entry)
+
+
+def log(level: int, message: str, *, error: BaseException | None = None, **fields: Any) -> None:
+    """Write a line with these fields."""
+    LOGGER.log(level, message, extra={"fields": fields}, exc_info=error)
+
+
+def set_up_logging() -> None:
+    """Write the lines of the service, and what the HTTP server has to say, to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    for name, level in (("itemrec.serving", logging.INFO), ("uvicorn.error", logging.ERROR)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)

@@ -1,0 +1,53 @@
+"""The items of a run as the service shows them: by search, by genre, by a user's history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from itemrec.errors import ItemrecError
+from itemrec.serving.filters import ItemFilter
+from itemrec.serving.http.schemas import Item
+from itemrec.serving.http.title_search import TitleSearch
+from itemrec.training.run import Run
+
+
+class Catalogue:
+    """Ids, titles, genres and popularity of the items of a run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.ids = run.item_ids.ids.tolist()
+        counts = np.bincount(run.train.indices, minlength=len(self.ids))
+        none = [""] * len(self.ids)
+        self.titles = none if run.titles is None else run.titles.tolist()
+        self.genres = none if run.genres is None else run.genres.tolist()
+        titles = None if run.titles is None else self.titles
+        self.search = TitleSearch(self.ids, titles, counts.tolist())
+        self.filter = ItemFilter(run.item_ids, run.genres)
+
+    def item(self, row: int) -> Item:
+        """The item in a row."""
+        return Item(item=self.ids[row], title=self.titles[row], genres=self.genres[row])
+
+    def find(self, query: str, limit: int, genre: str | None = None) -> list[Item]:
+        """Items by a part of their title or by id, the best match first."""
+        allowed, _ = self.filter.allowed(None, None, genre)
+        return [self.item(row) for row in self.search.find(query, limit, allowed)]
+
+    def history(self, user: Any) -> list[Item]:
+        """The items that a known user was trained on."""
+        return [self.item(row) for row in self.run.train.indices[self._part(user)].tolist()]
+
+    def history_length(self, user: Any) -> int:
+        """The number of items that a known user was trained on."""
+        part = self._part(user)
+        return int(part.stop - part.start)
+
+    def _part(self, user: Any) -> slice:
+        row = int(self.run.user_ids.index([user])[0])
+        if row < 0:
+            raise ItemrecError(f"'user' must be a user of the training data, got {user!r}")
+        start, end = self.run.train.indptr[row : row + 2]
+        return slice(int(start), int(end))

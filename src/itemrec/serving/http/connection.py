@@ -1,0 +1,126 @@
+"""Connections: a bounded number of them, each of which must say what it wants in time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from itemrec.serving.http.telemetry import Telemetry
+from itemrec.serving.http.work_queue import RETRY_SECONDS, WorkQueue, busy
+
+HEADER_SECONDS = 10.0  # that a client may take to send the first line and the headers
+REFUSE_SECONDS = 0.1  # before a client is told that the service is busy
+SPARE_FILES = 64  # open files that are not connections
+
+
+def _unavailable(sentence: str, *headers: str) -> bytes:
+    """A whole answer with status 503."""
+    body = json.dumps({"error": sentence}, separators=(",", ":"))
+    lines = ["HTTP/1.1 503 Service Unavailable", "Content-Type: application/json"]
+    lines += [f"Content-Length: {len(body)}", f"Retry-After: {RETRY_SECONDS}", *headers, "", body]
+    return "\r\n".join(lines).encode()
+
+
+BUSY = _unavailable(busy().detail)
+TOO_MANY = _unavailable("too many connections: try again later", "Connection: close")
+
+
+def is_whole_post(data: bytes) -> bool:
+    """Whether these bytes are one request for recommendations, from its first to its last.
+
+    >>> is_whole_post(b"POST /v1/recommend HTTP/1.1\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
+    True
+    >>> is_whole_post(b"POST /v1/recommend HTTP/1.1\\r\\nContent-Length: 9\\r\\n\\r\\n{}")
+    False
+    """
+    if not data.startswith((b"POST /recommend", b"POST /v1/recommend")):
+        return False
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    return length is not None and int(length[1]) == len(body)
+
+
+class Connection(H11Protocol):
+    """A connection of uvicorn's with a time limit for the headers and a limit on their number."""
+
+    most = 0  # connections at once; these three are set before the server starts
+    queue: WorkQueue
+    telemetry: Telemetry
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept the connection, or say that there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.write(TOO_MANY)
+            transport.close()
+        else:
+            self._await_headers()
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request; its headers must be complete in time."""
+        if self.queue.is_full and self._is_idle() and is_whole_post(data):
+            self._refuse()
+            return
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:  # the headers are complete
+            self._stop_timer()
+        elif self._is_idle() and self._header_timer is None:
+            self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _refuse(self) -> None:
+        """Say that the service is busy, for a fraction of what the application takes to say it.
+
+        A moment later, because some clients ask again at once, and that would be all it does.
+        """
+        self._stop_timer()
+        self._unset_keepalive_if_required()
+        self.flow.pause_reading()
+        self.loop.call_later(REFUSE_SECONDS, self._say_busy)
+
+    def _say_busy(self) -> None:
+        self.telemetry.answers.labels("refused", 503).inc()
+        if not self.transport.is_closing():
+            self.transport.write(BUSY)
+            self.flow.resume_reading()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _await_headers(self) -> None:
+        self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+
+def most_connections() -> int:
+    """Connections of one worker: what the system's limit on open files allows, 4096 at most."""
+    try:
+        import resource
+    except ImportError:  # not available on this system
+        return 512
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:  # the usual soft limit is low
+        wanted = 4096 + SPARE_FILES
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(8, min(4096, soft - SPARE_FILES))

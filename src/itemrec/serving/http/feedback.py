@@ -1,0 +1,48 @@
+"""Feedback is appended to a file of JSON lines, which is put aside when it has grown large."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from itemrec.files import check_folder, locked
+
+ROTATE_BYTES = 64 * 2**20
+FILE = "feedback.jsonl"
+
+
+class FeedbackFile:
+    """An append-only file; several processes may write to it.
+
+    Each line has the columns of a data set, `user_id`, `item_id` and `timestamp` (seconds), and
+    `event`, `run` and `run_fingerprint`. A full file is renamed to ``feedback-TIME-ID.jsonl``.
+
+    Args:
+        folder: Where the files lie; it is created if necessary.
+
+    Examples:
+        >>> import tempfile
+        >>> file = FeedbackFile(Path(tempfile.mkdtemp()))
+        >>> file.append([{"user_id": 5, "item_id": 12, "event": "liked"}])
+        >>> json.loads(file.path.read_text())["event"]
+        'liked'
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = check_folder("feedback", folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = self.folder / FILE
+
+    def append(self, rows: list[dict[str, Any]]) -> None:
+        """Write rows, all of them or none."""
+        now = datetime.now(UTC)
+        lines = [json.dumps({"timestamp": now.timestamp(), **row}) + "\n" for row in rows]
+        with locked(self.folder, wait=True):
+            if self.path.exists() and self.path.stat().st_size >= ROTATE_BYTES:
+                name = f"feedback-{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.jsonl"
+                self.path.rename(self.folder / name)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("".join(lines))

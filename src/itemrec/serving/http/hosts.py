@@ -1,0 +1,56 @@
+"""Only requests that address this service by a name it has are answered.
+
+A page of another site can make a browser send requests to a loopback address by letting its own
+name point there (DNS rebinding). Such requests carry that name; a number cannot be rebound.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from itemrec.serving.http.errors import error_response
+from itemrec.serving.http.settings import LOCAL_NAMES
+
+
+class AllowedHosts:
+    """An application that answers only to these names, to numbers and to this machine's name."""
+
+    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+        self.app = app
+        self.names = {*(name.lower() for name in names), *LOCAL_NAMES, socket.gethostname().lower()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse with 421."""
+        if scope["type"] == "http":
+            name = host_name(Headers(scope=scope).get("host", ""))
+            if not (name in self.names or _is_number(name)):
+                text = f"'Host' must be a name of this service, got {name[:100]!r}; "
+                response = error_response(421, f"{text}other names are given by --allowed-host")
+                await response(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+def host_name(header: str) -> str:
+    """The host of a Host header, without its port.
+
+    >>> host_name("Example.org:8000"), host_name("[::1]:80")
+    ('example.org', '::1')
+    """
+    name = header.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0].rstrip(".")
+
+
+def _is_number(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,62 @@
+// Lists of recommendations: one, or two side by side with what they share marked.
+
+import {$, button, element, genresOf, named} from "./elements.js";
+
+const signed = (number) => `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(3)}`;
+const scoreText = (score) => (Number.isInteger(score) ? score.toLocaleString("en") : score.toFixed(3));
+
+// The shares of a score, with those that are not listed in one line.
+function shares(pick) {
+  const rest = [["others together", pick.others], ["the user's own part", pick.own]];
+  const extra = rest.filter(([, share]) => Math.abs(share ?? 0) > 1e-4 * Math.abs(pick.score));
+  return pick.reasons.length ? [...pick.reasons, ...extra.map(([title, share]) => ({title, share, rest: true}))] : [];
+}
+
+function shareLine(reason, widest) {
+  const bar = element("i");
+  bar.style.width = `${100 * Math.abs(reason.share) / (widest || 1)}%`;
+  return element("li", {className: `${reason.share < 0 ? "minus" : ""} ${reason.rest ? "rest" : ""}`},
+    element("span", {className: "what"}, named(reason)),
+    element("span", {className: "bar", ariaHidden: "true"}, bar),
+    element("span", {className: "value"}, signed(reason.share)));
+}
+
+function row(pick, place, widest, otherPlaces, actions, measure) {
+  const text = element("div", {className: "text"}, element("div", {className: "title"}, named(pick)));
+  if (pick.genres) text.append(element("div", {className: "genres"}, genresOf(pick)));
+  const there = otherPlaces?.get(String(pick.item));
+  if (there !== undefined) text.append(element("span", {className: "both"}, `in both lists, ${there + 1} there`));
+  const name = named(pick);
+  text.append(element("div", {className: "actions"},
+    button("Like", `Like ${name}`, () => actions.like(pick, place)),
+    button("Dislike", `Dislike ${name}`, () => actions.dislike(pick, place)),
+    button("Similar", `Items similar to ${name}`, () => actions.similar(pick))));
+  const lines = shares(pick).map((reason) => shareLine(reason, widest));
+  const score = element("span", {className: "score"}, scoreText(pick.score), element("small", {}, ` ${measure}`));
+  return element("li", {className: there === undefined ? "pick" : "pick shared"},
+    element("span", {className: "place"}, String(place + 1)), text,
+    lines.length ? element("ul", {className: "shares", ariaLabel: "Why"}, ...lines) : element("span"), score);
+}
+
+export function showLists(columns, actions) {
+  const places = columns.map(({picks}) => new Map(picks.map((pick, place) => [String(pick.item), place])));
+  const made = columns.map(({title, picks, measure}, number) => {
+    const widest = Math.max(0, ...picks.flatMap((pick) => shares(pick).map((reason) => Math.abs(reason.share))));
+    const other = columns.length > 1 ? places[1 - number] : null;
+    const rows = picks.map((pick, place) => row(pick, place, widest, other, actions, measure));
+    const list = element("ol", {className: widest || other ? "picks" : "picks plain", ariaLabel: title || "Recommendations"}, ...rows);
+    const heading = columns.length > 1 ? [element("h3", {}, title)] : [];
+    return element("div", {className: "column"}, ...heading, list);
+  });
+  $("lists").className = columns.length > 1 ? "two" : "";
+  $("lists").replaceChildren(...made);
+  $("legend").hidden = !columns.some(({picks}) => picks.some((pick) => pick.reasons.length));
+}
+
+export function showLoading() {
+  $("results").ariaBusy = "true";
+  if (!$("lists").children.length) {
+    const line = () => element("li", {className: "pick waiting"}, element("span"), element("span", {className: "blank"}));
+    $("lists").replaceChildren(element("ol", {className: "picks", ariaHidden: "true"}, ...Array.from({length: 5}, line)));
+  }
+}

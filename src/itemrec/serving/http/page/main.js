@@ -1,0 +1,234 @@
+// The page: choose what you like, see recommendations, compare models. The address holds it all.
+
+import * as api from "./api.js";
+import {$, button, element, genresOf, named} from "./elements.js";
+import {showLists, showLoading} from "./lists.js";
+import {setUpSearch} from "./search.js";
+import {address, isEmpty, readAddress, request, reset, same, state} from "./state.js";
+
+const SHELVES = 3; // genres with a shelf
+const isWide = matchMedia("(min-width: 48rem)").matches;
+const CHIPS = isWide ? 8 : 3; // items of a known user that are shown one by one
+const runs = new Map(); // name → what the service tells about it
+let latest = 0; // only the latest response is shown
+
+const main = () => runs.values().next().value;
+const titleOf = (run) => (runs.size > 1 ? `${run} · ${runs.get(run).model}` : "");
+
+function note(text, isError = false) {
+  $("note").textContent = text;
+  $("note").className = isError ? "wrong" : "";
+}
+
+function heading() {
+  if (state.similar) return `Similar to ${named(state.similar)}`;
+  if (state.user !== null) return state.liked.length ? `For user ${state.user}, with your choices` : `For user ${state.user}`;
+  return state.liked.length ? "Recommended for you" : "Popular now";
+}
+
+function fail(error) {
+  $("lists").replaceChildren();
+  $("legend").hidden = true;
+  note(error.message, true);
+  $("key").hidden = error.status !== 401;
+}
+
+// --- lists -----------------------------------------------------------------------------------
+
+async function column(run) {
+  const title = titleOf(run);
+  if (state.similar) {
+    const picks = await api.similar(state.similar.item, Number(state.k), run);
+    return {title, picks, measure: "similarity", fallback: "", unknown: []};
+  }
+  const found = await api.recommend(request(run, runs.get(run).explains));
+  const measure = found.fallback ? "users" : "score";
+  return {title, picks: found.items, measure, fallback: found.fallback, unknown: found.unknown};
+}
+
+// Show the state; `focus` finds what has the focus afterwards.
+async function show(focus = null) {
+  draw();
+  const mine = ++latest;
+  $("heading").textContent = heading();
+  $("back").hidden = !state.similar;
+  showLoading();
+  try {
+    const names = [state.run || main().run, ...(state.other ? [state.other] : [])];
+    const columns = await Promise.all(names.map(column));
+    if (mine !== latest) return;
+    note(remarks(columns));
+    showLists(columns, actions);
+  } catch (error) {
+    if (mine === latest) fail(error);
+  }
+  if (mine !== latest) return;
+  $("results").ariaBusy = "false";
+  (focus?.() ?? null)?.focus();
+}
+
+function remarks(columns) {
+  const told = [];
+  const {fallback, picks, unknown} = columns[0];
+  if (isEmpty() && !state.similar) told.push("Choose something you like: search for it, or take it from a shelf.");
+  else if (fallback) told.push("Nothing is known of these items, so these are the most popular ones.");
+  if (unknown.length) told.push(`Not known to this model and left out: ${unknown.join(", ")}.`);
+  if (!picks.length) told.push(state.similar ? "No item is similar." : "No item is left to recommend.");
+  return told.join(" ");
+}
+
+function change(focus = null) {
+  const there = address();
+  if (there !== (location.search || location.pathname)) window.history.pushState(null, "", there);
+  show(focus);
+}
+
+// --- choices ---------------------------------------------------------------------------------
+
+const without = (list, entry) => list.filter((other) => !same(other, entry));
+const sameButton = (place, label) => () => {
+  const rows = [...document.querySelectorAll(".column:first-child .pick")];
+  return rows[Math.min(place, rows.length - 1)]?.querySelector(`button[aria-label^="${label}"]`) ?? $("heading");
+};
+
+function tell(event, entry) {
+  if (main().feedback) api.feedback(event, entry.item, state.user, state.run || main().run).catch(() => {});
+}
+
+function choose(entry) {
+  state.similar = null;
+  state.disliked = without(state.disliked, entry);
+  if (![...state.liked, ...state.userHistory].some((known) => same(known, entry))) state.liked = [...state.liked, entry];
+}
+
+const actions = {
+  like(entry, place) { tell("liked", entry); choose(entry); change(sameButton(place, "Like")); },
+  dislike(entry, place) {
+    tell("disliked", entry);
+    state.liked = without(state.liked, entry);
+    state.disliked = [...without(state.disliked, entry), entry];
+    change(sameButton(place, "Dislike"));
+  },
+  similar(entry) { state.similar = entry; change(() => $("heading")); },
+};
+
+function chip(entry, name, remove) {
+  const row = element("li", {className: name});
+  const word = name === "disliked" ? "not " : "";
+  row.append(element("span", {}, `${word}${named(entry)}`));
+  if (remove) row.append(button("×", `Remove ${named(entry)}`, remove));
+  return row;
+}
+
+function draw() {
+  const removing = (list, entry) => () => { state[list] = without(state[list], entry); change(() => $("search")); };
+  const known = state.userHistory.slice(0, CHIPS).map((entry) => chip(entry, "known", null));
+  const more = state.userHistory.length - CHIPS;
+  if (more > 0) known.push(element("li", {className: "known"}, `and ${more.toLocaleString("en")} more`));
+  if (state.userHistory.length) known.unshift(element("li", {className: "who"}, `User ${state.user}:`));
+  const chips = ["liked", "disliked"].flatMap((list) => state[list].map((entry) => chip(entry, list, removing(list, entry))));
+  $("chosen").replaceChildren(...known, ...chips);
+  $("user").value = state.user ?? "";
+  $("genre").value = state.genre;
+  $("k").value = state.k;
+  $("run").value = state.run || main().run;
+  $("with").value = state.other;
+  $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
+}
+
+// --- shelves and options ---------------------------------------------------------------------
+
+async function drawShelves() {
+  const counts = new Map();
+  const popular = await api.items("", 100).catch(() => []);
+  for (const genre of popular.flatMap((entry) => (entry.genres || "").split("|").filter(Boolean))) {
+    counts.set(genre, (counts.get(genre) ?? 0) + 1);
+  }
+  const genres = [...counts].sort((a, b) => b[1] - a[1]).slice(0, SHELVES).map(([genre]) => genre);
+  const filled = await Promise.all(genres.map(async (genre) => {
+    const cards = (await api.shelf(genre, 12).catch(() => [])).map((entry) => {
+      const card = button(named(entry), `Like ${named(entry)}`, () => actions.like(entry, 0), "card");
+      card.append(element("small", {}, genresOf(entry)));
+      return element("li", {}, card);
+    });
+    return element("div", {className: "shelf"}, element("h2", {}, genre), element("ul", {ariaLabel: genre}, ...cards));
+  }));
+  $("shelves").replaceChildren(...filled);
+  draw();
+}
+
+async function historyOf(user) {
+  try {
+    return await api.history(user);
+  } catch (error) {
+    if (error.status === 422) return []; // the list will say that nobody knows this user
+    throw error;
+  }
+}
+
+function setUp() {
+  setUpSearch((entry) => { tell("liked", entry); choose(entry); change(() => $("search")); });
+  $("known").onsubmit = async (event) => {
+    event.preventDefault();
+    const user = $("user").value.trim() || null;
+    try {
+      const userHistory = user === null ? [] : await historyOf(user);
+      Object.assign(state, {user, userHistory, liked: [], disliked: [], similar: null});
+      change(() => $("heading"));
+    } catch (error) {
+      fail(error);
+    }
+  };
+  for (const [id, name] of [["genre", "genre"], ["k", "k"], ["run", "run"], ["with", "other"]]) {
+    $(id).onchange = () => { state[name] = $(id).value; change(); };
+  }
+  $("clear").onclick = () => { reset(); change(() => $("search")); };
+  $("back").onclick = () => { state.similar = null; change(() => $("heading")); };
+  $("key").onsubmit = (event) => { event.preventDefault(); api.setKey($("key-text").value.trim()); start(); };
+  window.onpopstate = () => follow().then(() => show(), fail);
+  $("options").open = isWide; // on a phone the list comes first
+}
+
+// Take the state from the address; what the service does not offer is left out.
+async function follow() {
+  await readAddress(api.item, historyOf);
+  if (!runs.has(state.run)) state.run = "";
+  if (!runs.has(state.other)) state.other = "";
+  if (!main().genres.includes(state.genre)) state.genre = "";
+  if (!["5", "10", "20", "50"].includes(state.k)) {
+    const wanted = Math.min(100, Math.max(1, Math.round(Number(state.k)) || 10));
+    state.k = String(wanted);
+    $("k").append(element("option", {}, state.k));
+  }
+}
+
+// --- start -----------------------------------------------------------------------------------
+
+async function start() {
+  note("");
+  showLoading();
+  try {
+    const first = await api.about();
+    const others = first.runs.filter((name) => name !== first.run);
+    for (const found of [first, ...await Promise.all(others.map(api.about))]) runs.set(found.run, found);
+    $("key").hidden = true;
+    const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
+    $("about").textContent = [first.model, first.data, count(first.items, "items"), count(first.users, "users")].join(" · ");
+    $("genre-field").hidden = !first.genres.length;
+    $("genre").replaceChildren($("genre").options[0], ...first.genres.map((name) => element("option", {}, name)));
+    for (const field of document.querySelectorAll(".runs")) field.hidden = first.runs.length < 2;
+    $("run").replaceChildren(...first.runs.map((name) => element("option", {}, name)));
+    $("with").replaceChildren($("with").options[0], ...first.runs.map((name) => element("option", {}, name)));
+    await follow();
+  } catch (error) {
+    $("heading").textContent = "Recommendations";
+    $("results").ariaBusy = "false";
+    fail(error);
+    return;
+  }
+  drawShelves();
+  show();
+}
+
+setUp();
+start();

@@ -1,0 +1,60 @@
+// What the page shows, and the address that holds it: a shared address shows the same.
+
+export const state = {
+  user: null, // id of a known user
+  userHistory: [], // [{item, title}] of that user
+  liked: [], // [{item, title}]
+  disliked: [],
+  genre: "",
+  k: "10",
+  run: "",
+  other: "", // the run to compare with
+  similar: null, // {item, title}: its neighbours are shown instead
+};
+
+export const same = (a, b) => String(a.item) === String(b.item);
+export const isEmpty = () => state.user === null && !state.liked.length;
+
+export function reset() {
+  Object.assign(state, {user: null, userHistory: [], liked: [], disliked: [], genre: "", k: "10", similar: null});
+}
+
+export function address() {
+  const fields = new URLSearchParams();
+  if (state.user !== null) fields.set("user", state.user);
+  for (const entry of state.liked) fields.append("item", entry.item);
+  for (const entry of state.disliked) fields.append("not", entry.item);
+  for (const [name, value, usual] of [
+    ["genre", state.genre, ""], ["k", state.k, "10"], ["run", state.run, ""], ["with", state.other, ""],
+  ]) if (value !== usual) fields.set(name, value);
+  if (state.similar) fields.set("similar", state.similar.item);
+  const text = fields.toString();
+  return text ? `?${text}` : location.pathname;
+}
+
+// Read the address; `find` looks up an item, `historyOf` the items of a user.
+export async function readAddress(find, historyOf) {
+  const fields = new URLSearchParams(location.search);
+  reset();
+  state.user = fields.get("user") || null;
+  state.genre = fields.get("genre") ?? "";
+  state.k = fields.get("k") ?? "10";
+  state.run = fields.get("run") ?? "";
+  state.other = fields.get("with") ?? "";
+  const all = (name) => Promise.all(fields.getAll(name).map(find));
+  [state.liked, state.disliked, [state.similar = null]] = await Promise.all([all("item"), all("not"), all("similar")]);
+  if (state.user !== null) state.userHistory = await historyOf(state.user);
+}
+
+// The request for a run. A known user who has chosen more is asked for by all of these items.
+export function request(run, explains) {
+  const whom = state.user !== null && !state.liked.length
+    ? {user: state.user}
+    : {history: [...state.userHistory, ...state.liked].map((entry) => entry.item)};
+  const explain = explains && !isEmpty();
+  return {
+    ...whom, run, k: Number(state.k), explain, ...(explain && {reasons: 3}),
+    ...(state.genre && {genre: state.genre}),
+    ...(state.disliked.length && {without: state.disliked.map((entry) => entry.item)}),
+  };
+}

@@ -1,0 +1,92 @@
+"""What a service is started with, apart from its runs."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from itemrec.errors import ItemrecError
+from itemrec.validation import positive
+
+MIN_KEY = 16  # characters: shorter keys can be guessed
+LOCAL_NAMES = ("localhost", "ip6-localhost")
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """The settings of a service.
+
+    Attributes:
+        allowed_hosts: Names by which the service may be addressed, next to addresses in figures.
+        api_keys: Keys of which a request must have one; empty: none is needed.
+        rate_limit: Requests a second with one key; None: any number.
+        cors: Origins whose pages may use the service.
+        feedback: Folder for feedback; None: it is not collected.
+        access_log: Write a line for every request.
+        threads: Threads that score.
+        places: Requests that may wait for a thread.
+        seconds: How long a request may wait for a thread.
+
+    Examples:
+        >>> ServiceSettings(allowed_hosts=("shop.example",)).threads
+        1
+    """
+
+    allowed_hosts: tuple[str, ...] = ()
+    api_keys: tuple[str, ...] = ()
+    rate_limit: float | None = None
+    cors: tuple[str, ...] = ()
+    feedback: Path | None = None
+    access_log: bool = True
+    threads: int = 1
+    places: int = 256
+    seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        for key in self.api_keys:
+            if not re.fullmatch(rf"[!-~]{{{MIN_KEY},}}", key):
+                raise ItemrecError(
+                    f"'api_key' must have at least {MIN_KEY} characters, none of them a space or "
+                    f"outside of ASCII, got {len(key)} characters"
+                )
+        if self.rate_limit is not None:
+            positive(rate_limit=self.rate_limit)
+            if not self.api_keys:
+                raise ItemrecError("'rate_limit' is a limit for each key: give 'api_key' as well")
+        for origin in self.cors:
+            if not re.fullmatch(r"https?://[^/\s*]+", origin):
+                raise ItemrecError(
+                    f"'cors' must be an origin such as https://shop.example, got {origin!r}"
+                )
+
+
+def read_keys(path: Path) -> tuple[str, ...]:
+    """The keys in a file, one in a line; lines that begin with # are comments."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise ItemrecError(f"'api_key_file' must hold a key in a line, got the empty '{path}'")
+    return keys
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in LOCAL_NAMES
+
+
+def check_exposed(host: str, settings: ServiceSettings, *, insecure: bool) -> None:
+    """Refuse to answer other machines without a key, unless that is said aloud."""
+    if not (is_loopback(host) or settings.api_keys or insecure):
+        raise ItemrecError(
+            f"'host' {host} can be reached from other machines: give --api-key or --api-key-file, "
+            "or say --insecure"
+        )

@@ -1,0 +1,180 @@
+"""Who may ask: hosts, keys, limits, origins; and what is known of a request afterwards."""
+
+import io
+import json
+import logging
+
+import pytest
+from served import open_client
+
+import itemrec as ir
+from itemrec.serving.http.access_log import LOGGER, JsonFormatter
+from itemrec.serving.http.keys import RateLimit
+from itemrec.serving.http.settings import ServiceSettings, check_exposed, read_keys
+
+KEYS = ("correct-horse-battery", "another-key-for-others")
+ASK = {"history": [12], "k": 2}
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:8000", "127.0.0.1:80", "[::1]:8000", "shop.example", "10.2.3.4"],
+)
+def test_the_service_answers_to_its_names_and_to_numbers(recommender, host):
+    with open_client(recommender, allowed_hosts=("Shop.Example",)) as client:
+        assert client.get("/about", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example:8000", "", "127.0.0.1.nip.io"]
+)
+def test_a_name_that_points_here_from_elsewhere_is_refused(recommender, host):
+    with open_client(recommender) as client:
+        answer = client.post(
+            "/recommend", json={"user": 5, "explain": True}, headers={"Host": host}
+        )
+    assert answer.status_code == 421
+    assert answer.json()["error"].startswith("'Host' must be a name of this service")
+
+
+def test_a_key_is_needed_for_everything_but_probes_and_the_page(recommender):
+    with open_client(recommender, api_keys=KEYS) as client:
+        for headers in ({}, bearer("wrong"), {"Authorization": KEYS[0]}, bearer(KEYS[0][:-1])):
+            answer = client.post("/recommend", json=ASK, headers=headers)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+        for path in ("/v1/about", "/metrics", "/openapi.json", "/items", "/nothing"):
+            assert client.get(path).status_code == 401
+        for path in ("/livez", "/v1/readyz", "/health", "/", "/page/main.js"):
+            assert client.get(path).status_code == 200
+        for key in KEYS:
+            assert client.post("/recommend", json=ASK, headers=bearer(key)).status_code == 200
+
+
+def test_each_key_has_its_own_limit(recommender):
+    with open_client(recommender, api_keys=KEYS, rate_limit=0.001) as client:
+        first, second = (client.get("/about", headers=bearer(KEYS[0])) for _ in range(2))
+        assert (first.status_code, second.status_code) == (200, 429)
+        assert int(second.headers["retry-after"]) > 900
+        assert client.get("/about", headers=bearer(KEYS[1])).status_code == 200
+
+
+def test_the_limit_is_a_rate_and_not_a_total():
+    limit = RateLimit(10.0, [0.0] * 2)
+    passed = sum(limit.seconds_to_wait(0, now=100 + n / 100) == 0 for n in range(1000))
+    assert passed in range(105, 112)  # ten a second for ten seconds, and the first second's ten
+
+
+def test_only_named_origins_may_read_answers(recommender):
+    with open_client(recommender, cors=("https://shop.example",), api_keys=KEYS) as client:
+        for origin, allowed in (("https://shop.example", True), ("https://evil.example", False)):
+            ask = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+            ask |= {"Access-Control-Request-Headers": "authorization,content-type"}
+            before = client.options("/v1/recommend", headers=ask)
+            assert (before.headers.get("access-control-allow-origin") == origin) == allowed
+            answer = client.get("/about", headers={"Origin": origin, **bearer(KEYS[0])})
+            assert (answer.headers.get("access-control-allow-origin") == origin) == allowed
+    with open_client(recommender) as client:
+        headers = client.get("/about", headers={"Origin": "https://shop.example"}).headers
+        assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"api_keys": ("short",)}, "'api_key' must have at least 16 characters"),
+        ({"api_keys": ("with a space in it",)}, "'api_key' must have at least 16 characters"),
+        ({"rate_limit": 5.0}, "'rate_limit' is a limit for each key: give 'api_key' as well"),
+        ({"rate_limit": 0.0, "api_keys": KEYS}, "'rate_limit' must be a positive number, got 0.0"),
+        ({"cors": ("*",)}, r"'cors' must be an origin such as https://shop.example, got '\*'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, sentence):
+    with pytest.raises(ir.ItemrecError, match=sentence):
+        ServiceSettings(**settings)
+
+
+def test_other_machines_need_a_key_or_the_word_insecure(tmp_path):
+    with pytest.raises(
+        ir.ItemrecError, match="give --api-key or --api-key-file, or say --insecure"
+    ):
+        check_exposed("0.0.0.0", ServiceSettings(), insecure=False)
+    check_exposed("0.0.0.0", ServiceSettings(), insecure=True)
+    check_exposed("0.0.0.0", ServiceSettings(api_keys=KEYS), insecure=False)
+    check_exposed("127.0.0.1", ServiceSettings(), insecure=False)
+    file = tmp_path / "keys"
+    file.write_text(f"# the shop\n{KEYS[0]}\n\n{KEYS[1]}\n")
+    assert read_keys(file) == KEYS
+    file.write_text("# nothing\n")
+    with pytest.raises(ir.ItemrecError, match="'api_key_file' must hold a key"):
+        read_keys(file)
+
+
+def test_a_request_id_is_kept_if_it_is_harmless_and_made_otherwise(recommender):
+    with open_client(recommender) as client:
+        given = client.get("/livez", headers={"X-Request-ID": "abc-123"})
+        assert given.headers["x-request-id"] == "abc-123"
+        for bad in ("a b", "x" * 65, '"}{'):
+            made = client.get("/nothing", headers={"X-Request-ID": bad}).headers["x-request-id"]
+            assert len(made) == 32
+        assert made != client.get("/livez").headers["x-request-id"]
+
+
+@pytest.fixture
+def lines():
+    """The log lines that are written within a test."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    level = LOGGER.level
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    LOGGER.removeHandler(handler)
+    LOGGER.setLevel(level)
+
+
+def test_a_log_line_tells_what_happened_but_not_to_whom(recommender, lines, tmp_path):
+    with open_client(recommender, feedback=tmp_path) as client:
+        sent = {"X-Request-ID": "r1"}
+        client.post("/v1/recommend", json={"history": ["secret-item", 12]}, headers=sent)
+        client.post("/v1/recommend", json={"user": "secret-user"})
+        client.get("/similar", params={"item": "secret-item"})
+        client.get("/history", params={"user": "secret-user"})
+        client.get("/secret-path")
+        liked = {"event": "liked", "items": ["secret-item"], "user": "secret-user"}
+        client.post("/feedback", json=liked)
+    found = [line for line in lines() if line["message"] == "request"]
+    assert [(line["path"], line["status"]) for line in found] == [
+        ("/recommend", 200),
+        ("/recommend", 422),
+        ("/similar", 422),
+        ("/history", 422),
+        ("other", 404),
+        ("/feedback", 200),
+    ]
+    assert found[0]["request_id"] == "r1"
+    assert found[0]["run"] == "run"
+    assert found[0]["bytes"] > 100
+    assert "secret" not in json.dumps(lines())
+    assert "testclient" not in json.dumps(lines())  # the address of the client
+
+
+def test_a_bug_is_one_line_without_what_the_user_sent(recommender, lines, monkeypatch):
+    def broken(*_, **__):
+        raise ValueError("secret-user")
+
+    monkeypatch.setattr(recommender, "recommend", broken, raising=False)
+    with open_client(recommender) as client:
+        answer = client.post("/recommend", json={"history": [12]})
+    assert answer.status_code == 500
+    assert list(answer.json()) == ["error"]
+    error, _ = lines()
+    assert (error["message"], error["exception"]) == ("unexpected error", "ValueError")
+    assert error["request_id"] == answer.headers["x-request-id"]
+    assert any("test_access.py" in place for place in error["at"])
+    assert "secret" not in json.dumps(lines())

@@ -1,0 +1,282 @@
+"""The page in a browser, used as a person uses it: by mouse, by keyboard, on a phone."""
+
+import http.server
+import importlib.resources
+import importlib.util
+import json
+import threading
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+import pytest
+from browser import Browser
+from served import DATA, Service
+
+import itemrec as ir
+
+pytestmark = pytest.mark.browser
+LIKED = "?item=12&item=57"
+NAMES = ("gnn · lightgcn", "ease · ease")
+KINDS = {"js": "text/javascript", "css": "text/css"}
+
+
+@pytest.fixture(scope="module")
+def other() -> ir.Recommender:
+    return ir.Recommender(ir.train(ir.split_interactions(DATA, seed=0), ir.models.EASE()))
+
+
+@pytest.fixture(scope="module")
+def service(folder, other, tmp_path_factory):
+    place = tmp_path_factory.mktemp("page")
+    other.run.save(place / "ease")
+    options = (f"gnn={folder}", place / "ease", "--feedback", place / "feedback")
+    with Service(*options) as service:
+        service.feedback = place / "feedback" / "feedback.jsonl"
+        yield service
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(chromium):
+    chromium.resize(1200, 900)
+    return chromium
+
+
+def titles(picks) -> list[str]:
+    return [pick.title for pick in picks]
+
+
+TITLES = dict(zip(DATA.item_ids.ids.tolist(), DATA.titles.tolist(), strict=True))
+
+
+def test_a_shared_address_shows_the_list_with_its_reasons(browser, service, recommender):
+    browser.open(f"{service.address}/{LIKED}&k=5")
+    picks = recommender.recommend(history=[12, 57], k=5, explain=True)
+    assert browser.texts(".pick .title") == titles(picks)
+    assert browser.texts("#chosen .liked span") == [TITLES[12], TITLES[57]]
+    reasons = [reason for pick in picks for reason in pick.reasons]
+    assert browser.texts(".shares .what") == [reason.title for reason in reasons]
+    signs = [text[0] for text in browser.texts(".shares .value")]
+    assert signs == ["−" if reason.share < 0 else "+" for reason in reasons]
+    bars = "[...document.querySelectorAll('.bar i')]"
+    widths = browser.run(f"{bars}.map((e) => parseFloat(e.style.width))")
+    largest = max(abs(reason.share) for reason in reasons)
+    assert widths == pytest.approx([100 * abs(r.share) / largest for r in reasons], abs=0.01)
+
+
+def test_search_pick_and_the_list_changes(browser, service, recommender):
+    browser.open(service.address)
+    assert browser.texts("#heading") == ["Popular now"]
+    counts = [text for text in browser.texts(".score") if "users" in text]
+    assert counts
+    assert not any("." in text for text in counts)  # people are counted in whole numbers
+    browser.run("document.getElementById('search').focus()")
+    browser.type(TITLES[12])
+    browser.press("Enter")  # before the answer to the search is there
+    browser.wait("document.querySelector('#chosen .liked')")
+    browser.settle()
+    assert browser.texts(".pick .title") == titles(recommender.recommend(history=[12], k=10))
+    assert browser.texts("#heading") == ["Recommended for you"]
+    assert browser.run("location.search") == "?item=12"
+
+
+def test_the_keyboard_alone_is_enough(browser, service, recommender):
+    browser.open(service.address)
+    browser.press("Tab")
+    assert browser.focused() == "search"
+    browser.type("the")
+    browser.wait("document.querySelectorAll('#found [role=option]').length > 1")
+    browser.press("ArrowDown")
+    browser.press("ArrowDown")
+    chosen = browser.run("document.querySelector('[aria-selected=true]').firstChild.textContent")
+    active = browser.run("document.getElementById('search').getAttribute('aria-activedescendant')")
+    assert active == "option-1"
+    browser.press("Enter")
+    browser.wait("document.querySelector('#chosen .liked')")
+    browser.settle()
+    assert browser.texts("#chosen .liked span") == [chosen]
+    assert browser.focused() == "search"
+    for _ in range(60):
+        browser.press("Tab")
+        if browser.focused().startswith("Like "):
+            break
+    browser.press("Enter")
+    browser.wait("document.querySelectorAll('#chosen .liked').length === 2")
+    browser.settle()
+    assert browser.focused().startswith("Like ")  # of what is first now
+
+
+def test_a_shelf_fills_the_list_and_feedback_is_stored(browser, service):
+    browser.open(service.address)
+    browser.wait("document.querySelector('.card')")
+    genre = browser.texts(".shelf h2")[0]
+    assert all(genre in text for text in browser.texts(".shelf:first-child small"))
+    name = browser.run("document.querySelector('.card').firstChild.textContent")
+    browser.click(".card")
+    assert browser.texts("#chosen .liked span") == [name]
+    assert browser.run("document.getElementById('shelves').hidden")
+    stored = [json.loads(line) for line in service.feedback.read_text().splitlines()]
+    assert (stored[-1]["event"], TITLES[stored[-1]["item_id"]]) == ("liked", name)
+    assert stored[-1]["run"] == "gnn"
+
+
+def test_a_disliked_item_leaves_the_list(browser, service, recommender):
+    browser.open(f"{service.address}/{LIKED}")
+    first = browser.texts(".pick .title")[0]
+    browser.click("button[aria-label^='Dislike']")
+    assert first not in browser.texts(".pick .title")
+    assert browser.texts("#chosen .disliked span") == [f"not {first}"]
+    address = browser.run("location.href")
+    browser.open(service.address)
+    browser.open(address)
+    assert first not in browser.texts(".pick .title")
+    browser.click("#chosen .disliked button")
+    assert browser.texts(".pick .title")[0] == first
+
+
+def test_similar_items_have_an_address_and_a_way_back(browser, service, recommender):
+    browser.open(f"{service.address}/{LIKED}")
+    before = browser.texts(".pick .title")
+    browser.click("button[aria-label^='Items similar']")
+    item = recommender.recommend(history=[12, 57], k=1)[0]
+    assert browser.texts("#heading") == [f"Similar to {item.title}"]
+    assert browser.focused() == "heading"
+    expected = titles(recommender.similar_items(item.item, 10))
+    assert browser.texts(".pick .title") == expected
+    browser.open(browser.run("location.href"))
+    assert browser.texts(".pick .title") == expected
+    browser.click("#back")
+    assert browser.texts(".pick .title") == before
+    browser.run("history.back()")
+    browser.wait("document.getElementById('heading').textContent.startsWith('Similar')")
+
+
+def test_two_models_side_by_side_with_what_they_share(browser, service, recommender, other):
+    browser.open(f"{service.address}/{LIKED}&with=ease")
+    lists = [recommender.recommend(history=[12, 57], k=10), other.recommend(history=[12, 57], k=10)]
+    for number, (name, picks) in enumerate(zip(NAMES, lists, strict=True)):
+        column = f".column:nth-child({number + 1})"
+        assert browser.texts(f"{column} h3") == [name]
+        assert browser.texts(f"{column} .title") == titles(picks)
+    shared = {pick.item for pick in lists[0]} & {pick.item for pick in lists[1]}
+    assert shared
+    for number, picks in enumerate(lists):
+        marked = browser.texts(f".column:nth-child({number + 1}) .shared .title")
+        assert marked == [pick.title for pick in picks if pick.item in shared]
+    browser.run("document.getElementById('with').value = ''")
+    browser.run("document.getElementById('with').onchange()")
+    browser.wait("document.querySelectorAll('.column').length === 1")
+    assert "with" not in browser.run("location.search")
+
+
+def test_a_known_user_keeps_the_history_when_something_is_liked(browser, service, recommender):
+    run = recommender.run
+    user = run.user_ids.ids.tolist()[0]
+    history = run.item_ids.ids[run.train[[0]].indices].tolist()
+    browser.open(service.address)
+    browser.run(f"document.getElementById('user').value = '{user}'")
+    browser.run("document.getElementById('known').requestSubmit()")
+    browser.wait(f"document.getElementById('heading').textContent === 'For user {user}'")
+    browser.settle()
+    assert browser.texts("#chosen .known span") == [TITLES[item] for item in history[:8]]
+    picks = recommender.recommend(user, k=10)
+    assert browser.texts(".pick .title") == titles(picks)
+    browser.click(".pick button[aria-label^='Like']")
+    both = recommender.recommend(history=[*history, picks[0].item], k=10)
+    assert browser.texts(".pick .title") == titles(both)
+    assert browser.texts("#heading") == [f"For user {user}, with your choices"]
+    browser.open(f"{service.address}/?user=nobody")
+    assert browser.texts("#note") == ["This model knows no user nobody."]
+    assert not browser.texts(".pick")
+
+
+def test_a_key_is_asked_for_in_the_page(browser, folder):
+    with Service(folder, "--api-key", "a-key-that-is-long-enough") as service:
+        browser.open(service.address)
+        assert browser.texts("#note") == ["This service asks for an API key."]
+        browser.run("document.getElementById('key-text').value = 'a-key-that-is-long-enough'")
+        browser.run("document.getElementById('key').requestSubmit()")
+        browser.wait("document.querySelector('.pick .title')")
+        assert browser.run("document.getElementById('key').hidden")
+
+
+@pytest.mark.parametrize(
+    "path", ["", LIKED, f"{LIKED}&with=ease", "?user=5", f"{LIKED}&similar=12"]
+)
+def test_on_a_phone_nothing_is_too_wide_and_the_list_begins_high(browser, service, path):
+    browser.resize(360, 740)
+    browser.open(f"{service.address}/{path}")
+    assert browser.run("document.documentElement.scrollWidth") <= 360
+    top = "document.querySelector('{}').getBoundingClientRect().top"
+    assert browser.run(top.format("#results" if path else "#shelves")) < 500
+
+
+def test_long_ids_and_titles_are_kept_and_shown_as_text(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    items = 2**53 + 1 + 2 * rng.integers(0, 30, 600)  # all odd: a double would make them even
+    frame = pd.DataFrame({"user_id": rng.integers(0, 60, 600), "item_id": items})
+    ir.train(ir.split_interactions(ir.read(frame), seed=0), ir.models.EASE()).save(tmp_path / "run")
+    first, odd = int(items[0]), f"<b>{'x' * 250}"
+    with Service(tmp_path / "run") as service:
+        browser.open(f"{service.address}/?item={first}&item={quote(odd)}&k=5")
+    expected = ir.Recommender.load(tmp_path / "run").recommend(history=[first], k=5)
+    assert browser.texts(".pick .title") == [str(pick.item) for pick in expected]
+    assert browser.texts("#note") == [f"Not known to this model and left out: {odd}."]
+    assert browser.run("document.documentElement.scrollWidth") <= 1200
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """The page as it is, and a proxy's error page for all the rest."""
+
+    page = importlib.resources.files("itemrec.serving.http").joinpath("page")
+
+    def do_GET(self) -> None:
+        name = self.path.rpartition("/")[2] or "index.html"
+        is_page = self.path == "/" or self.path.startswith("/page/")
+        content = self.page.joinpath(name).read_bytes() if is_page else b"<html>Bad Gateway"
+        kind = KINDS.get(name.rpartition(".")[2], "text/html")
+        self.send_response(200 if is_page else 502)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+def test_an_error_page_of_a_proxy_is_a_sentence(browser):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.open(f"http://127.0.0.1:{server.server_port}/")
+        assert browser.texts("#note") == ["The service does not answer (status 502)."]
+        server.shutdown()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("axe_core_python") is None, reason="pip install axe-core-python"
+)
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize(
+    "path", ["", LIKED, f"{LIKED}&not=30&with=ease", "?user=5", "?user=nobody"]
+)
+def test_axe_finds_no_violation(browser, service, path, width, dark):
+    axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
+    browser.resize(width, 900, dark=dark)
+    browser.open(f"{service.address}/{path}")
+    browser.run(f"{axe}; null")
+    found = browser.run("axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes[0].html]))")
+    assert found == []
+
+
+def test_screenshots_can_be_taken(browser, service, tmp_path: Path):
+    browser.open(f"{service.address}/{LIKED}")
+    browser.screenshot(tmp_path / "page.png")
+    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,290 @@
+"""`itemrec serve` as a process: signals, connections, workers."""
+
+import http.client
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from served import DATA, Service
+
+import itemrec as ir
+from itemrec.client import Client
+
+ASK = json.dumps({"history": [12, 57], "k": 3})
+JSON = {"Content-Type": "application/json"}
+
+
+def ask(
+    connection: http.client.HTTPConnection, path: str = "/recommend"
+) -> http.client.HTTPResponse:
+    method, body = ("POST", ASK) if path == "/recommend" else ("GET", None)
+    connection.request(method, path, body, JSON)
+    answer = connection.getresponse()
+    answer.content = answer.read()  # type: ignore[attr-defined]
+    return answer
+
+
+def connect(service: Service) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(*service.place, timeout=30)
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for what must happen at some time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.05)
+
+
+def worker_pids(service: Service) -> list[int]:
+    """The processes that answer, found by their command line."""
+    children = f"/proc/{service.process.pid}/task/{service.process.pid}/children"
+    with open(children) as file:
+        pids = [int(pid) for pid in file.read().split()]
+    return [pid for pid in pids if "spawn_main" in command_line(pid)]
+
+
+def command_line(pid: int) -> str:
+    with open(f"/proc/{pid}/cmdline") as file:
+        return file.read()
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_open_connections_get_one_more_answer_and_the_word_to_close(folder, workers):
+    with Service(folder, workers=workers) as service:
+        clients = [connect(service) for _ in range(8)]
+        for client in clients:
+            assert ask(client).status == 200
+        service.process.send_signal(signal.SIGTERM)
+        eventually(lambda: ask_ready(service) != 200)
+        answers = [ask(client) for client in clients]
+        assert [answer.status for answer in answers] == [200] * 8
+        assert all(answer.getheader("connection") == "close" for answer in answers)
+        assert service.process.wait(timeout=60) == -signal.SIGTERM
+        assert {line["level"] for line in service.log()} == {"info"}
+
+
+def ask_ready(service: Service) -> int:
+    try:
+        return ask(connect(service), "/readyz").status
+    except OSError:
+        return 0
+
+
+def test_a_request_that_takes_too_long_to_send_ends_with_one_sentence(folder):
+    with Service(folder, constants="server.SHUTDOWN_SECONDS = 1") as service:
+        with socket.create_connection(service.place, timeout=30) as client:
+            client.sendall(
+                b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
+            )
+            eventually(lambda: in_flight(service) == 2)
+            service.process.send_signal(signal.SIGTERM)
+            assert client.recv(2**16).startswith(b"HTTP/1.1 503 ")
+        assert service.process.wait(timeout=60) == -signal.SIGTERM
+        assert "exception" not in service.log_text()
+
+
+def in_flight(service: Service) -> float:
+    text = ask(connect(service), "/metrics").content.decode()
+    families = {f.name: f for f in text_string_to_metric_families(text)}
+    return sum(sample.value for sample in families["itemrec_in_flight"].samples)
+
+
+# --- reload --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_hangup_loads_the_folder_again_without_a_failed_request(tmp_path, recommender, workers):
+    other = ir.train(ir.split_interactions(DATA, seed=0), ir.models.EASE())
+    recommender.run.save(tmp_path / "old")
+    other.save(tmp_path / "new")
+    link = tmp_path / "link"
+    link.symlink_to("old")
+    with Service(f"shop={link}", workers=workers) as service:
+        client, statuses, over = connect(service), [], threading.Event()
+
+        def keep_asking() -> None:
+            while not over.is_set():
+                statuses.append(ask(client).status)
+
+        thread = threading.Thread(target=keep_asking)
+        thread.start()
+        try:
+            (tmp_path / "draft").symlink_to("new")
+            (tmp_path / "draft").replace(link)
+            service.process.send_signal(signal.SIGHUP)
+
+            def all_changed() -> bool:
+                about = json.loads(ask(connect(service), "/about").content)
+                loaded = [li for li in service.log() if li["message"] == "run 'shop' is loaded"]
+                return about["model"] == "ease" and len(loaded) >= workers
+
+            eventually(all_changed)
+            before = len(statuses)
+            eventually(lambda: len(statuses) > before + 20)
+        finally:
+            over.set()
+            thread.join()
+        assert set(statuses) == {200}
+        shutil.rmtree(tmp_path / "new")
+        service.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "is not replaced" in service.log_text())
+        assert json.loads(ask(client, "/about").content)["model"] == "ease"
+
+
+# --- connections ---------------------------------------------------------------------------------
+
+
+def test_connections_that_say_nothing_are_closed_and_others_are_answered(folder):
+    constants = "connection.HEADER_SECONDS = 0.5"
+    with Service(folder, constants=constants) as service:
+        silent = [socket.create_connection(service.place, timeout=30) for _ in range(20)]
+        for place, client in enumerate(silent):
+            if place % 2:
+                client.sendall(b"POST /recommend HTTP/1.1\r\nHo")
+        assert ask(connect(service)).status == 200
+        assert [client.recv(100) for client in silent] == [b""] * 20  # the end of the connection
+        kept = connect(service)
+        assert [ask(kept).status for _ in range(3)] == [200] * 3
+        kept.sock.sendall(b"GET /livez HTTP/1.1\r\nHo")  # half of a further request
+        assert kept.sock.recv(100) == b""
+
+
+def test_more_connections_than_open_files_do_not_stop_the_service(folder):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))"
+    constants = f"{files}; connection.HEADER_SECONDS = 1.0"
+    assert limits[0] > 300
+    with Service(folder, constants=constants) as service:
+        clients = [socket.create_connection(service.place, timeout=30) for _ in range(200)]
+        refused = clients[-1].recv(1000)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1" in refused
+        for client in clients:
+            client.close()
+        eventually(lambda: ask(connect(service)).status == 200)
+        assert len(service.log_text()) < 10_000
+
+
+def test_a_busy_service_refuses_work_on_open_connections_and_answers_probes(folder):
+    full = "work_queue.WorkQueue.is_full = property(lambda self: True)"
+    constants = f"from itemrec.serving.http import work_queue; {full}"
+    with Service(folder, constants=constants) as service:
+        client = connect(service)
+        client.connect()
+        head = (
+            f"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(ASK)}\r\n\r\n"
+        )
+        for _ in range(3):
+            client.sock.sendall(f"{head}{ASK}".encode())
+            refused = http.client.HTTPResponse(client.sock)
+            refused.begin()
+            assert (refused.status, refused.getheader("retry-after")) == (503, "1")
+            sentence = json.loads(refused.read())["error"]
+            assert sentence.startswith("too many requests are waiting")
+            assert ask(client, "/livez").status == 200  # over the same connection
+        text = ask(client, "/metrics").content.decode()
+        refusals = {line for line in text.splitlines() if 'path="refused"' in line}
+        assert 'itemrec_answers_total{path="refused",status="503"} 3.0' in refusals
+
+
+# --- workers -------------------------------------------------------------------------------------
+
+linux = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="finds processes by /proc")
+
+
+@linux
+def test_a_worker_that_is_killed_is_replaced(folder):
+    with Service(folder, workers=2) as service:
+        before = worker_pids(service)
+        assert len(before) == 2
+        os.kill(before[0], signal.SIGKILL)
+        eventually(lambda: "is replaced" in service.log_text())
+        assert ask(connect(service), "/livez").status == 200
+        eventually(lambda: len(worker_pids(service)) == 2)
+        os.kill(before[1], signal.SIGKILL)  # now only those that came later can answer
+        eventually(lambda: service.log_text().count("is replaced") == 2)
+        eventually(lambda: len(worker_pids(service)) == 2)
+        assert not set(worker_pids(service)) & set(before)
+        assert ask(connect(service)).status == 200
+        assert service.log_text().count("is replaced") == 2  # they stay
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(timeout=60) == -signal.SIGTERM
+
+
+@linux
+def test_workers_end_with_their_supervisor(folder):
+    with Service(folder, workers=2) as service:
+        pids = worker_pids(service)
+        service.process.kill()
+        eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+
+
+def test_any_worker_tells_the_metrics_of_all(folder):
+    with Service(folder, workers=2) as service:
+        for _ in range(30):
+            ask(connect(service))
+        for _ in range(5):
+            text = ask(connect(service), "/metrics").content.decode()
+            families = {f.name: f for f in text_string_to_metric_families(text)}
+            counts = [
+                s.value
+                for s in families["itemrec_answers"].samples
+                if s.name.endswith("_total") and s.labels["path"] == "/recommend"
+            ]
+            assert sum(counts) == 30
+
+
+def test_workers_share_the_limit_of_a_key(folder):
+    key = "a-key-that-is-long-enough"
+    with Service(folder, "--api-key", key, "--rate-limit", "0.001", workers=2) as service:
+        statuses = []
+        for _ in range(8):  # each connection goes to the next worker
+            client = connect(service)
+            client.request("GET", "/about", headers={"Authorization": f"Bearer {key}"})
+            statuses.append(client.getresponse().status)
+    assert statuses == [200] + [429] * 7
+
+
+def test_a_run_that_workers_cannot_load_is_reported_in_one_sentence(tmp_path):
+    command = [sys.executable, "-m", "itemrec", "serve", str(tmp_path / "none"), "--workers", "2"]
+    done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == f"itemrec: {tmp_path / 'none'}: no such folder\n"
+
+
+# --- the client ----------------------------------------------------------------------------------
+
+
+def test_the_client_returns_what_the_recommender_returns(folder, recommender, tmp_path):
+    key = "a-key-that-is-long-enough"
+    options = ("--api-key", key, "--feedback", str(tmp_path / "feedback"))
+    with Service(folder, *options) as service:
+        client = Client(service.address, key)
+        asked = {"history": [12, 57], "k": 4, "explain": True}
+        assert client.recommend(**asked) == recommender.recommend(**asked)
+        users = recommender.run.user_ids.ids.tolist()[:3]
+        expected = [recommender.recommend(user, k=4) for user in users]
+        assert client.recommend_batch(users=users, k=4) == expected
+        assert client.similar_items(12, 5) == recommender.similar_items(12, 5)
+        assert client.send_feedback("liked", [12, 57], user=5) == 2
+        assert client.about()["model"] == "lightgcn"
+        with pytest.raises(ir.ItemrecError, match="answers 422: 'k' must be greater than"):
+            client.recommend(history=[12], k=0)
+        with pytest.raises(ir.ItemrecError, match="answers 401: an API key is needed"):
+            Client(service.address).about()
+    with pytest.raises(ir.ItemrecError, match="does not answer"):
+        client.about()

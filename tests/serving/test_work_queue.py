@@ -1,0 +1,139 @@
+"""Who would wait too long is told so; who has gone takes no place and no time."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from served import open_client
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from itemrec.serving.http.work_queue import WorkQueue
+
+
+class Caller:
+    """A client that waits for its answer until it leaves."""
+
+    def __init__(self) -> None:
+        self._left = asyncio.Event()
+        self.request = Request({"type": "http"}, self._receive)
+
+    def leave(self) -> None:
+        self._left.set()
+
+    async def _receive(self):
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+
+async def occupied(queue: WorkQueue) -> tuple[threading.Event, asyncio.Task]:
+    """A queue whose only thread works until the event is set."""
+    begun, release = threading.Event(), threading.Event()
+
+    def work() -> str:
+        begun.set()
+        release.wait(30)
+        return "first"
+
+    task = asyncio.create_task(queue.run(Caller().request, work))
+    await asyncio.to_thread(begun.wait, 30)
+    return release, task
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_a_full_queue_refuses_at_once_and_works_again_later() -> None:
+    async def main() -> None:
+        queue = WorkQueue(threads=1, places=2, seconds=30)
+        release, first = await occupied(queue)
+        waiting = [asyncio.create_task(queue.run(Caller().request, lambda: 0)) for _ in range(2)]
+        await settle()
+        assert queue.is_full
+        with pytest.raises(HTTPException) as refused:
+            await queue.run(Caller().request, lambda: pytest.fail("it had no place"))
+        assert refused.value.status_code == 503
+        assert refused.value.headers == {"Retry-After": "1"}
+        release.set()
+        assert await first == "first"
+        await asyncio.gather(*waiting)
+        assert await queue.run(Caller().request, lambda: "later") == "later"
+        assert queue.waiting == 0
+
+    asyncio.run(main())
+
+
+def test_nobody_waits_longer_than_the_bound() -> None:
+    async def main() -> None:
+        queue = WorkQueue(threads=1, places=9, seconds=0.01)
+        release, first = await occupied(queue)
+        with pytest.raises(HTTPException) as refused:
+            await queue.run(Caller().request, lambda: pytest.fail("nobody waits for this"))
+        assert refused.value.status_code == 503
+        patient = asyncio.create_task(queue.run(Caller().request, lambda: "part two", patient=True))
+        await asyncio.sleep(0.05)
+        release.set()
+        assert (await first, await patient) == ("first", "part two")
+
+    asyncio.run(main())
+
+
+def test_a_client_that_goes_away_frees_its_place_and_costs_no_work() -> None:
+    async def main() -> None:
+        queue = WorkQueue(threads=1, places=1, seconds=30)
+        release, first = await occupied(queue)
+        gone = Caller()
+        task = asyncio.create_task(queue.run(gone.request, lambda: pytest.fail("nobody waits")))
+        await settle()
+        assert queue.is_full
+        gone.leave()
+        with pytest.raises(HTTPException) as left:
+            await task
+        assert left.value.status_code == 499
+        assert not queue.is_full
+        next_one = asyncio.create_task(queue.run(Caller().request, lambda: "next"))
+        await settle()
+        release.set()
+        assert (await first, await next_one) == ("first", "next")
+
+    asyncio.run(main())
+
+
+def test_a_request_that_would_wait_too_long_is_refused_before_it_waits() -> None:
+    async def main() -> None:
+        queue = WorkQueue(threads=1, places=100, seconds=0.5)
+        for _ in range(3):
+            await queue.run(Caller().request, lambda: time.sleep(0.2))
+        release, first = await occupied(queue)
+        tasks = []
+        while not queue.is_full:
+            tasks.append(asyncio.create_task(queue.run(Caller().request, lambda: "next")))
+            await settle()
+            assert len(tasks) < 100, "by the time that work takes, these wait for seconds"
+        release.set()
+        await asyncio.gather(first, *tasks, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_a_failing_request_does_not_keep_its_thread() -> None:
+    async def main() -> None:
+        queue = WorkQueue(threads=1)
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                await queue.run(Caller().request, lambda: 1 / 0)
+        assert await queue.run(Caller().request, lambda: "fine") == "fine"
+
+    asyncio.run(main())
+
+
+def test_an_overloaded_service_says_so_and_still_tells_how_it_is(recommender) -> None:
+    with open_client(recommender, places=0) as client:
+        busy = client.post("/recommend", json={"history": [12]})  # nobody may wait
+        assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
+        assert busy.json()["error"].startswith("too many requests are waiting")
+        for path in ("/livez", "/readyz", "/about", "/metrics", "/"):
+            assert client.get(path).status_code == 200
