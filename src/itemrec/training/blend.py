@@ -1,8 +1,8 @@
 """How much each part of a hybrid counts: prior and weight, chosen on validation.
 
 Both numbers are chosen from short lists of values, one after the other, several times. With few
-validation users the best value is a matter of luck, so each choice is the middle of those made on
-resampled users.
+validation users the best value is a matter of luck, so of all values that are not worse than the best
+by more than a standard error the one nearest to a typical value is taken.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from itemrec.evaluation.evaluate import Evaluator, sample_users
 from itemrec.models.hybrid import Hybrid, standardised
 from itemrec.training.progress import track
 
+TYPICAL = (0.4, 0.7)  # prior, weight
 PRIORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0)
 WEIGHTS = (0.0, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0, 16.0)
 NEARBY = (0.5, 0.7, 1.0, 1.4, 2.0)  # factors that are tried for users of similar activity
 GROUPS = 3  # of users, by the length of their history
-SAMPLES = 100  # of the validation users
 Values = npt.NDArray[np.float64]
 History = sp.csr_array
 Blend = tuple[float, float]  # prior, weight
@@ -42,22 +42,25 @@ class BlendSearch:
 
     def run(self, *, progress: bool) -> tuple[Rows, float]:
         """The rows of the setting ``blend``, and the metric of the best single one."""
-        prior, weight = 0.5, 0.1
+        prior, weight = TYPICAL
         stages = ("weight", "prior", "weight", "prior", "weight")
         for stage in track(stages, "blending the parts", show=progress):
             if stage == "prior":
-                prior = PRIORS[self.best([(value, weight) for value in PRIORS])]
+                options = [(value, weight) for value in PRIORS]
+                prior = PRIORS[self.best(options, PRIORS.index(TYPICAL[0]))]
             else:
-                weight = WEIGHTS[self.best([(prior, value) for value in WEIGHTS])]
+                options = [(prior, value) for value in WEIGHTS]
+                weight = WEIGHTS[self.best(options, WEIGHTS.index(TYPICAL[1]))]
         value = float(self.values([(prior, weight)]).mean())
         return self.by_length(prior, weight), value
 
-    def best(self, blends: Sequence[Blend]) -> int:
-        """Position of the best blend: the median over resampled users."""
+    def best(self, blends: Sequence[Blend], typical: int) -> int:
+        """Position of a blend that is as good as the best, as near to the typical one as can be."""
         values = self.values(blends)
-        n = values.shape[1]
-        counts = self.generator.multinomial(n, np.full(n, 1 / n), size=SAMPLES)  # [samples, users]
-        return int(np.median((counts @ values.T).argmax(1)))
+        behind = values[values.mean(1).argmax()] - values  # [blends, users]
+        error = behind.std(1) / np.sqrt(behind.shape[1])
+        good = np.flatnonzero(behind.mean(1) <= error)
+        return int(good[np.abs(good - typical).argmin()])
 
     def by_length(self, prior: float, weight: float) -> Rows:
         """Rows of (least length, prior, weight): one for all, or one a group of users.

@@ -20,6 +20,7 @@ from itemrec.training.closed_form import solve
 from itemrec.training.config import list_settings, resolve_training
 from itemrec.training.descent import descend
 from itemrec.training.hybrid import fit_hybrid
+from itemrec.training.part_metrics import part_metrics
 from itemrec.training.plan import Plan, check_epochs_known, default_parts
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
@@ -121,6 +122,8 @@ def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: boo
     if len(split.test):
         started = time.perf_counter()
         run.add_evaluation(evaluate(run, split), time.perf_counter() - started)
+        if plan.model.kind is Kind.HYBRID:
+            run.metrics["parts"] = part_metrics(run, split)
     if folder is not None:
         folder.save(run)
     return run

@@ -41,6 +41,9 @@ def chosen(run: Run) -> list[Text]:
     """What a run tried and took for settings that were left open."""
     metrics, metric = run.metrics, run.config["train"]["metric"]
     lines = []
+    if parts := metrics.get("parts"):
+        shown = (f"{name} {part[metric]:.4f} (p {part['p']:.2g})" for name, part in parts.items())
+        lines.append(f"{metric} of the parts alone, on test: " + ", ".join(shown))
     for entry in metrics.get("candidates", []):
         best = f"{metric} {entry[metric]:.4f} at epoch {entry['best_epoch']}"
         lines.append(f"tried on validation: {entry['name']}: {best}")
