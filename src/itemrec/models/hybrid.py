@@ -38,7 +38,7 @@ from itemrec.validation import (
 )
 
 OF_LINEAR = ("l2", "item_power", "user_power", "dropout", "relax")
-BLEND = ((0.0, 0.4, 0.7),)  # without validation data
+BLEND = ((0.0, 0.4, 1.5),)  # without validation data
 
 
 class Hybrid(Model):

@@ -1,8 +1,8 @@
 """How much each part of a hybrid counts: prior and weight, chosen on validation.
 
 Both numbers are chosen from short lists of values, one after the other, several times. With few
-validation users the best value is a matter of luck, so of all values that are not worse than the best
-by more than a standard error the one nearest to a typical value is taken.
+validation users the best value is a matter of luck, so of all values that are not worse than the
+best by more than a standard error the one nearest to a typical value is taken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itemrec.evaluation.evaluate import Evaluator, sample_users
 from itemrec.models.hybrid import Hybrid, standardised
 from itemrec.training.progress import track
 
-TYPICAL = (0.4, 0.7)  # prior, weight
+TYPICAL = (0.4, 1.5)  # prior, weight
 PRIORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0)
 WEIGHTS = (0.0, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0, 16.0)
 NEARBY = (0.5, 0.7, 1.0, 1.4, 2.0)  # factors that are tried for users of similar activity
