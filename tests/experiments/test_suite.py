@@ -140,8 +140,8 @@ def test_every_table_has_ease_and_a_version_for_a_few_minutes(name: str) -> None
         assert max(cell.config["train"]["epochs"] for cell in descended) <= 100
 
 
-def test_every_model_is_in_the_table_of_systems() -> None:
-    cells = load_suite("systems").cells()
+def test_every_model_is_in_the_table_of_systems_or_of_the_default() -> None:
+    cells = [*load_suite("systems").cells(), *load_suite("hybrid").cells()]
     for protocol in ("transductive", "inductive"):
         found = {c.config["model"]["name"] for c in cells if c.entry.protocol == protocol}
         able = {n for n, m in MODELS.items() if m.inductive or protocol == "transductive"}

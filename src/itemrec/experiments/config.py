@@ -16,11 +16,12 @@ from itemrec.config_file import Config, normalise
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
 from itemrec.experiments.defaults import DEFAULTS
-from itemrec.experiments.registry import SECTIONS, TABLES, protocol_of, with_names
+from itemrec.experiments.registry import SECTIONS, TABLES, model_class, protocol_of, with_names
 from itemrec.losses import bind
 from itemrec.models.base import Kind, Model
 from itemrec.sampling import Sampler
 from itemrec.training.config import TrainConfig, resolve_training
+from itemrec.training.plan import OPEN
 from itemrec.validation import check_settings, lookup, schema
 
 # Settings that do not affect the figures are left out of comparisons.
@@ -106,6 +107,22 @@ def changes(before: Config, now: Config) -> list[str]:
         for key in dict.fromkeys([*one, *two])
         if one.get(key, default.get(key)) != two.get(key, default.get(key))
     ]
+
+
+def left_open(config: Config) -> Config:
+    """A complete configuration without the defaults that a hybrid is free to replace."""
+    if model_class(config).kind is not Kind.HYBRID:
+        return config
+    names = {"model": {"name": config["model"]["name"]}}
+    base = resolve({**names, "split": {"strategy": config["split"]["strategy"]}}).comparable()
+    out = {section: dict(settings) for section, settings in config.items()}
+    for section in ("loss", "negatives"):
+        if out[section] == base[section]:
+            del out[section]
+    for name in OPEN:
+        if out["train"].get(name) == base["train"].get(name):
+            out["train"].pop(name, None)
+    return out
 
 
 def _split(section: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -101,6 +102,7 @@ class RLAE(SparseWeights):
                 positive_integers(**{name: value})
         self.l2, self.item_power, self.user_power = l2, item_power, user_power
         self.dropout, self.relax, self.kept, self.items = dropout, relax, keep, items
+        self._dense: tuple[Tensor, Tensor | None] | None = None  # weights of a trial
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Check the memory that `fit` will need."""
@@ -126,8 +128,24 @@ class RLAE(SparseWeights):
             for option in options:
                 self.take(option)
                 gram = self._gram(part) if gram is None else gram
-                self._store(self._solve(gram.clone(), part), items)
+                self._dense = self._solve(gram.clone(), part), items
                 yield option
+        self._dense = None
+
+    @torch.no_grad()
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """A sparse product; during trials one with dense weights, which are not worth storing."""
+        if self._dense is None:
+            return super().scores(history, users)
+        weights, items = self._dense
+        part = history if items is None else history[:, items.numpy()]
+        seen = torch.from_numpy(part.toarray().astype(np.float32)).to(weights.device)
+        found = seen @ weights
+        if items is None:
+            return found
+        out = found.new_full((len(found), self.n_items), -torch.inf)
+        out[:, items.to(found.device)] = found
+        return out
 
     def _check_memory(self) -> None:
         check_square_fits("rlae", min(self.items or self.n_items, self.n_items), self.device)
