@@ -24,6 +24,7 @@ from itemrec.training.descent import descend
 from itemrec.training.plan import Plan
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
+from itemrec.validation import schema
 
 STEPS = 32  # of an epoch, at least
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
@@ -140,10 +141,13 @@ def train_network(
     """Gradient descent on the network; the hybrid is validated with its prior alone."""
     model = plan.model
     assert isinstance(model, Hybrid)
-    cosine = plan.config.similarity == "cosine"
-    model.temperature = unbind(plan.loss)[1].get("tau", 0.0) if cosine else 0.0
-    part = replace(plan, model=model.gnn)
+    function, bound = unbind(plan.loss)
+    tau = {**schema(function), **bound}.get("tau", 0.0)
+    model.temperature = tau if plan.config.similarity == "cosine" else 0.0
+    part, given = replace(plan, model=model.gnn), model.blend
+    model.blend = None  # also if it is given: the epoch is selected before it is chosen
     descend(part, split, state, valid=valid, folder=folder, progress=progress, scorer=model)
+    model.blend = given
 
 
 def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, progress: bool) -> None:
@@ -161,7 +165,7 @@ def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, prog
         config.metric: value,
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
-        "seconds": round(state.seconds, 3),
+        "seconds": round(state.seconds - state.begun, 3),
     }
     if value > state.leader_facts.get(config.metric, -1.0):
         settings = {**entry.settings, "model": {**entry.settings.get("model", {}), "blend": blend}}
@@ -208,6 +212,11 @@ def candidates(plan: Plan, split: Split) -> list[Candidate]:
         return [first]
     train = INNER_PRODUCTS.settings["train"].items()
     open_settings = {k: v for k, v in train if f"train.{k}" not in plan.given}
+    every, patience = open_settings.get("eval_every"), open_settings.get("patience")
+    if every and not patience and plan.config.patience:  # the one that is open follows the other
+        open_settings["eval_every"] = min(every, plan.config.patience)
+    if patience and not every:
+        open_settings["patience"] = max(patience, plan.config.eval_every)
     settings = {**INNER_PRODUCTS.settings, "train": open_settings, "model": first.settings["model"]}
     return [first, replace(INNER_PRODUCTS, settings=settings)]
 
