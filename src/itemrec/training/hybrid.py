@@ -154,11 +154,12 @@ def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, prog
     """Blend a trained candidate, note its result, and keep it if it is the best so far."""
     model, config = plan.model, plan.config
     assert isinstance(model, Hybrid)
+    settings = entry.settings
     if model.blend is None:
         search = BlendSearch(model, valid, config.metric, config.seed)
         blend, value = search.run(progress=progress)
+        settings = {**settings, "model": {**settings.get("model", {}), "blend": blend}}
     else:
-        blend = model.blend
         value = Evaluator(valid, model.gnn.device).metrics(model, config.metric)[config.metric]
     facts = {
         "name": entry.name,
@@ -168,7 +169,6 @@ def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, prog
         "seconds": round(state.seconds - state.begun, 3),
     }
     if value > state.leader_facts.get(config.metric, -1.0):
-        settings = {**entry.settings, "model": {**entry.settings.get("model", {}), "blend": blend}}
         state.leader_facts = {**facts, "settings": settings}
         state.leader = {k: v.detach().clone() for k, v in model.gnn.named_parameters()}
     state.finished.append(facts)
@@ -204,8 +204,10 @@ def set_up(model: Hybrid, split: Split, device: torch.device, *, linear: bool = 
 
 def candidates(plan: Plan, split: Split) -> list[Candidate]:
     """The networks that are trained; a component that was asked for is not replaced."""
-    first = Candidate("cosines, negatives by popularity", by_data(plan, split))
     asked = {key.partition(".")[0] for key in plan.given}
+    is_own = "train.similarity" in plan.given or asked & {"loss", "negatives"}
+    name = "as given" if is_own else "cosines, negatives by popularity"
+    first = Candidate(name, by_data(plan, split))
     fixed = {"train.similarity", "train.batch_by", "train.batch"} & plan.given
     density = split.train.nnz / (split.n_users * split.n_items)
     if density < DENSE or fixed or asked & {"loss", "negatives"}:
