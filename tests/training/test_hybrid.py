@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from small import random_matrix
 
@@ -176,6 +177,27 @@ def test_a_race_needs_dense_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert candidates_of(train(split, model, **FEW)) == [COSINES, PRODUCTS]
     monkeypatch.setattr(hybrid, "DENSE", density * 1.001)
     assert candidates_of(train(split, model, **FEW)) == [COSINES]
+
+
+def test_a_race_needs_negatives_of_every_user() -> None:
+    split = split_of("inductive")
+    matrix = split.train.toarray()
+    matrix[3] = 1  # this user has every item
+    full = replace(split, train=sp.csr_array(matrix))
+    run = train(full, Hybrid(**FIXED, blend=BLEND), **FEW)
+    assert candidates_of(run) == [COSINES]
+
+
+def test_a_race_needs_negatives_of_every_user_in_the_refit_too() -> None:
+    split, model = split_of("transductive"), Hybrid(dim=8)
+    assert split.valid is not None
+    user, matrix = int(split.valid.users[0]), split.train.toarray()
+    matrix[user] = 1 - split.valid.target[[0]].toarray()[0]  # the rest is validation data
+    full = replace(split, train=sp.csr_array(matrix))
+    for refit, expected in ((True, 1), (False, 2)):
+        config = TrainConfig(refit=refit)
+        plan = Plan(full, model, *default_parts(model), config)
+        assert len(hybrid.candidates(plan, full)) == expected
 
 
 def test_what_is_open_is_chosen_and_noted() -> None:

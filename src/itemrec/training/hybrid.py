@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from itemrec.data.split import HeldOut, Split
@@ -92,7 +93,6 @@ def fit_hybrid(
         train_network(plan, split, state, valid=None, folder=folder, progress=progress)
         model.restore(split.train)
         return
-    given = model.blend
     for entry in entries[len(state.finished) :]:
         if state.leader and is_late(plan, state):
             break
@@ -100,7 +100,6 @@ def fit_hybrid(
         set_up(model, split, device, linear=False)
         train_network(entered, split, state, valid=sample, folder=folder, progress=progress)
         finish(entry, entered, sample, state, progress)
-        model.blend = given
     take_leader(plan, split, state)
     assert valid is not None
     state.best_metrics = Evaluator(valid, device).metrics(model, plan.config.metric)
@@ -210,7 +209,7 @@ def candidates(plan: Plan, split: Split) -> list[Candidate]:
     first = Candidate(name, by_data(plan, split))
     fixed = {"train.similarity", "train.batch_by", "train.batch"} & plan.given
     density = split.train.nnz / (split.n_users * split.n_items)
-    if density < DENSE or fixed or asked & {"loss", "negatives"}:
+    if density < DENSE or fixed or asked & {"loss", "negatives"} or not can_draw(plan):
         return [first]
     train = INNER_PRODUCTS.settings["train"].items()
     open_settings = {k: v for k, v in train if f"train.{k}" not in plan.given}
@@ -221,6 +220,12 @@ def candidates(plan: Plan, split: Split) -> list[Candidate]:
         open_settings["patience"] = max(patience, plan.config.eval_every)
     settings = {**INNER_PRODUCTS.settings, "train": open_settings, "model": first.settings["model"]}
     return [first, replace(INNER_PRODUCTS, settings=settings)]
+
+
+def can_draw(plan: Plan) -> bool:
+    """Whether every user has items to draw negatives from, in the refit, too."""
+    train = (plan.split.refit() if plan.refits else plan.split).train
+    return int(np.diff(train.indptr).max(initial=0)) < train.shape[1]
 
 
 def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
