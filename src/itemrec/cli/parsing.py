@@ -64,6 +64,7 @@ def parse_duration(name: str, text: str | None) -> float | None:
     if text is None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip().lower())
-    if not found or not float(found[1]):
+    seconds = float(found[1]) * SECONDS[found[2]] if found else 0.0
+    if not 0 < seconds < float("inf"):
         raise ItemrecError(f"'{name}' must be a duration such as 90s, 10m or 2h, got {text!r}")
-    return float(found[1]) * SECONDS[found[2]]
+    return seconds

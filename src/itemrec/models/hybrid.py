@@ -12,6 +12,7 @@ which items go together. `prior` and `weight` are chosen on validation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +31,7 @@ from itemrec.models.rlae import RLAE
 from itemrec.validation import (
     at_least_zero,
     check_settings,
+    is_number,
     lookup,
     positive,
     positive_integers,
@@ -140,13 +142,11 @@ class Hybrid(Model):
         from itemrec.models import MODELS
 
         kind = lookup(MODELS, "gnn", self.gnn_name)
-        if not issubclass(kind, EmbeddingModel) or not kind.inductive:
-            able = ", ".join(
-                name
-                for name, model in MODELS.items()
-                if issubclass(model, EmbeddingModel) and model.inductive
+        if not is_network(kind):
+            able = ", ".join(name for name, model in MODELS.items() if is_network(model))
+            raise ItemrecError(
+                f"'gnn' must be a network that folds in unseen users: {able}; got {self.gnn_name!r}"
             )
-            raise ItemrecError(f"'gnn' must fold in unseen users: {able}; got {self.gnn_name!r}")
         wanted = {"dim": self.dim, "layers": self.layers}
         given = {k: v for k, v in wanted.items() if v is not None and k in schema(kind)}
         self.gnn = kind(**check_settings(kind, self.gnn_name, given))
@@ -252,6 +252,12 @@ class Hybrid(Model):
         return scores[0]
 
 
+def is_network(kind: type[Model]) -> bool:
+    """Whether a model can be the network: vectors that descent trains, also of unseen users."""
+    trained = kind.kind is not Kind.CLOSED_FORM
+    return issubclass(kind, EmbeddingModel) and kind.inductive and trained
+
+
 def scaled_items(vectors: Tensor, norm: float) -> Tensor:
     """Item vectors with their length raised to the power ``norm``."""
     length = vectors.norm(dim=1, keepdim=True).clamp(min=1e-12)
@@ -273,11 +279,15 @@ def check_blend(blend: Any) -> tuple[tuple[float, ...], ...] | None:
     """Rows of three numbers that begin with a history of length 0, or None."""
     if blend is None:
         return None
-    rows = tuple(tuple(float(value) for value in row) for row in blend)
-    starts = [row[0] for row in rows]
-    if not rows or any(len(row) != 3 for row in rows) or starts != sorted({0.0, *starts}):
+    rows = tuple(tuple(row) if isinstance(row, list | tuple) else () for row in blend)
+    starts = [row[0] for row in rows if _is_row(row)]
+    if not rows or len(starts) != len(rows) or starts != sorted({0.0, *starts}):
         raise ItemrecError(
             "'blend' must be rows of (least length of a history, prior, weight) that begin with "
             f"length 0, got {blend!r}"
         )
-    return rows
+    return tuple(tuple(float(value) for value in row) for row in rows)
+
+
+def _is_row(row: tuple[Any, ...]) -> bool:
+    return len(row) == 3 and all(is_number(value) and isfinite(value) for value in row)

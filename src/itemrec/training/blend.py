@@ -69,11 +69,13 @@ class BlendSearch:
         """
         one = ((0.0, prior, weight),)
         length = np.diff(self.held.history.indptr)
-        bounds = np.unique([0, *np.quantile(length, np.arange(1, GROUPS) / GROUPS).astype(int)])
+        cuts = np.quantile(length, np.arange(1, GROUPS) / GROUPS, method="higher").astype(int)
+        bounds = np.unique([0, *cuts[cuts > length.min()]])  # every group has users
         group = np.searchsorted(bounds, length, side="right") - 1
-        options = [(prior * f, weight * g) for f in NEARBY for g in NEARBY]
+        nearby = [(prior * f, weight * g) for f in NEARBY for g in NEARBY]
+        options = [(prior, weight), *nearby]  # the first of equals is taken
         values = self.values(options)
-        base = values[options.index((prior, weight))]
+        base = values[0]
         half = self.generator.permutation(len(length)) % 2
         gain = np.zeros(len(length))
         for side in (0, 1):

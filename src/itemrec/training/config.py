@@ -138,7 +138,10 @@ def resolve_training(
     """The given settings, then the defaults of the model, then those of the loss, if any."""
     given = check_settings(TrainConfig, "train", current_names("train", given))
     of_loss = default_training(loss) if model.kind.has_lists else {}
-    config = TrainConfig(**{**of_loss, **model.default_training, **given})
+    defaults = {**of_loss, **model.default_training}
+    if "eval_every" in given and defaults.get("patience"):  # at least one validation
+        defaults["patience"] = max(defaults["patience"], given["eval_every"])
+    config = TrainConfig(**{**defaults, **given})
     if model.batch_by not in (None, config.batch_by):
         raise ItemrecError(
             f"'batch_by' must be {model.batch_by} for {type(model).__name__}, "

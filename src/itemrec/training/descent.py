@@ -79,7 +79,8 @@ def _is_spent(plan: Plan, state: TrainState) -> bool:
     """Whether the budget has only as much left as the refit will take."""
     if plan.config.budget is None:
         return False
-    refit = state.best_epoch * state.seconds / state.epoch if plan.refits else 0.0
+    pace = (state.seconds - state.begun) / state.epoch
+    refit = state.best_epoch * pace if plan.refits else 0.0
     return state.elapsed + refit > plan.config.budget
 
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from itemrec.data.split import HeldOut, Split
@@ -24,6 +25,7 @@ from itemrec.training.descent import descend
 from itemrec.training.plan import Plan
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
+from itemrec.validation import schema
 
 STEPS = 32  # of an epoch, at least
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
@@ -91,7 +93,6 @@ def fit_hybrid(
         train_network(plan, split, state, valid=None, folder=folder, progress=progress)
         model.restore(split.train)
         return
-    given = model.blend
     for entry in entries[len(state.finished) :]:
         if state.leader and is_late(plan, state):
             break
@@ -99,7 +100,6 @@ def fit_hybrid(
         set_up(model, split, device, linear=False)
         train_network(entered, split, state, valid=sample, folder=folder, progress=progress)
         finish(entry, entered, sample, state, progress)
-        model.blend = given
     take_leader(plan, split, state)
     assert valid is not None
     state.best_metrics = Evaluator(valid, device).metrics(model, plan.config.metric)
@@ -140,31 +140,34 @@ def train_network(
     """Gradient descent on the network; the hybrid is validated with its prior alone."""
     model = plan.model
     assert isinstance(model, Hybrid)
-    cosine = plan.config.similarity == "cosine"
-    model.temperature = unbind(plan.loss)[1].get("tau", 0.0) if cosine else 0.0
-    part = replace(plan, model=model.gnn)
+    function, bound = unbind(plan.loss)
+    tau = {**schema(function), **bound}.get("tau", 0.0)
+    model.temperature = tau if plan.config.similarity == "cosine" else 0.0
+    part, given = replace(plan, model=model.gnn), model.blend
+    model.blend = None  # also if it is given: the epoch is selected before it is chosen
     descend(part, split, state, valid=valid, folder=folder, progress=progress, scorer=model)
+    model.blend = given
 
 
 def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, progress: bool) -> None:
     """Blend a trained candidate, note its result, and keep it if it is the best so far."""
     model, config = plan.model, plan.config
     assert isinstance(model, Hybrid)
+    settings = entry.settings
     if model.blend is None:
         search = BlendSearch(model, valid, config.metric, config.seed)
         blend, value = search.run(progress=progress)
+        settings = {**settings, "model": {**settings.get("model", {}), "blend": blend}}
     else:
-        blend = model.blend
         value = Evaluator(valid, model.gnn.device).metrics(model, config.metric)[config.metric]
     facts = {
         "name": entry.name,
         config.metric: value,
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
-        "seconds": round(state.seconds, 3),
+        "seconds": round(state.seconds - state.begun, 3),
     }
     if value > state.leader_facts.get(config.metric, -1.0):
-        settings = {**entry.settings, "model": {**entry.settings.get("model", {}), "blend": blend}}
         state.leader_facts = {**facts, "settings": settings}
         state.leader = {k: v.detach().clone() for k, v in model.gnn.named_parameters()}
     state.finished.append(facts)
@@ -200,16 +203,29 @@ def set_up(model: Hybrid, split: Split, device: torch.device, *, linear: bool = 
 
 def candidates(plan: Plan, split: Split) -> list[Candidate]:
     """The networks that are trained; a component that was asked for is not replaced."""
-    first = Candidate("cosines, negatives by popularity", by_data(plan, split))
     asked = {key.partition(".")[0] for key in plan.given}
+    is_own = "train.similarity" in plan.given or asked & {"loss", "negatives"}
+    name = "as given" if is_own else "cosines, negatives by popularity"
+    first = Candidate(name, by_data(plan, split))
     fixed = {"train.similarity", "train.batch_by", "train.batch"} & plan.given
     density = split.train.nnz / (split.n_users * split.n_items)
-    if density < DENSE or fixed or asked & {"loss", "negatives"}:
+    if density < DENSE or fixed or asked & {"loss", "negatives"} or not can_draw(plan):
         return [first]
     train = INNER_PRODUCTS.settings["train"].items()
     open_settings = {k: v for k, v in train if f"train.{k}" not in plan.given}
+    every, patience = open_settings.get("eval_every"), open_settings.get("patience")
+    if every and not patience and plan.config.patience:  # the one that is open follows the other
+        open_settings["eval_every"] = min(every, plan.config.patience)
+    if patience and not every:
+        open_settings["patience"] = max(patience, plan.config.eval_every)
     settings = {**INNER_PRODUCTS.settings, "train": open_settings, "model": first.settings["model"]}
     return [first, replace(INNER_PRODUCTS, settings=settings)]
+
+
+def can_draw(plan: Plan) -> bool:
+    """Whether every user has items to draw negatives from, in the refit, too."""
+    train = (plan.split.refit() if plan.refits else plan.split).train
+    return int(np.diff(train.indptr).max(initial=0)) < train.shape[1]
 
 
 def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:

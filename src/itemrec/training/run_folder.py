@@ -41,11 +41,12 @@ from itemrec.files import (
     write_text,
 )
 from itemrec.models import MODELS
-from itemrec.models.base import Model
+from itemrec.models.base import Kind, Model
 from itemrec.training import checksums
 from itemrec.training.checksums import COVERED, check_files, write_checksums
 from itemrec.training.config import TrainConfig
 from itemrec.training.learner import Learner
+from itemrec.training.plan import OPEN
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState
 from itemrec.validation import check_settings, schema, shown
@@ -98,6 +99,8 @@ class RunFolder:
                         f"{self.path} holds a run on other data; it cannot be resumed"
                     )
                 return found
+            if self.is_finished:
+                return fresh  # nothing of it is written again
         elif self.is_finished or state.exists() or self._holds_other(run):
             raise ItemrecError(
                 f"{self.path} already holds a run: continue it with --resume, "
@@ -130,9 +133,11 @@ class RunFolder:
         stored, given = self.stored_config(), normalise(run.asked)
         if stored is not None and self.is_finished:
             given = normalise(run.config)
-            stored = self._without_choices(stored, given)
+            stored = self._without_choices(stored, given, normalise(run.asked))
         if stored is not None and "train" in stored:  # settings that came later have their defaults
-            stored["train"] = {**_later_settings(given, stored), **stored["train"]}
+            still_open = OPEN if run.model.kind is Kind.HYBRID else ()
+            later = _later_settings(given, stored, still_open)
+            stored["train"] = {**later, **stored["train"]}
         if stored is not None and stored != given:
             changed = difference(stored, given)
             raise ItemrecError(f"{self.path} holds a run with other settings: {changed}")
@@ -141,14 +146,24 @@ class RunFolder:
             if dataset.get("fingerprint") != run.dataset["fingerprint"]:
                 raise ItemrecError(f"{self.path} holds a run on other data; it cannot be resumed")
 
-    def _without_choices(self, stored: Config, given: Config) -> Config:
-        """The stored settings as they were given, before the run chose those left open."""
+    def _without_choices(self, stored: Config, given: Config, asked: Config) -> Config:
+        """The stored settings as they were given, before the run chose those left open.
+
+        What was chosen then but is asked for now must be what was chosen.
+        """
         chosen = read_file(self.path / "metrics.json", json_object).get("chosen", {})
         out: Config = {section: dict(settings) for section, settings in stored.items()}
+        kind = MODELS.get(stored["model"]["name"])
+        defaults = {} if kind is None else schema(kind)
         for section, settings in chosen.items():
+            if section in ("loss", "negatives") and asked[section]:
+                continue
             if "name" in settings:  # another component
                 out[section] = dict(given[section])
             for name in settings:
+                is_open = section != "model" or defaults.get(name) is None
+                if is_open and name in asked[section]:
+                    continue
                 out[section].pop(name, None)
                 if name in given[section]:
                     out[section][name] = given[section][name]
@@ -278,13 +293,16 @@ class RunFolder:
         return metrics
 
 
-def _later_settings(given: Config, stored: Config) -> dict[str, Any]:
-    """Training settings that an older version did not have, where the default is asked for."""
+def _later_settings(given: Config, stored: Config, still_open: Sequence[str]) -> dict[str, Any]:
+    """Training settings that an older version did not have, where the default is asked for.
+
+    A setting may also be missing because the run has yet to choose it.
+    """
     defaults = schema(TrainConfig)
     return {
         name: value
         for name, value in given["train"].items()
-        if name not in stored["train"] and value == defaults[name]
+        if name not in (*stored["train"], *still_open) and value == defaults[name]
     }
 
 

@@ -21,7 +21,7 @@ TENSORS = ("model", "optimizer", "generator", "average", "best", "leader")
 FACTS = (
     *("data", "phase", "epoch", "best_epoch", "best_value", "best_metrics"),
     *("selected_epochs", "seconds", "history", "chosen", "trials"),
-    *("gain_epoch", "gain_value", "elapsed", "finished", "leader_facts"),
+    *("gain_epoch", "gain_value", "elapsed", "begun", "finished", "leader_facts"),
 )
 
 
@@ -43,6 +43,7 @@ class TrainState:
     gain_epoch: int = 0  # the last epoch with a gain that counts, from which patience is counted
     gain_value: float = -1.0
     elapsed: float = 0.0  # seconds of training and validation, those before a resume included
+    begun: float = 0.0  # seconds before the candidate
     finished: list[dict[str, Any]] = field(default_factory=list)  # candidates of a race
     leader_facts: dict[str, Any] = field(default_factory=dict)  # the best of them
     leader: dict[str, Tensor] = field(default_factory=dict)  # and its weights
@@ -80,6 +81,7 @@ class TrainState:
         """The next candidate of a race starts from scratch."""
         self.epoch = self.best_epoch = self.gain_epoch = 0
         self.best_value = self.gain_value = -1.0
+        self.begun = self.seconds
         self.best_weights, self.best_metrics = {}, {}
 
     def begin_refit(self) -> None:

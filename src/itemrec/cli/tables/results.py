@@ -28,7 +28,7 @@ def finished(run: Run) -> RenderableType:
     if not n_evaluated and not metrics["valid"]:
         length = f"{epochs} epochs" if epochs else "closed form"
         line = f"{length} on all {run.train.nnz:,} interactions; none was held out for evaluation"
-        return Group(Text(line), *notes)
+        return Group(Text(line), *chosen(run), *notes)
     best = metrics["best_epoch"]
     refit = f", refitted for {best}" if metrics.get("refit") and best else ""
     length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"

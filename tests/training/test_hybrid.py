@@ -1,0 +1,593 @@
+"""Training of a hybrid: what it chooses, what stays as given, resuming, repeating, refitting."""
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from small import random_matrix
+
+import itemrec as ir
+from itemrec.config_file import load_config
+from itemrec.data.split import Split
+from itemrec.data.splitters import SPLITS
+from itemrec.errors import ItemrecError
+from itemrec.experiments.build import run_config
+from itemrec.models import RLAE, Hybrid
+from itemrec.models.hybrid import BLEND
+from itemrec.models.rlae import TRIED, TYPICAL
+from itemrec.training import descent, hybrid, loop
+from itemrec.training.blend import BlendSearch
+from itemrec.training.config import TrainConfig
+from itemrec.training.loop import train
+from itemrec.training.plan import Plan, default_parts
+from itemrec.training.run import Run
+from itemrec.training.state import TrainState
+
+DATA = "synthetic:users=80,items=60,interactions=900"
+COSINES, PRODUCTS = "cosines, negatives by popularity", "inner products, uniform negatives"
+FEW: dict[str, Any] = {"epochs": 4, "eval_every": 2, "device": "cpu"}
+# many validations close to each other, so that the best epoch depends on what is validated
+MANY: dict[str, Any] = {**FEW, "epochs": 12, "eval_every": 1, "ema_decay": 0.5, "lr": 0.03}
+FIXED: dict[str, Any] = {"dim": 8, "linear_l2": 20.0}
+PROTOCOLS = ("transductive", "inductive")
+
+
+@functools.cache
+def split_of(protocol: str) -> Split:
+    return (ir.split_users if protocol == "inductive" else ir.split_interactions)(ir.load(DATA))
+
+
+def config_of(protocol: str, model: dict[str, Any] | None = None, **settings: Any) -> Any:
+    """A configuration in which only these settings are given."""
+    return {
+        "data": {"data": DATA},
+        "split": {"strategy": "users" if protocol == "inductive" else "interactions"},
+        "model": {"name": "hybrid", "dim": 8, **(model or {})},
+        "train": {**FEW, **settings},
+    }
+
+
+def same(first: Run, second: Run) -> None:
+    """Assert that the weights are equal bit for bit."""
+    left, right = first.model.state_dict(), second.model.state_dict()
+    assert left.keys() == right.keys()
+    for name, tensor in left.items():
+        assert torch.equal(tensor, right[name]), name
+
+
+def validations(run: Run) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in run.history]
+
+
+def candidates_of(run: Run) -> list[str]:
+    return [entry["name"] for entry in run.metrics["candidates"]]
+
+
+def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let one candidate alone take part."""
+    every = hybrid.candidates
+    monkeypatch.setattr(
+        hybrid, "candidates", lambda *args: [c for c in every(*args) if c.name == name]
+    )
+
+
+def deciding(winner: str) -> Callable[..., Any]:
+    """A search whose result depends on the similarity of training alone."""
+    values = {COSINES: 0.4, PRODUCTS: 0.4, winner: 0.5}
+
+    def run(self: BlendSearch, *, progress: bool) -> Any:
+        return BLEND, values[COSINES if self.model.temperature else PRODUCTS]
+
+    return run
+
+
+# --- what is given stays -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "candidates"),
+    [
+        ({"lr": 0.02}, 2),
+        ({"l2": 0.5}, 2),
+        ({"epochs": 3}, 2),
+        ({"n_negatives": 7}, 2),
+        ({"patience": 10}, 2),  # below the 20 epochs between validations of the second candidate
+        ({"eval_every": 1, "patience": 3}, 2),
+        ({"eval_every": 150, "patience": 160}, 2),
+        ({"eval_every": 150}, 2),  # above the patience of both candidates
+        ({"batch": 128}, 1),
+        ({"batch_by": "users"}, 1),
+        ({"similarity": "dot"}, 1),
+    ],
+)
+def test_given_training_settings_are_never_replaced(
+    settings: dict[str, Any], candidates: int
+) -> None:
+    given = {"epochs": 4, "device": "cpu", **settings}
+    run = train(split_of("inductive"), Hybrid(**FIXED, blend=BLEND), **given)
+    assert len(candidates_of(run)) == candidates
+    assert {name: run.config["train"][name] for name in given} == given
+    assert not set(given) & set(run.metrics["chosen"]["train"])
+
+
+@pytest.mark.parametrize("way", ["objects", "configuration"])
+@pytest.mark.parametrize("section", ["loss", "negatives"])
+def test_a_given_loss_or_sampler_ends_the_race(section: str, way: str) -> None:
+    split = split_of("inductive")
+    if way == "objects":
+        part: dict[str, Any] = (
+            {"loss": ir.losses.softmax(tau=0.3)}
+            if section == "loss"
+            else {"negatives": ir.negatives.Popularity()}
+        )
+        run = train(split, Hybrid(**FIXED, blend=BLEND), **part, **FEW)
+    else:
+        part = {"name": "softmax", "tau": 0.3} if section == "loss" else {"name": "popularity"}
+        config = config_of("inductive", {**FIXED, "blend": BLEND})
+        run = run_config({**config, section: part}, data=split)
+    assert candidates_of(run) == ["as given"]
+    assert section not in run.metrics["chosen"]
+    name = {"loss": "softmax", "negatives": "popularity"}[section]
+    assert run.config[section]["name"] == name
+    if section == "loss":
+        assert run.config["loss"]["tau"] == 0.3
+
+
+@pytest.mark.parametrize("way", ["objects", "configuration"])
+def test_given_settings_of_the_model_are_never_replaced(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def searched(*_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is open")
+
+    monkeypatch.setattr(BlendSearch, "run", searched)
+    monkeypatch.setattr(RLAE, "trials", searched)
+    given = {
+        "dim": 8,
+        "layers": 1,
+        "blend": ((0.0, 0.3, 0.2), (5.0, 0.1, 0.7)),
+        "linear_l2": 7.0,
+        "linear_relax": 0.2,
+        "linear_items": 40,
+        "keep": 9,
+    }
+    split = split_of("transductive")
+    if way == "objects":
+        run = train(split, Hybrid(**given), **FEW)
+    else:
+        run = run_config(config_of("transductive", given), data=split)
+    assert {name: run.model.settings[name] for name in given} == given
+    assert {name: run.config["model"][name] for name in given} == given
+    assert run.metrics["trials"] == []
+    assert "model" not in run.metrics["chosen"]
+    assert isinstance(run.model, Hybrid)
+    assert run.model.gnn.item_vectors.shape == (60, 8)
+
+
+def test_a_race_needs_dense_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    split, model = split_of("inductive"), Hybrid(**FIXED, blend=BLEND)
+    density = split.train.nnz / (split.n_users * split.n_items)
+    assert candidates_of(train(split, model, **FEW)) == [COSINES, PRODUCTS]
+    monkeypatch.setattr(hybrid, "DENSE", density * 1.001)
+    assert candidates_of(train(split, model, **FEW)) == [COSINES]
+
+
+def test_a_race_needs_negatives_of_every_user() -> None:
+    split = split_of("inductive")
+    matrix = split.train.toarray()
+    matrix[3] = 1  # this user has every item
+    full = replace(split, train=sp.csr_array(matrix))
+    run = train(full, Hybrid(**FIXED, blend=BLEND), **FEW)
+    assert candidates_of(run) == [COSINES]
+
+
+def test_a_race_needs_negatives_of_every_user_in_the_refit_too() -> None:
+    split, model = split_of("transductive"), Hybrid(dim=8)
+    assert split.valid is not None
+    user, matrix = int(split.valid.users[0]), split.train.toarray()
+    matrix[user] = 1 - split.valid.target[[0]].toarray()[0]  # the rest is validation data
+    full = replace(split, train=sp.csr_array(matrix))
+    for refit, expected in ((True, 1), (False, 2)):
+        config = TrainConfig(refit=refit)
+        plan = Plan(full, model, *default_parts(model), config)
+        assert len(hybrid.candidates(plan, full)) == expected
+
+
+def test_what_is_open_is_chosen_and_noted() -> None:
+    run = train(split_of("inductive"), **FEW)
+    chosen, model = run.metrics["chosen"], run.model
+    assert isinstance(model, Hybrid)
+    assert chosen["model"]["dim"] == model.dim == hybrid.WIDTH["cpu"]
+    assert chosen["model"]["linear_items"] == 60
+    best = max(run.metrics["trials"], key=lambda trial: trial["ndcg@20"])
+    linear = {name: chosen["model"][f"linear_{name}"] for name in TRIED[0]}
+    assert linear == {name: best[name] for name in TRIED[0]}
+    assert len(run.metrics["trials"]) == len(TRIED)
+    assert tuple(tuple(row) for row in chosen["model"]["blend"]) == model.blend
+    assert {"batch", "lr"} <= set(chosen["train"])
+    for section, settings in chosen.items():
+        for name, value in settings.items():
+            stored = run.config[section][name]
+            assert json.loads(json.dumps(stored)) == value, (section, name)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_without_validation_data_typical_settings_are_used(protocol: str) -> None:
+    everything = SPLITS["all"](ir.load(DATA), protocol=protocol)
+    run = train(everything, epochs=3, device="cpu")
+    assert isinstance(run.model, Hybrid)
+    assert run.model.blend == BLEND
+    typical = {f"linear_{name}": value for name, value in TYPICAL.items()}
+    assert {name: run.config["model"][name] for name in typical} == typical
+    assert run.metrics["trials"] == run.metrics["candidates"] == []
+    assert (run.metrics["best_epoch"], run.metrics["epochs"]) == (3, 3)
+    assert run.config["train"]["batch"] == run.metrics["chosen"]["train"]["batch"]
+    history = everything.train[:5]
+    assert run.model.scores(history, np.full(5, -1)).isfinite().all()
+
+
+def test_settings_follow_from_the_size_of_the_data() -> None:
+    """A power of two with at least 32 steps an epoch, within limits; less lr for a small step."""
+    model = Hybrid(dim=8)
+    config = TrainConfig(**model.default_training, device="cpu")
+    plan = Plan(split_of("inductive"), model, *default_parts(model), config)
+    for users, items in ((60, 50), (400, 300), (900, 400)):
+        matrix = random_matrix(users, items, 0.3)
+        found = hybrid.by_data(plan, replace(plan.split, train=matrix))["train"]
+        fitting = [2**n for n in range(9, 16) if matrix.nnz / 2**n >= 32]
+        assert found["batch"] == max(fitting, default=512)
+        lr = 0.01 * (found["batch"] / 32768) ** 0.5
+        assert found["lr"] == pytest.approx(max(lr, 0.003), abs=1e-6)
+
+
+# --- repeating -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [COSINES, PRODUCTS])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_its_configuration_repeats_a_run_without_any_trial(
+    protocol: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(monkeypatch, name)
+    first = run_config(config_of(protocol, **MANY), tmp_path / "first")
+    monkeypatch.undo()
+    again = run_config(load_config(tmp_path / "first" / "config.toml"), tmp_path / "again")
+    assert validations(first) == validations(again)
+    same(first, again)
+    assert again.metrics["trials"] == []
+    assert candidates_of(again) == ["as given"]
+    assert again.metrics["chosen"] == {}
+    assert again.metrics["best_epoch"] == first.metrics["best_epoch"]
+    assert again.metrics["test"] == first.metrics["test"]
+    files = [tmp_path / run / "config.toml" for run in ("first", "again")]
+    assert load_config(files[0]) == load_config(files[1])
+
+
+def test_a_loss_with_its_default_temperature_is_repeated_too(tmp_path: Path) -> None:
+    """A loss as a plain function has its settings unsaid; from a file they are all bound."""
+    split = split_of("inductive")
+    first = train(split, Hybrid(dim=8), loss=ir.losses.softmax, out=tmp_path / "first", **MANY)
+    again = run_config(load_config(tmp_path / "first" / "config.toml"), data=split)
+    assert validations(first) == validations(again)
+    same(first, again)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
+    runs = [train(split_of("inductive"), Hybrid(dim=8), seed=s, **FEW) for s in (1, 1, 2)]
+    same(runs[0], runs[1])
+    assert runs[0].metrics["chosen"] == runs[1].metrics["chosen"]
+    item = [run.model.state_dict()["gnn.item_embedding"] for run in runs]
+    assert not torch.equal(item[0], item[2])
+
+
+# --- the race ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("winner", [COSINES, PRODUCTS])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_candidate_with_the_higher_metric_is_in_the_model(
+    protocol: str, winner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BlendSearch, "run", deciding(winner))
+    split = split_of(protocol)
+    run = train(split, Hybrid(**FIXED), **FEW)
+    found = {entry["name"]: entry["ndcg@20"] for entry in run.metrics["candidates"]}
+    assert found == {COSINES: 0.4, PRODUCTS: 0.4, winner: 0.5}
+    only(monkeypatch, winner)
+    alone = train(split, Hybrid(**FIXED), **FEW)
+    assert candidates_of(alone) == [winner]
+    same(run, alone)
+    assert run.metrics["chosen"] == alone.metrics["chosen"]
+    assert run.metrics["best_epoch"] == alone.metrics["best_epoch"]
+    similarity = run.config["train"]["similarity"]
+    assert similarity == ("cosine" if winner == COSINES else "dot")
+    assert run.config["negatives"]["name"] == ("in-batch" if winner == COSINES else "uniform")
+
+
+def test_if_candidates_are_equal_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BlendSearch, "run", lambda self, progress: (BLEND, 0.5))
+    run = train(split_of("inductive"), Hybrid(**FIXED), **FEW)
+    assert run.config["train"]["similarity"] == "cosine"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_validation_metrics_are_those_of_the_final_model(protocol: str) -> None:
+    split = split_of(protocol)
+    run = train(split, Hybrid(**FIXED), **FEW, refit=False)
+    found = ir.evaluate(run, split, part="valid", metrics=list(run.metrics["valid"])).metrics
+    assert found == pytest.approx(run.metrics["valid"])
+    test = ir.evaluate(run, split, metrics=["ndcg@20"]).metrics
+    assert test["ndcg@20"] == pytest.approx(run.metrics["test"]["ndcg@20"])
+
+
+# --- resuming ------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Nothing catches this, just as nothing catches a kill."""
+
+
+def kill(monkeypatch: pytest.MonkeyPatch, when: Callable[[TrainState], bool]) -> None:
+    """Die after the first state for which this is true was written."""
+    saved = TrainState.save
+
+    def save_and_die(self: TrainState, *args: Any) -> None:
+        saved(self, *args)
+        if when(self):
+            raise Killed
+
+    monkeypatch.setattr(TrainState, "save", save_and_die)
+
+
+MOMENTS: dict[str, Callable[[TrainState], bool]] = {
+    "first candidate": lambda s: s.phase == "select" and not s.finished and s.epoch == 2,
+    "second candidate": lambda s: s.phase == "select" and len(s.finished) == 1 and s.epoch == 3,
+    "refit": lambda s: s.phase == "refit" and s.epoch == 1,
+}
+TO_RESUME: dict[str, Any] = {**FEW, "eval_every": 1, "save_seconds": 0.0, "ema_decay": 0.5}
+
+
+@functools.cache
+def undisturbed(protocol: str, winner: str) -> Run:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlendSearch, "run", deciding(winner))
+        return run_config(config_of(protocol, **TO_RESUME))
+
+
+@pytest.mark.parametrize("winner", [COSINES, PRODUCTS])
+@pytest.mark.parametrize(
+    ("protocol", "moment"),
+    [*(("transductive", moment) for moment in MOMENTS), ("inductive", "second candidate")],
+)
+def test_an_interrupted_run_resumes_to_the_same_bits(
+    protocol: str, moment: str, winner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, folder = undisturbed(protocol, winner), tmp_path / "r"
+    monkeypatch.setattr(BlendSearch, "run", deciding(winner))
+    with pytest.MonkeyPatch.context() as patch:
+        kill(patch, MOMENTS[moment])
+        with pytest.raises(Killed):
+            run_config(config_of(protocol, **TO_RESUME), folder)
+    resumed = run_config(load_config(folder / "config.toml"), folder, resume=True)
+    same(whole, resumed)
+    assert validations(whole) == validations(resumed)
+    for key in ("chosen", "best_epoch", "epochs", "valid", "test"):
+        assert resumed.metrics[key] == whole.metrics[key], key
+    assert candidates_of(resumed) == [COSINES, PRODUCTS]
+    assert len(resumed.metrics["trials"]) == len(TRIED)
+    assert resumed.config == whole.config
+
+
+def test_a_run_that_dies_twice_resumes_to_the_same_choices(tmp_path: Path) -> None:
+    """With the real search of the blend, too."""
+    config, folder = config_of("transductive", **TO_RESUME), tmp_path / "r"
+    whole = run_config(config)
+    for moment in ("second candidate", "refit"):
+        with pytest.MonkeyPatch.context() as patch:
+            kill(patch, MOMENTS[moment])
+            with pytest.raises(Killed):
+                run_config(config, folder, resume=folder.exists())
+    resumed = run_config(config, folder, resume=True)
+    same(whole, resumed)
+    assert resumed.metrics["chosen"] == whole.metrics["chosen"]
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that stopped in its first candidate."""
+    folder = tmp_path_factory.mktemp("unfinished") / "r"
+    with pytest.MonkeyPatch.context() as patch:
+        kill(patch, MOMENTS["first candidate"])
+        with pytest.raises(Killed):
+            run_config(config_of("inductive", save_seconds=0.0), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "r"
+    run_config(config_of("inductive"), folder)
+    return folder
+
+
+OTHER: list[tuple[str, dict[str, Any]]] = [
+    ("train", {"lr": 0.02}),
+    ("train", {"batch": 64}),
+    ("train", {"batch": 2048}),  # the default of training, which the run did not choose
+    ("train", {"seed": 1}),
+    ("train", {"epochs": 5}),
+    ("model", {"dim": 16}),
+    ("model", {"layers": 1}),
+    ("model", {"blend": [[0.0, 0.9, 0.9]]}),
+    ("model", {"linear_l2": 1.5}),
+    ("model", {"linear_items": 30}),
+    ("loss", {"name": "softmax"}),
+    ("loss", {"tau": 0.7}),
+    ("negatives", {"name": "popularity"}),
+    ("negatives", {"group": 32}),
+]
+
+
+def with_other(section: str, settings: dict[str, Any], **given: Any) -> Any:
+    config = config_of("inductive", **given)
+    config[section] = {**config.get(section, {}), **settings}
+    return config
+
+
+@pytest.mark.parametrize(("section", "settings"), OTHER)
+def test_an_unfinished_run_is_not_resumed_with_other_settings(
+    section: str, settings: dict[str, Any], unfinished: Path
+) -> None:
+    with pytest.raises(ItemrecError, match=rf"holds a run with other settings: '{section}\."):
+        run_config(with_other(section, settings, save_seconds=0.0), unfinished, resume=True)
+    assert not (unfinished / "metrics.json").exists()
+
+
+@pytest.mark.parametrize(("section", "settings"), OTHER)
+def test_a_finished_run_refuses_other_options(
+    section: str, settings: dict[str, Any], finished: Path
+) -> None:
+    with pytest.raises(ItemrecError, match=rf"holds a run with other settings: '{section}\."):
+        run_config(with_other(section, settings), finished, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("blend", BLEND), ("linear_l2", 5.0), ("linear_items", 30), ("layers", 1)]
+)
+def test_a_finished_run_misses_an_option_it_was_started_with(
+    name: str, value: Any, tmp_path: Path
+) -> None:
+    run_config(config_of("inductive", {name: value}), tmp_path / "r")
+    with pytest.raises(ItemrecError, match=rf"'model\.{name}' is .*, got None"):
+        run_config(config_of("inductive"), tmp_path / "r", resume=True)
+
+
+@pytest.mark.parametrize("winner", [COSINES, PRODUCTS])
+def test_a_finished_run_accepts_the_options_it_was_started_with(
+    winner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BlendSearch, "run", deciding(winner))
+    config = config_of("inductive")
+    first = run_config(config, tmp_path / "r")
+    monkeypatch.setattr(loop, "FITTING", {})  # nothing is trained again
+    for given in (config, load_config(tmp_path / "r" / "config.toml")):
+        again = run_config(given, tmp_path / "r", resume=True)
+        same(first, again)
+        assert again.metrics == first.metrics
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
+
+
+@pytest.mark.parametrize("model", ["hybrid", "rlae"])
+def test_resuming_a_finished_run_that_chose_changes_none_of_its_files(
+    model: str, tmp_path: Path
+) -> None:
+    config = config_of("inductive")
+    config["model"] = {"name": model}
+    run_config(config, tmp_path / "r")
+    before = content(tmp_path / "r")
+    for _ in range(2):
+        run_config(config, tmp_path / "r", resume=True)
+        assert content(tmp_path / "r") == before
+    option = {"hybrid": "linear_l2", "rlae": "l2"}[model]
+    assert option in run_config(config, tmp_path / "r", resume=True).metrics["chosen"]["model"]
+    config["model"][option] = 3.0
+    with pytest.raises(ItemrecError, match=f"'model.{option}' is .*, got 3"):
+        run_config(config, tmp_path / "r", resume=True)
+    assert content(tmp_path / "r") == before
+
+
+# --- refit ---------------------------------------------------------------------------------------
+
+
+def test_the_refit_has_validation_data_in_every_part() -> None:
+    split = split_of("transductive")
+    run = train(split, Hybrid(dim=8), **FEW)
+    model, both = run.model, split.refit().train
+    assert run.metrics["refit"]
+    assert isinstance(model, Hybrid)
+    assert both.nnz > split.train.nnz
+    np.testing.assert_array_equal(run.train.toarray(), both.toarray())
+    count = both.toarray().sum(0)
+    logarithm = np.log1p(count.astype(np.float64))
+    expected = (logarithm - logarithm.mean()) / logarithm.std()
+    np.testing.assert_allclose(model.popularity.numpy(), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(model.gnn.item_degree.numpy(), count)  # type: ignore[operator]
+    linear = RLAE(**{name: getattr(model, f"linear_{name}") for name in TRIED[0]})
+    linear.setup(both, inductive=False, generator=torch.Generator())
+    linear.fit(both)
+    rows, nobody = both[:9], np.full(9, -1)
+    torch.testing.assert_close(model.linear.scores(rows, nobody), linear.scores(rows, nobody))
+
+
+@pytest.mark.parametrize("name", [COSINES, PRODUCTS])
+def test_the_refit_is_a_run_on_all_data_with_what_was_chosen(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(monkeypatch, name)
+    split = split_of("transductive")
+    run = train(split, Hybrid(dim=8), **FEW)
+    monkeypatch.undo()
+    config = {section: dict(values) for section, values in run.config.items()}
+    config["train"]["epochs"] = run.metrics["best_epoch"]
+    direct = run_config(config, data=split.refit())
+    same(run, direct)
+    assert direct.metrics["test"] == run.metrics["test"]
+
+
+# --- budget --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_spent_budget_ends_training_but_not_the_run(protocol: str, tmp_path: Path) -> None:
+    settings = {**FEW, "epochs": 500, "budget": 1e-6}
+    run = train(split_of(protocol), Hybrid(dim=8), out=tmp_path / "r", **settings)
+    assert candidates_of(run) == [COSINES]
+    assert run.metrics["epochs"] == run.metrics["best_epoch"] == 2  # the first validation
+    assert run.metrics["refit"] is (protocol == "transductive")
+    assert isinstance(run.model, Hybrid)
+    assert run.model.blend is not None
+    assert run.metrics["test"]["ndcg@20"] > 0
+    same(Run.load(tmp_path / "r"), run)
+
+
+def test_a_large_budget_changes_nothing() -> None:
+    runs = [train(split_of("inductive"), Hybrid(dim=8), **FEW, budget=b) for b in (None, 1e6)]
+    same(*runs)
+    assert candidates_of(runs[1]) == [COSINES, PRODUCTS]
+
+
+def spent(budget: float | None, refits: bool, state: TrainState) -> bool:
+    model = Hybrid(dim=8)
+    config = TrainConfig(budget=budget, refit=refits)
+    plan = Plan(split_of("transductive"), model, *default_parts(model), config)
+    return descent._is_spent(plan, state)
+
+
+def test_time_is_kept_for_the_refit() -> None:
+    """80 of 100 seconds: a refit of 5 of the 20 epochs takes a quarter of the 40 s of training."""
+    state = TrainState(elapsed=80.0, seconds=40.0, epoch=20, best_epoch=5)
+    assert not spent(None, True, state)
+    assert not spent(100, True, state)
+    state.best_epoch = 15
+    assert spent(100, True, state)
+    assert not spent(100, False, state)
+    assert spent(79, False, state)
+
+
+def test_the_refit_of_a_second_candidate_is_not_charged_for_the_first() -> None:
+    """The first took 60 s for 30 epochs, the second 1 s for its first 20."""
+    state = TrainState(elapsed=61.0, seconds=60.0, epoch=30, best_epoch=30)
+    state.begin_candidate()
+    state.elapsed, state.seconds, state.epoch, state.best_epoch = 62.0, 61.0, 20, 20
+    assert not spent(100, True, state)
+    assert spent(62.5, True, state)
