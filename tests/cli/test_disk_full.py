@@ -66,7 +66,18 @@ def test_a_table_that_cannot_be_written_leaves_the_old_one(trained: Path, name: 
 
 def test_a_full_disk_does_not_end_a_run_that_can_be_resumed(tmp_path: Path) -> None:
     """The last complete state stays, and training continues from it once there is space."""
-    first = ["train", DATA, "--model", "lightgcn", "--epochs", "2", "--dim", "4", "--set", "save_seconds=0"]
+    first = [
+        "train",
+        DATA,
+        "--model",
+        "lightgcn",
+        "--epochs",
+        "2",
+        "--dim",
+        "4",
+        "--set",
+        "save_seconds=0",
+    ]
     done = run(19_500, *first, "--set", "eval_every=2", "--out", "r", cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert (tmp_path / "r" / "state.pt").exists()

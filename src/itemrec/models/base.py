@@ -155,6 +155,9 @@ class Model(nn.Module):
     def trials(self, train: sp.csr_array) -> Iterator[dict[str, Any]]:
         """Fit settings that were left open, one after another; the best ones are taken afterwards.
 
+        The first settings are the typical ones: they are taken unless others are better by more
+        than a standard error.
+
         Args:
             train: Training interactions, `[users, items]`.
 

@@ -41,14 +41,15 @@ def _shape(item_power: float, user_power: float, dropout: float, relax: float) -
     }
 
 
-# What is tried on validation if 'l2' is not given; neighbours share a Gram matrix.
+# What is tried on validation if 'l2' is not given, the typical settings first; neighbours share a
+# Gram matrix.
 TRIED: list[dict[str, float]] = [
-    *({"l2": l2} | _shape(0.2, 0.3, 0.5, 0.1) for l2 in (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)),
+    *({"l2": l2} | _shape(0.2, 0.3, 0.5, 0.1) for l2 in (50.0, 5.0, 10.0, 20.0, 100.0, 200.0)),
     *({"l2": l2} | _shape(0.3, 0.3, 0.7, 0.1) for l2 in (10.0, 50.0)),
     *({"l2": l2} | _shape(0.1, 0.3, 0.5, 0.0) for l2 in (20.0, 100.0)),
     *({"l2": l2} | _shape(0.0, 0.0, 0.0, 0.0) for l2 in (200.0, 1000.0)),  # EASE
 ]
-TYPICAL = TRIED[3]  # without validation data
+TYPICAL = TRIED[0]  # without validation data
 
 
 class RLAE(SparseWeights):

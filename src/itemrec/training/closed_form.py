@@ -6,12 +6,15 @@ import functools
 import time
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
 from itemrec.data.split import HeldOut, Split
 from itemrec.environment import pick_device
 from itemrec.evaluation.evaluate import Evaluator, sample_users
+from itemrec.evaluation.metrics import parse_metric
 from itemrec.models.base import Model
 from itemrec.training.config import TrainConfig
 from itemrec.training.plan import Plan
@@ -59,16 +62,27 @@ def try_settings(
     state: TrainState,
     progress: bool,
 ) -> dict[str, Any]:
-    """Try what `Model.trials` offers, take the best, and return it."""
+    """Try what `Model.trials` offers, take the best, and return it.
+
+    The first settings are kept unless the best are better by more than a standard error of the
+    difference: with few validation users the best is often only lucky.
+    """
     evaluator = Evaluator(sample_users(valid, model.device), model.device)
     model.watch = functools.partial(track, show=False)
-    best, best_value = dict[str, Any](), -1.0
+    metric = parse_metric(config.metric)
+    tried, values = list[dict[str, Any]](), list[npt.NDArray[np.float64]]()
     for settings in track(model.trials(train), "trying settings", show=progress):
         started = time.perf_counter()
-        value = evaluator.metrics(model, config.metric)[config.metric]
+        found, _ = evaluator.values(model, [metric])
         seconds = round(time.perf_counter() - started, 3)
-        state.trials.append({**settings, config.metric: value, "seconds": seconds})
-        if value > best_value:
-            best, best_value = settings, value
-    model.take(best)
-    return dict(best)
+        tried.append(settings)
+        values.append(found[metric.key])
+        state.trials.append({**settings, metric.key: float(values[-1].mean()), "seconds": seconds})
+    if not tried:
+        return {}
+    best = int(np.argmax([value.mean() for value in values]))
+    ahead = values[best] - values[0]
+    if ahead.mean() <= ahead.std() / np.sqrt(len(ahead)):
+        best = 0
+    model.take(tried[best])
+    return dict(tried[best])
