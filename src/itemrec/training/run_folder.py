@@ -91,7 +91,9 @@ class RunFolder:
             self._check_same(run)
             for draft in self.path.glob(".*.tmp"):  # left by a killed process
                 draft.unlink()
-            if state.exists() and not self.is_finished:
+            if self.is_finished:  # its files stay as they are
+                return fresh
+            if state.exists():
                 found = TrainState.load(state)
                 if found.data != fresh.data:
                     raise ItemrecError(
