@@ -77,7 +77,7 @@ def demo(
         bool, typer.Option("--serve", help="Then serve the runs and open the web page.")
     ] = False,
 ) -> None:
-    """Compare BPR with ITEM on embedded data, for known and unseen users, and write a report.
+    """Compare the default model with BPR, ITEM and EASE on embedded data, and write a report.
 
     Example: itemrec demo
     """
