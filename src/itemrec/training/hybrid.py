@@ -200,8 +200,10 @@ def set_up(model: Hybrid, split: Split, device: torch.device, *, linear: bool = 
 
 def candidates(plan: Plan, split: Split) -> list[Candidate]:
     """The networks that are trained; a component that was asked for is not replaced."""
-    first = Candidate("cosines, negatives by popularity", by_data(plan, split))
     asked = {key.partition(".")[0] for key in plan.given}
+    own = not asked & {"loss", "negatives"} and "train.similarity" not in plan.given
+    name = "cosines, negatives by popularity" if own else "the network as given"
+    first = Candidate(name, by_data(plan, split))
     fixed = {"train.similarity", "train.batch_by", "train.batch"} & plan.given
     density = split.train.nnz / (split.n_users * split.n_items)
     if density < DENSE or fixed or asked & {"loss", "negatives"}:
