@@ -36,7 +36,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Top-k recommendation with message-passing GNNs trained on smooth ranking metrics, "
-    "for known users and for users never seen before.",
+    "for known users and for users never seen before. Begin with `itemrec train FILE --out r`, "
+    "then `itemrec recommend r --history ITEM,ITEM`.",
 )
 
 
