@@ -108,6 +108,7 @@ def models() -> str:
         Kind.LIST_LOSS: "any loss",
         Kind.OWN_OBJECTIVE: "own objective",
         Kind.CLOSED_FORM: "closed form",
+        Kind.HYBRID: "any loss, and a closed form",
     }
     rows = [
         (

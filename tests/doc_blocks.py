@@ -40,7 +40,7 @@ def run_command(words: list[str]) -> None:
 
 
 def write_plays(folder: Path) -> None:
-    """Write a user's file with uncommon column names."""
+    """Write a user's files: one with uncommon column names, one with those that are found."""
     rng = np.random.default_rng(0)
     rows = {
         (int(u), int(t))
@@ -48,3 +48,5 @@ def write_plays(folder: Path) -> None:
     }
     lines = [f"listener{u},track{t},{1 + (u * t) % 5}" for u, t in sorted(rows)]
     (folder / "plays.csv").write_text("listener,track,stars\n" + "\n".join(lines) + "\n")
+    likes = [f"user{u},film{t}" for u, t in sorted(rows)]
+    (folder / "likes.csv").write_text("user_id,item_id\n" + "\n".join(likes) + "\n")

@@ -17,7 +17,7 @@ def test_every_command_works_as_written(tmp_path, monkeypatch):
     assert len(ours) >= 10
     for words in ours:
         run_command(words)
-    for name in ("recs.parquet", "report.html", "runs/plays/metrics.json"):
+    for name in ("recs.parquet", "report.html", "r/metrics.json", "runs/plays/metrics.json"):
         assert (tmp_path / name).stat().st_size > 0
 
 
@@ -35,7 +35,7 @@ def test_the_python_quick_start_works_as_written(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "ndcg@20" in out
     assert out.count("because of") == 5
-    assert len(Recommender.load("runs/first").recommend(history=["12"], k=3)) == 3
+    assert len(Recommender.load("runs/python").recommend(history=["12"], k=3)) == 3
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

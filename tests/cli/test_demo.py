@@ -27,8 +27,21 @@ def test_demo_on_a_small_data_set(tmp_path):
     assert "Users never seen in training" in page
     titles = {title for title in ir.load(TINY).titles.tolist() if title in text}
     assert len(titles) >= 8  # a history, recommendations and reasons by title
-    for part in ("p (t)", "report.html", "your own file: itemrec train"):
+    for part in ("p (t)", "report.html", "demo/inductive-hybrid --history"):
         assert part in text
+    assert text.splitlines()[-1] == "your own file: itemrec train FILE.csv --out runs/mine"
+
+
+def test_the_last_row_is_the_default_with_settings_that_it_chose_itself(tmp_path):
+    assert list(SYSTEMS)[-1] == "hybrid"
+    text = run_demo(tmp_path)
+    assert text.count("The hybrid, which is what `itemrec train` trains by default, is ") == 2
+    default = ir.train(ir.split_users(ir.load(TINY)), epochs=1)
+    for protocol in PROTOCOLS:
+        run = ir.Run.load(tmp_path / f"{protocol}-hybrid")
+        assert run.metrics["model"] == default.metrics["model"]
+        assert {"dim", "linear_l2", "blend"} <= run.metrics["chosen"]["model"].keys()
+    assert "What was tried and chosen" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_losses_share_encoder_and_split_and_bpr_is_the_published_one(tmp_path):

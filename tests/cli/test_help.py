@@ -1,6 +1,7 @@
 """Help shows defaults and whole lists of choices, from the same tables that training reads."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,14 +30,18 @@ def help_of(command: str, columns: int = 160) -> str:
 def test_defaults_are_shown(command: str) -> None:
     text, usual = help_of(command), resolve({"data": {"data": TINY}})
     name = next(name for name, model in MODELS.items() if type(usual.model) is model)
-    assert (
-        f"`itemrec models` describes them. Default: {name}, which chooses its own settings" in text
-    )
+    assert f"`itemrec models` describes them. Default: {name}, which chooses its own" in text
+    with_loss = resolve({"data": {"data": TINY}, "loss": {"name": "bpr"}}).model
+    other = next(name for name, model in MODELS.items() if type(with_loss) is model)
+    assert f"with --loss or --negatives alone: {other}." in text
+    for default in ("default_loss", "default_negatives"):
+        usually = Counter(getattr(model, default) for model in MODELS.values()).most_common(1)
+        assert f"Default: that of the model, mostly {usually[0][0]}." in text
     assert "transductive (known users) or inductive (unseen users). Default: transductive." in text
     assert usual.split["strategy"] == "interactions"
-    for setting in ("epochs", "seed", "device"):
+    for setting in ("seed", "device"):
         assert f"Default: {getattr(TrainConfig(), setting)}." in text
-    for setting in ("lr", "l2", "batch"):
+    for setting in ("epochs", "lr", "l2", "batch"):
         assert f"Default: that of the model, or {getattr(TrainConfig(), setting)}." in text
     assert "{" not in text  # everything was filled in
 
@@ -86,3 +91,10 @@ def test_a_report_has_the_best_of_each_metric_in_bold_but_not_of_novelty(
     assert best("novelty@20") in page
     assert f"<b>{best('novelty@20')}</b>" not in page
     assert "more is rarer, not better" in page
+
+
+def test_models_marks_the_default_and_shows_no_empty_values(run: Callable[..., str]) -> None:
+    text = run("models")
+    assert "hybrid (default)" in text
+    assert text.count("(default)") == 1
+    assert "None" not in text

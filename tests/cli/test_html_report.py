@@ -102,3 +102,39 @@ def test_one_run_and_bad_paths(runs, tmp_path):
         report(runs, tmp_path)
     with pytest.raises(ir.ItemrecError, match="at least one run"):
         report({}, tmp_path / "report.html")
+
+
+@pytest.fixture(scope="module")
+def hybrid() -> ir.Run:
+    data = ir.load(DATA)
+    return ir.train(ir.split_users(data, test=0.3), epochs=4, eval_every=2)
+
+
+def test_what_was_tried_and_chosen_is_there_and_what_was_taken_is_marked(hybrid, runs, tmp_path):
+    assert len(hybrid.metrics["candidates"]) == 2  # dense data: a race
+    several = {"unseen hybrid": hybrid, "unseen ease": runs["unseen ease"]}
+    text = report(several, tmp_path / "report.html").read_text(encoding="utf-8")
+    section = text.partition("What was tried and chosen")[2].partition("<h3>")[0]
+    assert "unseen hybrid" in section
+    assert "unseen ease" not in section  # it left nothing open
+    taken = [row for row in re.findall(r"<tr>(.*?)</tr>", section) if "taken" in row]
+    assert len(taken) == 2  # a network and a setting of the linear model
+    for row, tried in zip(taken, ("candidates", "trials"), strict=True):
+        best = max(entry["ndcg@20"] for entry in hybrid.metrics[tried])
+        assert f"<b>{best:.4f}</b>" in row
+    for entry in hybrid.metrics["candidates"]:
+        assert entry["name"] in section
+    for name, settings in hybrid.metrics["chosen"].items():
+        for key in settings:
+            assert f"<code>{name}.{key}</code>" in section
+
+
+def test_the_curve_of_a_network_that_was_not_taken_is_dotted(hybrid, tmp_path):
+    text = report({"hybrid": hybrid}, tmp_path / "report.html").read_text(encoding="utf-8")
+    curves = text.partition("Learning curves")[2].partition("</svg>")[0]
+    assert curves.count("stroke-dasharray") == 1
+
+
+def test_runs_that_left_nothing_open_have_no_such_section(page):
+    assert "What was tried and chosen" not in page.text
+    assert "stroke-dasharray" in page.source  # the closed form's level

@@ -372,6 +372,28 @@ def test_resuming_on_other_data_is_rejected(interrupted: Path) -> None:
         train(other, LightGCN(dim=4), out=interrupted, resume=True, **FEW)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file that stays, with its bytes."""
+    return {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.startswith(".")}
+
+
+def test_resuming_a_finished_hybrid_leaves_the_settings_it_chose(tmp_path: Path) -> None:
+    again = functools.partial(train, board_split(), out=tmp_path / "r", resume=True, epochs=2)
+    blend = again().model.settings["blend"]
+    before = contents(tmp_path / "r")
+    assert again().model.settings["blend"] == blend
+    assert contents(tmp_path / "r") == before
+
+
+def test_resuming_a_damaged_run_deletes_none_of_its_files(folder: Path) -> None:
+    (folder / "state.pt").unlink(missing_ok=True)
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    before = contents(folder)
+    with pytest.raises(ItemrecError, match="is damaged or was changed"):
+        train(board_split(), LightGCN(dim=4), out=folder, resume=True, **FEW)
+    assert contents(folder) == before
+
+
 def test_an_occupied_folder_is_rejected_unless_resumed(interrupted: Path, finished: Path) -> None:
     for folder in (interrupted, finished):
         with pytest.raises(

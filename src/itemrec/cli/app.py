@@ -36,7 +36,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Top-k recommendation with message-passing GNNs trained on smooth ranking metrics, "
-    "for known users and for users never seen before.",
+    "for known users and for users never seen before. Begin with `itemrec train FILE --out r`, "
+    "then `itemrec recommend r --history ITEM,ITEM`.",
 )
 
 
@@ -77,7 +78,7 @@ def demo(
         bool, typer.Option("--serve", help="Then serve the runs and open the web page.")
     ] = False,
 ) -> None:
-    """Compare BPR with ITEM on embedded data, for known and unseen users, and write a report.
+    """Compare the default model with BPR, ITEM and EASE on embedded data, and write a report.
 
     Example: itemrec demo
     """

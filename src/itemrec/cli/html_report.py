@@ -1,4 +1,4 @@
-"""A self-contained HTML report: settings, metrics, tests, curves and examples of runs."""
+"""A self-contained HTML report: settings, metrics, tests, curves, choices, examples of runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from itemrec.cli import plots
+from itemrec.cli.html_choices import choices
+from itemrec.cli.html_table import table
 from itemrec.cli.tables.layout import interval_text, p_value
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.compare import METRICS, compare_runs
@@ -41,7 +43,7 @@ def report(runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path) -> 
             parts.append(f"<h2>{escape(title)}</h2>")
         parts += [_metrics(group), _tests(group)]
         parts += [_plot(*item) for item in _plots(group)]
-        parts.append(_examples(group))
+        parts += [choices(group), _examples(group)]
     parts.append(_settings(runs))
     with atomic(path) as draft:
         draft.write_text(PAGE.replace("{body}", "\n".join(parts)), encoding="utf-8")
@@ -73,20 +75,6 @@ def _head(runs: Mapping[str, Run]) -> str:
     return f"<header><h1>itemrec report</h1><p>{facts} {count}</p></header>"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) -> str:
-    """Cells are HTML; the first ``text`` columns are words, the others numbers."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        classes = ("" if i < text else ' class="n"' for i in range(len(cells)))
-        return "".join(f"<{tag}{c}>{cell}</{tag}>" for c, cell in zip(classes, cells, strict=True))
-
-    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
-    return (
-        f'<div class="wide"><table><thead><tr>{line(head, "th")}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
 def _metrics(group: Mapping[str, Run]) -> str:
     metrics = list(dict.fromkeys(m for run in group.values() for m in run.metrics["test"]))
     best = {m: max(run.metrics["test"].get(m, -np.inf) for run in group.values()) for m in metrics}
@@ -116,7 +104,7 @@ def _metrics(group: Mapping[str, Run]) -> str:
     note = f"Means over {n_users:,} test users with bootstrap 95 % intervals; best in bold."
     return (
         "<h3>Test metrics</h3>"
-        + _table(["", *map(escape, group)], rows)
+        + table(["", *map(escape, group)], rows)
         + f'<p class="note">{note} recall divides by |T|, capped_recall by min(|T|, k). '
         + f"{escape(NOVELTY)}</p>"
     )
@@ -139,7 +127,7 @@ def _tests(group: Mapping[str, Run]) -> str:
     note = f"Paired over users against {found.baseline}, Holm correction; {'; '.join(notes)}."
     return (
         "<h3>Is the difference real?</h3>"
-        + _table(head, rows, text=2)
+        + table(head, rows, text=2)
         + f'<p class="note">{escape(note)}</p>'
     )
 
@@ -150,6 +138,9 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
     if any(len(run.history) > 1 for run in group.values()):
         caption = "Validation metric by epoch; a dot marks the selected epoch, a dashed line a "
         caption += "model with a closed form."
+        if any(run.metrics.get("candidates") for run in group.values()):
+            caption += " The curve of a hybrid is that of its network, before the linear part is "
+            caption += "added; a dotted one is that of a network that was tried and not taken."
         out.append(("Learning curves", plots.learning_curves(group), caption))
     if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):
         caption = "Mean NDCG@20 of test users by the length of their history, 95 % intervals."
@@ -232,8 +223,8 @@ def _settings(runs: Mapping[str, Run]) -> str:
         values = [str(run.config.get(section, {}).get(key, "–")) for run in runs.values()]
         mark = "<b>{}</b>" if len(set(values)) > 1 else "{}"
         rows.append([f"{section}.{key}", *(mark.format(escape(value)) for value in values)])
-    table = _table(["", *map(escape, runs)], rows, text=len(runs) + 1)
-    return f"<details><summary>Settings of every run</summary>{table}</details>"
+    shown = table(["", *map(escape, runs)], rows, text=len(runs) + 1)
+    return f"<details><summary>Settings of every run</summary>{shown}</details>"
 
 
 PAGE = """<!doctype html>
@@ -260,6 +251,7 @@ figure { margin: .4rem 0; } figure svg { width: 100%; max-width: 46rem; height: 
 .lists { display: flex; flex-wrap: wrap; gap: 1.2rem; } .lists > div { flex: 1 1 18rem;
   background: var(--soft); padding: .7rem 1rem; border-radius: .5rem; }
 ol { margin: .3rem 0; padding-left: 1.4rem; } li { margin-bottom: .25rem; }
+.tried { margin-bottom: 1.2rem; }
 details { margin: 2rem 0; } summary { cursor: pointer; font-weight: 600; }
 </style></head><body>
 {body}

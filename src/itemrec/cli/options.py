@@ -114,7 +114,8 @@ class ComponentOptions:
     negatives: Annotated[
         str | None,
         typer.Option(
-            help="How negatives are sampled: {negatives}. Default: that of the model.",
+            help="How negatives are sampled: {negatives}. Default: that of the model, "
+            "mostly {default negatives}.",
             rich_help_panel=MODEL,
         ),
     ] = None
@@ -157,14 +158,14 @@ class SettingOptions:
         int | None,
         typer.Option(
             help="Largest number of epochs; training stops earlier where validation no longer "
-            "improves. Default: {default train.epochs}.",
+            "improves. Default: that of the model, or {default train.epochs}.",
             rich_help_panel=TRAINING,
         ),
     ] = None
     dim: Annotated[
         int | None,
         typer.Option(
-            help="Dimension of the embeddings. Default: that of the model.",
+            help="Dimension of the embeddings. Default: that of the model, or chosen by it.",
             rich_help_panel=TRAINING,
         ),
     ] = None
@@ -206,7 +207,8 @@ class SettingOptions:
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Time that training may take, such as 90s, 10m or 2h; default: no limit.",
+            help="Time that training may take, refit included, such as 90s, 10m or 2h. "
+            "Default: no limit.",
             rich_help_panel=TRAINING,
         ),
     ] = None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.cli.tables.results import taken_candidate
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.training.run import Run
 
@@ -41,22 +42,28 @@ STYLE: dict[str, Any] = {
 
 
 def learning_curves(runs: Mapping[str, Run]) -> str:
-    """The validation metric by epoch, with a dot at the selected epoch."""
+    """The validation metric by epoch, with a dot at the selected epoch.
+
+    A network that a run tried and did not take is a dotted line.
+    """
 
     def draw(axes: Any) -> None:
         for colour, (name, run) in zip(_colours(runs), runs.items(), strict=True):
             metric = run.config["train"].get("metric", "ndcg@20")
-            points = [(row["epoch"], row[metric]) for row in run.history if metric in row]
-            if not points:
-                continue
-            if points[-1][0] == 0:  # a closed form has no epochs: a horizontal line
-                axes.axhline(points[-1][1], color=colour, linewidth=1.5, linestyle="--", label=name)
-                continue
-            x, y = zip(*points, strict=True)
-            mark = {"marker": "o", "markersize": 3} if len(points) < 3 else {}
-            axes.plot(x, y, color=colour, linewidth=1.8, label=name, **mark)
-            best = max(points, key=lambda point: point[1])
-            axes.plot(*best, "o", color=colour, markersize=6)
+            taken = taken_candidate(run)
+            for candidate, points in _curves(run, metric).items():
+                if points[-1][0] == 0:  # a closed form has no epochs: a horizontal line
+                    level = {"color": colour, "linewidth": 1.5, "linestyle": "--"}
+                    axes.axhline(points[-1][1], label=name, **level)
+                    continue
+                x, y = zip(*points, strict=True)
+                mark = {"marker": "o", "markersize": 3} if len(points) < 3 else {}
+                if candidate != taken:
+                    axes.plot(x, y, ":", color=colour, linewidth=1.5, **mark)
+                    continue
+                axes.plot(x, y, color=colour, linewidth=1.8, label=name, **mark)
+                best = max(points, key=lambda point: point[1])
+                axes.plot(*best, "o", color=colour, markersize=6)
         axes.set_xlabel("epoch")
         metrics = {run.config["train"].get("metric", "ndcg@20") for run in runs.values()}
         axes.set_ylabel(
@@ -65,6 +72,15 @@ def learning_curves(runs: Mapping[str, Run]) -> str:
         axes.set_ylim(bottom=0)
 
     return _svg(draw, "learning curves")
+
+
+def _curves(run: Run, metric: str) -> dict[int, list[tuple[int, float]]]:
+    """Epochs and validation metrics of each network that a run trained."""
+    out: dict[int, list[tuple[int, float]]] = {}
+    for row in run.history:
+        if metric in row:
+            out.setdefault(row.get("candidate", 0), []).append((row["epoch"], row[metric]))
+    return out
 
 
 def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20") -> str:

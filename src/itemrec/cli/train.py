@@ -43,7 +43,9 @@ class RunOptions:
 def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     """Train a model, select the epoch on validation data, evaluate once on the test users.
 
-    Example: itemrec train synthetic --model lightgcn --loss item-ndcg --protocol inductive --out r
+    Without --model a hybrid is trained, which chooses its own settings on validation data.
+
+    Example: itemrec train plays.csv --out r
     """
     from itemrec.cli.tables import results
     from itemrec.experiments.build import run_config

@@ -27,9 +27,6 @@ from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
 from itemrec.validation import schema
 
-STEPS = 32  # of an epoch, at least
-SMALLEST, LARGEST = 512, 32768  # interactions in a step
-LOWEST = 0.003  # learning rate
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
 SHARED = {"cpu": 1024, "cuda": 4096}  # interactions that share their negatives
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
@@ -229,22 +226,14 @@ def can_draw(plan: Plan) -> bool:
 
 
 def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
-    """Settings that follow from the size of the data and the device, unless they were given."""
-    model, size = plan.model, split.train.nnz
+    """Settings that follow from the number of items and the device, unless they were given."""
+    model, device = plan.model, pick_device(plan.config.device).type
     assert isinstance(model, Hybrid)
-    device = pick_device(plan.config.device).type
-    out: dict[str, dict[str, Any]] = {"model": {}, "train": {}}
+    out: dict[str, dict[str, Any]] = {"model": {}}
     if "model.dim" not in plan.given and plan.model.settings["dim"] is None:
         out["model"]["dim"] = WIDTH[device]
     if model.linear_items is None:
         out["model"]["linear_items"] = min(COVERED[device], split.n_items)
-    batch = plan.config.batch
-    if "train.batch" not in plan.given:
-        batch = 2 ** max(size // STEPS, 1).bit_length() // 2
-        out["train"]["batch"] = batch = min(max(batch, SMALLEST), LARGEST)
-    if "train.lr" not in plan.given:  # a smaller step has a noisier gradient
-        lr = plan.config.lr * (batch / LARGEST) ** 0.5
-        out["train"]["lr"] = round(max(lr, LOWEST), 6)
     if not any(key.startswith("negatives.") for key in plan.given):
         out["negatives"] = {"group": SHARED[device]}
     return out

@@ -92,15 +92,15 @@ class RunFolder:
             self._check_same(run)
             for draft in self.path.glob(".*.tmp"):  # left by a killed process
                 draft.unlink()
-            if state.exists() and not self.is_finished:
+            if self.is_finished:  # its files stay as they are
+                return fresh
+            if state.exists():
                 found = TrainState.load(state)
                 if found.data != fresh.data:
                     raise ItemrecError(
                         f"{self.path} holds a run on other data; it cannot be resumed"
                     )
                 return found
-            if self.is_finished:
-                return fresh  # nothing of it is written again
         elif self.is_finished or state.exists() or self._holds_other(run):
             raise ItemrecError(
                 f"{self.path} already holds a run: continue it with --resume, "

@@ -12,6 +12,7 @@ from rich.text import Text
 from itemrec.cli.doctor import Check
 from itemrec.cli.tables.layout import new_table
 from itemrec.data.datasets import DATASETS
+from itemrec.experiments.defaults import DEFAULTS
 from itemrec.experiments.measured import figures
 from itemrec.models import MODELS
 from itemrec.validation import schema
@@ -22,7 +23,9 @@ def models() -> RenderableType:
     measured = figures()
     table = new_table("model", "year", "unseen users", "explains", "paper, settings, NDCG@20")
     for name, model in MODELS.items():
-        settings = ", ".join(f"{key}={value}" for key, value in schema(model).items())
+        settings = ", ".join(
+            key if value is None else f"{key}={value}" for key, value in schema(model).items()
+        )
         results = [
             f"{data} {100 * test['ndcg@20']:.2f}" for data, test in measured.get(name, {}).items()
         ]
@@ -30,10 +33,12 @@ def models() -> RenderableType:
         lines += [f"[dim]{escape(settings)}[/]"] if settings else []
         lines += [f"[cyan]{escape(', '.join(results))}[/]"] if results else []
         abilities = ("yes" if able else "no" for able in (model.inductive, model.explains))
-        table.add_row(name, str(model.year or ""), *abilities, "\n".join(lines))
+        mark = " (default)" if name == DEFAULTS["model"] else ""
+        table.add_row(f"{name}{mark}", str(model.year or ""), *abilities, "\n".join(lines))
     caption = (
         "NDCG@20 × 100 on test data; `itemrec reproduce systems` repeats the runs and RESULTS.md "
-        "has more figures. Every model trains and scores on a CPU and on a GPU."
+        "has more figures. A setting without a value is chosen by the model. Every model trains "
+        "and scores on a CPU and on a GPU."
     )
     return Group(table, f"[dim]{caption}[/]")
 

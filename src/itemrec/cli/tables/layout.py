@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -52,3 +53,16 @@ def interval_text(low: float, high: float) -> str:
     '0.1000–0.2500'
     """
     return f"{low:.4f}–{high:.4f}"
+
+
+def setting_value(value: Any) -> str:
+    """The value of a setting, its numbers without trailing zeros.
+
+    >>> setting_value(50.0), setting_value(((0.0, 0.3, 16.0),))
+    ('50', '[[0, 0.3, 16]]')
+    """
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(setting_value(part) for part in value) + "]"
+    return str(value)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from itemrec.cli.tables.layout import add_row, interval_text, new_table, p_value
+from itemrec.cli.tables.layout import add_row, interval_text, new_table, p_value, setting_value
 from itemrec.evaluation.evaluate import Evaluation
 from itemrec.evaluation.metrics import NOVELTY
 from itemrec.evaluation.significance import Comparison, Floats, Interval, bootstrap_interval
@@ -52,7 +52,7 @@ def chosen(run: Run) -> list[Text]:
         spread = f"{metric} {min(values):.4f} to {max(values):.4f} alone"
         lines.append(f"tried on validation: {len(trials)} settings of the linear model, {spread}")
     settings = [
-        f"{section}.{name}={_value(value)}"
+        f"{section}.{name}={setting_value(value)}"
         for section, taken in metrics.get("chosen", {}).items()
         for name, value in taken.items()
     ]
@@ -61,12 +61,11 @@ def chosen(run: Run) -> list[Text]:
     return [Text(line, style="dim") for line in lines]
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(part) for part in value) + "]"
-    return str(value)
+def taken_candidate(run: Run) -> int:
+    """Which of the networks that it tried a run took, from 0."""
+    metric = run.config["train"]["metric"]
+    values = [entry[metric] for entry in run.metrics.get("candidates", [])]
+    return values.index(max(values)) if values else 0
 
 
 def _run_metrics(run: Run) -> Table:
