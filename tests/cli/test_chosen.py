@@ -156,7 +156,7 @@ def test_typical_settings_are_printed_where_nothing_is_held_out(tmp_path: Path) 
     assert "none was held out" in shown
     assert "tried" not in shown
     assert "model.linear_l2=50" in shown
-    assert "model.blend=[[0, 0.5, 0.1]]" in shown
+    assert "model.blend=[[0, 0.4, 1.5]]" in shown
 
 
 def test_the_final_model_of_a_hybrid_keeps_its_choices(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def test_noise_is_left_out_of_a_perfect_network() -> None:
     held = held_out(LENGTHS)
     parts = Parts(held.target.toarray() + 0.01 * noise(90, 1), noise(90, 2), flat_noise(3))
     rows, value = search(parts, held).run(progress=False)
-    assert rows == ((0.0, 0.0, 0.0),)
-    assert value == pytest.approx(1.0)
+    assert max(row[2] for row in rows) <= 0.3  # of at most 16
+    assert value > 0.97
 
 
 def test_a_network_that_is_noise_is_drowned_by_a_good_linear_part() -> None:
@@ -117,7 +117,7 @@ def test_popularity_counts_if_everybody_has_the_same_taste() -> None:
 
 
 def test_one_number_is_the_best_of_its_list_when_users_agree() -> None:
-    """If all users are the same, so are their resamplings: the choice is the plain maximum."""
+    """If all users are the same, no difference has an error: the choice is the plain maximum."""
     one = held_out([4])
     rows = np.zeros(40, dtype=np.int64)
     held = HeldOut(one.history[rows], one.target[rows], np.arange(40), np.arange(40))
@@ -126,7 +126,20 @@ def test_one_number_is_the_best_of_its_list_when_users_agree() -> None:
     found = search(parts, held)
     for blends in ([(p, 0.3) for p in PRIORS], [(0.2, w) for w in WEIGHTS]):
         values = [parts.naive(held, *blend).mean() for blend in blends]
-        assert found.best(blends) == int(np.argmax(np.round(values, 9)))
+        best = np.flatnonzero(np.round(values, 9) == np.round(max(values), 9))
+        assert found.best(blends, 3) == best[np.abs(best - 3).argmin()]
+
+
+def test_of_values_that_are_as_good_the_most_typical_is_taken() -> None:
+    """Two users who disagree: nothing is better than anything by more than the error."""
+    held = held_out([4, 4])
+    parts = Parts(noise(2, 5), noise(2, 6), flat_noise(7))
+    found = search(parts, held)
+    values = np.array([[0.9, 0.0], [0.0, 0.8], [0.4, 0.5]])
+    found.values = lambda blends: values  # type: ignore[method-assign]
+    assert [found.best([(0.0, 0.0)] * 3, typical) for typical in range(3)] == [0, 1, 2]
+    values = np.array([[0.9, 0.9], [0.1, 0.1], [0.8, 0.7]])
+    assert [found.best([(0.0, 0.0)] * 3, typical) for typical in range(3)] == [0, 0, 0]
 
 
 def test_the_same_seed_gives_the_same_blend() -> None:

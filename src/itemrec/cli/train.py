@@ -60,6 +60,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     if run.final is not None and (note := change_of_data(run.final, trained)):
         print_note(note)
     console.print(results.finished(trained))
+    for line in results.chosen(trained):
+        print_line(line)
     print_line(f"run folder: {folder}")
 
 

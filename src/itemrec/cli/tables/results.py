@@ -28,17 +28,17 @@ def finished(run: Run) -> RenderableType:
     if not n_evaluated and not metrics["valid"]:
         length = f"{epochs} epochs" if epochs else "closed form"
         line = f"{length} on all {run.train.nnz:,} interactions; none was held out for evaluation"
-        return Group(Text(line), *chosen(run), *notes)
+        return Group(Text(line), *notes)
     best = metrics["best_epoch"]
     refit = f", refitted for {best}" if metrics.get("refit") and best else ""
     length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
     seconds = metrics["seconds"]["train"]
     line = f"{length}; {seconds:.1f} s of training; {n_evaluated:,} test users"
-    return Group(_run_metrics(run), Text(line), *chosen(run), *notes)
+    return Group(_run_metrics(run), Text(line), *notes)
 
 
-def chosen(run: Run) -> list[Text]:
-    """What a run tried and took for settings that were left open."""
+def chosen(run: Run) -> list[str]:
+    """Lines on what a run tried and took for settings that were left open."""
     metrics, metric = run.metrics, run.config["train"]["metric"]
     lines = []
     if parts := metrics.get("parts"):
@@ -58,7 +58,7 @@ def chosen(run: Run) -> list[Text]:
     ]
     if settings:
         lines.append("chosen: " + ", ".join(settings))
-    return [Text(line, style="dim") for line in lines]
+    return lines
 
 
 def taken_candidate(run: Run) -> int:
