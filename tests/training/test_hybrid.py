@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from small import random_matrix
 
 import itemrec as ir
 from itemrec.config_file import load_config
@@ -228,6 +229,17 @@ def test_without_validation_data_typical_settings_are_used(protocol: str) -> Non
     assert (run.metrics["best_epoch"], run.metrics["epochs"]) == (3, 3)
     history = everything.train[:5]
     assert run.model.scores(history, np.full(5, -1)).isfinite().all()
+
+
+def test_an_epoch_has_at_least_sixteen_steps_unless_the_data_is_tiny() -> None:
+    model = Hybrid(dim=8)
+    config = TrainConfig(**model.default_training, device="cpu")
+    plan = Plan(split_of("inductive"), model, *default_parts(model), config)
+    for users, items in ((60, 50), (400, 300), (900, 400)):
+        matrix = random_matrix(users, items, 0.3)
+        found = hybrid.by_data(plan, replace(plan.split, train=matrix))["train"]["batch"]
+        fitting = [2**n for n in range(9, 16) if matrix.nnz / 2**n >= 16]
+        assert found == max(fitting, default=512)
 
 
 def test_a_large_catalogue_is_covered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
 from itemrec.validation import schema
 
+STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred steps
+SMALLEST, LARGEST = 512, 32768  # interactions in a step
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
 SHARED = {"cpu": 1024, "cuda": 4096}  # interactions that share their negatives
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
@@ -226,7 +228,7 @@ def can_draw(plan: Plan) -> bool:
 
 
 def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
-    """Settings that follow from the number of items and the device, unless they were given."""
+    """Settings that follow from the size of the data and the device, unless they were given."""
     model, device = plan.model, pick_device(plan.config.device).type
     assert isinstance(model, Hybrid)
     out: dict[str, dict[str, Any]] = {"model": {}}
@@ -234,6 +236,9 @@ def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
         out["model"]["dim"] = WIDTH[device]
     if model.linear_items is None:
         out["model"]["linear_items"] = min(COVERED[device], split.n_items)
+    if "train.batch" not in plan.given:
+        batch = 2 ** max(split.train.nnz // STEPS, 1).bit_length() // 2
+        out["train"] = {"batch": min(max(batch, SMALLEST), LARGEST)}
     if not any(key.startswith("negatives.") for key in plan.given):
         out["negatives"] = {"group": SHARED[device]}
     return out
