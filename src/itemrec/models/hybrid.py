@@ -94,7 +94,7 @@ class Hybrid(Model):
             "epochs": 100,
             "eval_every": 2,
             "patience": 6,
-            "min_gain": 0.002,
+            "min_gain": 0.003,
         }
     )
 

@@ -30,7 +30,7 @@ from itemrec.validation import schema
 STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred steps
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
-SHARED = {"cpu": 1024, "cuda": 4096}  # interactions that share their negatives
+SHARED = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
 DENSE = 0.005  # share of all pairs that are interactions, from which inner products are tried
 
