@@ -232,7 +232,7 @@ def with_targets(held: HeldOut) -> HeldOut:
 def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
     """Held-out users to choose settings on: all, or as many as can be ranked in a short time."""
     held = with_targets(held)
-    most = max(COMPARED[device.type] // held.target.shape[1], 1000)
+    most = max(COMPARED["cuda" if device.type == "cuda" else "cpu"] // held.target.shape[1], 1000)
     if len(held) <= most:
         return held
     rows = np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False))

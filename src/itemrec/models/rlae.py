@@ -122,7 +122,9 @@ class RLAE(SparseWeights):
         """The settings of `TRIED` on the most popular items; a Gram matrix is used many times."""
         if self.l2 is not None:
             return
-        most = min(TRIED_ITEMS[self.device.type], self.items or self.n_items)
+        most = min(
+            TRIED_ITEMS["cuda" if self.device.type == "cuda" else "cpu"], self.items or self.n_items
+        )
         part, items = self._popular(train, most)
         for _, options in groupby(TRIED, key=lambda option: option["user_power"]):
             gram = None

@@ -229,8 +229,9 @@ def can_draw(plan: Plan) -> bool:
 
 def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
     """Settings that follow from the size of the data and the device, unless they were given."""
-    model, device = plan.model, pick_device(plan.config.device).type
+    model = plan.model
     assert isinstance(model, Hybrid)
+    device = "cuda" if pick_device(plan.config.device).type == "cuda" else "cpu"
     out: dict[str, dict[str, Any]] = {"model": {}}
     if "model.dim" not in plan.given and plan.model.settings["dim"] is None:
         out["model"]["dim"] = WIDTH[device]
