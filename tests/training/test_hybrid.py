@@ -242,6 +242,16 @@ def test_an_epoch_has_at_least_sixteen_steps_unless_the_data_is_tiny() -> None:
         assert found == max(fitting, default=512)
 
 
+def test_a_model_that_was_trained_chooses_again_on_other_data() -> None:
+    model = Hybrid(dim=8)
+    train(split_of("inductive"), model, **FEW)
+    assert model.blend is not None
+    run = train(split_of("transductive"), model, **FEW)
+    assert run.model is not model
+    assert {"blend", "linear_l2", "linear_items"} <= set(run.metrics["chosen"]["model"])
+    assert len(run.metrics["trials"]) == len(TRIED)
+
+
 def test_a_large_catalogue_is_covered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(hybrid.COVERED, "cpu", 25)
     run = train(split_of("inductive"), Hybrid(dim=8), **FEW)

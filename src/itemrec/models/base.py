@@ -60,6 +60,7 @@ class Model(nn.Module):
         default_negatives: The default sampler of negatives.
         default_settings: Settings of these two, by section.
         default_training: Default values for fields of `TrainConfig`.
+        given: The settings before some of them were chosen, or None if none was.
         recomputed: Whether buffers are computed again on loading instead of being stored.
         watch: Shows progress over the steps of a long computation.
         settings: The arguments of the constructor, recorded automatically.
@@ -98,6 +99,7 @@ class Model(nn.Module):
     default_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
     default_training: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of `TrainConfig`
     recomputed: bool = False
+    given: dict[str, Any] | None = None  # the settings before some were chosen
     watch: Callable[[Iterable[Any], str], Iterable[Any]] = staticmethod(lambda steps, text: steps)
     settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never modified
     n_users: int
@@ -181,7 +183,8 @@ class Model(nn.Module):
         """
         for name, value in settings.items():
             setattr(self, name, value)
-            self.settings[name] = value
+        self.given = self.given or dict(self.settings)
+        self.settings = {**self.settings, **settings}
 
     def cache_embeddings(self, graph: Graph) -> None:
         """Store everything that scoring needs, so that it does not need the graph.

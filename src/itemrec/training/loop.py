@@ -83,7 +83,7 @@ def train(
     of_model = default_parts(model)
     loss, sampler = loss or of_model[0], negatives or of_model[1]
     if "n_items" in vars(model):  # it was set up before
-        model = type(model)(**model.settings)
+        model = type(model)(**(model.given or model.settings))
     config = resolve_training(model, loss, settings)
     check_epochs_known(split, model, settings)
     asked = {f"train.{key}" for key in settings} | {f"{name}.name" for name in named}
