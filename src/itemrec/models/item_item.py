@@ -61,6 +61,7 @@ class SparseWeights(Model):
         super().setup(train, inductive=inductive, generator=generator)
         self.store("weight_starts", torch.zeros(self.n_items + 1, dtype=torch.int64))
         self.targets: tuple[Adjacency, Tensor] | None = None
+        self.matrix: tuple[Tensor, sp.csr_array] | None = None
 
     def keep(
         self, columns: Iterable[tuple[int, Tensor, Tensor]], items: Tensor | None = None
@@ -93,7 +94,13 @@ class SparseWeights(Model):
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """A sparse product; on the CPU scipy's, which reads only the rows of the history."""
         if self.device.type == "cpu":
-            out: Tensor = torch.from_numpy((history @ self._matrix()).toarray())
+            matrix = self._matrix()
+            ends, items = (
+                part.astype(matrix.indices.dtype, copy=False)  # else scipy converts the weights
+                for part in (history.indptr, history.indices)
+            )
+            short = sp.csr_array((history.data, items, ends), shape=history.shape)
+            out: Tensor = torch.from_numpy((short @ matrix).toarray())
             return out
         return self.scores_on_device(history)
 
@@ -113,7 +120,12 @@ class SparseWeights(Model):
         return torch.from_numpy(part.T.copy()).to(self.device)
 
     def _matrix(self) -> sp.csr_array:
-        """The stored weights as a scipy matrix; on the CPU nothing is copied."""
-        parts = (self.weight_values, self.weight_items, self.weight_starts)
-        data, indices, indptr = (part.cpu().numpy() for part in parts)
-        return sp.csr_array((data, indices, indptr), shape=(self.n_items, self.n_items))
+        """The stored weights as a scipy matrix, made once; on the CPU no weight is copied."""
+        if self.matrix is None or self.matrix[0] is not self.weight_values:
+            parts = (self.weight_values, self.weight_items, self.weight_starts)
+            data, indices, indptr = (part.cpu().numpy() for part in parts)
+            if indptr[-1] < 2**31:  # scipy wants one type, and would convert the longer array
+                indptr = indptr.astype(indices.dtype)
+            shape = (self.n_items, self.n_items)
+            self.matrix = self.weight_values, sp.csr_array((data, indices, indptr), shape=shape)
+        return self.matrix[1]
