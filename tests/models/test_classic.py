@@ -32,6 +32,7 @@ from itemrec.models import (
 from itemrec.models.base import Kind
 from itemrec.models.random_walks import NodeDraws, random_walks, skip_gram
 from itemrec.models.ultragcn import item_graph
+from itemrec.ops import inverse
 from itemrec.ops.inverse import invert
 from itemrec.sampling.batch import Batch
 from itemrec.sampling.batches import Batches
@@ -491,7 +492,8 @@ def test_an_item_without_interactions_adds_nothing_to_scores(
 
 @pytest.mark.parametrize("n", [1, 6, 7, 8, 30])
 def test_an_inverse_made_in_blocks_is_the_inverse(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("itemrec.ops.inverse.BLOCK", 7)
+    monkeypatch.setitem(inverse.BLOCK, "cpu", 7)
+    monkeypatch.setattr(inverse, "ROWS", 2)
     x = np.random.default_rng(n).normal(size=(n, n))
     matrix = x @ x.T + 0.1 * np.eye(n)
     found = invert(torch.from_numpy(matrix.copy()))

@@ -38,7 +38,7 @@ class Parts:
     """A hybrid of which only the scores of its parts are known."""
 
     def __init__(self, network: np.ndarray, linear: np.ndarray, popularity: np.ndarray) -> None:
-        self.table = torch.eye(ITEMS)
+        self.table, self.temperature = torch.eye(ITEMS), 0.1
         own, weights = (torch.from_numpy(a.astype(np.float32)) for a in (network, linear))
         self.gnn = SimpleNamespace(vectors_of=lambda history, users: own[users])
         self.linear = SimpleNamespace(scores=lambda history, users: weights[users])
@@ -88,19 +88,19 @@ def test_values_are_those_of_a_naive_ranking() -> None:
 def test_noise_is_left_out_of_a_perfect_network() -> None:
     held = held_out(LENGTHS)
     parts = Parts(held.target.toarray() + 0.01 * noise(90, 1), noise(90, 2), flat_noise(3))
-    rows, value = search(parts, held).run(progress=False)
+    rows, values = search(parts, held).run(progress=False)
     assert max(row[2] for row in rows) <= 0.3  # of at most 16
-    assert value > 0.97
+    assert values.mean() > 0.97
 
 
 def test_a_network_that_is_noise_is_drowned_by_a_good_linear_part() -> None:
     held = held_out(LENGTHS)
     parts = Parts(noise(90, 1), held.target.toarray() + 0.3 * noise(90, 2), flat_noise(3))
-    rows, value = search(parts, held).run(progress=False)
+    rows, values = search(parts, held).run(progress=False)
     assert min(row[2] for row in rows) >= 4  # of at most 16
     alone = parts.naive(held, 0.0, 1e6).mean()
-    assert value >= alone - 0.02
-    assert value > 0.9
+    assert values.mean() >= alone - 0.02
+    assert values.mean() > 0.9
 
 
 def test_popularity_counts_if_everybody_has_the_same_taste() -> None:
@@ -147,7 +147,8 @@ def test_the_same_seed_gives_the_same_blend() -> None:
     target = held.target.toarray()
     parts = Parts(target + noise(90, 1), target + noise(90, 2), flat_noise(3))
     results = [search(parts, held, seed).run(progress=False) for seed in (4, 4)]
-    assert results[0] == results[1]
+    assert results[0][0] == results[1][0]
+    np.testing.assert_array_equal(results[0][1], results[1][1])
     draws = [search(parts, held, seed).generator.random() for seed in (4, 4, 5)]
     assert draws[0] == draws[1] != draws[2]
 
@@ -168,13 +169,13 @@ def two_kinds(n: int = 240) -> tuple[Parts, HeldOut]:
 def test_groups_are_used_where_they_help() -> None:
     parts, held = two_kinds()
     found = search(parts, held)
-    rows, value = found.run(progress=False)
+    rows, values = found.run(progress=False)
     assert len(rows) == 2
     assert [row[0] for row in rows] == [0.0, 10.0]
     assert rows[0][2] < rows[1][2]  # the weight of the linear part
     length = np.diff(held.history.indptr)
     blended = np.where(length < 10, *(parts.naive(held, *row[1:]) for row in rows))
-    assert blended.mean() > value
+    assert blended.mean() > values.mean()
 
 
 def test_each_group_has_the_best_blend_nearby() -> None:
@@ -198,9 +199,9 @@ def test_one_row_is_enough_where_groups_do_not_help() -> None:
             2 * target + noise(90, seed), 2 * target + noise(90, 10 + seed), flat_noise(3)
         )
         found = search(parts, held, seed)
-        rows, value = found.run(progress=False)
+        rows, values = found.run(progress=False)
         assert len(rows) == 1
-        assert value == pytest.approx(parts.naive(held, *rows[0][1:]).mean())
+        np.testing.assert_allclose(values, parts.naive(held, *rows[0][1:]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("lengths", [[5] * 120, [5] * 80 + [9] * 40, [5] * 40 + [9] * 80])

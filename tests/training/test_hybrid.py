@@ -83,7 +83,8 @@ def deciding(winner: str) -> Callable[..., Any]:
     values = {COSINES: 0.4, PRODUCTS: 0.4, winner: 0.5}
 
     def run(self: BlendSearch, *, progress: bool) -> Any:
-        return BLEND, values[COSINES if self.model.temperature else PRODUCTS]
+        value = values[COSINES if self.model.temperature else PRODUCTS]
+        return BLEND, np.full(len(self.held), value)
 
     return run
 
@@ -313,7 +314,7 @@ def test_the_candidate_with_the_higher_metric_is_in_the_model(
     split = split_of(protocol)
     run = train(split, Hybrid(**FIXED), **FEW)
     found = {entry["name"]: entry["ndcg@20"] for entry in run.metrics["candidates"]}
-    assert found == {COSINES: 0.4, PRODUCTS: 0.4, winner: 0.5}
+    assert found == pytest.approx({COSINES: 0.4, PRODUCTS: 0.4, winner: 0.5})
     only(monkeypatch, winner)
     alone = train(split, Hybrid(**FIXED), **FEW)
     assert candidates_of(alone) == [winner]
@@ -325,10 +326,20 @@ def test_the_candidate_with_the_higher_metric_is_in_the_model(
     assert run.config["negatives"]["name"] == ("in-batch" if winner == COSINES else "uniform")
 
 
-def test_if_candidates_are_equal_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BlendSearch, "run", lambda self, progress: (BLEND, 0.5))
+def test_if_candidates_are_equal_the_last_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def equal(self: BlendSearch, *, progress: bool) -> Any:
+        return BLEND, np.full(len(self.held), 0.5)
+
+    monkeypatch.setattr(BlendSearch, "run", equal)
     run = train(split_of("inductive"), Hybrid(**FIXED), **FEW)
-    assert run.config["train"]["similarity"] == "cosine"
+    assert run.config["train"]["similarity"] == "dot"
+
+
+def test_a_lead_within_a_standard_error_is_no_lead() -> None:
+    better = np.array([0.5, 0.45, 0.5, 0.7])
+    assert not hybrid.is_ahead(better, np.full(4, 0.5))  # two of four users differ
+    assert hybrid.is_ahead(better + 0.1, np.full(4, 0.5))
+    assert not hybrid.is_ahead(better, better)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -79,6 +79,7 @@ def _cosine(name: str, value: Any) -> None:
 RULES: dict[str, Callable[[str, Any], Any]] = {
     "tau": lambda name, value: positive(**{name: value}),
     "tau_k": lambda name, value: positive(**{name: value}),
+    "scale": lambda name, value: positive(**{name: value}),
     "t2": lambda name, value: positive(**{name: value}),
     "ks": _cuts,
     "margin": _cosine,

@@ -207,10 +207,11 @@ def item_log(
     neg_mask: Tensor | None = None,
     *,
     tau: float = 1.0,
+    scale: float = 1.0,
 ) -> Tensor:
     """Logarithm of the smooth rank, a bound of `−log₂ NDCG`; not in the ITEM paper.
 
-        1/|V⁺| Σ_{p∈V⁺} log₂(1 + n_p)        n_p = Σ_{j∈V⁻} σ((s_j − s_p)/τ)
+        1/|V⁺| Σ_{p∈V⁺} log₂(1 + n_p)        n_p = scale · Σ_{j∈V⁻} σ((s_j − s_p)/τ)
 
     The slope of `1/log₂(1 + rank)` vanishes as `1/(rank·log² rank)`, so low-ranked positives
     have almost no gradient; the slope of a logarithm is `1/rank`. With `e^x` in place of
@@ -227,12 +228,14 @@ def item_log(
         pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
         neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the count, positive.
+        scale: How many items a negative stands for, positive. A sample of N negatives with scale
+            `M/N` estimates the count among M.
 
     Returns:
         A scalar of at least 0; 0 and still differentiable if there is no positive.
 
     Raises:
-        ItemrecError: `tau` is not positive, or a mask is not boolean.
+        ItemrecError: `tau` or `scale` is not positive, or a mask is not boolean.
 
     Examples:
         >>> import torch
@@ -242,7 +245,7 @@ def item_log(
         2.0
     """
     pos, mask = real(pos, pos_mask, "pos", 0.0)
-    above = negative_count(pos, neg, neg_mask, tau)  # [B, P]
+    above = scale * negative_count(pos, neg, neg_mask, tau)  # [B, P]
     return mean(mean(torch.log2(1 + above), mask), mask.any(-1))
 
 

@@ -13,9 +13,12 @@ from torch import Tensor
 from itemrec.graph.edge_ops import weighted_sum
 from itemrec.graph.graph import Adjacency, fold_adjacency
 from itemrec.models.base import Kind, Model
+from itemrec.ops.dense import dense_rows
+from itemrec.ops.segment import segment_sum
 
 Floats = npt.NDArray[np.float32]
 BLOCK = 1024  # items at a time
+DENSE = 2**28  # elements of the interactions that a GPU holds at a time
 
 
 def cooccurrence(train: sp.csr_array, size: int = BLOCK) -> Iterator[tuple[int, Floats]]:
@@ -32,6 +35,24 @@ def gram_matrix(train: sp.csr_array) -> Floats:
     gram = np.empty((n_items, n_items), np.float32)
     for start, block in cooccurrence(train):
         gram[start : start + len(block)] = block
+    return gram
+
+
+def gram_on_device(train: sp.csr_array, device: torch.device) -> Tensor:
+    """``XᵀX`` in full on a device: sums over the users of each item, some columns at a time."""
+    n_users, n_items = train.shape
+    by_item = sp.csr_array(train.T)  # [items, users]
+    starts, index = (
+        torch.from_numpy(part.astype(np.int64)).to(device)
+        for part in (by_item.indptr, by_item.indices)
+    )
+    weight = torch.from_numpy(by_item.data.astype(np.float32)).to(device)
+    gram = torch.empty(n_items, n_items, device=device)
+    size = max(DENSE // n_users, 1)
+    for start in range(0, n_items, size):
+        part = slice(start, start + size)
+        columns = dense_rows(by_item[part], device).T.contiguous()  # [users, ≤ size]
+        gram[:, part] = segment_sum(starts, index, columns, weight=weight)
     return gram
 
 
@@ -110,8 +131,8 @@ class SparseWeights(Model):
             transposed = sp.csr_array(self._matrix().T)  # [targets, sources]
             adjacency = fold_adjacency(transposed, torch.zeros(self.n_items, device=self.device))
             self.targets = adjacency, torch.from_numpy(transposed.data).to(self.device)
-        seen = torch.from_numpy(history.T.toarray().astype(np.float32)).to(self.device)
-        return weighted_sum(*self.targets, seen).T.contiguous()  # [items, B] → [B, items]
+        seen = dense_rows(history, self.device).T.contiguous()  # [items, B]
+        return weighted_sum(*self.targets, seen).T.contiguous()
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from itemrec.environment import check_square_fits
-from itemrec.models.item_item import SparseWeights, gram_matrix
+from itemrec.models.item_item import SparseWeights, gram_matrix, gram_on_device
+from itemrec.ops.dense import dense_rows
 from itemrec.ops.inverse import invert
 from itemrec.validation import at_least_zero, positive, positive_integers, share_below_one
 
@@ -29,7 +30,6 @@ TRIED_ITEMS = {"cpu": 4096, "cuda": 16384}  # settings are compared on the most 
 STORED = 2**23  # weights to store at most, but at least KEPT for each item
 KEPT = 200
 COLUMNS = 1024  # columns pruned at a time
-DENSE = 2**28  # elements of the interactions that a GPU holds at a time
 
 
 def _shape(item_power: float, user_power: float, dropout: float, relax: float) -> dict[str, float]:
@@ -141,14 +141,12 @@ class RLAE(SparseWeights):
         if self._dense is None:
             return super().scores(history, users)
         weights, items = self._dense
-        part = history if items is None else history[:, items.numpy()]
-        seen = torch.from_numpy(part.toarray().astype(np.float32)).to(weights.device)
-        found = seen @ weights
+        seen = dense_rows(history, weights.device)
         if items is None:
-            return found
-        out = found.new_full((len(found), self.n_items), -torch.inf)
-        out[:, items.to(found.device)] = found
-        return out
+            return seen @ weights
+        at = items.to(weights.device)
+        found = seen[:, at] @ weights
+        return seen.fill_(-torch.inf).index_copy_(1, at, found)
 
     def _check_memory(self) -> None:
         check_square_fits("rlae", min(self.items or self.n_items, self.n_items), self.device)
@@ -168,14 +166,7 @@ class RLAE(SparseWeights):
         scaled = sp.csr_array(root @ train)
         if self.device.type == "cpu":
             return torch.from_numpy(gram_matrix(scaled))
-        n_items = train.shape[1]
-        gram = torch.zeros(n_items, n_items, device=self.device)
-        rows = max(DENSE // n_items, 1)
-        for start in range(0, train.shape[0], rows):
-            block = scaled[start : start + rows].toarray().astype(np.float32)
-            dense = torch.from_numpy(block).to(self.device)
-            gram.addmm_(dense.T, dense)
-        return gram
+        return gram_on_device(scaled, self.device)
 
     def _solve(self, gram: Tensor, train: sp.csr_array) -> Tensor:
         """The weights W, in the memory of the Gram matrix."""

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from itemrec.errors import ItemrecError
 
-BLOCK = 512  # rows and columns at a time
+BLOCK = {"cpu": 512, "cuda": 1024}  # rows and columns at a time
+ROWS = 8  # blocks of rows that are one product
 
 
 def invert(
@@ -22,8 +23,8 @@ def invert(
     of blocks, which are fast everywhere. (LAPACK's routines for the whole matrix are not:
     OpenBLAS's aborts the process beyond about 30,000 rows.)
     """
-    n = len(matrix)
-    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+    blocks = _slices(0, len(matrix), BLOCK["cuda" if matrix.is_cuda else "cpu"])
+    size = blocks[0].stop * ROWS
     for at, k in watch(list(enumerate(blocks)), "factorising"):
         factor, wrong = torch.linalg.cholesky_ex(matrix[k, k])
         if wrong:
@@ -34,13 +35,19 @@ def invert(
         for j in blocks[at + 1 :]:
             rows = panel[j.start - k.stop :]
             matrix[j.start :, j].addmm_(rows, rows[: j.stop - j.start].T, alpha=-1)
-    for at, k in watch(list(reversed(list(enumerate(blocks)))), "inverting"):
+    matrix.tril_()
+    for k in watch(list(reversed(blocks)), "inverting"):
         unit = torch.eye(k.stop - k.start, dtype=matrix.dtype, device=matrix.device)
         matrix[k, k] = torch.linalg.solve_triangular(matrix[k, k], unit, upper=False)
         panel = matrix[k.stop :, k] @ matrix[k, k]
-        for i in blocks[at + 1 :]:
+        for i in _slices(k.stop, len(matrix), size):
             matrix[i, k] = matrix[i, k.stop : i.stop] @ panel[: i.stop - k.stop] * -1
     for i in watch(blocks, "multiplying"):
         matrix[i, : i.stop] = matrix[i.start :, i].T @ matrix[i.start :, : i.stop]
         matrix[: i.start, i] = matrix[i, : i.start].T
     return matrix
+
+
+def _slices(start: int, stop: int, size: int) -> list[slice]:
+    """Consecutive slices that cover a range."""
+    return [slice(at, min(at + size, stop)) for at in range(start, stop, size)]

@@ -19,7 +19,7 @@ from itemrec.evaluation.evaluate import Evaluator, sample_users
 from itemrec.models.hybrid import Hybrid, standardised
 from itemrec.training.progress import track
 
-TYPICAL = (0.4, 1.5)  # prior, weight
+TYPICAL = (0.4, 1.5)  # prior, weight; inner products contain popularity already: prior 0
 PRIORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0)
 WEIGHTS = (0.0, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0, 16.0)
 NEARBY = (0.5, 0.7, 1.0, 1.4, 2.0)  # factors that are tried for users of similar activity
@@ -40,19 +40,19 @@ class BlendSearch:
         self.held = self.evaluator.held
         self.generator = np.random.default_rng(seed)
 
-    def run(self, *, progress: bool) -> tuple[Rows, float]:
-        """The rows of the setting ``blend``, and the metric of the best single one."""
-        prior, weight = TYPICAL
+    def run(self, *, progress: bool) -> tuple[Rows, Values]:
+        """The rows of the setting ``blend``, and every user's metric with the best single one."""
+        typical = TYPICAL[0] if self.model.temperature else 0.0
+        prior, weight = typical, TYPICAL[1]
         stages = ("weight", "prior", "weight", "prior", "weight")
         for stage in track(stages, "blending the parts", show=progress):
             if stage == "prior":
                 options = [(value, weight) for value in PRIORS]
-                prior = PRIORS[self.best(options, PRIORS.index(TYPICAL[0]))]
+                prior = PRIORS[self.best(options, PRIORS.index(typical))]
             else:
                 options = [(prior, value) for value in WEIGHTS]
                 weight = WEIGHTS[self.best(options, WEIGHTS.index(TYPICAL[1]))]
-        value = float(self.values([(prior, weight)]).mean())
-        return self.by_length(prior, weight), value
+        return self.by_length(prior, weight), self.values([(prior, weight)])[0]
 
     def best(self, blends: Sequence[Blend], typical: int) -> int:
         """Position of a blend that is as good as the best, as near to the typical one as can be."""

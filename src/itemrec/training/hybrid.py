@@ -16,10 +16,11 @@ import torch
 from itemrec.data.split import HeldOut, Split
 from itemrec.environment import pick_device
 from itemrec.evaluation.evaluate import Evaluator, sample_users
+from itemrec.evaluation.metrics import parse_metric
 from itemrec.losses import bind, unbind
 from itemrec.models.hybrid import BLEND, OF_LINEAR, Hybrid
 from itemrec.sampling import NEGATIVES
-from itemrec.training.blend import BlendSearch
+from itemrec.training.blend import BlendSearch, Values
 from itemrec.training.closed_form import fit, try_settings
 from itemrec.training.descent import descend
 from itemrec.training.plan import Plan
@@ -31,6 +32,7 @@ STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred s
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
 SHARED = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
+COUNTED = 4096  # ranks within a smaller group are scaled to those among as many
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
 DENSE = 0.005  # share of all pairs that are interactions, from which inner products are tried
 
@@ -43,7 +45,7 @@ class Candidate:
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-# On sparse data cosines are better by far, on dense data either may be (LOG.md).
+# On sparse data cosines are better by far, on dense data inner products usually are (LOG.md).
 INNER_PRODUCTS = Candidate(
     "inner products, uniform negatives",
     {
@@ -149,25 +151,27 @@ def train_network(
 
 
 def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, progress: bool) -> None:
-    """Blend a trained candidate, note its result, and keep it if it is the best so far."""
+    """Blend a trained candidate; it leads unless an earlier one is clearly better."""
     model, config = plan.model, plan.config
     assert isinstance(model, Hybrid)
     settings = entry.settings
     if model.blend is None:
         search = BlendSearch(model, valid, config.metric, config.seed)
-        blend, value = search.run(progress=progress)
+        blend, values = search.run(progress=progress)
         settings = {**settings, "model": {**settings.get("model", {}), "blend": blend}}
     else:
-        value = Evaluator(valid, model.gnn.device).metrics(model, config.metric)[config.metric]
+        metric = parse_metric(config.metric)
+        found, _ = Evaluator(valid, model.gnn.device).values(model, [metric])
+        values = found[metric.key]
     facts = {
         "name": entry.name,
-        config.metric: value,
+        config.metric: float(values.mean()),
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
         "seconds": round(state.seconds - state.begun, 3),
     }
-    if value > state.leader_facts.get(config.metric, -1.0):
-        state.leader_facts = {**facts, "settings": settings}
+    if not state.leader or not is_ahead(np.asarray(state.leader_values), values):
+        state.leader_facts, state.leader_values = {**facts, "settings": settings}, values.tolist()
         state.leader = {k: v.detach().clone() for k, v in model.gnn.named_parameters()}
     state.finished.append(facts)
     state.begin_candidate()
@@ -201,15 +205,18 @@ def set_up(model: Hybrid, split: Split, device: torch.device, *, linear: bool = 
 
 
 def candidates(plan: Plan, split: Split) -> list[Candidate]:
-    """The networks that are trained; a component that was asked for is not replaced."""
+    """The networks that are trained, the one that is taken in doubt last.
+
+    A component that was asked for is not replaced.
+    """
     asked = {key.partition(".")[0] for key in plan.given}
     is_own = "train.similarity" in plan.given or asked & {"loss", "negatives"}
     name = "as given" if is_own else "cosines, negatives by popularity"
-    first = Candidate(name, by_data(plan, split))
+    cosines = Candidate(name, by_data(plan, split))
     fixed = {"train.similarity", "train.batch_by", "train.batch"} & plan.given
     density = split.train.nnz / (split.n_users * split.n_items)
     if density < DENSE or fixed or asked & {"loss", "negatives"} or not can_draw(plan):
-        return [first]
+        return [cosines]
     train = INNER_PRODUCTS.settings["train"].items()
     open_settings = {k: v for k, v in train if f"train.{k}" not in plan.given}
     every, patience = open_settings.get("eval_every"), open_settings.get("patience")
@@ -217,8 +224,8 @@ def candidates(plan: Plan, split: Split) -> list[Candidate]:
         open_settings["eval_every"] = min(every, plan.config.patience)
     if patience and not every:
         open_settings["patience"] = max(patience, plan.config.eval_every)
-    settings = {**INNER_PRODUCTS.settings, "train": open_settings, "model": first.settings["model"]}
-    return [first, replace(INNER_PRODUCTS, settings=settings)]
+    own = {"train": open_settings, "model": cosines.settings["model"]}
+    return [cosines, replace(INNER_PRODUCTS, settings={**INNER_PRODUCTS.settings, **own})]
 
 
 def can_draw(plan: Plan) -> bool:
@@ -237,11 +244,17 @@ def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
         out["model"]["dim"] = WIDTH[device]
     if model.linear_items is None:
         out["model"]["linear_items"] = min(COVERED[device], split.n_items)
+    batch = plan.config.batch
     if "train.batch" not in plan.given:
         batch = 2 ** max(split.train.nnz // STEPS, 1).bit_length() // 2
-        out["train"] = {"batch": min(max(batch, SMALLEST), LARGEST)}
+        batch = min(max(batch, SMALLEST), LARGEST)
+        out["train"] = {"batch": batch}
     if not any(key.startswith("negatives.") for key in plan.given):
-        out["negatives"] = {"group": SHARED[device]}
+        group = SHARED[device]
+        out["negatives"] = {"group": group}
+        counts = "scale" in schema(unbind(plan.loss)[0])
+        if counts and not {"loss.name", "loss.scale"} & plan.given:
+            out["loss"] = {"scale": min(COUNTED, batch) / min(group, batch)}
     return out
 
 
@@ -255,6 +268,12 @@ def with_settings(plan: Plan, settings: dict[str, dict[str, Any]]) -> Plan:
     sampler = NEGATIVES[name](**of_sampler) if name else replace(plan.sampler, **of_sampler)  # type: ignore[type-var]
     config = replace(plan.config, **settings.get("train", {}))
     return replace(plan, loss=loss, sampler=sampler, config=config)
+
+
+def is_ahead(values: Values, others: Values) -> bool:
+    """Whether the metric's mean over users is larger by more than a standard error."""
+    ahead = values - others
+    return bool(ahead.mean() > ahead.std() / np.sqrt(len(ahead)))
 
 
 def is_late(plan: Plan, state: TrainState) -> bool:
