@@ -1,4 +1,4 @@
-"""Measured figures of the models, shipped with the package: the results of the suite `systems`.
+"""Measured figures of the models, shipped with the package: results of two suites.
 
 ``python -m itemrec.experiments.measured [RESULTS_FOLDER] [MEASURED.json]`` collects them from the
 stored results; `make results` calls it.
@@ -16,7 +16,7 @@ from typing import Any
 from itemrec.experiments.suites.store import read
 from itemrec.files import atomic
 
-SUITE = "systems"
+SUITES = ("systems", "hybrid")  # a row is taken from the first that has it
 METRICS = ("capped_recall@20", "ndcg@20")
 FILE = Path(__file__).with_name("measured.json")
 
@@ -30,11 +30,13 @@ def collect(results: Path) -> Figures:
     """
     stored = read(results)
     found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    runs = stored.results(SUITE) if SUITE in stored.files else []
-    rows = {run["row"] for run in runs}
-    for run in runs:
-        name = run["row"] if run["model"] in rows else run["model"]
-        found[name, run["data"]].append(run["test"])
+    for suite in (suite for suite in SUITES if suite in stored.files):
+        runs, known = stored.results(suite), {name for name, _ in found}
+        rows = {run["row"] for run in runs}
+        for run in runs:
+            name = run["row"] if run["model"] in rows else run["model"]
+            if name not in known:
+                found[name, run["data"]].append(run["test"])
     out: Figures = {}
     for (name, data), tests in sorted(found.items()):
         means = {m: round(statistics.fmean(t[m] for t in tests), 8) for m in METRICS}

@@ -22,14 +22,28 @@ from itemrec.files import write_text
 
 SUMMARY = "RESULTS.md"
 ORDER = [  # of the pages; others come last, by name
-    *("inductive", "transductive", "backbones-inductive", "backbones-transductive", "systems"),
+    *(
+        "hybrid",
+        "inductive",
+        "transductive",
+        "backbones-inductive",
+        "backbones-transductive",
+        "systems",
+    ),
     *("sampling-inductive", "sampling-transductive", "negatives", "cost", "tau", "losses"),
     *("cold-start", "unseen"),
 ]
 
-# the picture of RESULTS.md and README.md: row → name, of the main suites
-MAIN_SUITES = ("inductive", "transductive")
-MAIN_SYSTEMS = {"lightgcn": "BPR", "item": "ITEM", "item-log": "item-log", "ease": "EASE"}
+# the picture of RESULTS.md and README.md: row → name, each from the first suite that has it
+MAIN_SUITES = ("inductive", "transductive", "hybrid")
+MAIN_SYSTEMS = {
+    "lightgcn": "BPR",
+    "item": "ITEM",
+    "item-log": "item-log",
+    "ease": "EASE",
+    "rlae": "RLAE",
+    "hybrid": "hybrid, the default",
+}
 MAIN_METRIC = "ndcg@20"
 
 
@@ -69,14 +83,18 @@ def _read_suites(results: Path) -> dict[str, tuple[Suite, list[Table]]]:
 
 def overview(suites: Mapping[str, tuple[Suite, list[Table]]]) -> str:
     """An SVG; nothing where the main suites have no results."""
-    data: dict[str, list[Point]] = {}
+    found: dict[str, dict[str, Point]] = {}
     for table in (table for name in MAIN_SUITES if name in suites for table in suites[name][1]):
-        lines = {line.cell.row: line for line in table.lines}
-        for row, name in MAIN_SYSTEMS.items():
-            if row in lines and (mean := lines[row].mean(MAIN_METRIC)) is not None:
-                spread = lines[row].spread(MAIN_METRIC) or 0.0
-                point = Point(name, mean, spread, marked=True)
-                data.setdefault(heading(table.entry), []).append(point)
+        points, lines = found.setdefault(heading(table.entry), {}), table.lines
+        for row, line in ((line.cell.row, line) for line in lines if line.cell.row in MAIN_SYSTEMS):
+            if (mean := line.mean(MAIN_METRIC)) is not None:
+                spread = line.spread(MAIN_METRIC) or 0.0
+                points.setdefault(row, Point(MAIN_SYSTEMS[row], mean, spread, marked=True))
+    data = {
+        split: [points[row] for row in MAIN_SYSTEMS if row in points]
+        for split, points in found.items()
+        if points
+    }
     return panels("The main systems on all splits", title(MAIN_METRIC), data, "BPR") if data else ""
 
 

@@ -4,6 +4,9 @@
 
     {SUITE DATA ROW METRIC}              mean over seeds; METRIC#0: of seed 0 alone
     {p SUITE DATA ROW METRIC}            the corrected p-value of the paired test with the baseline
+    {part SUITE DATA ROW METRIC PART}    what a part of the model reaches alone
+    {part_p SUITE DATA ROW METRIC}       the p-value against the better part: of the suite's test if
+                                         that is its baseline, or the highest of the seeds
     {epoch_seconds SUITE DATA ROW}       seconds of training per epoch
     {best_seconds SUITE DATA ROW}        seconds of training until the best epoch
     {paper SUITE DATA ROW METRIC}        the published figure for that row
@@ -102,6 +105,18 @@ def _p(found: Found, suite: str, data: str, row: str, metric: str) -> str:
     return probability(found.line(suite, data, row).p[metric][0])
 
 
+def _part(found: Found, suite: str, data: str, row: str, metric: str, *part: str) -> str:
+    return f"{found.line(suite, data, row).part(' '.join(part), metric):.2f}"
+
+
+def _part_p(found: Found, suite: str, data: str, row: str, metric: str) -> str:
+    line = found.line(suite, data, row)
+    name = line.better_part(metric)
+    if name == "linear":
+        return _p(found, suite, data, row, metric)
+    return probability(max(result["parts"][name]["p"] for result in line.results))
+
+
 def _epoch_seconds(found: Found, suite: str, data: str, row: str) -> str:
     return f"{found.line(suite, data, row).epoch_seconds():.2f}"
 
@@ -173,6 +188,8 @@ def _pages(found: Found) -> str:
 
 LOOKUPS: dict[str, Callable[..., str]] = {
     "p": _p,
+    "part": _part,
+    "part_p": _part_p,
     "epoch_seconds": _epoch_seconds,
     "best_seconds": _best_seconds,
     "paper": _paper,

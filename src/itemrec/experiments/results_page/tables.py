@@ -42,6 +42,15 @@ class Line:
         values = self.values(metric)
         return statistics.stdev(values) if len(values) > 1 else None
 
+    def part(self, name: str, metric: str) -> float:
+        """What a part of the model reaches alone, mean over seeds, × 100."""
+        return 100 * statistics.fmean(r["parts"][name][metric] for r in self.results)
+
+    def better_part(self, metric: str) -> str:
+        """The best of the parts; raises `LookupError` if the model has none."""
+        names: list[str] = list(self.results[0]["parts"])
+        return max(names, key=lambda name: self.part(name, metric))
+
     def mark(self, metric: str) -> str:
         """▲ or ▼ if the row differs significantly from the baseline."""
         p, difference = self.p.get(metric, (1.0, 0.0))
@@ -129,7 +138,8 @@ def _remarks(cell: Cell, results: list[Result]) -> Iterable[str]:
 
 
 def _hit_the_limit(result: Result) -> bool:
-    return bool(result["config"]["train"]["epochs"] <= result["epochs"])
+    chosen = result.get("chosen", {}).get("train", {})
+    return bool({**result["config"]["train"], **chosen}["epochs"] <= result["epochs"])
 
 
 def _epoch_seconds(result: Result) -> float:
