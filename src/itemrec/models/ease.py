@@ -7,6 +7,8 @@ Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", WWW 2019. With the
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -66,10 +68,23 @@ class EASE(Model):
         self.store("weights", torch.empty(0, device=device))
         gram = gram_matrix(train)
         gram[np.diag_indices_from(gram)] += np.float32(self.l2)
-        inverse = invert(torch.from_numpy(gram).to(device), self.watch)
+        self.take_inverse(invert(torch.from_numpy(gram).to(device), self.watch))
+
+    def take_inverse(self, inverse: Tensor, *problem: Any) -> None:
+        """Store the weights that follow from P, in its memory."""
         weights = inverse.div_(inverse.diagonal().clone().neg_())
         weights.fill_diagonal_(0)
         self.store("weights", weights)
+
+    has_all_weights = True
+
+    def covered(self, train: sp.csr_array) -> tuple[sp.csr_array, None]:
+        """The interactions with items that have weights: all of them."""
+        return train, None
+
+    def dense_weights(self, train: sp.csr_array) -> Tensor:
+        """A copy of B, ``[items, items]``."""
+        return self.weights.clone()
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:

@@ -115,7 +115,7 @@ class RLAE(SparseWeights):
         self._check_memory()
         if self.l2 is None:
             self.take(TYPICAL)
-        part, items = self._popular(train, self.items)
+        part, items = self.covered(train)
         self._store(self._solve(self._gram(part), part), items)
 
     def trials(self, train: sp.csr_array) -> Iterator[dict[str, Any]]:
@@ -173,20 +173,58 @@ class RLAE(SparseWeights):
         assert self.l2 is not None
         ridge = self.l2 + self.dropout / (1 - self.dropout) * gram.diagonal()  # λ_j
         gram.diagonal().add_(ridge)
-        inverse = invert(gram, self.watch)
+        return self._weights(invert(gram, self.watch), ridge, train)
+
+    def _weights(self, inverse: Tensor, ridge: Tensor, train: sp.csr_array) -> Tensor:
+        """W from P and λ, in the memory of P."""
         scale = torch.maximum(ridge, (1 - self.relax) / inverse.diagonal())
         weights = inverse.mul_(-scale)
         weights.fill_diagonal_(0)
         if self.item_power:
-            degree = np.maximum(np.bincount(train.indices, minlength=len(gram)), 1)
-            power = torch.from_numpy(degree.astype(np.float32)).to(gram.device) ** self.item_power
+            power = self._power(train).to(weights.device)
             weights.mul_(power.unsqueeze(1)).div_(power)
         return weights
+
+    def _power(self, train: sp.csr_array) -> Tensor:
+        """The diagonal of D_I^a."""
+        degree = np.maximum(np.bincount(train.indices, minlength=train.shape[1]), 1)
+        power: Tensor = torch.from_numpy(degree.astype(np.float32)) ** self.item_power
+        return power
+
+    def covered(self, train: sp.csr_array) -> tuple[sp.csr_array, Tensor | None]:
+        """The interactions with the items that have weights, and which these are (None: all)."""
+        return self._popular(train, self.items)
+
+    def take_inverse(
+        self,
+        inverse: Tensor,
+        ridge: npt.NDArray[np.float64],
+        part: sp.csr_array,
+        items: Tensor | None,
+    ) -> None:
+        """Store the weights that follow from P and λ of the covered items."""
+        self._store(self._weights(inverse, torch.from_numpy(ridge).to(inverse), part), items)
+
+    @property
+    def has_all_weights(self) -> bool:
+        """Whether no weight was dropped, so that P can be recovered from them."""
+        covers = self.items is None or self.items >= self.n_items
+        return covers and self._stored(self.n_items) == self.n_items
+
+    def dense_weights(self, train: sp.csr_array) -> Tensor:
+        """B for the interactions that it was fitted to, ``[items, items]``."""
+        weights = torch.from_numpy(self._matrix().toarray())
+        power = self._power(train)[: self.n_items]
+        return weights.mul_(power).div_(power.unsqueeze(1))
+
+    def _stored(self, n: int) -> int:
+        """How many weights of each of n items are stored."""
+        return min(self.kept or max(KEPT, STORED // max(n, 1)), n)
 
     def _store(self, weights: Tensor, items: Tensor | None = None) -> None:
         """Keep the largest weights of each column, by absolute value."""
         n = len(weights)
-        most = min(self.kept or max(KEPT, STORED // n), n)
+        most = self._stored(n)
 
         def blocks() -> Iterator[tuple[int, Tensor, Tensor]]:
             for start in range(0, n, COLUMNS):
