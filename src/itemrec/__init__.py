@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemrec.training.config import TrainConfig
     from itemrec.training.loop import train
     from itemrec.training.run import Run
+    from itemrec.training.update import update
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
@@ -57,4 +58,5 @@ __all__ = [
     "split_interactions",
     "split_users",
     "train",
+    "update",
 ]

@@ -14,6 +14,10 @@ class ItemrecError(ValueError):
     """
 
 
+class NoRowsError(ItemrecError):
+    """A source of interactions has none; `update` has nothing to do then."""
+
+
 class ItemrecWarning(UserWarning):
     """Something that a user should know; the command line prints the message as a note."""
 

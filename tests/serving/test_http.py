@@ -21,10 +21,10 @@ from served import DATA, Service, open_client
 
 import itemrec as ir
 from itemrec.environment import EXTRAS, need_extra
-from itemrec.serving.http.runs import fingerprint
 from itemrec.serving.http.schemas import RecommendRequest
 from itemrec.serving.http.server import listen
 from itemrec.serving.http.title_search import TitleSearch, normalise
+from itemrec.training.fingerprint import fingerprint
 
 JSON = {"Content-Type": "application/json"}
 PAGE = files("itemrec.serving.http").joinpath("page")

@@ -13,8 +13,9 @@ from served import DATA
 import itemrec as ir
 from itemrec.serving.http import Runs, create_app
 from itemrec.serving.http.reload import Reloader
-from itemrec.serving.http.runs import fingerprint, run_folders
+from itemrec.serving.http.runs import run_folders
 from itemrec.serving.http.telemetry import Telemetry
+from itemrec.training.fingerprint import fingerprint
 
 
 @pytest.fixture(scope="module")

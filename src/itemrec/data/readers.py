@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from itemrec.data.bad_rows import find_problems, kept_rows
 from itemrec.data.columns import KNOWN_NAMES, Names, RawTable, choose_columns, plain_name, table_of
-from itemrec.errors import ItemrecError
+from itemrec.errors import ItemrecError, NoRowsError
 
 
 def read_frame(
@@ -23,7 +23,7 @@ def read_frame(
     if type(frame).__name__ == "LazyFrame":
         frame = frame.collect()
     if len(frame) == 0:
-        raise ItemrecError(f"{place}: has no rows")
+        raise NoRowsError(f"{place}: has no rows")
     columns = [str(c) for c in frame.columns]
     at = choose_columns(columns, names, place)
     real = list(frame.columns)
@@ -190,7 +190,7 @@ def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
             problem = f"{path}: not readable as text separated by {shown} ({_first(error)})"
             raise ItemrecError(problem) from error
         if len(frame) == 0:
-            raise ItemrecError(f"{path}: the file has a header but no rows")
+            raise NoRowsError(f"{path}: the file has a header but no rows")
         real = list(frame.columns)
         return table_of(lambda j: frame[real[j]], at, where, text=True, names=names)
 

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 
 from itemrec.data import readers
 from itemrec.data.columns import Names, RawTable
+from itemrec.data.feedback import FILES, read_feedback
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.texts import text_array
-from itemrec.errors import ItemrecError
+from itemrec.errors import ItemrecError, NoRowsError
 
-FILE_KINDS = ".csv, .tsv, .inter (each also with .gz) or .parquet"
+FILE_KINDS = ".csv, .tsv, .inter (each also with .gz), .parquet or .jsonl"
 
 
 def read(
@@ -34,7 +35,8 @@ def read(
     """Read interactions from a file, a folder, a pandas or polars frame, or a sparse matrix.
 
     Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; folders hold train.txt (and
-    test.txt) as in LightGCN, or ratings.csv (and movies.csv) as in MovieLens.
+    test.txt) as in LightGCN, or ratings.csv (and movies.csv) as in MovieLens. Of the feedback that
+    `itemrec serve` writes, a .jsonl file or its folder, likes and clicks are interactions.
 
     Rows with the same user and item are merged into one pair, counted in `duplicates`: it keeps the
     highest rating and the latest time, and is a training pair if any of its rows is. Then
@@ -144,7 +146,9 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
                 movies = path / "movies.csv"
                 table = readers.read_delimited(path / "ratings.csv", names, skip=skip)
                 return table, movies if movies.is_file() else None
-            raise ItemrecError(f"{path}: expected train.txt or ratings.csv in the folder")
+            if any(path.glob(FILES)):
+                return read_feedback(path, skip=skip), None
+            raise ItemrecError(f"{path}: expected train.txt, ratings.csv or {FILES} in the folder")
         if not path.exists():
             raise ItemrecError(f"{path}: no such file or folder")
         if not path.is_file():  # reading a pipe would wait for a writer
@@ -156,6 +160,8 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
             return readers.read_parquet(path, names, skip=skip), None
         if kind in (".csv", ".tsv", ".inter"):
             return readers.read_delimited(path, names, skip=skip), None
+        if kind == ".jsonl":
+            return read_feedback(path, skip=skip), None
     except OSError as error:
         raise ItemrecError(f"{path}: cannot be read ({error.strerror or error})") from error
     raise ItemrecError(
@@ -179,7 +185,7 @@ def _from_sparse(matrix: Any) -> tuple[RawTable, tuple[int, ...]]:
     if not np.isfinite(values).all():
         raise ItemrecError("the matrix: entries must be finite numbers")
     if not len(values):
-        raise ItemrecError("the matrix: has no entries")
+        raise NoRowsError("the matrix: has no entries")
     users, items = coo.coords[0][nonzero].astype(np.int64), coo.coords[1][nonzero].astype(np.int64)
     rating = None if (values == 1).all() else values
     return RawTable(users, items, rating=rating), coo.shape

@@ -56,6 +56,7 @@ class CML(EmbeddingModel):
     inductive = False
     why_not_inductive = "every user's point is a trained parameter"
     kind = Kind.OWN_OBJECTIVE
+    user_tables, item_tables = ("users",), ("items",)
 
     def __init__(self, dim: int = 100, margin: float = 1.9, negatives: int = 20) -> None:
         super().__init__()

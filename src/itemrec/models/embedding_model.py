@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -22,6 +24,9 @@ class EmbeddingModel(Model):
     writes `setup` and `encode`, and `fold_in` if it can score unseen users.
 
     Attributes:
+        user_tables: Names of the parameters with a row for each user.
+        item_tables: Names of the parameters with a row for each item; if there are none, a trained
+            model cannot be updated.
         user_vectors: Stored vectors of the training users, `[users, d]`.
         item_vectors: Stored vectors of the items, `[items, d]`.
 
@@ -44,6 +49,8 @@ class EmbeddingModel(Model):
         torch.Size([80, 4])
     """
 
+    user_tables: ClassVar[tuple[str, ...]] = ()
+    item_tables: ClassVar[tuple[str, ...]] = ()  # without any, a trained model cannot grow
     user_vectors: Tensor
     item_vectors: Tensor
 

@@ -55,6 +55,7 @@ class ENMF(EmbeddingModel):
     why_not_inductive = "every user vector is a trained parameter"
     kind = Kind.OWN_OBJECTIVE
     batch_by = "users"
+    user_tables, item_tables = ("users",), ("items",)
 
     def __init__(self, dim: int = 64, negative_weight: float = 0.05, dropout: float = 0.3) -> None:
         super().__init__()

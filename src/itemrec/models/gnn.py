@@ -52,6 +52,8 @@ class GNN(EmbeddingModel):
         4
     """
 
+    user_tables = ("user_embedding",)  # in the transductive protocol
+    item_tables = ("item_embedding",)
     init_std: ClassVar[float] = 0.1  # standard deviation of h⁰ before training
     depth: int
 

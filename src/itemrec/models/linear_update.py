@@ -162,7 +162,9 @@ def _times(block: sp.csr_array, weights: Tensor) -> npt.NDArray[np.float32]:
 
 def _squares(scaled: sp.csr_array) -> Floats:
     """The diagonal of SᵀS."""
-    return np.bincount(scaled.indices, scaled.data.astype(np.float64) ** 2, scaled.shape[1])
+    squares = scaled.data.astype(np.float64) ** 2
+    out: Floats = np.bincount(scaled.indices, squares, scaled.shape[1]).astype(np.float64)
+    return out
 
 
 def _filled(rows: sp.csr_array) -> sp.csr_array:

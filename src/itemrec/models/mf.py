@@ -43,6 +43,7 @@ class MF(EmbeddingModel):
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
     inductive = False
     why_not_inductive = "every user vector is a trained parameter"
+    user_tables, item_tables = ("users",), ("items",)
 
     def __init__(self, dim: int = 64) -> None:
         super().__init__()

@@ -50,6 +50,7 @@ class SimpleX(EmbeddingModel):
     default_training = MappingProxyType(
         {"batch_by": "interactions", "similarity": "cosine", "lr": 1e-3}
     )
+    user_tables, item_tables = ("users",), ("items",)
 
     def __init__(self, dim: int = 64, g: float = 0.5) -> None:
         super().__init__()

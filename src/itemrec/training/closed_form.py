@@ -49,9 +49,14 @@ def solve(
 
 def fit(model: Model, train: sp.csr_array, progress: bool) -> None:
     """Solve, with a progress bar over the steps of the solution."""
-    model.watch = functools.partial(track, show=progress)
+    watch(model, progress)
     model.fit(train)
     model.eval()
+
+
+def watch(model: Model, progress: bool) -> None:
+    """Let a model show a progress bar over the steps of a long computation."""
+    model.watch = functools.partial(track, show=progress)
 
 
 def try_settings(

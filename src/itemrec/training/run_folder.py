@@ -110,6 +110,19 @@ class RunFolder:
         write_text(self.path / "config.toml", dump_config(run.asked))
         return fresh
 
+    def check_free(self, section: str) -> None:
+        """Claim the folder for a run that is written at once, when it is complete.
+
+        What is left of one that was killed while it was written, which has this section in its
+        settings, is replaced.
+        """
+        if any((self.path / name).exists() for name in ("tune.toml", "state.pt", "metrics.json")):
+            raise ItemrecError(f"{self.path} already holds a run or a search: choose another --out")
+        stored = self.stored_config()
+        if stored is not None and section not in stored:
+            raise ItemrecError(f"{self.path} already holds a run: choose another --out")
+        self.claimed = True
+
     def save_state(self, state: TrainState, learner: Learner, *, least_seconds: float) -> None:
         """Write ``state.pt``, unless one was written less than ``least_seconds`` ago."""
         if time.monotonic() - state.saved_at >= least_seconds:
@@ -267,7 +280,8 @@ class RunFolder:
             raise ItemrecError(f"{folder}: {problem}")
         missing = [name for name in NEEDED if not (folder / name).exists()]
         if "metrics.json" in missing and "config.toml" not in missing:  # written last
-            how = f"itemrec train --resume --out {folder}"
+            is_update = "update" in (self.stored_config() or {})
+            how = f"itemrec {'update RUN NEW' if is_update else 'train --resume'} --out {folder}"
             raise ItemrecError(f"{folder} is not finished: continue with {how}")
         if missing:
             raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")

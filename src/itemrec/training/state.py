@@ -51,6 +51,7 @@ class TrainState:
     leader: dict[str, Tensor] = field(default_factory=dict)  # and its weights
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until restored
+    start: dict[str, Tensor] = field(default_factory=dict)  # weights instead of random ones
     saved_at: float = field(default_factory=time.monotonic)
 
     def record(
@@ -92,7 +93,8 @@ class TrainState:
         self.best_weights, self.leader = {}, {}
 
     def restore(self, learner: Learner) -> None:
-        """Continue from loaded tensors, once."""
+        """Continue from loaded tensors, once, or start from given weights."""
+        put_weights(learner.model, self.start)
         if self.tensors:
             learner.load(self.tensors)
             for own, name in (("best_weights", "best"), ("leader", "leader")):
@@ -102,10 +104,7 @@ class TrainState:
 
     def restore_best(self, model: Model) -> None:
         """Put the best weights back."""
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                if name in self.best_weights:
-                    parameter.copy_(self.best_weights[name])
+        put_weights(model, self.best_weights)
 
     def save(self, path: Path, learner: Learner) -> None:
         """Write ``state.pt``, complete or not at all."""
@@ -130,3 +129,11 @@ class TrainState:
             raise ItemrecError(
                 f"{path} is not a training state that can be resumed, or it is damaged"
             ) from error
+
+
+@torch.no_grad()
+def put_weights(model: Model, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into the parameters of these names."""
+    for name, parameter in model.named_parameters():
+        if name in weights:
+            parameter.copy_(weights[name])

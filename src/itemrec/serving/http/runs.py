@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-import torch
-
 from itemrec.errors import ItemrecError
 from itemrec.serving.http.catalogue import Catalogue
 from itemrec.serving.recommender import Recommender
-from itemrec.training.run import Run
+from itemrec.training.fingerprint import fingerprint
 from itemrec.validation import lookup
 
 NAME = re.compile(r"[\w.-]+")
@@ -141,17 +138,3 @@ def check_split(split: Mapping[str, float], names: Sequence[str]) -> dict[str, f
     if split and not sum(split.values()):
         raise ItemrecError("'split' must have a share above 0")
     return dict(split)
-
-
-def fingerprint(run: Run) -> str:
-    """A hash of the weights in memory, the training interactions, the ids and the texts."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(run.model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    for column in (run.train.indptr, run.train.indices):
-        digest.update(column.astype("int64").data)
-    texts = [c for c in (run.titles, run.genres) if c is not None]
-    lists = [c.tolist() for c in (run.user_ids.ids, run.item_ids.ids, *texts)]
-    digest.update(json.dumps([run.config["model"], lists], default=str).encode())
-    return digest.hexdigest()[:16]

@@ -1,0 +1,92 @@
+"""Feedback as `itemrec serve` writes it: JSON lines, of which likes and clicks are interactions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from itemrec.data.columns import RawTable, value_problem
+from itemrec.data.interactions import HOW_TO_SKIP
+from itemrec.errors import ItemrecError, NoRowsError
+
+TAKEN = ("liked", "clicked")  # events that are interactions
+EVENTS = (*TAKEN, "shown", "disliked")
+FILES = "feedback*.jsonl"  # of a folder, those that were put aside included
+
+Row = dict[str, Any]
+
+
+def read_feedback(path: Path, *, skip: bool = False) -> RawTable:
+    """The likes and clicks of a file or a folder of feedback; `skipped` counts what is left out.
+
+    A pair that was disliked after its last like or click is left out, too. Lines without an
+    ``event`` are interactions. With ``skip``, lines that are damaged are left out as well.
+    """
+    files = sorted(path.glob(FILES)) if path.is_dir() else [path]
+    skipped: Counter[str] = Counter()
+    taken: dict[tuple[str, str], list[Row]] = {}
+    for row in (row for file in files for row in _rows(file, skip, skipped)):
+        event = row.get("event", "liked")
+        pair = str(row["user_id"]), str(row["item_id"])
+        if event == "disliked" and pair in taken:
+            skipped["disliked afterwards"] += len(taken.pop(pair))
+        if event in TAKEN:
+            taken.setdefault(pair, []).append(row)
+        else:
+            skipped[f"the event is {event}"] += 1
+    rows = [row for group in taken.values() for row in group]
+    if not rows:
+        left = "".join(f"; {why} ({count:,})" for why, count in skipped.items())
+        raise NoRowsError(f"{path}: has no {' or '.join(TAKEN)} event of a user{left}")
+    return _table(rows, dict(skipped))
+
+
+def _rows(path: Path, skip: bool, skipped: Counter[str]) -> list[Row]:
+    """The lines with a user and an item, in order; the others are counted or are an error."""
+    out = []
+    lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, 1):
+        row, problem = _parsed(line)
+        if not problem and row.get("user_id") is None:
+            skipped["the user is not known"] += 1
+        elif not problem:
+            out.append(row)
+        elif skip:
+            skipped[problem] += 1
+        else:
+            raise ItemrecError(f"{path}, line {number}: {problem}; {HOW_TO_SKIP}")
+    return out
+
+
+def _parsed(line: bytes) -> tuple[Row, str]:
+    """The object of a line, and what is wrong with it."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return {}, "expected a JSON object"
+    if not isinstance(row, dict):
+        return {}, "expected a JSON object"
+    for role, name in (("user", "user_id"), ("item", "item_id"), ("time", "timestamp")):
+        absent = row.get(name) is None and role != "item"
+        if not absent and (problem := value_problem(row.get(name), role)):
+            return row, problem
+    if row.get("event", "liked") not in EVENTS:
+        return row, f"'event' must be one of {', '.join(EVENTS)}"
+    return row, ""
+
+
+def _table(rows: list[Row], skipped: dict[str, int]) -> RawTable:
+    def texts(name: str) -> Any:
+        column = np.empty(len(rows), dtype=object)
+        column[:] = [str(row[name]) for row in rows]
+        return column
+
+    timed = all(isinstance(row.get("timestamp"), int | float) for row in rows)
+    time = np.array([row["timestamp"] for row in rows], np.float64) if timed else None
+    return RawTable(
+        texts("user_id"), texts("item_id"), time=time, ids_are_text=True, skipped=skipped
+    )

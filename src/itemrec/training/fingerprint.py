@@ -1,0 +1,24 @@
+"""A hash of everything that the answers of a run depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import torch
+
+from itemrec.training.run import Run
+
+
+def fingerprint(run: Run) -> str:
+    """A hash of the weights in memory, the training interactions, the ids and the texts."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(run.model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    for column in (run.train.indptr, run.train.indices):
+        digest.update(column.astype("int64").data)
+    texts = [c for c in (run.titles, run.genres) if c is not None]
+    lists = [c.tolist() for c in (run.user_ids.ids, run.item_ids.ids, *texts)]
+    digest.update(json.dumps([run.config["model"], lists], default=str).encode())
+    return digest.hexdigest()[:16]
