@@ -22,7 +22,9 @@ if TYPE_CHECKING:  # each name is imported when it is first used
         leave_last_out,
         split_by_time,
         split_interactions,
+        split_rolling,
         split_users,
+        split_window,
     )
     from itemrec.errors import ItemrecError, LeakError
     from itemrec.evaluation.evaluate import Evaluation, evaluate
@@ -56,7 +58,9 @@ __all__ = [
     "read",
     "split_by_time",
     "split_interactions",
+    "split_rolling",
     "split_users",
+    "split_window",
     "train",
     "update",
 ]

@@ -21,6 +21,7 @@ from itemrec.data.csr import (
     take_entries,
 )
 from itemrec.data.interactions import Interactions
+from itemrec.data.rolling import Window, window_split
 from itemrec.data.split import HeldOut, Protocol, Split
 from itemrec.data.split_parts import (
     TEST,
@@ -32,6 +33,7 @@ from itemrec.data.split_parts import (
     transductive_split,
 )
 from itemrec.errors import ItemrecError
+from itemrec.validation import one_of, positive_integers
 
 
 def split_interactions(
@@ -130,6 +132,97 @@ def split_by_time(
     return transductive_split(
         data, matrix, part, settings | {"unseen_items": unseen_items}, past=True
     )
+
+
+def split_window(
+    data: Interactions,
+    *,
+    seed: int = 0,
+    windows: int = 5,
+    window: int = 1,
+    start: float = 0.5,
+    valid: float = 0.1,
+    new_users: Literal["fold-in", "drop"] = "fold-in",
+) -> Split:
+    """One of the time windows of `split_rolling`, which has the same arguments.
+
+    Args:
+        data: What `load` or `read` returns, with times.
+        seed: Seed of the draw of the validation part.
+        windows: Number of windows.
+        window: Which one, from 1.
+        start: Share of all interactions before the first window, in (0, 1).
+        valid: Share of a user's interactions before the window for validation, in [0, 1).
+        new_users: Whether users whose first interaction is in the window are evaluated, too.
+
+    Returns:
+        A split of the transductive protocol, already checked for leaks.
+
+    Raises:
+        ItemrecError: The data has no times, or a number is out of range.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> ir.split_window(data, windows=2, window=2, start=0.8).settings["window"]
+        2
+    """
+    positive_integers(windows=windows, window=window)
+    if window > windows:
+        raise ItemrecError(f"'window' must be at most 'windows' ({windows}), got {window}")
+    one_of("new_users", new_users, ("fold-in", "drop"))
+    _share("start", start, low=0), _share("valid", valid)
+    rng = _generator(seed)
+    matrix, order = _sorted(data)
+    times = _times(data, "split_rolling")[order]
+    settings = {"strategy": "rolling", "seed": seed, "windows": windows, "window": window}
+    settings |= {"start": start, "valid": valid, "new_users": new_users}
+    found = Window.cut(times, start, windows, window)
+    return window_split(data, matrix, times, found, rng, settings)
+
+
+def split_rolling(
+    data: Interactions,
+    windows: int = 5,
+    *,
+    seed: int = 0,
+    start: float = 0.5,
+    valid: float = 0.1,
+    new_users: Literal["fold-in", "drop"] = "fold-in",
+) -> list[Split]:
+    """Rolling time windows: train until t, test from t to t + 1, then train until t + 1, …
+
+    The first share `start` of all interactions is before the first window; the rest is cut into
+    windows of equal numbers of interactions. Interactions with the same time stay together.
+    A model knows all interactions before its window; the share `valid` of each user's is its
+    validation part. Items that never occurred before a window cannot be recommended: they are no
+    targets, and a note tells their share. A user whose first interaction is in a window is folded
+    in with the earlier half of the interactions there ("fold-in"), or left out ("drop").
+
+    Args:
+        data: What `load` or `read` returns, with times.
+        windows: Number of windows.
+        seed: Seed of the draw of the validation parts.
+        start: Share of all interactions before the first window, in (0, 1).
+        valid: Share of a user's interactions before a window for validation, in [0, 1).
+        new_users: Whether users whose first interaction is in a window are evaluated, too.
+
+    Returns:
+        A split for each window, in order, each already checked for leaks.
+
+    Raises:
+        ItemrecError: The data has no times, or a number is out of range.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> splits = ir.split_rolling(data, windows=3)
+        >>> [split.refit().train.nnz for split in splits]
+        [450, 600, 750]
+    """
+    positive_integers(windows=windows)
+    fixed = {"seed": seed, "start": start, "valid": valid, "new_users": new_users}
+    return [split_window(data, windows=windows, window=n + 1, **fixed) for n in range(windows)]  # type: ignore[arg-type]
 
 
 def leave_last_out(
@@ -334,6 +427,7 @@ SPLITS: dict[str, Callable[..., Split]] = {
     "users": split_users,
     "time": split_by_time,
     "last": leave_last_out,
+    "rolling": split_window,
     "all": keep_all,
 }
 
