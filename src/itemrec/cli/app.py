@@ -25,6 +25,7 @@ from itemrec.cli.reproduce import reproduce
 from itemrec.cli.serve import serve
 from itemrec.cli.tables.layout import console, print_line
 from itemrec.cli.train import train, tune
+from itemrec.cli.update import update
 from itemrec.environment import need_extra
 from itemrec.extensions import load_extensions
 
@@ -148,6 +149,7 @@ def describe(
 
 app.command(cls=Command)(train)
 app.command(cls=Command)(tune)
+app.command(cls=Command)(update)
 
 
 @app.command(cls=Command)
@@ -173,7 +175,8 @@ def evaluate(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Where the data of the run is now, if it has moved; it must be the same data.",
+            help="Where the data of the run is now, if it has moved; it must be the same data. "
+            "For an update: later interactions to test on.",
             rich_help_panel=options.DATA,
         ),
     ] = None,
@@ -199,6 +202,8 @@ def evaluate(
         typer.echo(json.dumps({**content, "intervals": intervals}))
     else:
         console.print(results.evaluation(result))
+        for note in split.notes if "update" in loaded.config else ():
+            print_line(note)
 
 
 @app.command(cls=Command)

@@ -137,7 +137,8 @@ class SplitOptions:
     split: Annotated[
         str | None,
         typer.Option(
-            help="interactions, users, time, last or all. Default: by protocol, {default split}.",
+            help="interactions, users, time, last, rolling or all. "
+            "Default: by protocol, {default split}.",
             rich_help_panel=SPLIT,
         ),
     ] = None

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from itemrec.config_file import Config
+from itemrec.data.later import later_part
 from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_split
 from itemrec.experiments.registry import model_class, protocol_of, with_names
+from itemrec.training.new_data import read_new
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 
@@ -22,6 +24,8 @@ def split_of(
 
     ``data`` is the place of the data if it has moved; its fingerprint must be the same.
     """
+    if "update" in run.config:
+        return later_split(run, data_root, data)
     config = {name: dict(section) for name, section in run.config.items()}
     if not config.get("data"):
         raise ItemrecError("this run was trained on data in memory: evaluate it in Python")
@@ -54,6 +58,32 @@ def split_of(
     return split
 
 
+def later_split(run: Run, data_root: str | Path | None, data: str | Path | None) -> Split:
+    """A split of an updated run, whose test part is later interactions of its users."""
+    if data is None:
+        raise ItemrecError(
+            "this run is an update, which has no test part: give later interactions with --data"
+        )
+    root = None if data_root is None else str(data_root)
+    later = read_new(run.config["data"], str(data), {"data_root": root})
+    if later is None:
+        raise ItemrecError(f"{data}: has no interactions")
+    test, notes = later_part(run.train, run.user_ids, run.item_ids, later)
+    return Split(
+        protocol="transductive",
+        train=run.train,
+        valid=None,
+        test=test,
+        user_ids=run.user_ids,
+        item_ids=run.item_ids,
+        titles=run.titles,
+        genres=run.genres,
+        dataset=run.dataset,
+        settings=run.config["split"],
+        notes=tuple(notes),
+    )
+
+
 def default_folder(config: Config) -> Path:
     """runs/<data>-<protocol>-<model>-<loss>-<seed>; without <loss> for a model's own objective."""
     config = with_names(config)
@@ -69,6 +99,8 @@ def stored_config(folder: str | Path) -> Config:
     config = RunFolder(folder).stored_config()
     if config is None:
         raise ItemrecError(f"{folder} holds no run to resume: config.toml is missing")
+    if "update" in config:
+        raise ItemrecError(f"{folder} holds an update, which cannot be resumed: update RUN again")
     return config
 
 
@@ -83,9 +115,12 @@ def final_config(
         )
     if strategy not in (None, "all"):
         raise ItemrecError(f"'split' must be all with '--final', got {strategy!r}")
+    is_update = "update" in run.config
+    if is_update and data is None:
+        raise ItemrecError(f"{folder} is an update: give a file of all its data before --final")
     if not run.config.get("data") and data is None:
         raise ItemrecError(f"{folder} was trained on data in memory: give its file before --final")
-    config = {name: dict(section) for name, section in run.config.items()}
+    config = {name: dict(section) for name, section in run.config.items() if name != "update"}
     config["split"] = {"strategy": "all", "seed": config["split"]["seed"], "protocol": run.protocol}
     config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
     return config

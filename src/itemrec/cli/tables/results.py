@@ -150,3 +150,21 @@ def comparison(
 
 def _mean(found: Interval) -> tuple[str, str]:
     return f"{found.mean:.4f}", interval_text(found.low, found.high)
+
+
+def updated(run: Run) -> list[str]:
+    """Lines on what an update added and did."""
+    done, seconds = run.metrics["update"], run.metrics["seconds"]["train"]
+    kinds = ("interactions", "users", "items")
+    added = ", ".join(f"{done[f'new_{kind}']:,} {kind}" for kind in kinds)
+    lines = [f"new: {added}; known already: {done['known_interactions']:,} interactions"]
+    if done["linear"]:
+        lines.append(f"linear part: {done['linear']}")
+    if done["epochs"]:
+        lines.append(f"network: {done['epochs']} more epochs")
+    users, items = run.train.shape
+    lines.append(
+        f"{run.train.nnz:,} interactions of {users:,} users with {items:,} items in all, "
+        f"{seconds:.1f} s; nothing is held out, so there are no test metrics"
+    )
+    return [*lines, *(f"note: {note}" for note in run.notes)]
