@@ -148,9 +148,11 @@ def _halves(
 def _told(count: int, found: HeldOut, new_users: str) -> str:
     if new_users == "drop":
         return f"Test users who were never there before, left out: {count:,}."
+    few = count - len(found)
+    rest = f"; {few:,} with too few interactions are left out" if few else ""
     return (
-        f"Test users who were never there before: {count:,}; {len(found):,} of them are folded in "
-        "with the earlier half of their interactions, the others have too few and are left out."
+        f"Test users who were never there before: {count:,}, folded in with the earlier half of "
+        f"their interactions{rest}."
     )
 
 

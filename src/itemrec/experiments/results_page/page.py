@@ -31,7 +31,7 @@ ORDER = [  # of the pages; others come last, by name
         "systems",
     ),
     *("sampling-inductive", "sampling-transductive", "negatives", "cost", "tau", "losses"),
-    *("cold-start", "unseen"),
+    *("cold-start", "unseen", "rolling"),
 ]
 
 # the picture of RESULTS.md and README.md: row → name, each from the first suite that has it

@@ -48,7 +48,6 @@ def digest(metric: str, data: Mapping[str, Sequence[Point]]) -> str:
 def panels(title: str, metric: str, data: Mapping[str, Sequence[Point]], baseline: str = "") -> str:
     """Dots with the spread over seeds; filled if significant; a cross for a published figure."""
     import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     across = min(ACROSS, len(data))
@@ -65,12 +64,20 @@ def panels(title: str, metric: str, data: Mapping[str, Sequence[Point]], baselin
             _panel(axes, points, baseline)
             axes.set_title(name, fontsize=9, loc="left")
             axes.set_xlabel(f"{metric} × 100")
-        file = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
+        text = svg_of(figure, title)
+    return f"{text}<!-- figures {digest(metric, data)} -->\n"
+
+
+def svg_of(figure: Any, title: str) -> str:
+    """A figure as SVG whose bytes depend on the figure alone."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    file = io.StringIO()
+    FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
     text = file.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{_plain(title)}" ', 1)
-    return f"{text.rstrip()}\n<!-- figures {digest(metric, data)} -->\n"
+    return f"{text.rstrip()}\n"
 
 
 def _panel(axes: Any, points: Sequence[Point], baseline: str) -> None:

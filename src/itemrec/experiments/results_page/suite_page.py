@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 
+from itemrec.experiments.results_page.curves import curve_notes, curve_plot, curve_table
 from itemrec.experiments.results_page.formatting import (
     GENERATED,
     distinct,
@@ -30,7 +31,11 @@ def page(suite: Suite, tables: list[Table], home: str) -> str:
         f"[{suite.name}{ENDING}]({suite.name}{ENDING})."
     )
     parts.append(f"![{suite.title}](plots/{suite.name}.svg)")
-    parts.append(f"Dashed: *{suite.baseline}*; filled: significantly different; ×: published.")
+    if suite.curve:
+        for table in tables:
+            parts += [curve_table(suite, table, figure), curve_notes(suite, table)]
+    else:
+        parts.append(f"Dashed: *{suite.baseline}*; filled: significantly different; ×: published.")
     if len(tables) > 1:
         parts += [f"**{title(suite.columns[-1])} × 100**", overview(suite, tables)]
     parts += [details(suite, table, name) for table in tables]
@@ -69,6 +74,8 @@ def details(suite: Suite, table: Table, name: str) -> str:
 
 def plot(suite: Suite, tables: list[Table]) -> str:
     """The rows of each data set on the metrics that the suite plots."""
+    if suite.curve:
+        return curve_plot(suite, tables)
     data: dict[str, list[Point]] = {}
     several = len(suite.plotted) > 1
     for table, metric in ((table, metric) for table in tables for metric in suite.plotted):

@@ -15,7 +15,7 @@ from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, mer
 from itemrec.validation import lookup
 
 SUITE_KEYS = (
-    *("title", "description", "baseline", "columns", "plot", "cost"),
+    *("title", "description", "baseline", "columns", "plot", "cost", "curve"),
     *("data", "protocol", "seeds", "source"),
 )
 ROW_KEYS = ("name", "baseline", "data", "protocol", "seeds", "on", "paper", "band", "note")
@@ -36,8 +36,13 @@ def check_table(table: dict[str, Any]) -> None:
     _check_seeds(table, "the suite")
     if not isinstance(table.get("cost", False), bool):
         raise ItemrecError(f"'cost' must be true or false, got {table['cost']!r}")
+    if not isinstance(table.get("curve", ""), str):
+        raise ItemrecError(f"'curve' must be what the numbers of rows are, got {table['curve']!r}")
     for row in rows:
         _check_row(row, table)
+        if table.get("curve") and not re.search(r".-\d+$", row["name"]):
+            name = row["name"]
+            raise ItemrecError(f"the rows of a 'curve' must be called NAME-NUMBER, got {name!r}")
     _check_defaults(table)
 
 

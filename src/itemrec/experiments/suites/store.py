@@ -247,7 +247,7 @@ def _store_once(store: Store) -> None:
 
 def _agree(one: Line, two: Line) -> bool:
     """Whether two lines of a run have the same figures, wherever both have one."""
-    apart = {*OF_REPETITIONS, "valid", "test"}
+    apart = {*OF_REPETITIONS, "valid", "test", "notes"}  # older lines have no notes
     same = {k: v for k, v in one.items() if k not in apart} == {
         k: v for k, v in two.items() if k not in apart
     }

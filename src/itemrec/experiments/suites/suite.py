@@ -8,6 +8,7 @@
     columns = ["recall@20", "ndcg@20"]       # the metrics of the table
     plot = ["ndcg@20"]                       # metrics of the plot; default: the last column
     cost = true                              # also show seconds per epoch and to the best epoch
+    curve = "window"                         # rows NAME-1, NAME-2, … are the points of a curve
     data = ["ml-1m", "yelp2018/inductive"]   # DATA or DATA/PROTOCOL; a row may have its own list
     protocol = "transductive"                # for entries without a protocol
     seeds = 3                                # 0, 1, 2: for training, and for the split as well
@@ -92,6 +93,7 @@ class Suite:
     columns: tuple[str, ...]
     plotted: tuple[str, ...]
     cost: bool
+    curve: str  # what the numbers at the end of rows are, "" if they are not points of curves
     source: str
     rows: tuple[str, ...]
     notes: dict[str, str]  # of rows
@@ -205,6 +207,7 @@ def _make_suite(path: Path, table: dict[str, Any]) -> Suite:
         columns=columns,
         plotted=tuple(parse_metric(m).key for m in table.get("plot", columns[-1:])),
         cost=table.get("cost", False),
+        curve=table.get("curve", ""),
         source=table.get("source", ""),
         rows=rows,
         notes={row["name"]: row["note"] for row in table["row"] if "note" in row},

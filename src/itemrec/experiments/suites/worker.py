@@ -53,7 +53,7 @@ def _perform(job: Job) -> Answer:
         "judged": run.metrics["users"]["judged"],
         "valid": run.metrics["valid"],
         "test": run.metrics["test"],
-        **{key: run.metrics[key] for key in ("chosen", "parts") if run.metrics.get(key)},
+        **{key: run.metrics[key] for key in ("chosen", "parts", "notes") if run.metrics.get(key)},
         "config": job["config"],
         "hardware": hardware(job["device"], job["jobs"]),
     }
