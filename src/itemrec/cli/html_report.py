@@ -142,6 +142,10 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
             caption += " The curve of a hybrid is that of its network, before the linear part is "
             caption += "added; a dotted one is that of a network that was tried and not taken."
         out.append(("Learning curves", plots.learning_curves(group), caption))
+    if curves := plots.windows_of(group):
+        caption = "Mean NDCG@20 of the test users of each time window, 95 % intervals; a model is "
+        caption += "trained on all that came before the window."
+        out.append(("By time window", plots.by_window(curves), caption))
     if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):
         caption = "Mean NDCG@20 of test users by the length of their history, 95 % intervals."
         out.append(("By length of history", plots.by_history(group), caption))

@@ -109,6 +109,38 @@ def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20"
     return _svg(draw, "by history")
 
 
+def windows_of(runs: Mapping[str, Run]) -> dict[str, dict[int, Run]]:
+    """Runs on rolling time windows: model and loss → window → run; others are left out."""
+    out: dict[str, dict[int, Run]] = {}
+    for run in runs.values():
+        split, loss = run.config["split"], run.config["loss"].get("name", "none")
+        if split.get("strategy") == "rolling" and "ndcg@20" in run.per_user:
+            model = str(run.config["model"]["name"])
+            name = model if loss == "none" or model == "hybrid" else f"{model}, {loss}"
+            out.setdefault(name, {})[int(split["window"])] = run
+    return {name: dict(sorted(points.items())) for name, points in out.items() if len(points) > 1}
+
+
+def by_window(curves: Mapping[str, Mapping[int, Run]], metric: str = "ndcg@20") -> str:
+    """The mean of a metric over the test users of each time window, a curve for each model."""
+
+    def draw(axes: Any) -> None:
+        for n, (name, points) in enumerate(curves.items()):
+            found = [bootstrap_interval(run.per_user[metric]) for run in points.values()]
+            means = np.array([f.mean for f in found])
+            spread = np.array([[f.mean - f.low for f in found], [f.high - f.mean for f in found]])
+            at = np.array(list(points)) + 0.04 * (n - (len(curves) - 1) / 2)
+            colour = COLOURS[n % len(COLOURS)]
+            style = {"color": colour, "linewidth": 1.8, "elinewidth": 1, "label": name}
+            axes.errorbar(at, means, spread, marker="o", markersize=4, **style)
+        axes.set_xticks(sorted({number for points in curves.values() for number in points}))
+        axes.set_xlabel("time window")
+        axes.set_ylabel("NDCG@20")
+        axes.set_ylim(bottom=0)
+
+    return _svg(draw, "by time window")
+
+
 def popularity(
     runs: Mapping[str, Run], lists: Mapping[str, npt.NDArray[np.int32]], groups: int = 10
 ) -> str:

@@ -58,6 +58,9 @@ def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
     protocols = {run.protocol for run in runs.values()}
     if len(protocols) > 1:
         raise ItemrecError("the runs must use one protocol, got transductive and inductive")
+    windows = {run.config.get("split", {}).get("window") for run in runs.values()}
+    if len(windows) > 1:
+        raise ItemrecError("the runs must be of one time window: itemrec report shows all of them")
     for name, run in runs.items():
         if "user" not in run.per_user:
             why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
