@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from itemrec.errors import ItemrecError
 from itemrec.models import EASE, RLAE
-from itemrec.models import linear_update as module
-from itemrec.models.linear_update import LinearUpdate, Problem, recover_inverse, update_linear
+from itemrec.models.linear_update import recover_inverse, update_linear
+from itemrec.models.ridge_problem import RidgeProblem
 from itemrec.ops.woodbury import correct_inverse
 
 OLD, NEW = (30, 20), (36, 23)  # users and items before and after
@@ -40,19 +40,12 @@ def dense(model: EASE | RLAE) -> np.ndarray:
     return model.scores(eye, np.full(model.n_items, -1)).numpy()
 
 
-def updated(
-    make: Any, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Any, LinearUpdate, sp.csr_array]:
-    """A model that was updated in this way, whatever the work."""
-    before, after = grown(seed)
+def updated(make: Any, before: sp.csr_array, after: sp.csr_array) -> tuple[Any, Any]:
+    """A model that was updated, and how."""
     old = fitted(make(), sp.csr_array(before[: OLD[0], : OLD[1]]))
     model = make()
     model.setup(after, inductive=True, generator=torch.Generator())
-    price = {"refit": 9e9, "expand": 9e9, "correct": 9e9, way: 0.0}
-    prices = iter([price["expand"], price["correct"]])
-    monkeypatch.setattr(module, "correction_flops", lambda *sizes: next(prices))
-    monkeypatch.setattr(module, "inverse_flops", lambda n: price["refit"])
-    return model, update_linear(model, old, before, after), after
+    return model, update_linear(model, old, before, after)
 
 
 @given(seed=st.integers(0, 999), ridge=st.floats(1.0, 300.0))
@@ -87,14 +80,14 @@ def test_the_inverse_is_recovered_from_the_weights(
 ) -> None:
     _, train = grown(1)
     model = fitted(RLAE(l2, item_power, user_power, dropout, relax), train)
-    problem = Problem.of(model, train)
+    problem = model.problem(train)
     s = problem.scaled.toarray().astype(np.float64)
-    expected = np.linalg.inv(s.T @ s + np.diag(problem.ridge))
-    found = recover_inverse(model.dense_weights(train), problem, relax)
+    expected = np.linalg.inv(s.T @ s + np.diag(model.ridge_of(problem)))
+    found = recover_inverse(model.dense_weights(train), model, problem)
     np.testing.assert_allclose(found.numpy(), expected, rtol=5e-3, atol=2e-3 / l2)
 
 
-@pytest.mark.parametrize("way", ["refit", "expand", "correct"])
+@pytest.mark.parametrize("corrects", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "make",
@@ -106,13 +99,32 @@ def test_the_inverse_is_recovered_from_the_weights(
         lambda: RLAE(15.0, user_power=0.5, relax=0.5),
     ],
 )
-def test_every_way_equals_a_refit(
-    make: Any, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
+def test_an_update_equals_a_refit(
+    make: Any, seed: int, corrects: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, how, after = updated(make, seed, way, monkeypatch)
-    assert how.how == way
+    monkeypatch.setattr(RidgeProblem, "flops", 9e9 if corrects else 0.0)
+    before, after = grown(seed)
+    model, how = updated(make, before, after)
+    assert (how.rank > 0) == corrects
     expected = dense(fitted(make(), after))
     np.testing.assert_allclose(dense(model), expected, rtol=2e-3, atol=2e-5)
+
+
+@given(seed=st.integers(0, 99), ridge=st.floats(1.0, 300.0), power=st.floats(0, 1))
+def test_both_ways_to_an_inverse_are_that_of_numpy(seed: int, ridge: float, power: float) -> None:
+    rng = np.random.default_rng(seed)
+    found = {}
+    for users, items in ((6, 40), (90, 30)):
+        x = (rng.random((users, items)) < 0.2).astype(np.float32)
+        problem = RidgeProblem(sp.csr_array(x), power, torch.device("cpu"))
+        s = x * np.maximum(x.sum(1, keepdims=True), 1) ** (-power / 2)
+        diagonal = ridge * (1 + rng.random(items))
+        expected = np.linalg.inv(s.T.astype(float) @ s + np.diag(diagonal))
+        for again in (True, False):  # the Gram matrix survives
+            inverse = problem.inverse(diagonal, lambda steps, text: steps, again=again)
+            np.testing.assert_allclose(inverse.numpy(), expected, rtol=2e-3, atol=1e-4 / ridge)
+        found[problem.expands] = True
+    assert set(found) == {True, False}
 
 
 def test_the_least_work_is_done_and_told() -> None:
@@ -121,27 +133,28 @@ def test_the_least_work_is_done_and_told() -> None:
     def drawn(users: int, items: int) -> sp.csr_array:
         return sp.csr_array((rng.random((users, items)) < 0.05).astype(np.float32))
 
-    many_users, few_users = drawn(300, 200), drawn(9, 400)
+    many_users = drawn(300, 200)
     more = many_users.tolil()
     more[0, :5] = 1
-    for before, after, way in (
-        (many_users, sp.csr_array(more), "correct"),
-        (many_users, drawn(300, 200), "refit"),
-        (few_users, drawn(9, 400), "expand"),
+    for after, corrects, told in (
+        (sp.csr_array(more), True, "corrected by rank 2, "),
+        (drawn(300, 200), False, "refitted, because a correction is"),
     ):
-        old, model = fitted(EASE(50.0), before), EASE(50.0)
+        old, model = fitted(EASE(50.0), many_users), EASE(50.0)
         model.setup(after, inductive=True, generator=torch.Generator())
-        found = update_linear(model, old, before, after)
-        assert found.how == way == min(found.flops, key=found.flops.__getitem__)
-        assert str(found).startswith("refitted" if way == "refit" else f"rank-{found.rank}")
-    assert "2" in str(LinearUpdate("correct", 2, {"refit": 100.0, "correct": 1.0}))
+        found = update_linear(model, old, many_users, after)
+        assert found.correction_flops is not None
+        assert (found.correction_flops < found.fit_flops) == corrects == (found.rank > 0)
+        assert str(found).startswith(told)
 
 
 def test_pruned_weights_are_never_corrected() -> None:
     before, after = grown(0)
     old, model = fitted(RLAE(20.0, keep=5), sp.csr_array(before)), RLAE(20.0, keep=5)
     model.setup(after, inductive=True, generator=torch.Generator())
-    assert "correct" not in update_linear(model, old, before, after).flops
+    found = update_linear(model, old, before, after)
+    assert found.correction_flops is None
+    assert str(found) == "refitted, because its stored weights are pruned"
     np.testing.assert_allclose(dense(model), dense(fitted(RLAE(20.0, keep=5), after)), atol=1e-5)
 
 

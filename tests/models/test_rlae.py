@@ -12,6 +12,7 @@ from itemrec.data.datasets import load
 from itemrec.data.splitters import split_interactions
 from itemrec.errors import ItemrecError
 from itemrec.models import EASE, RLAE
+from itemrec.models.ridge_problem import RidgeProblem
 from itemrec.models.rlae import TRIED
 from itemrec.training.loop import train as run_training
 
@@ -115,13 +116,13 @@ def test_typical_settings_stay_if_others_are_only_lucky() -> None:
 
 def test_trials_share_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    original = RLAE._gram
+    original = RidgeProblem._product
 
-    def counting(self: RLAE, train: sp.csr_array) -> torch.Tensor:
-        made.append(self.user_power)
-        return original(self, train)
+    def counting(self: RidgeProblem) -> torch.Tensor:
+        made.append(model.user_power)
+        return original(self)
 
-    monkeypatch.setattr(RLAE, "_gram", counting)
+    monkeypatch.setattr(RidgeProblem, "_product", counting)
     model = RLAE()
     model.setup(X, inductive=True, generator=torch.Generator())
     assert len(list(model.trials(X))) == 12

@@ -7,8 +7,6 @@ Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", WWW 2019. With the
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -19,8 +17,7 @@ from itemrec.environment import check_square_fits
 from itemrec.graph.graph import fold_adjacency
 from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.base import Kind, Model
-from itemrec.models.item_item import gram_matrix
-from itemrec.ops.inverse import invert
+from itemrec.models.ridge_problem import Floats, RidgeProblem
 from itemrec.validation import positive
 
 
@@ -62,25 +59,35 @@ class EASE(Model):
         self.store("weights", torch.zeros(self.n_items, self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
-        """Invert the item–item Gram matrix in place: one items × items matrix."""
+        """Compute the items × items inverse; the weights take its memory."""
         device = self.device
         check_square_fits("ease", self.n_items, device)
         self.store("weights", torch.empty(0, device=device))
-        gram = gram_matrix(train)
-        gram[np.diag_indices_from(gram)] += np.float32(self.l2)
-        self.take_inverse(invert(torch.from_numpy(gram).to(device), self.watch))
-
-    def take_inverse(self, inverse: Tensor, *problem: Any) -> None:
-        """Store the weights that follow from P, in its memory."""
-        weights = inverse.div_(inverse.diagonal().clone().neg_())
-        weights.fill_diagonal_(0)
-        self.store("weights", weights)
+        problem = self.problem(train)
+        ridge = self.ridge_of(problem)
+        self.take_inverse(problem.inverse(ridge, self.watch), ridge, train, None)
 
     has_all_weights = True
 
     def covered(self, train: sp.csr_array) -> tuple[sp.csr_array, None]:
-        """The interactions with items that have weights: all of them."""
+        """The interactions with the items that have weights: all of them."""
         return train, None
+
+    def problem(self, part: sp.csr_array) -> RidgeProblem:
+        """The matrix to invert."""
+        return RidgeProblem(part, 0.0, self.device)
+
+    def ridge_of(self, problem: RidgeProblem) -> Floats:
+        """λ of every item."""
+        return np.full(len(problem.squares), self.l2)
+
+    def take_inverse(
+        self, inverse: Tensor, ridge: Floats, part: sp.csr_array, items: Tensor | None
+    ) -> None:
+        """Store the weights that follow from P, in its memory."""
+        weights = inverse.div_(inverse.diagonal().clone().neg_())
+        weights.fill_diagonal_(0)
+        self.store("weights", weights)
 
     def dense_weights(self, train: sp.csr_array) -> Tensor:
         """A copy of B, ``[items, items]``."""

@@ -1,17 +1,13 @@
-"""EASE and RLAE after new interactions: the cheapest of three ways to the same weights.
+"""EASE and RLAE after new interactions: a correction of the old inverse, or a new fit.
 
-Both models solve ``P = (SᵀS + diag λ)⁻¹`` with the interactions S, scaled by user:
-
-- *refit*: a new inverse, 2n³ operations for n items;
-- *correct*: P is recovered from the stored weights, which fix it up to rounding, and corrected for
-  the rows of users that changed and for the changes of λ;
-- *expand*: the ridge diag λ is corrected for the rows of all users, which is less work than an
-  inverse if there are fewer users than about half of the items.
+Both models follow from ``P = (SᵀS + diag λ)⁻¹`` with the interactions S, scaled by user. P is
+recovered from the stored weights, which fix it up to rounding, and corrected for the rows of users
+that changed and for the changes of λ; or the model is fitted again, if that is less work or if
+weights were pruned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,48 +17,29 @@ import torch
 from torch import Tensor
 
 from itemrec.models.ease import EASE
+from itemrec.models.ridge_problem import Floats, RidgeProblem, filled_rows
 from itemrec.models.rlae import RLAE
-from itemrec.ops.woodbury import correct_inverse, correction_flops, inverse_flops
+from itemrec.ops.dense import dense_rows
+from itemrec.ops.woodbury import correct_inverse, correction_flops
 
-Floats = npt.NDArray[np.float64]
 USERS = 2048  # rows of a dense product at a time
 
 
 @dataclass(frozen=True)
 class LinearUpdate:
-    """How the weights were brought up to date, and the work of every way that was possible."""
+    """How the weights were brought up to date, and the operations of both ways."""
 
-    how: str  # "refit", "correct" or "expand"
-    rank: int  # of the correction, 0 for a refit
-    flops: dict[str, float]
+    rank: int  # of the correction, 0 for a new fit
+    fit_flops: float
+    correction_flops: float | None  # None: weights were pruned
 
     def __str__(self) -> str:
-        share = self.flops[self.how] / self.flops["refit"]
-        if self.how == "refit":
-            others = {way: n / self.flops["refit"] for way, n in self.flops.items()}
-            del others["refit"]
-            more = min(others.values(), default=0.0)
-            return "refitted" + (f" (a correction is {more:.2g} times the work)" if others else "")
-        what = "its inverse" if self.how == "correct" else "its ridge"
-        return f"rank-{self.rank:,} correction of {what}, {share:.1%} of the work of a refit"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """The matrix to invert, ``SᵀS + diag λ``, in parts."""
-
-    scaled: sp.csr_array  # S, [users, items]
-    ridge: Floats  # λ, [items]
-
-    @classmethod
-    def of(cls, model: EASE | RLAE, train: sp.csr_array) -> Problem:
-        """The problem that a model solves for these interactions."""
-        user_power, dropout = getattr(model, "user_power", 0.0), getattr(model, "dropout", 0.0)
-        assert model.l2 is not None
-        length = np.maximum(np.diff(train.indptr), 1).astype(np.float32)
-        scaled = sp.csr_array(sp.diags_array(length ** np.float32(-user_power / 2)) @ train)
-        ridge = model.l2 + dropout / (1 - dropout) * _squares(scaled)
-        return cls(scaled, ridge)
+        if self.correction_flops is None:
+            return "refitted, because its stored weights are pruned"
+        ratio = self.correction_flops / self.fit_flops
+        if not self.rank:
+            return f"refitted, because a correction is {ratio:.2g} times the work"
+        return f"corrected by rank {self.rank:,}, {ratio:.1%} of the work of a refit"
 
 
 def update_linear(
@@ -73,49 +50,29 @@ def update_linear(
     ``before`` has the shape of ``train``: users and items that are new have no entries in it.
     """
     part, items = model.covered(train)
-    problem, n = Problem.of(model, part), part.shape[1]
-    flops = {"refit": _gram_flops(part) + inverse_flops(n)}
-    ways: dict[str, Callable[[], tuple[Tensor, int]]] = {}
-    rows = _filled(problem.scaled)
-    flops["expand"] = correction_flops(n, rows.shape[0], rows.nnz)
-    ways["expand"] = lambda: _expand(model, problem, rows)
+    second, cost = model.problem(part), None
     if items is None and old.has_all_weights:
-        first = Problem.of(model, before)
-        change, factors = _change(first, problem)
-        flops["correct"] = correction_flops(n, change.shape[0], change.nnz) + 2.0 * before.nnz * n
-        ways["correct"] = lambda: _correct(model, old, before, first, (change, factors))
-    how = min(flops, key=flops.__getitem__)
-    if how == "refit":
-        model.fit(train)
-        return LinearUpdate(how, 0, flops)
-    inverse, rank = ways[how]()
-    model.take_inverse(inverse, problem.ridge, part, items)
-    return LinearUpdate(how, rank, flops)
+        first = model.problem(before)
+        rows, factors = _change(model, first, second)
+        n, rank = part.shape[1], rows.shape[0]
+        cost = correction_flops(n, rank, rows.nnz) + 2.0 * before.nnz * n
+        if rank and cost < second.flops:
+            inverse = recover_inverse(_old_weights(model, old, before), model, first)
+            correct_inverse(inverse, rows, factors, model.watch)
+            model.take_inverse(inverse, model.ridge_of(second), part, items)
+            return LinearUpdate(rank, second.flops, cost)
+    model.fit(train)
+    return LinearUpdate(0, second.flops, cost)
 
 
-def _expand(model: EASE | RLAE, problem: Problem, rows: sp.csr_array) -> tuple[Tensor, int]:
-    """The inverse as a correction of the inverse of the ridge."""
-    start = torch.diag(torch.from_numpy((1 / problem.ridge).astype(np.float32))).to(model.device)
-    return correct_inverse(start, rows, np.ones(rows.shape[0]), model.watch), rows.shape[0]
-
-
-def _correct(
-    model: EASE | RLAE,
-    old: EASE | RLAE,
-    before: sp.csr_array,
-    first: Problem,
-    change: tuple[sp.csr_array, Floats],
-) -> tuple[Tensor, int]:
-    """The inverse as a correction of the old one."""
+def _old_weights(model: EASE | RLAE, old: EASE | RLAE, before: sp.csr_array) -> Tensor:
+    """B of the old model, with zeros for new items."""
     weights = old.dense_weights(before).to(model.device)
     missing = before.shape[1] - len(weights)
-    if missing:
-        weights = torch.nn.functional.pad(weights, (0, missing, 0, missing))
-    inverse = recover_inverse(weights, first, getattr(model, "relax", 0.0))
-    return correct_inverse(inverse, *change, model.watch), change[0].shape[0]
+    return torch.nn.functional.pad(weights, (0, missing, 0, missing)) if missing else weights
 
 
-def recover_inverse(weights: Tensor, problem: Problem, relax: float) -> Tensor:
+def recover_inverse(weights: Tensor, model: EASE | RLAE, problem: RidgeProblem) -> Tensor:
     """P from ``B_ij = −P_ij·s_j`` with ``s_j = max(λ_j, (1−ξ)/P_jj)``, in the memory of B.
 
     The diagonal follows from ``Σ_i A_ji P_ij = 1`` for A = SᵀS + diag λ.
@@ -126,8 +83,8 @@ def recover_inverse(weights: Tensor, problem: Problem, relax: float) -> Tensor:
         rows, columns = block.nonzero()
         found = _times(block, weights)
         total += np.bincount(columns, block.data * found[rows, columns], len(weights))
-    ridge = problem.ridge
-    own = _squares(problem.scaled) + ridge  # A_jj
+    ridge, relax = model.ridge_of(problem), getattr(model, "relax", 0.0)
+    own = problem.squares + ridge  # A_jj
     relaxed = own - total / (1 - relax)  # 1 / P_jj, if it is what limits s_j
     limited = (1 - relax) * relaxed >= ridge
     diagonal = np.where(limited, 1 / relaxed, (1 + total / ridge) / own)
@@ -137,14 +94,17 @@ def recover_inverse(weights: Tensor, problem: Problem, relax: float) -> Tensor:
     return inverse
 
 
-def _change(first: Problem, second: Problem) -> tuple[sp.csr_array, Floats]:
+def _change(
+    model: EASE | RLAE, first: RidgeProblem, second: RidgeProblem
+) -> tuple[sp.csr_array, Floats]:
     """Rows U and coefficients c with ``A₂ = A₁ + Uᵀ diag(c) U``."""
-    apart = first.scaled - second.scaled
+    apart = sp.csr_array(first.scaled - second.scaled)
     apart.eliminate_zeros()
-    changed = np.flatnonzero(np.diff(sp.csr_array(apart).indptr))
-    added, taken = _filled(second.scaled[changed]), _filled(first.scaled[changed])
-    ridge = second.ridge - first.ridge
-    touched = np.flatnonzero(np.abs(ridge) > 1e-9 * second.ridge)
+    changed = np.flatnonzero(np.diff(apart.indptr))
+    added, taken = (filled_rows(problem.scaled[changed]) for problem in (second, first))
+    new = model.ridge_of(second)
+    ridge = new - model.ridge_of(first)
+    touched = np.flatnonzero(np.abs(ridge) > 1e-9 * new)
     place = (np.ones(len(touched), np.float32), (np.arange(len(touched)), touched))
     units = sp.csr_array(place, shape=(len(touched), len(ridge)))
     rows = sp.csr_array(sp.vstack([added, taken, units]))
@@ -156,22 +116,4 @@ def _times(block: sp.csr_array, weights: Tensor) -> npt.NDArray[np.float32]:
     """The product with dense weights, wherever these are."""
     if weights.device.type == "cpu":
         return np.asarray(block @ weights.numpy())
-    dense = torch.from_numpy(block.toarray().astype(np.float32)).to(weights.device)
-    return np.asarray((dense @ weights).cpu().numpy())
-
-
-def _squares(scaled: sp.csr_array) -> Floats:
-    """The diagonal of SᵀS."""
-    squares = scaled.data.astype(np.float64) ** 2
-    out: Floats = np.bincount(scaled.indices, squares, scaled.shape[1]).astype(np.float64)
-    return out
-
-
-def _filled(rows: sp.csr_array) -> sp.csr_array:
-    """The rows that have entries."""
-    return sp.csr_array(rows[np.flatnonzero(np.diff(rows.indptr))])
-
-
-def _gram_flops(train: sp.csr_array) -> float:
-    """Operations of the product XᵀX."""
-    return 2.0 * float((np.diff(train.indptr).astype(np.float64) ** 2).sum())
+    return np.asarray((dense_rows(block, weights.device) @ weights).cpu().numpy())

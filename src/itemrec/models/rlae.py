@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from itemrec.environment import check_square_fits
-from itemrec.models.item_item import SparseWeights, gram_matrix, gram_on_device
+from itemrec.models.item_item import SparseWeights
+from itemrec.models.ridge_problem import Floats, RidgeProblem
 from itemrec.ops.dense import dense_rows
-from itemrec.ops.inverse import invert
 from itemrec.validation import at_least_zero, positive, positive_integers, share_below_one
 
 TRIED_ITEMS = {"cpu": 4096, "cuda": 16384}  # settings are compared on the most popular items
@@ -111,12 +111,14 @@ class RLAE(SparseWeights):
         self._check_memory()
 
     def fit(self, train: sp.csr_array) -> None:
-        """Invert one items × items matrix in place, and store its largest entries."""
+        """Compute one items × items inverse, and store the largest weights."""
         self._check_memory()
         if self.l2 is None:
             self.take(TYPICAL)
         part, items = self.covered(train)
-        self._store(self._solve(self._gram(part), part), items)
+        problem = self.problem(part)
+        ridge = self.ridge_of(problem)
+        self.take_inverse(problem.inverse(ridge, self.watch), ridge, part, items)
 
     def trials(self, train: sp.csr_array) -> Iterator[dict[str, Any]]:
         """The settings of `TRIED` on the most popular items; a Gram matrix is used many times."""
@@ -127,11 +129,13 @@ class RLAE(SparseWeights):
         )
         part, items = self._popular(train, most)
         for _, options in groupby(TRIED, key=lambda option: option["user_power"]):
-            gram = None
+            problem = None
             for option in options:
                 self.take(option)
-                gram = self._gram(part) if gram is None else gram
-                self._dense = self._solve(gram.clone(), part), items
+                problem = problem or self.problem(part)
+                ridge = self.ridge_of(problem)
+                inverse = problem.inverse(ridge, self.watch, again=True)
+                self._dense = self._weights(inverse, ridge, part), items
                 yield option
         self._dense = None
 
@@ -159,25 +163,19 @@ class RLAE(SparseWeights):
         items = np.sort(np.argsort(-degree, kind="stable")[:most])
         return sp.csr_array(train[:, items]), torch.from_numpy(items)
 
-    def _gram(self, train: sp.csr_array) -> Tensor:
-        """``Xᵀ D_U^−b X`` on the model's device, ``[items, items]``."""
-        length = np.maximum(np.diff(train.indptr), 1).astype(np.float32)
-        root = sp.diags_array(length ** np.float32(-self.user_power / 2))
-        scaled = sp.csr_array(root @ train)
-        if self.device.type == "cpu":
-            return torch.from_numpy(gram_matrix(scaled))
-        return gram_on_device(scaled, self.device)
+    def problem(self, part: sp.csr_array) -> RidgeProblem:
+        """The matrix to invert for the interactions with the covered items."""
+        return RidgeProblem(part, self.user_power, self.device)
 
-    def _solve(self, gram: Tensor, train: sp.csr_array) -> Tensor:
-        """The weights W, in the memory of the Gram matrix."""
+    def ridge_of(self, problem: RidgeProblem) -> Floats:
+        """λ_j of every covered item."""
         assert self.l2 is not None
-        ridge = self.l2 + self.dropout / (1 - self.dropout) * gram.diagonal()  # λ_j
-        gram.diagonal().add_(ridge)
-        return self._weights(invert(gram, self.watch), ridge, train)
+        return self.l2 + self.dropout / (1 - self.dropout) * problem.squares
 
-    def _weights(self, inverse: Tensor, ridge: Tensor, train: sp.csr_array) -> Tensor:
+    def _weights(self, inverse: Tensor, ridge: Floats, train: sp.csr_array) -> Tensor:
         """W from P and λ, in the memory of P."""
-        scale = torch.maximum(ridge, (1 - self.relax) / inverse.diagonal())
+        least = torch.from_numpy(ridge).to(inverse)
+        scale = torch.maximum(least, (1 - self.relax) / inverse.diagonal())
         weights = inverse.mul_(-scale)
         weights.fill_diagonal_(0)
         if self.item_power:
@@ -187,7 +185,8 @@ class RLAE(SparseWeights):
 
     def _power(self, train: sp.csr_array) -> Tensor:
         """The diagonal of D_I^a."""
-        degree = np.maximum(np.bincount(train.indices, minlength=train.shape[1]), 1)
+        total = np.bincount(train.indices, train.data, train.shape[1])
+        degree = np.where(total > 0, total, 1)
         power: Tensor = torch.from_numpy(degree.astype(np.float32)) ** self.item_power
         return power
 
@@ -196,14 +195,10 @@ class RLAE(SparseWeights):
         return self._popular(train, self.items)
 
     def take_inverse(
-        self,
-        inverse: Tensor,
-        ridge: npt.NDArray[np.float64],
-        part: sp.csr_array,
-        items: Tensor | None,
+        self, inverse: Tensor, ridge: Floats, part: sp.csr_array, items: Tensor | None
     ) -> None:
         """Store the weights that follow from P and λ of the covered items."""
-        self._store(self._weights(inverse, torch.from_numpy(ridge).to(inverse), part), items)
+        self._store(self._weights(inverse, ridge, part), items)
 
     @property
     def has_all_weights(self) -> bool:
