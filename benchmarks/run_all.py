@@ -32,12 +32,14 @@ CPU = (
     "serve.py yelp2018",
     "ppr.py yelp2018",
     "peers.py ml-1m",
+    "update.py ml-latest-small --seeds 3",
     "scaling.py",
 )
 GPU = (
     "gpu.py yelp2018",
     "gpu.py yelp2018 --full-catalogue",
     "ppr.py yelp2018 --device cuda",
+    "update.py yelp2018 --device cuda",
 )
 
 

@@ -1,5 +1,6 @@
 """Fenced blocks of Markdown pages, and functions that run their commands as written."""
 
+import json
 import runpy
 import shlex
 import sys
@@ -50,3 +51,10 @@ def write_plays(folder: Path) -> None:
     (folder / "plays.csv").write_text("listener,track,stars\n" + "\n".join(lines) + "\n")
     likes = [f"user{u},film{t}" for u, t in sorted(rows)]
     (folder / "likes.csv").write_text("user_id,item_id\n" + "\n".join(likes) + "\n")
+    new = ["newcomer,film1", "newcomer,film2", "user1,film500", "user2,film500"]
+    (folder / "new-likes.csv").write_text("user_id,item_id\n" + "\n".join(new) + "\n")
+    later = [f"user{u},film{u % 5 + 1}" for u in range(60)]
+    (folder / "later-likes.csv").write_text("user_id,item_id\n" + "\n".join(later) + "\n")
+    (folder / "feedback").mkdir()
+    event = {"timestamp": 1.0, "user_id": "user3", "item_id": "film500", "event": "liked"}
+    (folder / "feedback" / "feedback.jsonl").write_text(json.dumps(event) + "\n")
