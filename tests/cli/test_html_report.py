@@ -138,3 +138,15 @@ def test_the_curve_of_a_network_that_was_not_taken_is_dotted(hybrid, tmp_path):
 def test_runs_that_left_nothing_open_have_no_such_section(page):
     assert "What was tried and chosen" not in page.text
     assert "stroke-dasharray" in page.source  # the closed form's level
+
+
+def test_runs_on_time_windows_become_a_curve_for_each_model(tmp_path) -> None:
+    splits = ir.split_rolling(ir.load(DATA), 2)
+    runs = {f"ease-{n}": ir.train(split, ir.models.EASE()) for n, split in enumerate(splits)}
+    runs["popular"] = ir.train(splits[1], ir.models.Popularity())
+    text = report(runs, tmp_path / "r.html").read_text(encoding="utf-8")
+    curve = text.partition("By time window")[2].partition("</figure>")[0]
+    assert "time window" in curve
+    assert ">ease<" in re.sub(r"\s+", "", curve).replace("<!--ease-->", ">ease<")
+    assert "popularity" not in curve  # a single window is no curve
+    assert "of one time window" in text  # no paired tests between windows

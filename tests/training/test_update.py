@@ -264,6 +264,12 @@ def test_bad_arguments_are_refused(trained, arguments, problem) -> None:
         ir.update(given.pop("run"), given.pop("new"), **given)
 
 
+def test_weights_are_refused_rather_than_forgotten(trained) -> None:
+    run = trained["ease"]
+    with pytest.raises(ItemrecError, match="weighted interactions cannot be updated"):
+        ir.update(replace(run, train=run.train * np.float32(2)), LATE)
+
+
 # --- the folder ----------------------------------------------------------------------------------
 
 

@@ -104,6 +104,8 @@ def update(
         raise ItemrecError(f"'run' must be a Run or its folder, got {shown(run)}")
     if epochs not in (None, 0):
         positive_integer("epochs", epochs)
+    if not (run.train.data == 1).all():
+        raise ItemrecError("a run with weighted interactions cannot be updated: train it anew")
     if run.model.kind is not Kind.CLOSED_FORM:
         network = run.model.gnn if isinstance(run.model, Hybrid) else run.model
         check_growth(network, run.config["model"]["name"])
