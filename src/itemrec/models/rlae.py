@@ -6,6 +6,8 @@ Necessary for Linear Recommenders?", SIGIR 2025. With interactions X and degrees
 
     G = Xᵀ D_U^−b X       λ_j = λ + p/(1−p)·G_jj       P = (G + diag λ_j)⁻¹
     B_ij = −P_ij·max(λ_j, (1−ξ)/P_jj) for i ≠ j        W = D_I^a B D_I^−a
+
+Weights are the entries of X, and degrees are sums of weights.
 """
 
 from __future__ import annotations
@@ -161,7 +163,8 @@ class RLAE(SparseWeights):
 
     def _gram(self, train: sp.csr_array) -> Tensor:
         """``Xᵀ D_U^−b X`` on the model's device, ``[items, items]``."""
-        length = np.maximum(np.diff(train.indptr), 1).astype(np.float32)
+        total = np.asarray(train.sum(axis=1, dtype=np.float64))
+        length = np.where(total > 0, total, 1).astype(np.float32)  # of the history, by weight
         root = sp.diags_array(length ** np.float32(-self.user_power / 2))
         scaled = sp.csr_array(root @ train)
         if self.device.type == "cpu":
@@ -178,7 +181,8 @@ class RLAE(SparseWeights):
         weights = inverse.mul_(-scale)
         weights.fill_diagonal_(0)
         if self.item_power:
-            degree = np.maximum(np.bincount(train.indices, minlength=len(gram)), 1)
+            total = np.bincount(train.indices, train.data, len(gram))
+            degree = np.where(total > 0, total, 1)
             power = torch.from_numpy(degree.astype(np.float32)).to(gram.device) ** self.item_power
             weights.mul_(power.unsqueeze(1)).div_(power)
         return weights

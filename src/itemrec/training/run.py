@@ -31,7 +31,7 @@ class Run:
         item_ids: External ids of the items.
         titles: Title of each item, or None.
         genres: Genres of each item, or None.
-        train: The interactions that the model was trained on, `[users, items]`.
+        train: The interactions that the model was trained on, ones or weights, `[users, items]`.
         notes: Sentences about what was left out of the data.
         history: One entry per validation.
         metrics: The content of `metrics.json`.
@@ -96,7 +96,7 @@ class Run:
             titles=split.titles,
             genres=split.genres,
             train=split.train,
-            notes=split.notes,
+            notes=plan.notes,
             asked=plan.as_asked(),
         )
 
