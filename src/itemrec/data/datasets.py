@@ -270,9 +270,7 @@ def _find(
     return download(name, dataset.files, place, verified, advice)
 
 
-def _verified(
-    name: str, dataset: Dataset, weighting: dict[str, Any], folder: Path
-) -> Interactions:
+def _verified(name: str, dataset: Dataset, weighting: dict[str, Any], folder: Path) -> Interactions:
     """Read the data in `folder`; raise if it does not match its name."""
     data = read(folder, name=name, **weighting)
     held_out = 0 if data.held_out is None else int(data.held_out.sum())

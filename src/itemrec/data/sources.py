@@ -88,7 +88,13 @@ def read(
     names = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     weighting = Weighting(weight, duration_text(half_life), weight_transform, duplicates)
     titles_file = _titles_file(titles)
-    requested = {**names, **weighting.settings(), "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
+    requested = {
+        **names,
+        **weighting.settings(),
+        "min_rating": min_rating,
+        "k_core": k_core,
+        "titles": titles_file,
+    }
     if not isinstance(skip_bad_rows, bool):
         raise ItemrecError(f"'skip_bad_rows' must be true or false, got {skip_bad_rows!r}")
     requested["skip_bad_rows"] = skip_bad_rows or None

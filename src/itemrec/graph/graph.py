@@ -145,7 +145,8 @@ class Graph(Adjacency):
         """Messages from items to users and from users to items, each side numbered from 0."""
         half, n = len(self.col) // 2, self.n_users
         users, items = self.degree[:n], self.degree[n:]
-        there, back = (None, None) if self.weight is None else self.weight.split(half)
+        weight = self.weight
+        there, back = (None, None) if weight is None else (weight[:half], weight[half:])
         return {
             "users": Adjacency(self.crow[: n + 1], self.col[:half] - n, users, items, weight=there),
             "items": Adjacency(self.crow[n:] - half, self.col[half:], items, users, weight=back),
@@ -201,13 +202,23 @@ class Graph(Adjacency):
         keep = torch.cat([keep, keep[self.reverse[half:]]])
         ends = torch.cat([keep.new_zeros(1, dtype=torch.int32), keep.cumsum(0, dtype=torch.int32)])
         crow = ends[self.crow.long()]
-        kept = {"crow": crow, "col": self.col[keep]}
-        if self.weight is None:
-            degree = crow.diff().float()
-            return replace(self, **kept, degree=degree, source_degree=degree)
-        weight = self.weight[keep]
-        degree = torch.segment_reduce(weight, "sum", offsets=crow.long(), axis=0, initial=0.0)
-        return replace(self, **kept, degree=degree, source_degree=degree, weight=weight)
+        weight = None if self.weight is None else self.weight[keep]
+        degree = degrees(crow, weight)
+        return replace(
+            self,
+            crow=crow,
+            col=self.col[keep],
+            degree=degree,
+            source_degree=degree,
+            weight=weight,
+        )
+
+
+def degrees(crow: Tensor, weight: Tensor | None) -> Tensor:
+    """The number of entries of each row, or the sum of their weights, float32 [rows]."""
+    if weight is None:
+        return crow.diff().float()
+    return torch.segment_reduce(weight, "sum", offsets=crow.long(), axis=0, initial=0.0)
 
 
 def inverse_root(degree: Tensor) -> Tensor:

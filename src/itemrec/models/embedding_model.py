@@ -164,9 +164,7 @@ class EmbeddingModel(Model):
         out[rows] = self.user_vectors[torch.from_numpy(users[known]).to(self.device)]
         return out
 
-    def vectors_with_dislikes(
-        self, history: sp.csr_array, users: npt.NDArray[np.int64]
-    ) -> Tensor:
+    def vectors_with_dislikes(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """Vectors of users some of whose histories have dislikes, entries below 0.
 
         Args:

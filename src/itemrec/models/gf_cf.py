@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.graph.graph import Graph, inverse_root
+from itemrec.graph.graph import Graph, degrees, inverse_root
 from itemrec.graph.propagation import propagate
 from itemrec.models.base import Kind, Model
 from itemrec.validation import at_least_zero, positive_integers
@@ -97,10 +97,8 @@ class GFCF(Model):
     def adjacency(self) -> Graph:
         """The stored training graph."""
         if self.graph is None or self.graph.crow.device != self.crow.device:
-            degree, weight = self.crow.diff().float(), self._buffers.get("edge_values")
-            if weight is not None:
-                starts = self.crow.long()
-                degree = torch.segment_reduce(weight, "sum", offsets=starts, axis=0, initial=0.0)
+            weight = self._buffers.get("edge_values")
+            degree = degrees(self.crow, weight)
             size = self.n_users, self.n_items
             self.graph = Graph(self.crow, self.col, degree, degree, *size, weight=weight)
         return self.graph

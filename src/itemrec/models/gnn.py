@@ -257,7 +257,7 @@ class LinearGNN(GNN):
     """
 
     explains = True
-    weighs = ("graph", "loss")
+    weighs: tuple[str, ...] = ("graph", "loss")
     first: ClassVar[int] = 0  # the first layer that is pooled
 
     fold_table: Tensor  # [items, d]
@@ -310,9 +310,7 @@ class LinearGNN(GNN):
         return messages * inverse_root(adjacency.degree)
 
     @torch.no_grad()
-    def vectors_with_dislikes(
-        self, history: sp.csr_array, users: npt.NDArray[np.int64]
-    ) -> Tensor:
+    def vectors_with_dislikes(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """A known user keeps the trained vector, to which the dislikes alone are added."""
         out, known = self.fold_in(history), np.flatnonzero(users >= 0)
         if len(known):

@@ -171,8 +171,6 @@ class IALS(EmbeddingModel):
         found = table[torch.from_numpy(history.indices).long().to(self.device)]  # [H, d]
         weight = entries(history, self.device)
         shared, mass = self.alpha * (table.T @ table), self.mass(history)
-        matrix = self.system(
-            shared, found.unsqueeze(0), weight.unsqueeze(0), mass, len(table)
-        )
+        matrix = self.system(shared, found.unsqueeze(0), weight.unsqueeze(0), mass, len(table))
         shares: Tensor = table[items] @ torch.linalg.solve(matrix[0], found.T)
         return shares * weight

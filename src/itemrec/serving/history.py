@@ -69,7 +69,8 @@ def _checked(weights: Iterable[float] | None, n: int) -> npt.NDArray[np.float32]
         if not is_number(value) or not 0 < value < float("inf"):
             raise ItemrecError(f"'weights' must be positive numbers, got {value!r}")
     values = np.array(listed, dtype=np.float64)
-    return (values / max(values.mean(), np.finfo(np.float64).tiny)).astype(np.float32)
+    mean = max(float(values.mean()) if n else 1.0, float(np.finfo(np.float64).tiny))
+    return np.asarray(values / mean, dtype=np.float32)
 
 
 def with_dislikes(
