@@ -80,7 +80,7 @@ def table(options: Any, protocol: str, count: int) -> list[dict[str, Any]]:
             parts = list(splits(data, protocol, count))
             users = [len(split.test) for split in parts]
             found[weighting] = np.array([fit(split) for split in parts])
-            print(protocol, name, weighting, found[weighting].mean(0).round(4), flush=True)
+            print(protocol, name, weighting, found[weighting].round(4).tolist(), flush=True)
         recent = np.stack([found.pop(f"half-life {h}") for h in HALF_LIVES])  # [h, splits, 2]
         best = recent[..., 0].argmax(0)
         found["half-life, chosen"] = recent[best, np.arange(count)]
