@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     )
     from itemrec.errors import ItemrecError, LeakError
     from itemrec.evaluation.evaluate import Evaluation, evaluate
+    from itemrec.serving.fit import fit
     from itemrec.serving.recommender import Recommender
     from itemrec.training.config import TrainConfig
     from itemrec.training.loop import train
@@ -46,6 +47,7 @@ __all__ = [
     "TrainConfig",
     "cold_start",
     "evaluate",
+    "fit",
     "keep_all",
     "leave_last_out",
     "load",
