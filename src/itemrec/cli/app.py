@@ -18,6 +18,7 @@ import itemrec
 from itemrec.cli import options
 from itemrec.cli.choices import Command
 from itemrec.cli.errors import CommandGroup
+from itemrec.cli.export import export
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_cutoffs, parse_optional_list
 from itemrec.cli.recommend import recommend
@@ -242,6 +243,7 @@ def report(
     print_line(f"report: {out}")
 
 
+app.command(cls=Command)(export)
 app.command(cls=Command)(serve)
 app.command(cls=Command)(reproduce)
 

@@ -261,8 +261,8 @@ class Recommender:
             >>> import itemrec as ir
             >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
             >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
-            >>> recommender.recommend_frame([5, 7], k=3).shape
-            (6, 5)
+            >>> recommender.recommend_frame(k=3).shape  # 48 training users
+            (144, 5)
         """
         frames = check_frames(self.frames or kind_of_frame(users))
         return frame_of(self.recommend_all(k, users=users, **options), self.run.titles, frames)
