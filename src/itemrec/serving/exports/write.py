@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from itemrec import __version__
+import itemrec
 from itemrec.environment import need_packages
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, check_folder, write_text
@@ -72,7 +72,7 @@ def export(
     draft.mkdir(parents=True)
     try:
         facts = {
-            "itemrec": __version__,
+            "itemrec": itemrec.__version__,
             "to": to,
             "model": trained.config["model"]["name"],
             "data": trained.dataset,
