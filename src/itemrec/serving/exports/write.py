@@ -20,6 +20,7 @@ from itemrec.serving.exports.checks import best_of, sample_lists, without_histor
 from itemrec.serving.exports.score_parts import ScoreParts, score_parts
 from itemrec.serving.exports.search import Rows
 from itemrec.serving.recommender import Recommender
+from itemrec.training.progress import track
 from itemrec.training.run import Run
 from itemrec.validation import one_of, shown
 
@@ -165,7 +166,8 @@ def _write_onnx(run: Run, folder: Path, progress: bool) -> Facts:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     k = np.array([sample.best.shape[1]], dtype=np.int64)
     lists = []
-    for row in range(len(sample.rows)):  # one at a time, as a service would
+    rows = range(len(sample.rows))
+    for row in track(rows, "comparing with recommend", show=progress):  # one by one, as a service
         history = sample.histories[[row]].toarray().astype(np.float32)
         lists.append(session.run(["items"], {"history": history, "k": k})[0])
     found = np.concatenate(lists)
