@@ -221,6 +221,17 @@ def test_an_export_with_other_lists_is_not_kept(recommenders, tmp_path, monkeypa
     assert os.listdir(tmp_path) == []
 
 
+def test_a_full_disk_is_told_with_the_name_of_the_file(recommenders, tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        ir.export(recommenders("ease"), "parquet", tmp_path / "out")
+    assert error.value.filename == str(tmp_path / "out" / "items.parquet")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_missing_package_is_named(recommenders, tmp_path, monkeypatch):
     monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
     with pytest.raises(ir.ItemrecError, match="'--to faiss' needs faiss-cpu and polars: pip"):

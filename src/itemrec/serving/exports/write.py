@@ -85,6 +85,9 @@ def export(
         if folder.exists():
             folder.rmdir()
         draft.replace(folder)
+    except OSError as error:  # callers do not know the draft
+        name = Path(error.filename or "export.json").name
+        raise OSError(error.errno, error.strerror, str(folder / name)) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return facts
