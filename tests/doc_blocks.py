@@ -1,9 +1,11 @@
 """Fenced blocks of Markdown pages, and functions that run their commands as written."""
 
+import importlib.util
 import runpy
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from typer.testing import CliRunner
@@ -50,3 +52,13 @@ def write_plays(folder: Path) -> None:
     (folder / "plays.csv").write_text("listener,track,stars\n" + "\n".join(lines) + "\n")
     likes = [f"user{u},film{t}" for u, t in sorted(rows)]
     (folder / "likes.csv").write_text("user_id,item_id\n" + "\n".join(likes) + "\n")
+
+
+def load_script(name: str) -> Any:
+    """A script under docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -22,7 +22,8 @@ MODEL, DATA, SPLIT = "Model and loss", "Data", "Split"
 TRAINING, CONFIGURATION = "Training", "Configuration"
 
 DATA_HELP = (
-    "A built-in name, a folder with train.txt, or a .csv, .tsv, .inter (.gz) or .parquet file."
+    "A built-in name, a folder with train.txt, a .csv, .tsv, .inter (.gz) or .parquet file, or "
+    "several of these last, such as 'plays/*.parquet'."
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]

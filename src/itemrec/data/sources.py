@@ -1,6 +1,7 @@
 """`read`: files, folders, frames and sparse matrices become `Interactions`, ids mapped once."""
 
 import datetime as dt
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,17 +38,19 @@ def read(
     weight_transform: Literal["log", "none"] | None = None,
     duplicates: Literal["merge", "sum"] = "merge",
 ) -> Interactions:
-    """Read interactions from a file, a folder, a pandas or polars frame, or a sparse matrix.
+    """Read interactions from a file, a folder, a table in memory, or a sparse matrix.
 
-    Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; folders hold train.txt (and
-    test.txt) as in LightGCN, or ratings.csv (and movies.csv) as in MovieLens.
+    Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; a pattern such as
+    "plays/*.parquet" names several parquet files. Folders hold train.txt (and test.txt) as in
+    LightGCN, ratings.csv (and movies.csv) as in MovieLens, or parquet files. A table is a pandas or
+    polars frame, an Arrow table, a DuckDB relation, or anything else with Arrow's C stream.
 
     Rows with the same user and item are merged into one pair, counted in `duplicates`: it keeps the
     highest rating and the latest time, and is a training pair if any of its rows is. Then
     `min_rating` is applied, then `k_core`.
 
     Args:
-        source: A path, a frame, or a sparse matrix of users × items.
+        source: A path, a pattern, a table, or a sparse matrix of users × items.
         user: Name (or position) of the user column; by default found by common names.
         item: The item column, likewise.
         rating: The rating column, likewise. If it was not requested and cannot be read, it is left
@@ -129,28 +132,46 @@ def _read_source(
     skip = bool(requested["skip_bad_rows"])
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
-        table, adjacent = _read_path(path, names, skip)
+        parts = readers.matching_files(path)
+        if parts is None:
+            table, adjacent = _read_path(path, names, skip)
+        else:
+            table, adjacent = readers.read_parquet_parts(path, parts, names, skip=skip), None
         arguments = {
             key: str(value) if isinstance(value, Path) else value
             for key, value in {"data": path.resolve(), **requested}.items()
             if value is not None
         }
-        inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-        default_name = inner.stem if path.is_file() else path.resolve().name
-        return _build(table, None, name or default_name, arguments, weighting), adjacent
+        return _build(table, None, name or short_name(path), arguments, weighting), adjacent
     if sp.issparse(source):
         if skip:
             _only_for_tables("a matrix")
         table, shape = _from_sparse(source, weighting)
         return _build(table, shape, name or "data", {}, weighting), None
     module = type(source).__module__.split(".")[0]
-    if module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
-        table = readers.read_frame(source, names, skip=skip)
+    of_frames = module in ("pandas", "polars")
+    is_frame = of_frames and type(source).__name__ in ("DataFrame", "LazyFrame")
+    if is_frame or (hasattr(source, "__arrow_c_stream__") and not of_frames):
+        frame = source if is_frame else readers.arrow_frame(source)
+        table = readers.read_frame(frame, names, skip=skip)
         return _build(table, None, name or "data", {}, weighting), None
     raise ItemrecError(
-        "'source' must be a path, a pandas or polars frame, or a scipy sparse matrix, "
-        f"got {type(source).__name__}"
+        "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
+        f"a scipy sparse matrix, got {type(source).__name__}"
     )
+
+
+def short_name(path: Path) -> str:
+    """The name of data in results: that of its file or its folder.
+
+    >>> short_name(Path("/data/plays/*.parquet")), short_name(Path("plays-2026*.parquet"))
+    ('plays', 'plays-2026')
+    """
+    if readers.is_pattern(path):
+        fixed = re.sub(r"[*?\[].*", "", path.name).strip("-_.")
+        return fixed or path.resolve().parent.name
+    inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return inner.stem if path.is_file() else path.resolve().name
 
 
 def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | None]:
@@ -164,7 +185,11 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
                 movies = path / "movies.csv"
                 table = readers.read_delimited(path / "ratings.csv", names, skip=skip)
                 return table, movies if movies.is_file() else None
-            raise ItemrecError(f"{path}: expected train.txt or ratings.csv in the folder")
+            if parts := sorted(path.glob("*.parquet")):
+                return readers.read_parquet_parts(path, parts, names, skip=skip), None
+            raise ItemrecError(
+                f"{path}: expected train.txt, ratings.csv or parquet files in the folder"
+            )
         if not path.exists():
             raise ItemrecError(f"{path}: no such file or folder")
         if not path.is_file():  # reading a pipe would wait for a writer

@@ -240,21 +240,26 @@ def split_users(
     return finished_split(data, "inductive", parts, user_ids, columns, settings, notes)
 
 
-def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transductive") -> Split:
-    """Hold nothing out, neither for validation nor for test: for a final model to deploy.
+def keep_all(
+    data: Interactions, *, seed: int = 0, valid: float = 0.0, protocol: Protocol = "transductive"
+) -> Split:
+    """Hold nothing out for test: for a final model to deploy.
 
-    The number of epochs has to be known from a run that was evaluated.
+    Without `valid` the number of epochs has to be known from a run that was evaluated. With it,
+    settings are chosen on the validation part, and the refit then trains on everything.
 
     Args:
         data: What `load` or `read` returns.
-        seed: Unused: nothing is drawn; accepted so that all strategies have the same call.
+        seed: Seed of the validation part.
+        valid: Share of a user's interactions for validation, in [0, 1); for known users only.
         protocol: In the inductive protocol users have no trained vectors.
 
     Returns:
-        A split with all interactions in the training part and an empty test part.
+        A split with all other interactions in the training part and an empty test part.
 
     Raises:
-        ItemrecError: `protocol` is neither "transductive" nor "inductive".
+        ItemrecError: `protocol` is neither "transductive" nor "inductive", or no user has enough
+            interactions for the validation part.
 
     Examples:
         >>> import itemrec as ir
@@ -264,14 +269,24 @@ def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transdu
     """
     if protocol not in ("transductive", "inductive"):
         raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
-    _generator(seed)  # validates the seed
-    matrix = _sorted(data)[0]
-    empty = as_sorted(matrix[:0])
-    test = HeldOut(empty, empty, np.empty(0, np.int64), data.user_ids.ids[:0])
+    rng = _generator(seed)
+    matrix = as_sorted(_sorted(data)[0])
+    empty, users = as_sorted(matrix[:0]), np.arange(data.n_users, dtype=np.int64)
+    test = HeldOut(empty, empty, users[:0], data.user_ids.ids[:0])
     settings = {"strategy": "all", "seed": seed, "protocol": protocol}
-    columns = np.arange(data.n_items)
+    columns, notes, train, held = np.arange(data.n_items), list[str](), matrix, None
+    if _share("valid", valid):
+        if protocol == "inductive":
+            raise ItemrecError("'valid' must be 0 in the inductive protocol: nothing is refitted")
+        settings["valid"] = valid
+        chosen = pick_share(matrix, valid, rng, leave=1)
+        train, target = take_entries(matrix, ~chosen), take_entries(matrix, chosen)
+        ids = data.user_ids.external(users)
+        held = held_out_part(train, target, users, ids, "validation", notes)
+        if held is None:
+            raise ItemrecError(f"the split of {data.name!r} leaves no user with a validation item")
     return finished_split(
-        data, protocol, (as_sorted(matrix), None, test), data.user_ids, columns, settings, []
+        data, protocol, (train, held, test), data.user_ids, columns, settings, notes
     )
 
 

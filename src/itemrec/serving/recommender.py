@@ -16,6 +16,7 @@ from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import BUDGET, mask_history, own_scores, top_items
 from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.serving.history import History, new_history, with_dislikes
+from itemrec.serving.recommendation_frame import check_frames, frame_of, kind_of_frame
 from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.serving.recommendations import Reason, Recommendation, Recommendations
 from itemrec.training.progress import track
@@ -33,6 +34,7 @@ class Recommender:
 
     Args:
         run: A trained run; `Recommender.load` takes its folder.
+        frames: "polars" or "pandas", for `recommend_frame`; default: what is installed.
 
     Raises:
         ItemrecError: It is not a run.
@@ -45,12 +47,13 @@ class Recommender:
         5
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, frames: str | None = None) -> None:
         if not isinstance(run, Run):
             raise ItemrecError(
                 f"'run' must be a Run, got {shown(run)}; for a folder use Recommender.load(folder)"
             )
         self.run, self.model, self.train = run, run.model, run.train
+        self.frames = frames
         self.n_items = len(run.item_ids)
         self._filter = ItemFilter(run.item_ids, run.genres)
         self._ids = run.item_ids.ids.tolist()
@@ -249,6 +252,33 @@ class Recommender:
         return RecommendationTable(
             self.run.user_ids.external(user_rows), rows, values, ids, unknown
         )
+
+    def recommend_frame(
+        self, users: Iterable[Any] | None = None, k: int = 20, **options: Any
+    ) -> Any:
+        """The k best items of many users as a frame, of the kind that `fit` was given.
+
+        Args:
+            users: Ids of training users, such as a column of a frame; default: all.
+            k: Number of items per user.
+            **options: Further arguments of `recommend_all`, such as `genre`.
+
+        Returns:
+            A polars or pandas frame with the columns user_id, item_id, title (if there are
+            titles), rank and score.
+
+        Raises:
+            ItemrecError: A user is unknown, or a filter matches nothing.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
+            >>> recommender.recommend_frame(k=3).shape  # 48 training users
+            (144, 5)
+        """
+        frames = check_frames(self.frames or kind_of_frame(users))
+        return frame_of(self.recommend_all(k, users=users, **options), self.run.titles, frames)
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:

@@ -183,6 +183,31 @@ class Run:
 
         RunFolder(folder).save(self)
 
+    def track(self, to: str, folder: str | Path) -> str:
+        """Write settings, curves and final metrics to an experiment tracker.
+
+        Args:
+            to: "mlflow" (where its `MLFLOW_TRACKING_URI` points to) or "tensorboard" (into the
+                subfolder `tensorboard`).
+            folder: The run folder; its name is the name of the run.
+
+        Returns:
+            Where they were written.
+
+        Raises:
+            ItemrecError: The tracker is unknown or not installed.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> ir.train(split, ir.models.Popularity()).track("paper", "runs/first")
+            Traceback (most recent call last):
+            itemrec.errors.ItemrecError: 'track' must be mlflow or tensorboard, got 'paper'
+        """
+        from itemrec.training.tracking import track_run
+
+        return track_run(self, to, folder)
+
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Run:
         """Load a run folder; nothing in it is ever executed.
