@@ -6,10 +6,12 @@ between dollar signs become MathML, which browsers draw without a script.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -151,10 +153,27 @@ def datasets() -> str:
     return table(("name", "what it is", "users", "licence"), *rows)
 
 
+def tutorial() -> str:
+    """The notebook as a page: its text, its code, and what the code printed."""
+    path = Path(__file__).with_name("tutorial.ipynb")
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(text.removeprefix("# From a frame to recommendations").strip())
+            continue
+        parts.append(f"```python\n{text}\n```")
+        printed = "".join(line for output in cell["outputs"] for line in output["text"])
+        if printed:
+            parts.append(f"```text\n{printed.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
 MADE: dict[str, Callable[[], str]] = {
     "commands": commands,
     "train-settings": train_settings,
     "models": models,
     "samplers": samplers,
     "datasets": datasets,
+    "tutorial": tutorial,
 }

@@ -1,10 +1,12 @@
 """Fenced blocks of Markdown pages, and functions that run their commands as written."""
 
+import importlib.util
 import json
 import runpy
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from typer.testing import CliRunner
@@ -58,3 +60,13 @@ def write_plays(folder: Path) -> None:
     (folder / "feedback").mkdir()
     event = {"timestamp": 1.0, "user_id": "user3", "item_id": "film500", "event": "liked"}
     (folder / "feedback" / "feedback.jsonl").write_text(json.dumps(event) + "\n")
+
+
+def load_script(name: str) -> Any:
+    """A script under docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

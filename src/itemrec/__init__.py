@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     )
     from itemrec.errors import ItemrecError, LeakError
     from itemrec.evaluation.evaluate import Evaluation, evaluate
+    from itemrec.serving.exports.write import export
+    from itemrec.serving.fit import fit
     from itemrec.serving.recommender import Recommender
     from itemrec.training.config import TrainConfig
     from itemrec.training.loop import train
@@ -36,7 +38,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Evaluation",
@@ -49,6 +51,8 @@ __all__ = [
     "TrainConfig",
     "cold_start",
     "evaluate",
+    "export",
+    "fit",
     "keep_all",
     "leave_last_out",
     "load",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -91,6 +91,8 @@ def out_of_memory(error: Exception) -> str:
 
 EXTRAS = {"serve": ("fastapi", "uvicorn", "prometheus-client"), "tune": ("optuna",)}
 
+WHEELS = {"faiss": "faiss-cpu", "mlflow": "mlflow-skinny"}  # where the names differ
+
 
 def missing_packages(extra: str) -> list[str]:
     """The packages of an extra that are not installed."""
@@ -103,3 +105,11 @@ def need_extra(extra: str) -> None:
         raise ItemrecError(
             f"'itemrec {extra}' needs {' and '.join(absent)}: pip install {' '.join(absent)}"
         )
+
+
+def need_packages(what: str, modules: Sequence[str]) -> None:
+    """Raise if a module that an option needs is not installed."""
+    absent = [WHEELS.get(name, name) for name in modules if find_spec(name) is None]
+    if absent:
+        listed = " and ".join(absent)
+        raise ItemrecError(f"'{what}' needs {listed}: pip install {' '.join(absent)}")

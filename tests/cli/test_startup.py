@@ -8,7 +8,17 @@ import pytest
 import itemrec as ir
 
 HEAVY = ("torch", "scipy", "polars", "pandas", "matplotlib", "optuna", "fastapi")
-COMMANDS = ("train", "tune", "recommend", "evaluate", "compare", "reproduce", "serve", "describe")
+COMMANDS = (
+    "train",
+    "tune",
+    "recommend",
+    "evaluate",
+    "compare",
+    "reproduce",
+    "serve",
+    "describe",
+    "export",
+)
 REPORT = """
 import sys
 try:

@@ -1,6 +1,5 @@
 """The pages of the site: commands, Python and examples run as they stand, and the site builds."""
 
-import importlib.util
 import json
 import re
 import runpy
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from doc_blocks import ROOT, blocks, commands, run_command, write_plays
+from doc_blocks import ROOT, blocks, commands, load_script, run_command, write_plays
 from small import random_matrix, seeded
 from test_architecture import GROUND, ROOMS
 
@@ -134,15 +133,6 @@ def test_the_own_data_set_reads_every_pair_once(workplace):
 
 
 # --- pictures and tables -------------------------------------------------------------------------
-
-
-def load_script(name: str):
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_plots_show_what_the_page_says_of_the_losses():

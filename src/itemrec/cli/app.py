@@ -18,6 +18,7 @@ import itemrec
 from itemrec.cli import options
 from itemrec.cli.choices import Command
 from itemrec.cli.errors import CommandGroup
+from itemrec.cli.export import export
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_cutoffs, parse_optional_list
 from itemrec.cli.recommend import recommend
@@ -169,6 +170,13 @@ def evaluate(
             help="frozen: use the stored item vectors; joint: add the histories to the graph."
         ),
     ] = "frozen",
+    metrics_as: Annotated[
+        str | None,
+        typer.Option(
+            help="Define metrics as another library does: recbole, lenskit, rectools, implicit or "
+            "paper (recall divided by min(targets, k)). Default: as `itemrec` does."
+        ),
+    ] = None,
     as_json: options.AsJson = False,
     device: options.ScoringDevice = "cpu",
     data_root: options.DataRoot = None,
@@ -195,15 +203,19 @@ def evaluate(
     cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
     loaded = Run.load(run, device)
     split = split_of(loaded, data_root, data)
-    result = evaluate_run(loaded, split, cutoffs, metrics=names, fold_in=fold_in)  # type: ignore[arg-type]
+    chosen = {"metrics": names, "fold_in": fold_in, "metrics_as": metrics_as}
+    result = evaluate_run(loaded, split, cutoffs, **chosen)  # type: ignore[arg-type]
     if as_json:
         intervals = {name: result.interval(name) for name in result.per_user}
         content = {"run": run, "users": len(result.ids), "metrics": result.metrics}
+        content |= {} if metrics_as is None else {"metrics_as": metrics_as}
         typer.echo(json.dumps({**content, "intervals": intervals}))
     else:
         console.print(results.evaluation(result))
         for note in split.notes if "update" in loaded.config else ():
             print_line(note)
+        if metrics_as is not None:
+            print_line(f"metrics as {metrics_as} defines them")
 
 
 @app.command(cls=Command)
@@ -247,6 +259,7 @@ def report(
     print_line(f"report: {out}")
 
 
+app.command(cls=Command)(export)
 app.command(cls=Command)(serve)
 app.command(cls=Command)(reproduce)
 

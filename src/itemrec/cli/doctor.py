@@ -22,6 +22,14 @@ from itemrec.threads import usable_cpus
 REQUIRED = ("torch", "numpy", "scipy", "safetensors", "tomli-w", "typer", "rich")
 OPTIONAL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
 OPTIONAL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
+OPTIONAL |= {
+    name: f"itemrec export --to {name.removesuffix('-cpu').removesuffix('runtime')}"
+    for name in ("usearch", "faiss-cpu", "onnx", "onnxruntime")
+}
+OPTIONAL |= {
+    f"{name}{ending}": f"itemrec train --track {name}"
+    for name, ending in (("mlflow", "-skinny"), ("tensorboard", ""))
+}
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ MODEL, DATA, SPLIT = "Model and loss", "Data", "Split"
 TRAINING, CONFIGURATION = "Training", "Configuration"
 
 DATA_HELP = (
-    "A built-in name, a folder with train.txt, or a .csv, .tsv, .inter (.gz), .parquet or .jsonl "
-    "file."
+    "A built-in name, a folder with train.txt, a .csv, .tsv, .inter (.gz), .parquet or .jsonl "
+    "file, or several parquet files, such as 'plays/*.parquet'."
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
@@ -65,6 +65,37 @@ class DataOptions:
     time_col: Annotated[
         str | None, typer.Option(help="Name of the time column.", rich_help_panel=DATA)
     ] = None
+    weight_col: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of a column of positive numbers, such as plays: how much an interaction "
+            "counts. Default: all count alike.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    weight_transform: Annotated[
+        str | None,
+        typer.Option(
+            help="log: a weight v becomes log(1 + v), the default; none: it stays as it is.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    half_life: Annotated[
+        str | None,
+        typer.Option(
+            help="Time after which an interaction counts half, such as 12h, 30d or 1y; it "
+            "multiplies a weight.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    duplicates: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows of the same user and item: merge keeps the highest weight, the default; "
+            "sum adds the weights, or counts the rows.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
     titles: Annotated[
         str | None,
         typer.Option(help="A file with an item and a title column.", rich_help_panel=DATA),
@@ -88,6 +119,10 @@ class DataOptions:
             item=self.item_col,
             rating=self.rating_col,
             time=self.time_col,
+            weight=self.weight_col,
+            weight_transform=self.weight_transform,
+            half_life=self.half_life,
+            duplicates=self.duplicates,
             titles=self.titles,
             skip_bad_rows=self.skip_bad_rows or None,
         )

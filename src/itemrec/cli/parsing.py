@@ -33,6 +33,20 @@ def parse_optional_list(name: str, text: str | None) -> list[str] | None:
     return None if text is None else parse_list(name, text)
 
 
+def parse_numbers(name: str, text: str | None) -> list[float] | None:
+    """The numbers of a list; None if the option was not given.
+
+    >>> parse_numbers("weights", "1, 2.5")
+    [1.0, 2.5]
+    """
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in parse_list(name, text)]
+    except ValueError:
+        raise ItemrecError(f"'{name}' must be numbers such as 1,2.5, got {text!r}") from None
+
+
 def parse_ids(name: str, text: str | None, known: IdMap) -> list[str] | None:
     """The ids of a list; a text that is itself a known id is that id, whatever its commas."""
     if text is None:

@@ -12,7 +12,7 @@ import typer
 from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
-from itemrec.cli.parsing import parse_ids, parse_optional_list
+from itemrec.cli.parsing import parse_ids, parse_numbers, parse_optional_list
 from itemrec.cli.tables.layout import console
 from itemrec.errors import ItemrecError
 
@@ -39,6 +39,21 @@ class AudienceOptions:
             rich_help_panel=AUDIENCE,
         ),
     ] = None
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="How much each item of --history counts, such as 1,2.5; only ratios matter.",
+            rich_help_panel=AUDIENCE,
+        ),
+    ] = None
+    dislike: Annotated[
+        str | None,
+        typer.Option(
+            help="Items that the user does not like, such as 1196; they are left out, and items "
+            f"like them score lower; {QUOTING}.",
+            rich_help_panel=AUDIENCE,
+        ),
+    ] = None
     all_users: Annotated[
         bool,
         typer.Option("--all", help="All users, written to --out.", rich_help_panel=AUDIENCE),
@@ -48,6 +63,17 @@ class AudienceOptions:
         """Reject none or several of them."""
         if (self.user is not None) + (self.history is not None) + self.all_users != 1:
             raise ItemrecError("give one of --user, --history and --all")
+        for name, is_given in (("--dislike", self.dislike), ("--weights", self.weights)):
+            if self.all_users and is_given is not None:
+                raise ItemrecError(f"'{name}' is for a single list, not for --all")
+
+    def arguments(self, known: IdMap) -> dict[str, Any]:
+        """The keyword arguments of `Recommender.recommend`."""
+        return {
+            "history": parse_ids("history", self.history, known),
+            "weights": parse_numbers("weights", self.weights),
+            "dislikes": parse_ids("dislike", self.dislike, known),
+        }
 
 
 @dataclass(frozen=True)
@@ -138,7 +164,7 @@ def recommend(
 ) -> None:
     """Recommend to a known user, to a new user with a history, or to all users.
 
-    Example: itemrec recommend r --history "1,260,1196" -k 10
+    Example: itemrec recommend r --history "1,260" --dislike "1196" -k 10
     """
     audience.check()
     output.check(audience.all_users)
@@ -152,7 +178,7 @@ def recommend(
         return
     found = recommender.recommend(
         audience.user,
-        history=parse_ids("history", audience.history, known),
+        **audience.arguments(known),
         k=output.k,
         explain=recommender.model.explains if output.explain is None else output.explain,
         **filters.arguments(known),

@@ -37,6 +37,13 @@ class RunOptions:
             rich_help_panel=CONFIGURATION,
         ),
     ] = None
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Also write settings, curves and metrics to mlflow or tensorboard when the run is "
+            "finished; may be repeated.",
+        ),
+    ] = None
 
 
 @with_options
@@ -50,7 +57,10 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     from itemrec.cli.tables import results
     from itemrec.experiments.build import run_config
     from itemrec.experiments.stored import change_of_data, default_folder
+    from itemrec.training.tracking import check_tracker
 
+    for name in run.track or ():
+        check_tracker(name)
     settings = _settings_before_options(experiment, run)
     for note in experiment.apply(settings):
         print_note(note)
@@ -63,6 +73,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     for line in results.chosen(trained):
         print_line(line)
     print_line(f"run folder: {folder}")
+    for name in run.track or ():
+        print_line(f"{name}: {trained.track(name, folder)}")
 
 
 def _how_to_resume(folder: Path) -> str:

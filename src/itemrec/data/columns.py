@@ -21,6 +21,7 @@ KNOWN_NAMES = {
              "track", "songid", "artistid", "bookid", "isbn", "asin", "businessid", "newsid"),
     "rating": ("rating", "ratings", "score", "stars", "overall"),
     "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
+    "weight": (),  # never by default
 }
 # fmt: on
 """Column names recognised by default, lower case and without `_`, `-`, space."""
@@ -41,6 +42,7 @@ class RawTable:
     item: npt.NDArray[Any]
     rating: npt.NDArray[np.float64] | None = None
     time: npt.NDArray[np.float64] | None = None
+    weight: npt.NDArray[np.float64] | None = None
     held_out: npt.NDArray[np.bool_] | None = None
     ids_are_text: bool = False
     left_out: dict[str, str] = field(default_factory=dict)  # role → the error message
@@ -194,6 +196,9 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
     bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
     if bad.any():
         raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} is missing or not finite")
+    if role == "weight" and (numbers <= 0).any():
+        row = int((numbers <= 0).argmax())
+        raise ItemrecError(f"{where(row)}: {_not_positive(numbers[row])}")
     return numbers
 
 
@@ -201,8 +206,12 @@ NOT_A_NUMBER = (ValueError, TypeError, AttributeError, OverflowError)
 
 
 def _not_a_number(value: Any, role: str) -> str:
-    expected = "a number" if role == "rating" else "seconds or a date like 2024-01-31"
+    expected = "seconds or a date like 2024-01-31" if role == "time" else "a number"
     return f"the {role} must be {expected}, got {str(value)[:60]!r}"
+
+
+def _not_positive(number: float) -> str:
+    return f"the weight must be a positive number, got {number:g}"
 
 
 def _number(value: Any, role: str) -> float:
@@ -235,7 +244,9 @@ def value_problem(value: Any, role: str) -> str:
         number = math.nan if _is_missing(value) else _number(value, role)
     except NOT_A_NUMBER:
         return _not_a_number(value, role)
-    return "" if abs(number) < 2.0**62 else f"the {role} is missing or not finite"
+    if not abs(number) < 2.0**62:
+        return f"the {role} is missing or not finite"
+    return _not_positive(number) if role == "weight" and number <= 0 else ""
 
 
 def table_of(
@@ -259,6 +270,7 @@ def table_of(
         item=_ids(shortcut(get(at["item"])), "item", where),
         rating=numbers("rating"),
         time=numbers("time"),
+        weight=numbers("weight"),
         ids_are_text=text,
         left_out=left_out,
     )

@@ -1,4 +1,4 @@
-"""Binary CSR matrices: rows are users, columns are items, every entry is one."""
+"""CSR matrices: rows are users, columns are items, an entry is one or an interaction's weight."""
 
 from __future__ import annotations
 
@@ -9,20 +9,28 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 
-def from_parts(indices: npt.NDArray[Any], indptr: npt.NDArray[Any], n_items: int) -> sp.csr_array:
-    """A matrix of ones from item indices sorted within each row; the arrays are not copied."""
-    ones = np.ones(len(indices), np.float32)
+def from_parts(
+    indices: npt.NDArray[Any],
+    indptr: npt.NDArray[Any],
+    n_items: int,
+    data: npt.NDArray[Any] | None = None,
+) -> sp.csr_array:
+    """A matrix from item indices sorted within each row; entries are ones unless given."""
+    data = np.ones(len(indices), np.float32) if data is None else data
     if len(indices) < 2**31:  # half the memory, and the type the fast kernels take
         indices, indptr = indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)
-    matrix = sp.csr_array((ones, indices, indptr), shape=(len(indptr) - 1, n_items))
+    matrix = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_items))
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
 
 
 def checked(
-    indices: npt.NDArray[Any], indptr: npt.NDArray[Any], shape: tuple[int, int]
+    indices: npt.NDArray[Any],
+    indptr: npt.NDArray[Any],
+    shape: tuple[int, int],
+    weights: npt.NDArray[Any] | None = None,
 ) -> sp.csr_array:
-    """A matrix of ones from stored arrays; ValueError if they are not those of such a matrix.
+    """A matrix from stored arrays; ValueError if they are not those of such a matrix.
 
     Compiled code that reads a matrix trusts its arrays: a wrong one could end the process.
     """
@@ -33,7 +41,11 @@ def checked(
         raise ValueError("the interactions of users overlap")
     if len(indices) and not 0 <= indices.min() <= indices.max() < items:
         raise ValueError(f"there are interactions with other items than the {items}")
-    return sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=shape)
+    if weights is None:
+        weights = np.ones(len(indices), np.float32)
+    if weights.shape != indices.shape or not (np.isfinite(weights) & (weights > 0)).all():
+        raise ValueError("the weights of the interactions are not positive numbers, one for each")
+    return sp.csr_array((weights, indices, indptr), shape=shape)
 
 
 def row_of_entry(matrix: sp.csr_array) -> npt.NDArray[np.int64]:
@@ -44,7 +56,8 @@ def row_of_entry(matrix: sp.csr_array) -> npt.NDArray[np.int64]:
 def take_entries(matrix: sp.csr_array, mask: npt.NDArray[np.bool_]) -> sp.csr_array:
     """Only the entries where the mask is true; the shape is unchanged."""
     before = np.concatenate(([0], np.cumsum(mask)))
-    return from_parts(matrix.indices[mask], before[matrix.indptr], int(matrix.shape[1]))
+    ends, n_items = before[matrix.indptr], int(matrix.shape[1])
+    return from_parts(matrix.indices[mask], ends, n_items, matrix.data[mask])
 
 
 def take_columns(matrix: sp.csr_array, columns: npt.NDArray[np.int64]) -> sp.csr_array:
@@ -54,14 +67,20 @@ def take_columns(matrix: sp.csr_array, columns: npt.NDArray[np.int64]) -> sp.csr
     new = np.full(matrix.shape[1], -1, np.int64)
     new[columns] = np.arange(len(columns))
     kept = take_entries(matrix, new[matrix.indices] >= 0)
-    return from_parts(new[kept.indices], kept.indptr, len(columns))
+    return from_parts(new[kept.indices], kept.indptr, len(columns), kept.data)
 
 
 def as_ones(matrix: Any) -> sp.csr_array:
     """Any sparse matrix as sorted CSR with every stored value set to one."""
+    matrix = as_sorted(matrix)
+    return from_parts(matrix.indices, matrix.indptr, matrix.shape[1])
+
+
+def as_sorted(matrix: Any) -> sp.csr_array:
+    """Any sparse matrix as sorted CSR; its values are kept."""
     matrix = sp.csr_array(matrix)
     matrix.sort_indices()
-    return from_parts(matrix.indices, matrix.indptr, matrix.shape[1])
+    return from_parts(matrix.indices, matrix.indptr, matrix.shape[1], matrix.data)
 
 
 def scatter_rows(rows: sp.csr_array, at: npt.NDArray[np.int64], n_rows: int) -> sp.csr_array:

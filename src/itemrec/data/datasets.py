@@ -8,10 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from itemrec.data.download import Remote, download
 from itemrec.data.interactions import Interactions
 from itemrec.data.sources import read
 from itemrec.data.synthetic import synthetic
+from itemrec.data.weights import Weighting, pair_weights
 from itemrec.errors import ItemrecError
 from itemrec.validation import schema
 
@@ -138,6 +141,9 @@ DATASETS: dict[str, Dataset] = {
 }
 
 
+WEIGHTING = ("weight", "half_life", "weight_transform", "duplicates")  # arguments of `read`
+
+
 def load(
     data: str | Path,
     *,
@@ -159,7 +165,8 @@ def load(
             keeps everything.
         k_core: Keep users and items that have at least this many interactions.
         columns: For files: `user`, `item`, `rating`, `time`, `titles` and `skip_bad_rows` of
-            `read`.
+            `read`. Also for named data: `weight`, `half_life`, `weight_transform` and
+            `duplicates`.
 
     Returns:
         The interactions.
@@ -188,14 +195,15 @@ def load(
                 f"unknown data '{name}': neither a file or folder nor one of {', '.join(DATASETS)}"
             )
         return read(data, min_rating=min_rating, k_core=k_core, **columns)
+    weighting = {key: columns.pop(key) for key in WEIGHTING if key in columns}
     if columns:
         raise ItemrecError(f"'{next(iter(columns))}' is for files, '{name}' has its own columns")
     if dataset.make is not None:
-        found = dataset.make(**_arguments(name, dataset.make))
-        source = dict(found.source) or {"data": name}
+        found = _with_recency(dataset.make(**_arguments(name, dataset.make)), name, **weighting)
+        source = {**(found.source or {"data": name}), **weighting}
     else:
-        found = _find(name, dataset, data_root)
-        source = {"data": name}
+        found = _find(name, dataset, data_root, weighting)
+        source = {"data": name, **{k: v for k, v in found.source.items() if k in WEIGHTING}}
         if data_root is not None:
             source["data_root"] = str(Path(data_root).expanduser().resolve())
         min_rating = dataset.min_rating if min_rating is None else min_rating
@@ -204,6 +212,19 @@ def load(
     if k_core is not None:
         found, source["k_core"] = found.k_core(k_core), k_core
     return replace(found, name=short, source=source)
+
+
+def _with_recency(
+    found: Interactions, name: str, half_life: str | None = None, **others: Any
+) -> Interactions:
+    """Generated data has times, but neither columns nor repeated rows."""
+    if others:
+        raise ItemrecError(f"'{next(iter(others))}' is for data in files, '{name}' is generated")
+    if half_life is None:
+        return found
+    weighting, pairs = Weighting(half_life=half_life), np.arange(len(found))
+    weights = pair_weights(weighting, np.ones(len(found)), found.times, pairs)
+    return replace(found, weights=weights, weighting=str(weighting))
 
 
 def _arguments(name: str, make: Callable[..., Interactions]) -> dict[str, int]:
@@ -229,26 +250,29 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "itemrec"
 
 
-def _find(name: str, dataset: Dataset, data_root: str | Path | None) -> Interactions:
+def _find(
+    name: str, dataset: Dataset, data_root: str | Path | None, weighting: dict[str, Any]
+) -> Interactions:
     root = data_root if data_root is not None else os.environ.get("ITEMREC_DATA") or None
     if data_root is not None and not Path(data_root).expanduser().is_dir():
         raise ItemrecError(f"'data_root' must be an existing folder, got '{data_root}'")
     needed = "ratings.csv" if dataset.files[0].members else "train.txt"
     for parent in [*([Path(root).expanduser()] if root else []), cache_folder()]:
         if (parent / name / needed).is_file():
-            return _verified(name, dataset, parent / name)
+            return _verified(name, dataset, weighting, parent / name)
     wanted = [member for file in dataset.files for member in (file.members or (file.name,))]
     place = cache_folder()
     advice = (
         f"put {' and '.join(wanted[:2])} from {dataset.home} into {place / name}, "
         f"or set ITEMREC_DATA to a folder that holds {name}/"
     )
-    return download(name, dataset.files, place, partial(_verified, name, dataset), advice)
+    verified = partial(_verified, name, dataset, weighting)
+    return download(name, dataset.files, place, verified, advice)
 
 
-def _verified(name: str, dataset: Dataset, folder: Path) -> Interactions:
+def _verified(name: str, dataset: Dataset, weighting: dict[str, Any], folder: Path) -> Interactions:
     """Read the data in `folder`; raise if it does not match its name."""
-    data = read(folder, name=name)
+    data = read(folder, name=name, **weighting)
     held_out = 0 if data.held_out is None else int(data.held_out.sum())
     counts = {
         "users": (data.n_users, dataset.users),

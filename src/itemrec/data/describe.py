@@ -23,6 +23,15 @@ class Degrees:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """How much interactions count, in terms of their mean."""
+
+    made_of: str
+    quantiles: dict[str, float]  # "0%" … "100%"
+    effective: float  # interactions of equal weight that would say as much, (Σw)² / Σw²
+
+
+@dataclass(frozen=True)
 class Description:
     """Counts, shapes and warnings of a data set."""
 
@@ -40,6 +49,7 @@ class Description:
     first: str | None  # earliest and latest time, ISO, UTC
     last: str | None
     titles: int  # items with a title
+    weights: Weights | None
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,8 +94,20 @@ def describe(data: Interactions) -> Description:
         first=_date(span[0]),
         last=_date(span[1]),
         titles=0 if data.titles is None else int((data.titles != "").sum()),
+        weights=_weights(data),
         warnings=tuple(_warnings(data, user_counts, item_counts)),
     )
+
+
+def _weights(data: Interactions) -> Weights | None:
+    """The distribution of the weights, divided by their mean."""
+    if data.weights is None:
+        return None
+    weights = data.weights / data.weights.mean()
+    shown = zip(QUANTILES, np.quantile(weights, QUANTILES), strict=True)
+    quantiles = {f"{q:.0%}": float(f"{value:.4g}") for q, value in shown}
+    effective = float(weights.sum() ** 2 / np.square(weights).sum())
+    return Weights(data.weighting, quantiles, round(effective, 1))
 
 
 def _ratings(ratings: npt.NDArray[np.float32]) -> dict[str, float]:
@@ -121,7 +143,8 @@ def _warnings(
     warn(int((user_counts == 0).sum()), "user has no interaction", "users have no interaction")
     warn(int((item_counts == 1).sum()), "item was seen only once", "items were seen only once")
     warn(int((item_counts == 0).sum()), "item was never seen", "items were never seen")
-    merged = "merged (highest rating, latest time)"
+    summed = " and their weights added up" if data.source.get("duplicates") == "sum" else ""
+    merged = f"merged (highest rating, latest time){summed}"
     warn(data.duplicates, f"duplicate row was {merged}", f"duplicate rows were {merged}")
     if item_counts.max() > 0.5 * data.n_users and data.n_users >= 20:
         share = item_counts.max() / data.n_users
@@ -135,9 +158,24 @@ def _warnings(
         warn(only, "user occurs only in the test file", "users occur only in the test file")
     if data.ratings is not None and data.ratings.min() == data.ratings.max():
         found.append(f"all ratings are {data.ratings[0]:g}, so they carry no information")
+    found += _weight_warnings(data.weights)
     found += _time_warnings(data.times)
     found += [note.rstrip(".") for note in data.notes]
     return found
+
+
+def _weight_warnings(weights: npt.NDArray[np.float64] | None) -> list[str]:
+    if weights is None:
+        return []
+    if weights.min() == weights.max():
+        return ["all weights are equal, so they carry no information"]
+    effective = weights.sum() ** 2 / np.square(weights).sum()
+    if effective < 0.1 * len(weights):
+        return [
+            f"few interactions have most of the weight: they say as much as {effective:,.0f} "
+            f"of {len(weights):,} would with equal weights"
+        ]
+    return []
 
 
 def _time_warnings(times: npt.NDArray[np.float64] | None) -> list[str]:

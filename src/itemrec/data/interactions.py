@@ -117,6 +117,8 @@ class Interactions:
         titles: Title of each item, "" where unknown, or None.
         genres: Genres of each item, separated by `|`, or None.
         held_out: True for pairs from a given test file, or None.
+        weights: Positive weight of each pair, before it is divided by the mean, or None.
+        weighting: How the weights were made, "" if there are none.
         name: Name of the data in results.
         duplicates: Number of rows that were merged into others.
         source: Arguments of the `load` call that reproduces this data; empty for frames and
@@ -143,6 +145,8 @@ class Interactions:
     titles: npt.NDArray[Any] | None = None  # [n_items], "" where unknown
     genres: npt.NDArray[Any] | None = None  # [n_items], "" where unknown
     held_out: npt.NDArray[np.bool_] | None = None  # [n]
+    weights: npt.NDArray[np.float64] | None = None  # [n]
+    weighting: str = ""
     name: str = "data"
     duplicates: int = 0
     source: dict[str, Any] = field(default_factory=dict)
@@ -174,7 +178,7 @@ class Interactions:
         return (*([f"Rows that were left out: {rows}."] if rows else []), *columns)
 
     def csr(self) -> sp.csr_array:
-        """The pairs as a sparse matrix.
+        """The pairs as a sparse matrix, without their weights.
 
         Returns:
             Ones at the pairs, `[n_users, n_items]`, float32, sorted indices.
@@ -241,6 +245,7 @@ class Interactions:
             titles=None if self.titles is None else self.titles[item_rows],
             genres=None if self.genres is None else self.genres[item_rows],
             held_out=None if self.held_out is None else self.held_out[keep],
+            weights=None if self.weights is None else self.weights[keep],
         )
 
     def at_least(self, rating: float) -> "Interactions":

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,74 @@ def _load(path: Path, **csv_options: Any) -> Any:
 def read_parquet(path: Path, names: Names, *, skip: bool = False) -> RawTable:
     """Columns of a parquet file."""
     return read_frame(_parquet(path), names, str(path), skip=skip)
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a path names several files, as plays/*.parquet does, and no file of that name.
+
+    >>> is_pattern(Path("plays/*.parquet")), is_pattern(Path("plays.parquet"))
+    (True, False)
+    """
+    return bool(re.search(r"[*?\[]", path.name)) and not path.exists()
+
+
+def matching_files(path: Path) -> list[Path] | None:
+    """The files of a pattern, sorted; None if the path is not a pattern."""
+    if not is_pattern(path):
+        return None
+    if kind_of(path) != ".parquet":
+        raise ItemrecError(f"{path}: a pattern must end in .parquet, to name parquet files")
+    found = sorted(file for file in path.parent.glob(path.name) if file.is_file())
+    if not found:
+        raise ItemrecError(f"{path}: no file matches this pattern")
+    return found
+
+
+def read_parquet_parts(
+    place: Path, parts: list[Path], names: Names, *, skip: bool = False
+) -> RawTable:
+    """Columns of several parquet files, one below the other; all must have the same columns."""
+    frames = [_parquet(part) for part in parts]
+    first = list(frames[0].columns)
+    for part, frame in zip(parts, frames, strict=True):
+        if set(frame.columns) != set(first):
+            listed = ", ".join(map(str, first))
+            raise ItemrecError(f"{part}: expected the columns of {parts[0].name}, {listed}")
+        for column in first:
+            if _is_text(frame[column]) != _is_text(frames[0][column]):
+                problem = f"text in this file or in {parts[0].name}, but not in both"
+                raise ItemrecError(f"{part}: column '{column}' is {problem}")
+    try:
+        whole = _stacked([frame[first] for frame in frames])
+    except Exception as error:  # each engine raises its own types
+        problem = f"{place}: a column has different types in these files ({_first(error)})"
+        raise ItemrecError(problem) from error
+    return read_frame(whole, names, str(place), skip=skip)
+
+
+def _is_text(column: Any) -> bool:
+    return str(column.dtype).lower() in ("string", "str", "object", "categorical")
+
+
+def _stacked(frames: list[Any]) -> Any:
+    if hasattr(frames[0], "with_columns"):
+        import polars as pl
+
+        return pl.concat(frames, how="vertical_relaxed")
+    import pandas as pd
+
+    return pd.concat(frames, ignore_index=True)
+
+
+def arrow_frame(table: Any) -> Any:
+    """A frame from anything with Arrow's C stream: a pyarrow table or reader, a DuckDB relation."""
+    try:
+        import polars as pl
+    except ImportError:
+        import pyarrow as pa
+
+        return pa.table(table).to_pandas()
+    return pl.DataFrame(table)
 
 
 def _parquet(path: Path) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemrec.data.csr import as_ones, pick_share, row_of_entry, take_columns, take_entries
+from itemrec.data.csr import as_sorted, pick_share, row_of_entry, take_columns, take_entries
 from itemrec.data.interactions import Interactions
 from itemrec.data.split import HeldOut, Split
 from itemrec.data.split_parts import finished_split, held_out_part
@@ -68,14 +68,14 @@ def window_split(
     moments = times[window.inside]
     target, moments = _known_items(target, moments, degree)
     known, target = take_columns(known, columns), take_columns(target, columns)
-    past = as_ones(known[rows])
+    past = as_sorted(known[rows])
     held = pick_share(past, float(settings["valid"]), rng, leave=1)  # type: ignore[arg-type]
     train, valid = take_entries(past, ~held), take_entries(past, held)
     users, ids = np.arange(len(rows), dtype=np.int64), data.user_ids.external(rows)
     valid_part = None
     if valid.nnz:
         valid_part = held_out_part(train, valid, users, ids, "validation", [])
-    test = _known_users(past, as_ones(target[rows]), users, ids)
+    test = _known_users(past, as_sorted(target[rows]), users, ids)
     others = np.setdiff1d(np.arange(data.n_users), rows)
     new, count = _new_users(data, target, moments, others)
     notes.append(_told(count, new, str(settings["new_users"])))
@@ -111,7 +111,7 @@ def _known_users(
 ) -> HeldOut:
     """Users of the window who were there before."""
     rows = np.flatnonzero(np.diff(target.indptr))
-    return HeldOut(as_ones(past[rows]), as_ones(target[rows]), users[rows], ids[rows])
+    return HeldOut(as_sorted(past[rows]), as_sorted(target[rows]), users[rows], ids[rows])
 
 
 def _new_users(
@@ -141,7 +141,7 @@ def _halves(
     kept = rows[both[rows]]
     unknown = np.full(len(kept), -1, np.int64)
     ids = data.user_ids.external(kept)
-    found = HeldOut(as_ones(history[kept]), as_ones(later[kept]), unknown, ids)
+    found = HeldOut(as_sorted(history[kept]), as_sorted(later[kept]), unknown, ids)
     return found, int((size[rows] > 0).sum())
 
 
@@ -158,8 +158,8 @@ def _told(count: int, found: HeldOut, new_users: str) -> str:
 
 def _stacked(one: HeldOut, two: HeldOut) -> HeldOut:
     return HeldOut(
-        as_ones(sp.vstack([one.history, two.history])),
-        as_ones(sp.vstack([one.target, two.target])),
+        as_sorted(sp.vstack([one.history, two.history])),
+        as_sorted(sp.vstack([one.target, two.target])),
         np.concatenate([one.users, two.users]),
         np.concatenate([one.ids, two.ids]),
     )

@@ -1,9 +1,11 @@
 """`read`: files, folders, frames and sparse matrices become `Interactions`, ids mapped once."""
 
+import datetime as dt
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,7 @@ from itemrec.data.columns import Names, RawTable
 from itemrec.data.feedback import FILES, read_feedback
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.texts import text_array
+from itemrec.data.weights import Weighting, duration_text, pair_weights
 from itemrec.errors import ItemrecError, NoRowsError
 
 FILE_KINDS = ".csv, .tsv, .inter (each also with .gz), .parquet or .jsonl"
@@ -31,19 +34,26 @@ def read(
     titles: str | Path | Mapping[Any, str] | None = None,
     name: str | None = None,
     skip_bad_rows: bool = False,
+    weight: str | int | None = None,
+    half_life: str | dt.timedelta | None = None,
+    weight_transform: Literal["log", "none"] | None = None,
+    duplicates: Literal["merge", "sum"] = "merge",
 ) -> Interactions:
-    """Read interactions from a file, a folder, a pandas or polars frame, or a sparse matrix.
+    """Read interactions from a file, a folder, a table in memory, or a sparse matrix.
 
-    Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; folders hold train.txt (and
-    test.txt) as in LightGCN, or ratings.csv (and movies.csv) as in MovieLens. Of the feedback that
-    `itemrec serve` writes, a .jsonl file or its folder, likes and clicks are interactions.
+    Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; a pattern such as
+    "plays/*.parquet" names several parquet files. Folders hold train.txt (and test.txt) as in
+    LightGCN, ratings.csv (and movies.csv) as in MovieLens, or parquet files. A table is a pandas or
+    polars frame, an Arrow table, a DuckDB relation, or anything else with Arrow's C stream. Of the
+    feedback that `itemrec serve` writes, a .jsonl file or its folder, likes and clicks are
+    interactions.
 
     Rows with the same user and item are merged into one pair, counted in `duplicates`: it keeps the
     highest rating and the latest time, and is a training pair if any of its rows is. Then
     `min_rating` is applied, then `k_core`.
 
     Args:
-        source: A path, a frame, or a sparse matrix of users × items.
+        source: A path, a pattern, a table, or a sparse matrix of users × items.
         user: Name (or position) of the user column; by default found by common names.
         item: The item column, likewise.
         rating: The rating column, likewise. If it was not requested and cannot be read, it is left
@@ -55,6 +65,13 @@ def read(
         name: Name of the data in results; the file's name by default.
         skip_bad_rows: Leave out rows of a table without a user or an item, or with an invalid
             value in a column; `skipped` counts them by reason. By default they are an error.
+        weight: Name (or position) of a column of positive numbers, such as plays: how much an
+            interaction counts. "value" takes the entries of a matrix. By default all count alike.
+        half_life: Time after which an interaction counts half, such as "30d" or "1y"; a weight is
+            multiplied by it. It needs times.
+        weight_transform: "log" makes a weight v log(1 + v), the default; "none" keeps it.
+        duplicates: "merge" keeps the highest weight of a pair's rows, "sum" adds them up; a row
+            without a weight column counts 1.
 
     Returns:
         The interactions, with the external ids of the source.
@@ -74,13 +91,20 @@ def read(
         >>> ir.read(sp.csr_array([[1, 0, 1], [0, 1, 0]])).users.tolist()
         [0, 0, 1]
     """
-    names = {"user": user, "item": item, "rating": rating, "time": time}
+    names = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
+    weighting = Weighting(weight, duration_text(half_life), weight_transform, duplicates)
     titles_file = _titles_file(titles)
-    requested = {**names, "min_rating": min_rating, "k_core": k_core, "titles": titles_file}
+    requested = {
+        **names,
+        **weighting.settings(),
+        "min_rating": min_rating,
+        "k_core": k_core,
+        "titles": titles_file,
+    }
     if not isinstance(skip_bad_rows, bool):
         raise ItemrecError(f"'skip_bad_rows' must be true or false, got {skip_bad_rows!r}")
     requested["skip_bad_rows"] = skip_bad_rows or None
-    data, adjacent = _read_source(source, names, name, requested)
+    data, adjacent = _read_source(source, names, name, requested, weighting)
     titles_file = titles_file or adjacent
     if titles_file is not None:
         data = _with_titles(data, str(titles_file), readers.read_titles(titles_file))
@@ -105,34 +129,52 @@ def _titles_file(titles: Any) -> Path | None:
 
 
 def _read_source(
-    source: Any, names: Names, name: str | None, requested: dict[str, Any]
+    source: Any, names: Names, name: str | None, requested: dict[str, Any], weighting: Weighting
 ) -> tuple[Interactions, Path | None]:
     """Interactions from any kind of source, and the file of titles next to them, if any."""
     skip = bool(requested["skip_bad_rows"])
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
-        table, adjacent = _read_path(path, names, skip)
+        parts = readers.matching_files(path)
+        if parts is None:
+            table, adjacent = _read_path(path, names, skip)
+        else:
+            table, adjacent = readers.read_parquet_parts(path, parts, names, skip=skip), None
         arguments = {
             key: str(value) if isinstance(value, Path) else value
             for key, value in {"data": path.resolve(), **requested}.items()
             if value is not None
         }
-        inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-        default_name = inner.stem if path.is_file() else path.resolve().name
-        return _build(table, None, name or default_name, arguments), adjacent
+        return _build(table, None, name or short_name(path), arguments, weighting), adjacent
     if sp.issparse(source):
         if skip:
             _only_for_tables("a matrix")
-        table, shape = _from_sparse(source)
-        return _build(table, shape, name or "data", {}), None
+        table, shape = _from_sparse(source, weighting)
+        return _build(table, shape, name or "data", {}, weighting), None
     module = type(source).__module__.split(".")[0]
-    if module in ("pandas", "polars") and type(source).__name__ in ("DataFrame", "LazyFrame"):
-        table = readers.read_frame(source, names, skip=skip)
-        return _build(table, None, name or "data", {}), None
+    of_frames = module in ("pandas", "polars")
+    is_frame = of_frames and type(source).__name__ in ("DataFrame", "LazyFrame")
+    if is_frame or (hasattr(source, "__arrow_c_stream__") and not of_frames):
+        frame = source if is_frame else readers.arrow_frame(source)
+        table = readers.read_frame(frame, names, skip=skip)
+        return _build(table, None, name or "data", {}, weighting), None
     raise ItemrecError(
-        "'source' must be a path, a pandas or polars frame, or a scipy sparse matrix, "
-        f"got {type(source).__name__}"
+        "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
+        f"a scipy sparse matrix, got {type(source).__name__}"
     )
+
+
+def short_name(path: Path) -> str:
+    """The name of data in results: that of its file or its folder.
+
+    >>> short_name(Path("/data/plays/*.parquet")), short_name(Path("plays-2026*.parquet"))
+    ('plays', 'plays-2026')
+    """
+    if readers.is_pattern(path):
+        fixed = re.sub(r"[*?\[].*", "", path.name).strip("-_.")
+        return fixed or path.resolve().parent.name
+    inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return inner.stem if path.is_file() else path.resolve().name
 
 
 def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | None]:
@@ -146,9 +188,13 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
                 movies = path / "movies.csv"
                 table = readers.read_delimited(path / "ratings.csv", names, skip=skip)
                 return table, movies if movies.is_file() else None
+            if parts := sorted(path.glob("*.parquet")):
+                return readers.read_parquet_parts(path, parts, names, skip=skip), None
             if any(path.glob(FILES)):
                 return read_feedback(path, skip=skip), None
-            raise ItemrecError(f"{path}: expected train.txt, ratings.csv or {FILES} in the folder")
+            raise ItemrecError(
+                f"{path}: expected train.txt, ratings.csv, parquet files or {FILES} in the folder"
+            )
         if not path.exists():
             raise ItemrecError(f"{path}: no such file or folder")
         if not path.is_file():  # reading a pipe would wait for a writer
@@ -174,7 +220,7 @@ def _only_for_tables(what: str) -> NoReturn:
     raise ItemrecError(f"'skip_bad_rows' is for tables with columns, {what} has none")
 
 
-def _from_sparse(matrix: Any) -> tuple[RawTable, tuple[int, ...]]:
+def _from_sparse(matrix: Any, weighting: Weighting) -> tuple[RawTable, tuple[int, ...]]:
     coo = sp.coo_array(matrix)
     if coo.ndim != 2:
         raise ItemrecError(f"the matrix: must have two dimensions, got {coo.ndim}")
@@ -188,7 +234,13 @@ def _from_sparse(matrix: Any) -> tuple[RawTable, tuple[int, ...]]:
         raise NoRowsError("the matrix: has no entries")
     users, items = coo.coords[0][nonzero].astype(np.int64), coo.coords[1][nonzero].astype(np.int64)
     rating = None if (values == 1).all() else values
-    return RawTable(users, items, rating=rating), coo.shape
+    if weighting.column is None:
+        return RawTable(users, items, rating=rating), coo.shape
+    if weighting.column != "value":
+        raise ItemrecError(f"'weight' must be 'value' for a matrix, got {weighting.column!r}")
+    if (values < 0).any():
+        raise ItemrecError(f"the matrix: weights must be positive numbers, got {values.min():g}")
+    return RawTable(users, items, rating=rating, weight=values), coo.shape
 
 
 def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, npt.NDArray[np.int64]]:
@@ -216,7 +268,11 @@ def _is_plain_int(text: str) -> bool:
 
 
 def _build(
-    table: RawTable, shape: tuple[int, ...] | None, name: str, source: dict[str, Any]
+    table: RawTable,
+    shape: tuple[int, ...] | None,
+    name: str,
+    source: dict[str, Any],
+    weighting: Weighting,
 ) -> Interactions:
     """Map the ids and merge duplicates."""
     if shape is None:
@@ -246,12 +302,30 @@ def _build(
         ratings=None if ratings is None else ratings.astype(np.float32),
         times=merged(table.time, np.maximum),
         held_out=merged(table.held_out, np.logical_and),
+        weights=_weights(table, weighting, order, starts, name) if weighting.is_used else None,
+        weighting=str(weighting),
         name=name,
         duplicates=len(key) - len(pick),
         source=source,
         left_out=table.left_out,
         skipped=table.skipped,
     )
+
+
+def _weights(
+    table: RawTable,
+    weighting: Weighting,
+    order: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    name: str,
+) -> npt.NDArray[np.float64]:
+    """The weight of each pair; recency is refused where there are no times."""
+    if weighting.half_life is not None and table.time is None:
+        none = f"'half_life' needs timestamps, and {name!r} has none"
+        raise ItemrecError(table.left_out.get("time", none))
+    values = np.ones(len(order)) if table.weight is None else table.weight[order]
+    times = None if table.time is None else table.time[order]
+    return pair_weights(weighting, values, times, starts)
 
 
 def _with_titles(data: Interactions, place: str, found: readers.Titles) -> Interactions:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemrec.data.csr import as_ones, scatter_rows
+from itemrec.data.csr import as_sorted, scatter_rows
 from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError, LeakError
 
@@ -21,8 +21,9 @@ class HeldOut:
     """Users to evaluate: the items a model may use for each, and those it must find.
 
     Attributes:
-        history: Items known for a user during evaluation, ones `[rows, n_items]`.
-        target: Held-out items, disjoint from `history`, ones `[rows, n_items]`.
+        history: Items known for a user during evaluation, ones or weights `[rows, n_items]`.
+        target: Held-out items, disjoint from `history`, ones or weights `[rows, n_items]`;
+            metrics do not use the weights.
         users: Row of `Split.train`, -1 for a user unseen in training, `[rows]`.
         ids: External ids, `[rows]`.
 
@@ -33,8 +34,8 @@ class HeldOut:
         (6, -1)
     """
 
-    history: sp.csr_array  # [rows, n_items] ones: items known for a user during evaluation
-    target: sp.csr_array  # [rows, n_items] ones: held-out items, disjoint from history
+    history: sp.csr_array  # [rows, n_items]: items known for a user during evaluation
+    target: sp.csr_array  # [rows, n_items]: held-out items, disjoint from history
     users: npt.NDArray[np.int64]  # [rows] row of Split.train, -1 for a user unseen in training
     ids: npt.NDArray[Any]  # [rows] external ids
 
@@ -55,7 +56,7 @@ class Split:
 
     Attributes:
         protocol: "transductive" or "inductive".
-        train: Training interactions, ones `[n_users, n_items]`.
+        train: Training interactions, ones or weights with mean 1, `[n_users, n_items]`.
         valid: The validation part, or None.
         test: The test part.
         user_ids: External ids of the rows of `train`.
@@ -76,7 +77,7 @@ class Split:
     """
 
     protocol: Protocol
-    train: sp.csr_array  # [n_users, n_items] ones, sorted indices
+    train: sp.csr_array  # [n_users, n_items] ones or weights, sorted indices
     valid: HeldOut | None
     test: HeldOut
     user_ids: IdMap  # of the rows of train
@@ -126,7 +127,7 @@ class Split:
         if self.valid is None:
             return self
         grown = self.train + scatter_rows(self.valid.target, self.valid.users, self.n_users)
-        return replace(self, train=as_ones(grown), valid=None)
+        return replace(self, train=as_sorted(grown), valid=None)
 
     def check(self) -> None:
         """Prove that no held-out interaction reaches the graph, the sampler or model selection.

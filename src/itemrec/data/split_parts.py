@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemrec.data.csr import as_ones, take_columns, take_entries
+from itemrec.data.csr import as_sorted, take_columns, take_entries
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.split import HeldOut, Protocol, Split
+from itemrec.data.weights import scaled, weight_digest, weight_note
 from itemrec.errors import ItemrecError
 from itemrec.validation import one_of
 
@@ -28,7 +30,7 @@ def transductive_split(
     train, valid, test = (take_entries(matrix, part == p) for p in (TRAIN, VALID, TEST))
     columns, notes = item_columns(train, settings["unseen_items"])
     train, valid, test = (take_columns(m, columns) for m in (train, valid, test))
-    known = as_ones(train + valid)
+    known = as_sorted(train + valid)
     users = np.arange(data.n_users, dtype=np.int64)
     ids = data.user_ids.external(users)
     valid_part = (
@@ -55,6 +57,11 @@ def finished_split(
     if test is None:
         raise ItemrecError(f"the split of {data.name!r} leaves no user with a test item")
     facts = {"name": data.name, "fingerprint": data.fingerprint, "users": data.n_users}
+    facts |= {"items": data.n_items, "interactions": len(data)}
+    if data.weights is not None:
+        train, valid, test = _normalised(train, valid, test)
+        facts["weights"] = weight_digest(train)
+        notes = [*notes, weight_note(data.weighting, train.data)]
     split = Split(
         protocol=protocol,
         train=train,
@@ -64,7 +71,7 @@ def finished_split(
         item_ids=data.item_ids.take(columns),
         titles=None if data.titles is None else data.titles[columns],
         genres=None if data.genres is None else data.genres[columns],
-        dataset=facts | {"items": data.n_items, "interactions": len(data)},
+        dataset=facts,
         settings=settings,
         source=data.source,
         notes=(*data.notes, *notes),
@@ -94,7 +101,19 @@ def held_out_part(
     rows = np.flatnonzero(has_target & has_past if past else has_target)
     if not len(rows):
         return None
-    return HeldOut(as_ones(history[rows]), as_ones(target[rows]), users[rows], ids[rows])
+    return HeldOut(as_sorted(history[rows]), as_sorted(target[rows]), users[rows], ids[rows])
+
+
+def _normalised(
+    train: sp.csr_array, valid: HeldOut | None, test: HeldOut
+) -> tuple[sp.csr_array, HeldOut | None, HeldOut]:
+    """All weights divided by their mean over the training part."""
+    mean = float(train.data.mean())
+
+    def of(held: HeldOut) -> HeldOut:
+        return replace(held, history=scaled(held.history, mean), target=scaled(held.target, mean))
+
+    return scaled(train, mean), None if valid is None else of(valid), of(test)
 
 
 def item_columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int64], list[str]]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemrec.data.csr import (
-    as_ones,
+    as_sorted,
     from_parts,
     pick_share,
     row_of_entry,
@@ -309,7 +309,7 @@ def split_users(
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
     groups = np.split(order, [n_test, n_test + n_valid])
     test_rows, valid_rows, train_rows = (np.sort(g).astype(np.int64) for g in groups)
-    train = as_ones(matrix[train_rows])
+    train = as_sorted(matrix[train_rows])
     if not train.nnz or not n_test:
         raise ItemrecError(
             f"'test' must hold out at least one of the {data.n_users} users and leave "
@@ -319,7 +319,7 @@ def split_users(
     matrix, train = take_columns(matrix, columns), take_columns(train, columns)
 
     def held(rows: npt.NDArray[np.int64], name: str) -> HeldOut | None:
-        whole = as_ones(matrix[rows])
+        whole = as_sorted(matrix[rows])
         shown = pick_share(whole, fold_in, rng, least=1, leave=1)
         ids = data.user_ids.external(rows)
         history, target = take_entries(whole, shown), take_entries(whole, ~shown)
@@ -333,21 +333,26 @@ def split_users(
     return finished_split(data, "inductive", parts, user_ids, columns, settings, notes)
 
 
-def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transductive") -> Split:
-    """Hold nothing out, neither for validation nor for test: for a final model to deploy.
+def keep_all(
+    data: Interactions, *, seed: int = 0, valid: float = 0.0, protocol: Protocol = "transductive"
+) -> Split:
+    """Hold nothing out for test: for a final model to deploy.
 
-    The number of epochs has to be known from a run that was evaluated.
+    Without `valid` the number of epochs has to be known from a run that was evaluated. With it,
+    settings are chosen on the validation part, and the refit then trains on everything.
 
     Args:
         data: What `load` or `read` returns.
-        seed: Unused: nothing is drawn; accepted so that all strategies have the same call.
+        seed: Seed of the validation part.
+        valid: Share of a user's interactions for validation, in [0, 1); for known users only.
         protocol: In the inductive protocol users have no trained vectors.
 
     Returns:
-        A split with all interactions in the training part and an empty test part.
+        A split with all other interactions in the training part and an empty test part.
 
     Raises:
-        ItemrecError: `protocol` is neither "transductive" nor "inductive".
+        ItemrecError: `protocol` is neither "transductive" nor "inductive", or no user has enough
+            interactions for the validation part.
 
     Examples:
         >>> import itemrec as ir
@@ -357,14 +362,24 @@ def keep_all(data: Interactions, *, seed: int = 0, protocol: Protocol = "transdu
     """
     if protocol not in ("transductive", "inductive"):
         raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
-    _generator(seed)  # validates the seed
-    matrix = _sorted(data)[0]
-    empty = as_ones(matrix[:0])
-    test = HeldOut(empty, empty, np.empty(0, np.int64), data.user_ids.ids[:0])
+    rng = _generator(seed)
+    matrix = as_sorted(_sorted(data)[0])
+    empty, users = as_sorted(matrix[:0]), np.arange(data.n_users, dtype=np.int64)
+    test = HeldOut(empty, empty, users[:0], data.user_ids.ids[:0])
     settings = {"strategy": "all", "seed": seed, "protocol": protocol}
-    columns = np.arange(data.n_items)
+    columns, notes, train, held = np.arange(data.n_items), list[str](), matrix, None
+    if _share("valid", valid):
+        if protocol == "inductive":
+            raise ItemrecError("'valid' must be 0 in the inductive protocol: nothing is refitted")
+        settings["valid"] = valid
+        chosen = pick_share(matrix, valid, rng, leave=1)
+        train, target = take_entries(matrix, ~chosen), take_entries(matrix, chosen)
+        ids = data.user_ids.external(users)
+        held = held_out_part(train, target, users, ids, "validation", notes)
+        if held is None:
+            raise ItemrecError(f"the split of {data.name!r} leaves no user with a validation item")
     return finished_split(
-        data, protocol, (as_ones(matrix), None, test), data.user_ids, columns, settings, []
+        data, protocol, (train, held, test), data.user_ids, columns, settings, notes
     )
 
 
@@ -404,11 +419,11 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
         if valid is not None:
             # Random rounding keeps the share unbiased where a user has few targets.
             target = take_entries(valid.target, pick_share(valid.target, keep, rng, dither=True))
-            history = as_ones(train[valid.users])
+            history = as_sorted(train[valid.users])
             valid = held_out_part(history, target, valid.users, valid.ids, "validation", notes)
         if valid is not None:
-            known = as_ones(train + scatter_rows(valid.target, valid.users, split.n_users))
-        test = replace(test, history=as_ones(known[test.users]))
+            known = as_sorted(train + scatter_rows(valid.target, valid.users, split.n_users))
+        test = replace(test, history=as_sorted(known[test.users]))
     return replace(
         split,
         train=train,
@@ -458,7 +473,7 @@ def _cut(times: npt.NDArray[np.float64], share: float) -> float:
 
 
 def _sorted(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
-    """The interactions as CSR, and the position of each of its entries in the data.
+    """The interactions as CSR with their weights, and each entry's position in the data.
 
     Because of the sorting a split depends on the seed and the pairs, not on the order of rows.
     """
@@ -471,4 +486,5 @@ def _sorted(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
     order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)
     counts = np.bincount(data.users, minlength=data.n_users)
     indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    return from_parts(data.items[order], indptr, data.n_items), order
+    weights = None if data.weights is None else data.weights[order]
+    return from_parts(data.items[order], indptr, data.n_items, weights), order

@@ -16,6 +16,7 @@ from torch import Tensor
 from itemrec.data.interactions import IdMap
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
+from itemrec.evaluation.conventions import convention_values, wanted_metrics
 from itemrec.evaluation.metrics import (
     CATALOGUE_METRICS,
     FULL_METRICS,
@@ -121,6 +122,7 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     fold_in: Literal["frozen", "joint"] = "frozen",
     budget: float = BUDGET,
+    metrics_as: str | None = None,
 ) -> Evaluation:
     """Rank the whole catalogue for every held-out user and compute metrics of the lists.
 
@@ -136,6 +138,8 @@ def evaluate(
             "joint" adds their histories to the graph, for comparison only; it needs a
             message-passing model.
         budget: Memory for scores in megabytes. It changes the speed, never the result.
+        metrics_as: Define metrics as "recbole", "lenskit", "rectools", "implicit" or the "paper"
+            does; default: as this library does.
 
     Returns:
         The metrics and their per-user values.
@@ -164,7 +168,10 @@ def evaluate(
     trained = split.train if isinstance(run, Model) else run.train
     held = _held_out_part(run, split, part)
     one_of("fold_in", fold_in, ("frozen", "joint"))
-    wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
+    if metrics_as is not None:
+        wanted = wanted_metrics(metrics_as, _cuts(k), metrics)
+    else:
+        wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
     if not isinstance(run, Model):
         _check_unseen(run, split, held)
     evaluator = Evaluator(held, model.device, budget=budget)
@@ -173,7 +180,7 @@ def evaluate(
         own = replace(split, train=trained)
         model, evaluator.users = joined(model, own, held), np.arange(len(held))
     popularity = np.bincount(trained.indices, minlength=split.n_items)
-    values, catalogue = evaluator.values(model, wanted, popularity)
+    values, catalogue = evaluator.values(model, wanted, popularity, metrics_as)
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
     known = np.diff(held.history.indptr).astype(np.int64)
     return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
@@ -240,12 +247,16 @@ def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
 
 
 def _defaults(k: int | Sequence[int]) -> list[Metric]:
+    return [parse_metric(f"{name}@{cut}") for cut in _cuts(k) for name in DEFAULT_METRICS]
+
+
+def _cuts(k: int | Sequence[int]) -> list[int]:
     if isinstance(k, str) or not isinstance(k, Integral | Sequence):
         raise ItemrecError(f"'k' must be a positive integer or a list of them, got {k!r}")
-    cuts = [k] if isinstance(k, Integral) else list(k)
+    cuts: list[Any] = [k] if isinstance(k, Integral) else list(k)
     if not cuts:
         raise ItemrecError("'k' must be a positive integer or a list of them, got none")
-    return [parse_metric(f"{name}@{cut}") for cut in cuts for name in DEFAULT_METRICS]
+    return cuts
 
 
 class Evaluator:
@@ -273,7 +284,11 @@ class Evaluator:
         return {name: float(np.mean(v)) for name, v in values.items()}
 
     def values(
-        self, model: Model, wanted: list[Metric], popularity: npt.NDArray[Any] | None = None
+        self,
+        model: Model,
+        wanted: list[Metric],
+        popularity: npt.NDArray[Any] | None = None,
+        metrics_as: str | None = None,
     ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
         """Per-user values of each metric, and the metrics of the catalogue as a whole."""
         depth = min(max((m.k for m in wanted if m.k), default=1), self.n_items)
@@ -294,6 +309,9 @@ class Evaluator:
             if metric.k is None:
                 all_ranks = np.concatenate(ranks)
                 out[metric.key] = FULL_METRICS[metric.name](all_ranks, where, len(self.held))
+            elif metrics_as is not None:
+                known = (seen, self.n_target, listed)
+                out[metric.key] = convention_values(metrics_as, metric, *known)
             elif metric.name == "coverage":
                 catalogue[metric.key] = coverage(listed, self.n_items, metric.k)
             elif metric.name == "novelty":

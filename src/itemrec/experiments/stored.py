@@ -8,6 +8,8 @@ import numpy as np
 
 from itemrec.config_file import Config
 from itemrec.data.later import later_part
+from itemrec.data.readers import is_pattern
+from itemrec.data.sources import short_name
 from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_split
@@ -35,7 +37,7 @@ def split_of(
     if data is not None:
         config["data"]["data"] = str(data)
         config["data"].pop("titles", None)  # evaluation does not need them
-    elif Path(stored).is_absolute() and not Path(stored).exists():
+    elif Path(stored).is_absolute() and not (Path(stored).exists() or is_pattern(Path(stored))):
         raise ItemrecError(f"{stored}, the data of this run, has moved: give its place with --data")
     found = make_data(config)
     if found.fingerprint != run.dataset["fingerprint"]:
@@ -88,7 +90,8 @@ def default_folder(config: Config) -> Path:
     """runs/<data>-<protocol>-<model>-<loss>-<seed>; without <loss> for a model's own objective."""
     config = with_names(config)
     data = str(config["data"].get("data", "data"))
-    name = Path(data).stem if Path(data).exists() else data.partition(":")[0]
+    is_path = Path(data).exists() or is_pattern(Path(data))
+    name = short_name(Path(data)) if is_path else data.partition(":")[0]
     parts = [name, protocol_of(config), config["model"]["name"]]
     parts += [config["loss"]["name"]] if model_class(config).kind.has_lists else []
     return Path("runs") / "-".join([*parts, str(config["train"].get("seed", 0))])

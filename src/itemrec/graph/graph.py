@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 
 Side = Literal["users", "items"]
@@ -19,16 +20,19 @@ Side = Literal["users", "items"]
 
 @dataclass(frozen=True)
 class Adjacency:
-    """Targets (rows) and the sources of their messages (columns), without weights.
+    """Targets (rows) and the sources of their messages (columns), with or without weights.
 
     In a whole graph targets and sources are the same nodes; when new users are folded in, the
-    targets are those users and the sources are the items they interacted with.
+    targets are those users and the sources are the items they interacted with. With weights, a
+    degree is the sum of a node's weights; those of disliked items are negative, and count by their
+    size.
     """
 
     crow: Tensor  # int32 [targets + 1]
     col: Tensor  # int32 [edges], ascending within a row
     degree: Tensor  # float32 [targets]
     source_degree: Tensor  # float32 [sources], degrees in the training graph
+    weight: Tensor | None = field(default=None, kw_only=True)  # float32 [edges]; None: all are 1
 
     @property
     def read(self) -> torch.dtype:
@@ -98,7 +102,14 @@ class Graph(Adjacency):
         backward = sp.csr_array(forward.T)  # conversion leaves sorted indices
         crow = np.concatenate([forward.indptr, backward.indptr[1:] + forward.indptr[-1]])
         col = np.concatenate([forward.indices + n_users, backward.indices])
-        degree = torch.from_numpy(np.diff(crow).astype(np.float32)).to(device)
+        weight = None
+        if is_weighted(forward):
+            data = np.concatenate([forward.data, backward.data]).astype(np.float32)
+            weight = torch.from_numpy(data).to(device)
+            sums = [np.asarray(part.sum(axis=1, dtype=np.float64)) for part in (forward, backward)]
+            degree = torch.from_numpy(np.concatenate(sums).astype(np.float32)).to(device)
+        else:
+            degree = torch.from_numpy(np.diff(crow).astype(np.float32)).to(device)
         return cls(
             crow=torch.from_numpy(crow.astype(np.int32)).to(device),
             col=torch.from_numpy(col.astype(np.int32)).to(device),
@@ -106,6 +117,7 @@ class Graph(Adjacency):
             source_degree=degree,
             n_users=n_users,
             n_items=n_items,
+            weight=weight,
         )
 
     @property
@@ -120,17 +132,24 @@ class Graph(Adjacency):
 
     @property
     def item_degree(self) -> Tensor:
-        """Training interactions of each item, float32 [items]."""
+        """Training interactions of each item, or the sum of their weights, float32 [items]."""
         return self.degree[self.n_users :]
+
+    @property
+    def history_length(self) -> Tensor:
+        """Training interactions of each user, int32 [users]."""
+        return self.crow[: self.n_users + 1].diff()
 
     @cached_property
     def sides(self) -> dict[Side, Adjacency]:
         """Messages from items to users and from users to items, each side numbered from 0."""
         half, n = len(self.col) // 2, self.n_users
         users, items = self.degree[:n], self.degree[n:]
+        weight = self.weight
+        there, back = (None, None) if weight is None else (weight[:half], weight[half:])
         return {
-            "users": Adjacency(self.crow[: n + 1], self.col[:half] - n, users, items),
-            "items": Adjacency(self.crow[n:] - half, self.col[half:], items, users),
+            "users": Adjacency(self.crow[: n + 1], self.col[:half] - n, users, items, weight=there),
+            "items": Adjacency(self.crow[n:] - half, self.col[half:], items, users, weight=back),
         }
 
     @cached_property
@@ -140,10 +159,11 @@ class Graph(Adjacency):
 
     @cached_property
     def edge_weight(self) -> Tensor:
-        """``1/√(d_v·d_j)`` of every edge, float32 [edges]: the entries of ``D^-1/2 A D^-1/2``."""
+        """``a/√(d_v·d_j)`` of every edge, float32 [edges]: the entries of ``D^-1/2 A D^-1/2``."""
         scale = self.inverse_root.squeeze(1)
         target = torch.repeat_interleave(scale, self.crow.diff(), output_size=len(self.col))
-        return target.mul_(scale.index_select(0, self.col))
+        out = target.mul_(scale.index_select(0, self.col))
+        return out if self.weight is None else out.mul_(self.weight)
 
     @cached_property
     def reverse(self) -> Tensor:
@@ -163,8 +183,10 @@ class Graph(Adjacency):
         """The training interactions as a matrix, ``[users, items]``."""
         crow = self.crow[: self.n_users + 1].cpu().numpy()
         col = self.col[: int(crow[-1])].cpu().numpy() - self.n_users
-        ones = np.ones(len(col), dtype=np.float32)
-        return sp.csr_array((ones, col, crow), shape=(self.n_users, self.n_items))
+        data = np.ones(len(col), dtype=np.float32)
+        if self.weight is not None:
+            data = self.weight[: len(col)].cpu().numpy()
+        return sp.csr_array((data, col, crow), shape=(self.n_users, self.n_items))
 
     def with_users(self, history: sp.csr_array) -> Graph:
         """The graph with new users of these histories added after the known ones."""
@@ -180,13 +202,28 @@ class Graph(Adjacency):
         keep = torch.cat([keep, keep[self.reverse[half:]]])
         ends = torch.cat([keep.new_zeros(1, dtype=torch.int32), keep.cumsum(0, dtype=torch.int32)])
         crow = ends[self.crow.long()]
-        degree = crow.diff().float()
-        return replace(self, crow=crow, col=self.col[keep], degree=degree, source_degree=degree)
+        weight = None if self.weight is None else self.weight[keep]
+        degree = degrees(crow, weight)
+        return replace(
+            self,
+            crow=crow,
+            col=self.col[keep],
+            degree=degree,
+            source_degree=degree,
+            weight=weight,
+        )
+
+
+def degrees(crow: Tensor, weight: Tensor | None) -> Tensor:
+    """The number of entries of each row, or the sum of their weights, float32 [rows]."""
+    if weight is None:
+        return crow.diff().float()
+    return torch.segment_reduce(weight, "sum", offsets=crow.long(), axis=0, initial=0.0)
 
 
 def inverse_root(degree: Tensor) -> Tensor:
     """``d^-1/2`` as a column, 0 where the degree is 0."""
-    return degree.clamp(min=1).rsqrt().mul(degree > 0).unsqueeze(1)
+    return torch.where(degree > 0, degree, 1.0).rsqrt().mul(degree > 0).unsqueeze(1)
 
 
 def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
@@ -194,7 +231,11 @@ def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
     device = item_degree.device
     crow = torch.from_numpy(history.indptr.astype(np.int32)).to(device)
     col = torch.from_numpy(history.indices.astype(np.int32)).to(device)
-    return Adjacency(crow, col, crow.diff().float(), item_degree)
+    if not is_weighted(history):
+        return Adjacency(crow, col, crow.diff().float(), item_degree)
+    weight = torch.from_numpy(history.data.astype(np.float32)).to(device)
+    degree = np.asarray(abs(history).sum(axis=1, dtype=np.float64)).astype(np.float32)
+    return Adjacency(crow, col, torch.from_numpy(degree).to(device), item_degree, weight=weight)
 
 
 def graph_fingerprint(train: sp.csr_array) -> str:

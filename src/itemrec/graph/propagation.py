@@ -1,4 +1,4 @@
-"""Fast neighbourhood sums with their gradient, on CPU and GPU; for weighted edges see `edge_ops`.
+"""Fast neighbourhood sums with their gradient, on CPU and GPU; for trained weights see `edge_ops`.
 
 A symmetric graph is its own transpose, so the gradient of a sum over neighbours is the same sum.
 """
@@ -16,11 +16,11 @@ from itemrec.ops.segment import fused, segment_sum
 
 
 def neighbour_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
-    """``out[v] = Σ x[j]`` over the sources of ``v``; ``[sources, d] → [targets, d]``."""
+    """``out[v] = Σ a_vj x[j]`` over the sources of ``v``; ``[sources, d] → [targets, d]``."""
     if adjacency.symmetric and x.requires_grad:
-        out: Tensor = _SymmetricSum.apply(x, adjacency, plain_sum)  # type: ignore[no-untyped-call]
+        out: Tensor = _SymmetricSum.apply(x, adjacency, _own_sum)  # type: ignore[no-untyped-call]
         return out
-    return plain_sum(adjacency, x)
+    return _own_sum(adjacency, x)
 
 
 def propagate(adjacency: Adjacency, x: Tensor) -> Tensor:
@@ -62,9 +62,15 @@ def smooth_items(
 
 
 def plain_sum(adjacency: Adjacency, x: Tensor, weight: Tensor | None = None) -> Tensor:
-    """`neighbour_sum`, with or without edge weights and without a custom gradient."""
+    """`neighbour_sum` with these edge weights, or none, and without a custom gradient."""
     messages, order = as_gathered(adjacency, x)
     return segment_sum(adjacency.crow, adjacency.col, messages, weight=weight, order=order)
+
+
+def _own_sum(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """`plain_sum` with the adjacency's own weights, if it has any."""
+    weight = adjacency.weight
+    return plain_sum(adjacency, x, None if weight is None else weight.to(x.dtype))
 
 
 def as_gathered(adjacency: Adjacency, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -94,9 +100,10 @@ def _scale(graph: Graph, side: Side | None) -> Tensor:
 def first_messages(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Tensor:
     """The first messages of all nodes, or of one side: ``share·x``.
 
-    On a GPU they are scaled here, once per node instead of once per edge, in the graph's type.
+    On a GPU they are scaled here, once per node instead of once per edge, in the graph's type. In
+    a graph with weights every edge is scaled in `step`.
     """
-    if not fused(x):
+    if graph.weight is not None or not fused(x):
         return x if share == 1 else x * share
     from itemrec.ops.triton.segment import scaled_rows
 
@@ -115,7 +122,7 @@ def step(
 ) -> tuple[Tensor, Tensor]:
     """``share·base + Â·messages`` of all nodes or of one side, and the next messages."""
     adjacency = graph if to is None else graph.sides[to]
-    if fused(messages):
+    if graph.weight is None and fused(messages):
         from itemrec.ops.triton.segment import smooth_step
 
         scale = _scale(graph, to)
@@ -124,7 +131,8 @@ def step(
     half = len(graph.col) // 2
     part = {"users": slice(half), "items": slice(half, None), None: slice(None)}[to]
     weight = graph.edge_weight[part].to(messages.dtype)
-    out = segment_sum(adjacency.crow, adjacency.col, messages, weight=weight)
+    order = adjacency.order if messages.is_cuda else None
+    out = segment_sum(adjacency.crow, adjacency.col, messages, weight=weight, order=order)
     return (out if base is None else out.add_(base, alpha=share),) * 2
 
 

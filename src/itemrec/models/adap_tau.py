@@ -69,6 +69,7 @@ class AdapTau(LinearGNN):
 
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
     year = 2023
+    weighs = ()  # temperatures depend on the number of interactions
     default_training = MappingProxyType({"batch_by": "interactions", "lr": 1e-3})
     init_std = 0.01  # the authors' initial scale
     kind = Kind.OWN_OBJECTIVE

@@ -55,6 +55,8 @@ class Model(nn.Module):
         why_not_inductive: The reason if they cannot.
         explains: Whether `explain` is implemented.
         kind: How it is trained.
+        weighs: What weights of interactions change: "graph", "loss", "linear" or "counts"; empty
+            if the model cannot use them.
         batch_by: "users" or "interactions" if the model requires it, else None.
         default_loss: The default loss.
         default_negatives: The default sampler of negatives.
@@ -92,6 +94,7 @@ class Model(nn.Module):
     why_not_inductive: ClassVar[str] = ""
     explains: bool = False
     kind: ClassVar[Kind] = Kind.LIST_LOSS
+    weighs: tuple[str, ...] = ()
     batch_by: ClassVar[Literal["users", "interactions"] | None] = None  # if the model requires it
     default_loss: ClassVar[str] = "item-ndcg"
     default_negatives: ClassVar[str] = "uniform"
@@ -341,6 +344,26 @@ class Model(nn.Module):
         if not self.inductive and bool((users < 0).any()):
             raise ItemrecError(
                 f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
+            )
+
+    def check_weights(self) -> None:
+        """Raise if the model cannot use weights of interactions.
+
+        Raises:
+            ItemrecError: It cannot.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> ir.models.EASE().check_weights()  # no problem
+            >>> ir.models.MultVAE().check_weights()
+            Traceback (most recent call last):
+            itemrec.errors.ItemrecError: MultVAE cannot use weights: leave out 'weight', ...
+        """
+        if not self.weighs:
+            raise ItemrecError(
+                f"{type(self).__name__} cannot use weights: leave out 'weight', 'half_life' and "
+                "'duplicates' (--weight-col, --half-life, --duplicates), or choose another model, "
+                "such as hybrid, lightgcn, rlae, ease or ials"
             )
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:

@@ -3,6 +3,8 @@
 Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", WWW 2019. With the interactions X:
 
     P = (XᵀX + λI)⁻¹        B = I − P·diag(1/P_jj)        scores = history · B
+
+With weights they are the entries of X and of the history.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from itemrec.environment import check_square_fits
 from itemrec.graph.graph import fold_adjacency
 from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.base import Kind, Model
+from itemrec.models.item_item import entries
 from itemrec.models.ridge_problem import Floats, RidgeProblem
 from itemrec.validation import positive
 
@@ -44,6 +47,7 @@ class EASE(Model):
     year = 2019
     explains = True
     kind = Kind.CLOSED_FORM
+    weighs = ("linear",)
 
     weights: Tensor  # [items, items]
 
@@ -101,6 +105,6 @@ class EASE(Model):
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """The weight from each history item to each recommended one."""
+        """The weight from each history item to each recommended one, times the history's."""
         listed = torch.from_numpy(history.indices).long().to(self.device)
-        return self.weights[listed][:, items].T
+        return self.weights[listed][:, items].T * entries(history, self.device)

@@ -160,6 +160,8 @@ class EmbeddingModel(Model):
         """
         self.check_users(users)
         known = users >= 0
+        if bool((history.data < 0).any()):
+            return self.vectors_with_dislikes(history, users)
         if known.all():
             return self.user_vectors[torch.from_numpy(users).to(self.device)]
         if not known.any():
@@ -168,6 +170,18 @@ class EmbeddingModel(Model):
         rows = torch.from_numpy(np.flatnonzero(known)).to(self.device)
         out[rows] = self.user_vectors[torch.from_numpy(users[known]).to(self.device)]
         return out
+
+    def vectors_with_dislikes(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """Vectors of users some of whose histories have dislikes, entries below 0.
+
+        Args:
+            history: Known items of each user, `[B, items]`.
+            users: Training row of each, −1 if unknown, `[B]`.
+
+        Returns:
+            `[B, d]`; by default those of the histories, also of known users.
+        """
+        return self.fold_in(history)
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:

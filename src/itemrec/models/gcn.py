@@ -40,6 +40,7 @@ class GCN(WeightedGNN):
 
     paper = "Semi-Supervised Classification with Graph Convolutional Networks"
     year = 2017
+    weighs = ("graph", "loss")
 
     def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
         super().__init__(dim, layers, pooling)

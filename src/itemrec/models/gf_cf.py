@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.graph.graph import Graph, inverse_root
+from itemrec.graph.graph import Graph, degrees, inverse_root
 from itemrec.graph.propagation import propagate
 from itemrec.models.base import Kind, Model
 from itemrec.validation import at_least_zero, positive_integers
@@ -51,6 +51,7 @@ class GFCF(Model):
     year = 2021
     explains = True
     kind = Kind.CLOSED_FORM
+    weighs = ("graph",)
 
     basis: Tensor  # [items, k]
     crow: Tensor  # the training graph, int32 [nodes + 1]
@@ -77,6 +78,9 @@ class GFCF(Model):
         graph = Graph.from_csr(train, self.device)
         self.store("crow", graph.crow)
         self.store("col", graph.col)
+        if graph.weight is not None:
+            self.store("edge_values", graph.weight)
+        self.graph = graph
         space = torch.linalg.qr(self.start.to(self.device)).Q
         for _ in range(self.iterations):
             space = torch.linalg.qr(self.linear(space)).Q
@@ -93,8 +97,10 @@ class GFCF(Model):
     def adjacency(self) -> Graph:
         """The stored training graph."""
         if self.graph is None or self.graph.crow.device != self.crow.device:
-            degree = self.crow.diff().float()
-            self.graph = Graph(self.crow, self.col, degree, degree, self.n_users, self.n_items)
+            weight = self._buffers.get("edge_values")
+            degree = degrees(self.crow, weight)
+            size = self.n_users, self.n_items
+            self.graph = Graph(self.crow, self.col, degree, degree, *size, weight=weight)
         return self.graph
 
     @torch.no_grad()
@@ -114,7 +120,7 @@ class GFCF(Model):
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Score each history item alone: scores are additive."""
         single = sp.csr_array(
-            (np.ones(history.nnz, np.float32), history.indices, np.arange(history.nnz + 1)),
+            (history.data, history.indices, np.arange(history.nnz + 1)),
             shape=(history.nnz, self.n_items),
         )
         alone = self.scores(single, np.full(history.nnz, -1, dtype=np.int64))  # [H, items]

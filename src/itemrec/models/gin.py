@@ -42,6 +42,7 @@ class GIN(WeightedGNN):
 
     paper = "How Powerful are Graph Neural Networks?"
     year = 2019
+    weighs = ("graph", "loss")
 
     def __init__(
         self,

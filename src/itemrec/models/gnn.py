@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -234,6 +236,8 @@ class LinearGNN(GNN):
 
         u = Σ_{i∈H} f_i / √|H|        f_i = pool(0, h⁰_i … hᴸ⁻¹_i) / √d_i
 
+    With weights w it is `Σ w_i f_i / √Σ|w_i|`, and degrees are sums of weights.
+
     Args:
         dim: Length of a vector.
         layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
@@ -255,6 +259,7 @@ class LinearGNN(GNN):
     """
 
     explains = True
+    weighs: tuple[str, ...] = ("graph", "loss")
     first: ClassVar[int] = 0  # the first layer that is pooled
 
     fold_table: Tensor  # [items, d]
@@ -301,16 +306,32 @@ class LinearGNN(GNN):
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
-        """``Σ f_i / √|H|``."""
+        """``Σ w_i f_i / √Σ|w_i|``; without weights ``Σ f_i / √|H|``."""
         adjacency = fold_adjacency(history, self.item_degree)
         messages = neighbour_sum(adjacency, self.fold_table)
         return messages * inverse_root(adjacency.degree)
 
     @torch.no_grad()
+    def vectors_with_dislikes(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """A known user keeps the trained vector, to which the dislikes alone are added."""
+        out, known = self.fold_in(history), np.flatnonzero(users >= 0)
+        if len(known):
+            rows = history[known]
+            degree = fold_adjacency(rows, self.item_degree).degree
+            rows.data = np.minimum(rows.data, 0)
+            away = neighbour_sum(fold_adjacency(rows, self.item_degree), self.fold_table)
+            own = self.user_vectors[torch.from_numpy(users[known]).to(self.device)]
+            out[torch.from_numpy(known).to(self.device)] = own + away * inverse_root(degree)
+        return out
+
+    @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """Shares ``f_i·e_j/√|H|``; the rest of the score comes from a trained user vector."""
-        listed = torch.from_numpy(history.indices).long().to(self.device)
-        parts = self.fold_table[listed] / max(len(listed), 1) ** 0.5  # [H, d]
+        """Shares ``w_i f_i·e_j/√Σ|w|``; the rest comes from a trained user vector."""
+        adjacency = fold_adjacency(history, self.item_degree)
+        parts = self.fold_table[adjacency.col.long()]  # [H, d]
+        if adjacency.weight is not None:
+            parts = parts * adjacency.weight.unsqueeze(1)
+        parts = parts / (float(adjacency.degree.sum()) or 1.0) ** 0.5
         shares: Tensor = self.item_vectors[items] @ parts.T
         return shares
 

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.data.csr import row_of_entry
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
@@ -152,6 +153,7 @@ class Hybrid(Model):
         self.gnn = kind(**check_settings(kind, self.gnn_name, given))
         self.gnn.recomputed = True
         self.explains = self.gnn.explains
+        self.weighs = (*self.gnn.weighs, "linear") if self.gnn.weighs else ()
 
     def make_linear(self) -> None:
         """The linear part with the current settings, not yet set up."""
@@ -171,8 +173,8 @@ class Hybrid(Model):
         self.count(train)
 
     def count(self, train: sp.csr_array) -> None:
-        """Store the popularity of the items."""
-        count = np.bincount(train.indices, minlength=self.n_items).astype(np.float32)
+        """Store the popularity of the items, by weight."""
+        count = np.bincount(train.indices, train.data, self.n_items).astype(np.float32)
         logarithm = torch.from_numpy(np.log1p(count)).to(self.gnn.device)
         self.spread = max(float(logarithm.std(correction=0)), 1e-6)
         self.store("popularity", (logarithm - logarithm.mean()) / self.spread)
@@ -219,7 +221,7 @@ class Hybrid(Model):
     def blend_of(self, history: sp.csr_array) -> tuple[Tensor, Tensor]:
         """Prior and weight of each user, by the length of the history, ``[B, 1]`` each."""
         rows = np.asarray(self.blend, dtype=np.float32)  # [groups, 3]
-        group = np.searchsorted(rows[:, 0], np.diff(history.indptr), side="right") - 1
+        group = np.searchsorted(rows[:, 0], liked_items(history), side="right") - 1
         chosen = torch.from_numpy(rows[np.maximum(group, 0), 1:]).to(self.table.device)
         return chosen[:, :1], chosen[:, 1:]
 
@@ -263,6 +265,15 @@ def scaled_items(vectors: Tensor, norm: float) -> Tensor:
     length = vectors.norm(dim=1, keepdim=True).clamp(min=1e-12)
     out: Tensor = vectors * length.pow(norm - 1)
     return out
+
+
+def liked_items(history: sp.csr_array) -> npt.NDArray[np.int64]:
+    """How many items of each history are not dislikes, ``[B]``."""
+    length: npt.NDArray[np.int64] = np.diff(history.indptr).astype(np.int64)
+    disliked = history.data < 0
+    if disliked.any():
+        length -= np.bincount(row_of_entry(history)[disliked], minlength=len(length))
+    return length
 
 
 def deviation(scores: Tensor) -> Tensor:

@@ -13,6 +13,9 @@ With the items fixed, each user is one d × d system, also a user unseen in trai
 
 so a score is a sum over the history and each share ``h_jᵀ A_u⁻¹ h_i`` is exact. The last half-step
 solves for the users, so a known user has the same vector as the same history folded in.
+
+With weights c, the confidence of Hu et al., terms of S are multiplied by |c_ui|, |S_u| is Σ|c_ui|,
+and a disliked item, c < 0, has the target −1 instead of 1.
 """
 
 from __future__ import annotations
@@ -23,9 +26,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.models.item_item import entries
 from itemrec.validation import at_least_zero, positive, positive_integers
 
 BLOCK = 2**24  # numbers in memory for one block of systems
@@ -57,6 +62,7 @@ class IALS(EmbeddingModel):
     year = 2008
     explains = True
     kind = Kind.CLOSED_FORM
+    weighs = ("linear",)
 
     def __init__(
         self,
@@ -94,7 +100,7 @@ class IALS(EmbeddingModel):
         Rows of similar length are solved together, so that padding to the longest costs little.
         """
         out = fixed.new_zeros(rows.shape[0], self.dim)
-        size = np.diff(rows.indptr)
+        size, mass = np.diff(rows.indptr), self.mass(rows)
         order = np.argsort(size, kind="stable")
         shared = self.alpha * (fixed.T @ fixed)
         padded = torch.cat([fixed, fixed.new_zeros(1, self.dim)])
@@ -102,32 +108,53 @@ class IALS(EmbeddingModel):
         while end > 0:  # longest rows first
             width = max(int(size[order[end - 1]]), 1)
             part = order[max(0, end - max(1, BLOCK // (self.dim * max(width, self.dim)))) : end]
-            found = padded[self.listed(rows, part, width)]  # [b, width, d]
-            matrix = self.system(shared, found, size[part], len(fixed))
+            listed, weight = self.listed(rows, part, width)
+            found = padded[listed]  # [b, width, d]
+            matrix = self.system(shared, found, weight, mass[part], len(fixed))
             factor, wrong = torch.linalg.cholesky_ex(matrix)
             if wrong.any():
                 raise ItemrecError("the least squares cannot be solved: try a larger 'l2'")
-            solved = torch.cholesky_solve(found.sum(1).unsqueeze(2), factor).squeeze(2)
+            wanted = found.sum(1) if weight is None else (found * weight.unsqueeze(2)).sum(1)
+            solved = torch.cholesky_solve(wanted.unsqueeze(2), factor).squeeze(2)
             out[torch.from_numpy(part).to(out.device)] = solved
             end -= len(part)
         return out
 
-    def listed(self, rows: sp.csr_array, part: npt.NDArray[np.int64], width: int) -> Tensor:
-        """Entries of some rows, padded to ``[b, width]`` with the index of a zero vector."""
+    def mass(self, rows: sp.csr_array) -> npt.NDArray[np.float64]:
+        """Sum of the absolute weights of each row; without weights, its length."""
+        return np.asarray(abs(rows).sum(axis=1, dtype=np.float64))
+
+    def listed(
+        self, rows: sp.csr_array, part: npt.NDArray[np.int64], width: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Entries of some rows, padded to ``[b, width]`` with the index of a zero vector.
+
+        Their weights come with them, or None if all are 1.
+        """
         begin, size = rows.indptr[part], np.diff(rows.indptr)[part]
         place = np.arange(width)
         real = place < size[:, None]
         at = np.minimum(begin[:, None] + place, max(rows.nnz - 1, 0))
         taken = rows.indices[at] if rows.nnz else at
         filled = np.where(real, taken, rows.shape[1]).astype(np.int64)
-        return torch.from_numpy(filled).to(self.device)
+        listed = torch.from_numpy(filled).to(self.device)
+        if not is_weighted(rows):
+            return listed, None
+        weight = np.where(real, rows.data[at], 0).astype(np.float32)
+        return listed, torch.from_numpy(weight).to(self.device)
 
     def system(
-        self, shared: Tensor, found: Tensor, size: npt.NDArray[np.int64], others: int
+        self,
+        shared: Tensor,
+        found: Tensor,
+        weight: Tensor | None,
+        mass: npt.NDArray[np.float64],
+        others: int,
     ) -> Tensor:
         """``A`` of every row, ``[b, d, d]``."""
-        ridge = self.l2 * (size + self.alpha * others) ** self.nu
-        matrix = shared + found.transpose(1, 2) @ found
+        ridge = self.l2 * (mass + self.alpha * others) ** self.nu
+        weighted = found if weight is None else found * weight.abs().unsqueeze(2)
+        matrix = shared + weighted.transpose(1, 2) @ found
         diagonal = torch.from_numpy(ridge.astype(np.float32)).to(self.device)
         matrix.diagonal(dim1=1, dim2=2).add_(diagonal.unsqueeze(1))
         return matrix
@@ -139,10 +166,11 @@ class IALS(EmbeddingModel):
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """``h_jᵀ A⁻¹ h_i`` for each recommended j and history item i."""
+        """``c_i h_jᵀ A⁻¹ h_i`` for each recommended j and history item i."""
         table = self.item_vectors
         found = table[torch.from_numpy(history.indices).long().to(self.device)]  # [H, d]
-        size = np.array([len(found)])
-        matrix = self.system(self.alpha * (table.T @ table), found.unsqueeze(0), size, len(table))
+        weight = entries(history, self.device)
+        shared, mass = self.alpha * (table.T @ table), self.mass(history)
+        matrix = self.system(shared, found.unsqueeze(0), weight.unsqueeze(0), mass, len(table))
         shares: Tensor = table[items] @ torch.linalg.solve(matrix[0], found.T)
-        return shares
+        return shares * weight

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.data.csr import as_ones
 from itemrec.graph.edge_ops import weighted_sum
 from itemrec.graph.graph import Adjacency, fold_adjacency
 from itemrec.models.base import Kind, Model
@@ -56,6 +57,11 @@ def gram_on_device(train: sp.csr_array, device: torch.device) -> Tensor:
     return gram
 
 
+def entries(history: sp.csr_array, device: torch.device) -> Tensor:
+    """The entries of a history: ones, weights, or numbers below 0 for dislikes, ``[H]``."""
+    return torch.from_numpy(history.data.astype(np.float32)).to(device)
+
+
 def strongest(values: Floats, k: int) -> tuple[Tensor, Tensor]:
     """The k largest values of each row and their columns, both ``[rows, k]``."""
     top = torch.from_numpy(values).topk(min(k, values.shape[1]), dim=1)
@@ -67,11 +73,12 @@ class SparseWeights(Model):
 
     ``W[i, j]`` is the contribution of an item i in the history to the score of item j, so a score
     is a sum over the history and every share is exact. Users have no parameters: a new user is a
-    history like any other.
+    history like any other. Weights of interactions are the entries of the histories.
     """
 
     explains = True
     kind = Kind.CLOSED_FORM
+    weighs = ("linear",)
 
     weight_starts: Tensor  # int64 [items + 1]
     weight_items: Tensor  # int32 [weights]
@@ -129,16 +136,17 @@ class SparseWeights(Model):
         """A neighbourhood sum: each item sums over its sources, for all histories at once."""
         if self.targets is None or self.targets[0].crow.device != self.device:
             transposed = sp.csr_array(self._matrix().T)  # [targets, sources]
-            adjacency = fold_adjacency(transposed, torch.zeros(self.n_items, device=self.device))
+            zeros = torch.zeros(self.n_items, device=self.device)
+            adjacency = fold_adjacency(as_ones(transposed), zeros)
             self.targets = adjacency, torch.from_numpy(transposed.data).to(self.device)
         seen = dense_rows(history, self.device).T.contiguous()  # [items, B]
         return weighted_sum(*self.targets, seen).T.contiguous()
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """The weight from each history item to each recommended one."""
+        """The weight from each history item to each recommended one, times the history's."""
         part = self._matrix()[history.indices][:, items.cpu().numpy()].toarray()
-        return torch.from_numpy(part.T.copy()).to(self.device)
+        return torch.from_numpy(part.T.copy()).to(self.device) * entries(history, self.device)
 
     def _matrix(self) -> sp.csr_array:
         """The stored weights as a scipy matrix, made once; on the CPU no weight is copied."""

@@ -48,7 +48,8 @@ class ItemKNN(SparseWeights):
 
     def fit(self, train: sp.csr_array) -> None:
         """Count, normalise and keep the nearest, one block of items at a time."""
-        root = np.sqrt(np.bincount(train.indices, minlength=self.n_items)).astype(np.float32)
+        squares = np.square(train.data, dtype=np.float64)  # a degree, if there are no weights
+        root = np.sqrt(np.bincount(train.indices, squares, self.n_items)).astype(np.float32)
         blocks = []
         for start, similarity in cooccurrence(train):
             end = start + len(similarity)

@@ -39,6 +39,7 @@ class MF(EmbeddingModel):
 
     paper = "BPR: Bayesian Personalized Ranking from Implicit Feedback"
     year = 2009
+    weighs = ("loss",)
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
     inductive = False

@@ -46,6 +46,7 @@ class NGCF(GNN):
 
     paper = "Neural Graph Collaborative Filtering"
     year = 2019
+    weighs = ("graph", "loss")
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-5})
 

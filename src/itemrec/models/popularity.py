@@ -23,6 +23,7 @@ class Popularity(Model):
 
     paper = "(no paper)"
     kind = Kind.CLOSED_FORM
+    weighs = ("counts",)
 
     counts: Tensor  # [items]
 
@@ -35,7 +36,7 @@ class Popularity(Model):
         self.store("counts", torch.zeros(self.n_items, device=self.device))
 
     def fit(self, train: sp.csr_array) -> None:
-        """Count the training interactions of each item."""
+        """Count the training interactions of each item, or sum their weights."""
         counts = np.asarray(train.sum(axis=0), dtype=np.float32).reshape(-1)
         self.store("counts", torch.from_numpy(counts).to(self.device))
 

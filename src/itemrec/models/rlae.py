@@ -6,6 +6,8 @@ Necessary for Linear Recommenders?", SIGIR 2025. With interactions X and degrees
 
     G = Xᵀ D_U^−b X       λ_j = λ + p/(1−p)·G_jj       P = (G + diag λ_j)⁻¹
     B_ij = −P_ij·max(λ_j, (1−ξ)/P_jj) for i ≠ j        W = D_I^a B D_I^−a
+
+Weights are the entries of X, and degrees are sums of weights.
 """
 
 from __future__ import annotations

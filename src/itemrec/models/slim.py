@@ -70,7 +70,8 @@ class SLIM(SparseWeights):
         """Compute the columns of W, one block of items at a time."""
         check_square_fits("slim", self.n_items, self.device)
         counts = gram_matrix(train)  # [items, items]
-        root = np.sqrt(np.maximum(counts.diagonal(), 1)).astype(np.float32)
+        squares = counts.diagonal()
+        root = np.sqrt(np.where(squares > 0, squares, 1)).astype(np.float32)
         k = min(self.neighbours, self.n_items - 1)
         gram = torch.from_numpy(counts).to(self.device)
         size = max(1, 2**25 // max(k, 1) ** 2)  # items per block: 128 MB of local matrices

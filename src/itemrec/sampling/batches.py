@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -21,6 +22,10 @@ class Batches:
 
     ``by="users"``: every user once, with up to ``positives`` of its items, redrawn each epoch
     without replacement. ``by="interactions"``: every training interaction once.
+
+    In a graph with weights interactions are drawn in proportion to their weight: the expected
+    gradient is that of a loss whose terms are multiplied by the weights, whatever the loss, and a
+    step is not ruled by one heavy interaction. With equal weights every interaction occurs once.
     """
 
     graph: Graph
@@ -34,7 +39,7 @@ class Batches:
         if self.by == "users":
             keys = torch.nonzero(self.graph.degree[: self.graph.n_users] > 0).squeeze(1)
         else:
-            keys = torch.arange(len(self.graph.col) // 2, device=device)
+            keys = self._interactions(generator)
         if not len(keys):
             raise ItemrecError("there are no training interactions, so there is nothing to learn")
         keys = keys[torch.randperm(len(keys), generator=generator, device=device)]
@@ -47,10 +52,63 @@ class Batches:
         real = (keys >= 0).unsqueeze(1)  # [B, 1]
         keys = keys.clamp(min=0)
         if self.by == "users":
-            positives, mask = draw_positives(self.graph, keys, self.positives, generator)
+            positives, mask = self._positives(keys, generator)
             return Batch(keys, positives, mask & real)
         items = self.graph.col[keys].long() - self.graph.n_users
         return Batch(self.graph.row[keys], items.unsqueeze(1), real, distinct_users=False)
+
+    def _interactions(self, generator: torch.Generator) -> Tensor:
+        """All interactions, or as many that are drawn by weight, int64 [interactions]."""
+        keys = torch.arange(len(self.graph.col) // 2, device=self.graph.col.device)
+        if self._weight_before is None or not len(keys):
+            return keys
+        # one offset for all: an interaction of weight w occurs ⌊w⌋ or ⌈w⌉ times
+        offset = torch.rand(1, generator=generator, device=keys.device, dtype=torch.float64)
+        points = (keys + offset) * (self._weight_before[-1] / len(keys))
+        return _interval(self._weight_before, points)
+
+    def _positives(self, users: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        if self._weight_before is None:
+            return draw_positives(self.graph, users, self.positives, generator)
+        before = self._weight_before
+        return draw_weighted(self.graph, before, users, self.positives, generator)
+
+    @cached_property
+    def _weight_before(self) -> Tensor | None:
+        """The sum of the weights before each interaction and at last of all, float64 [n + 1]."""
+        if self.graph.weight is None:
+            return None
+        weight = self.graph.weight[: len(self.graph.col) // 2].cpu().double()
+        ends = torch.cat([weight.new_zeros(1), weight.cumsum(0)])
+        return ends.to(self.graph.col.device)
+
+
+def _interval(before: Tensor, points: Tensor) -> Tensor:
+    """The interaction whose interval of weight holds each point."""
+    return (torch.searchsorted(before, points, right=True) - 1).clamp(0, len(before) - 2)
+
+
+def draw_weighted(
+    graph: Graph, before: Tensor, users: Tensor, count: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """`draw_positives` in proportion to weight: one draw from each of ``count`` equal parts.
+
+    A user's interactions lie side by side, each as long as its weight, and the whole is cut into
+    equal parts, as many as draws. An interaction that is drawn twice counts once, so that a list
+    has no repetitions. For a user with fewer items than ``count`` there are as many parts as items.
+    """
+    uniform = uniform_numbers((len(users), count), generator)
+    start, end = graph.crow[users].long(), graph.crow[users + 1].long()
+    parts = (end - start).clamp(max=count).unsqueeze(1)  # [B, 1]
+    part = torch.arange(count, device=users.device)
+    low, high = before[start].unsqueeze(1), before[end].unsqueeze(1)
+    points = low + (part + uniform) * ((high - low) / parts.clamp(min=1))
+    position = _interval(before, points)  # [B, count], ascending
+    position = torch.minimum(torch.maximum(position, start.unsqueeze(1)), (end - 1).unsqueeze(1))
+    mask = part < parts
+    mask[:, 1:] &= position[:, 1:] != position[:, :-1]
+    position = torch.where(mask, position, start.unsqueeze(1).clamp(max=len(before) - 2))
+    return graph.col[position].long() - graph.n_users, mask
 
 
 def draw_positives(

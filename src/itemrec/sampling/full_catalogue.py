@@ -87,7 +87,7 @@ class All(Sampler):
     def slots(self, batch: int, distinct: bool) -> Tensor:
         """Slots for the training positives of a batch, of the same shape for every batch."""
         if (batch, distinct) not in self._slots:
-            degree = self._graph.degree[: self._graph.n_users]
+            degree = self._graph.history_length.float()
             if distinct:  # at worst a batch holds the users with the longest histories
                 most = int(torch.topk(degree, min(batch, len(degree))).values.double().sum())
             else:  # at worst the same user every time

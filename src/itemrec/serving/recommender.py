@@ -9,13 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import BUDGET, mask_history, own_scores, top_items
 from itemrec.serving.filters import ItemFilter, as_list
+from itemrec.serving.history import History, new_history, with_dislikes
+from itemrec.serving.recommendation_frame import check_frames, frame_of, kind_of_frame
 from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.serving.recommendations import Reason, Recommendation, Recommendations
 from itemrec.training.progress import track
@@ -33,6 +34,7 @@ class Recommender:
 
     Args:
         run: A trained run; `Recommender.load` takes its folder.
+        frames: "polars" or "pandas", for `recommend_frame`; default: what is installed.
 
     Raises:
         ItemrecError: It is not a run.
@@ -45,16 +47,16 @@ class Recommender:
         5
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, frames: str | None = None) -> None:
         if not isinstance(run, Run):
             raise ItemrecError(
                 f"'run' must be a Run, got {shown(run)}; for a folder use Recommender.load(folder)"
             )
         self.run, self.model, self.train = run, run.model, run.train
+        self.frames = frames
         self.n_items = len(run.item_ids)
         self._filter = ItemFilter(run.item_ids, run.genres)
         self._ids = run.item_ids.ids.tolist()
-        self._ones = np.ones(self.n_items, dtype=np.float32)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Self:
@@ -106,6 +108,8 @@ class Recommender:
         user: Any = None,
         *,
         history: Iterable[Any] | None = None,
+        weights: Iterable[float] | None = None,
+        dislikes: Iterable[Any] | None = None,
         k: int = 20,
         exclude_seen: bool = True,
         only: Iterable[Any] | None = None,
@@ -119,6 +123,10 @@ class Recommender:
         Args:
             user: The id of a training user.
             history: Ids of the items of any user; give either this or `user`.
+            weights: How much each item of the history counts, positive numbers. Only their ratios
+                matter.
+            dislikes: Ids of items that the user does not like, in addition to `user` or `history`.
+                They are never recommended, and items like them have lower scores.
             k: Number of items.
             exclude_seen: Leave out the items of the history.
             only: Ids to choose from. Unknown ids are ignored and listed in `unknown`.
@@ -133,7 +141,8 @@ class Recommender:
 
         Raises:
             ItemrecError: The user is unknown, both or neither of `user` and `history` are given, a
-                filter matches nothing, or the model gives no exact explanations.
+                filter matches nothing, or the model gives no exact explanations, which dislikes
+                need, too.
 
         Examples:
             >>> import itemrec as ir
@@ -149,28 +158,35 @@ class Recommender:
         listed = None if reasons is None else positive_integer("reasons", reasons)
         if explain and not self.model.explains:
             raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
-        row, items, unknown = self._history_of(user, history)
+        if dislikes is not None and not self.model.explains:
+            raise ItemrecError(
+                f"{type(self.model).__name__} cannot use 'dislikes': its scores are not sums over "
+                "the history; 'without' leaves items out"
+            )
+        given, unknown = self._history_of(user, history, weights)
+        seen, others = with_dislikes(given, dislikes, self._filter)
+        unknown += others
+        row, items = seen.row, seen.items
         allowed, ignored = self._filter.allowed(only, without, genre)
-        history_row = self._history_row(items)
-        if len(items):
+        history_row = seen.matrix(self.n_items)
+        if seen.is_known:
             scores = own_scores(
                 self.model, history_row, np.array([row], dtype=np.int64)
             )  # [1, items]
         else:
             scores = self._popularity.clone().unsqueeze(0)
-        if exclude_seen:
-            scores = mask_history(scores, history_row)
+        scores = mask_history(scores, history_row if exclude_seen else seen.disliked(self.n_items))
         if allowed is not None:
             scores[:, ~torch.from_numpy(allowed).to(scores.device)] = -torch.inf
         best = top_items(scores, k)[0]
         best = best[best >= 0]
         values = scores[0, best]
         shares = None
-        if explain and len(items):
+        if explain and seen.is_known:
             shares = self.model.explain(history_row, row, best)  # [k, history]
         picks = self._picks(best, values, items, shares, listed)
         unknown += ignored
-        return Recommendations(picks, user, unknown, "" if len(items) else POPULAR)
+        return Recommendations(picks, user, unknown, "" if seen.is_known else POPULAR)
 
     @torch.inference_mode()
     def recommend_all(
@@ -237,6 +253,33 @@ class Recommender:
             self.run.user_ids.external(user_rows), rows, values, ids, unknown
         )
 
+    def recommend_frame(
+        self, users: Iterable[Any] | None = None, k: int = 20, **options: Any
+    ) -> Any:
+        """The k best items of many users as a frame, of the kind that `fit` was given.
+
+        Args:
+            users: Ids of training users, such as a column of a frame; default: all.
+            k: Number of items per user.
+            **options: Further arguments of `recommend_all`, such as `genre`.
+
+        Returns:
+            A polars or pandas frame with the columns user_id, item_id, title (if there are
+            titles), rank and score.
+
+        Raises:
+            ItemrecError: A user is unknown, or a filter matches nothing.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
+            >>> recommender.recommend_frame(k=3).shape  # 48 training users
+            (144, 5)
+        """
+        frames = check_frames(self.frames or kind_of_frame(users))
+        return frame_of(self.recommend_all(k, users=users, **options), self.run.titles, frames)
+
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
         """The k items most similar to this one, without the item itself.
@@ -287,21 +330,23 @@ class Recommender:
 
     @cached_property
     def _popularity(self) -> Tensor:
-        counts = np.bincount(self.train.indices, minlength=self.n_items).astype(np.float32)
+        counts = np.bincount(self.train.indices, self.train.data, self.n_items).astype(np.float32)
         return torch.from_numpy(counts).to(self.model.device)
 
     def _history_of(
-        self, user: Any, history: Iterable[Any] | None
-    ) -> tuple[int, npt.NDArray[np.int64], tuple[Any, ...]]:
-        """Training row (−1 for a new user), the known items of the history, the unknown ones."""
+        self, user: Any, history: Iterable[Any] | None, weights: Iterable[float] | None
+    ) -> tuple[History, tuple[Any, ...]]:
+        """What is known of a user, and the ids of the history that are not."""
         if (user is None) == (history is None):
             raise ItemrecError("give either 'user' or 'history'")
         if history is None:
             row = int(self._rows_of([user])[0])
+            if weights is not None:
+                raise ItemrecError("'weights' is for a 'history', a known user has trained ones")
             start, end = self.train.indptr[row : row + 2]
-            return row, self.train.indices[start:end].astype(np.int64), ()
-        found, unknown = self._filter.known("history", history)
-        return -1, np.unique(found), unknown
+            items = self.train.indices[start:end].astype(np.int64)
+            return History(row, items, self.train.data[start:end]), ()
+        return new_history(history, weights, self._filter)
 
     def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Training rows of known users."""
@@ -313,12 +358,6 @@ class Recommender:
                 "for a new user give a history of items"
             )
         return rows
-
-    def _history_row(self, items: npt.NDArray[np.int64]) -> sp.csr_array:
-        """One history as a sparse row ``[1, items]``."""
-        ends = np.array([0, len(items)])
-        parts = (self._ones[: len(items)], items, ends)
-        return sp.csr_array(parts, shape=(1, self.n_items))
 
     def _picks(
         self,

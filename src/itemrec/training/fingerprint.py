@@ -7,6 +7,7 @@ import json
 
 import torch
 
+from itemrec.data.weights import is_weighted
 from itemrec.training.run import Run
 
 
@@ -18,6 +19,8 @@ def fingerprint(run: Run) -> str:
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     for column in (run.train.indptr, run.train.indices):
         digest.update(column.astype("int64").data)
+    if is_weighted(run.train):
+        digest.update(run.train.data.astype("float32").data)
     texts = [c for c in (run.titles, run.genres) if c is not None]
     lists = [c.tolist() for c in (run.user_ids.ids, run.item_ids.ids, *texts)]
     digest.update(json.dumps([run.config["model"], lists], default=str).encode())

@@ -36,7 +36,7 @@ class Learner:
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
         if self.model.kind.has_lists:
             plan.sampler.prepare(split.train, self.device)
-        longest = max(int(self.graph.degree[: self.graph.n_users].max()), 1)
+        longest = max(int(self.graph.history_length.max()), 1)
         positives = min(config.positives, longest)  # no user has more
         self.batches = Batches(self.graph, config.batch_by, config.batch, positives)
         groups = self.model.parameter_groups(config.lr)

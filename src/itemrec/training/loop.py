@@ -106,7 +106,7 @@ def run_plan(
 def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: bool) -> Run:
     """Select, refit, evaluate and save, from the state in the folder if there is one."""
     split, run = plan.split, Run.of(plan)
-    state = TrainState(data=run.dataset["fingerprint"])
+    state = TrainState(data=run.dataset["fingerprint"] + run.dataset.get("weights", ""))
     if folder is not None:
         state = folder.claim(run, state, resume)
         if resume and folder.is_finished:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from itemrec.config_file import Config
 from itemrec.data.split import Split
+from itemrec.data.weights import is_weighted
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.losses import LOSSES, bind, unbind
@@ -26,6 +27,14 @@ OPEN = (
     *("batch", "batch_by", "lr", "l2", "similarity", "n_negatives"),
     *("epochs", "eval_every", "patience"),
 )
+
+# What weights of interactions change in a model, by `Model.weighs`.
+USES = {
+    "graph": "a message counts by its weight, and is normalised by sums of weights",
+    "loss": "an interaction is drawn for the loss in proportion to its weight",
+    "linear": "the linear model is fitted to weights instead of ones",
+    "counts": "popularity is a sum of weights",
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,19 @@ class Plan:
             and self.split.valid is not None
         )
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the training interactions have weights."""
+        return is_weighted(self.split.train)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the data, and about what its weights change in the model."""
+        if not self.is_weighted:
+            return self.split.notes
+        uses = "; ".join(USES[use] for use in self.model.weighs)
+        return (*self.split.notes, f"What the weights change: {uses}.")
+
     def as_asked(self) -> Config:
         """`record` without the settings that a hybrid still has to choose."""
         out = self.record()
@@ -64,6 +86,8 @@ class Plan:
         """Reject invalid combinations before anything is written or trained."""
         check_memory(self.model, self.split, pick_device(self.config.device))
         self.split.check()
+        if self.is_weighted:
+            self.model.check_weights()
         if self.split.protocol == "inductive":
             self.model.check_inductive()
         if self.refits and self.model.kind.has_lists and self.sampler.draws:

@@ -16,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from itemrec.training.notebook_bar import NotebookBar, in_notebook
+
 if TYPE_CHECKING:
     from itemrec.training.state import TrainState
 
@@ -24,6 +26,9 @@ T = TypeVar("T")
 
 def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None) -> Iterator[T]:
     """Iterate over steps while showing a progress bar with the remaining time."""
+    if show and in_notebook():
+        yield from NotebookBar().track(steps, total=total, description=text)
+        return
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -49,20 +54,13 @@ class EpochBar:
     def __init__(self, phase: str, epochs: int, metric: str, *, show: bool) -> None:
         self.metric, self.started, self.first = metric, time.perf_counter(), -1
         self.console, self.epochs = Console(stderr=True), epochs
-        self.log = show and not self.console.is_terminal
+        notebook = show and in_notebook()
+        self.log = show and not notebook and not self.console.is_terminal
         self.logged = self.started
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed}/{task.total} epochs"),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
-            TextColumn("at most"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            console=self.console,
-            disable=not show or self.log,
-            transient=True,
+        self.bar = (
+            NotebookBar(" epochs")
+            if notebook
+            else _epoch_bar(self.console, disable=not show or self.log)
         )
         self.action = {"select": "selecting on validation", "refit": "refitting"}.get(phase, phase)
         self.task = self.bar.add_task(self.action, total=epochs, note="")
@@ -96,6 +94,22 @@ class EpochBar:
         trace: TracebackType | None,
     ) -> None:
         self.bar.stop()
+
+
+def _epoch_bar(console: Console, *, disable: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total} epochs"),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TextColumn("at most"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        disable=disable,
+        transient=True,
+    )
 
 
 def duration(seconds: float) -> str:

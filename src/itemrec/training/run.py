@@ -31,7 +31,7 @@ class Run:
         item_ids: External ids of the items.
         titles: Title of each item, or None.
         genres: Genres of each item, or None.
-        train: The interactions that the model was trained on, `[users, items]`.
+        train: The interactions that the model was trained on, ones or weights, `[users, items]`.
         notes: Sentences about what was left out of the data.
         history: One entry per validation.
         metrics: The content of `metrics.json`.
@@ -96,7 +96,7 @@ class Run:
             titles=split.titles,
             genres=split.genres,
             train=split.train,
-            notes=split.notes,
+            notes=plan.notes,
             asked=plan.as_asked(),
         )
 
@@ -182,6 +182,31 @@ class Run:
         from itemrec.training.run_folder import RunFolder
 
         RunFolder(folder).save(self)
+
+    def track(self, to: str, folder: str | Path) -> str:
+        """Write settings, curves and final metrics to an experiment tracker.
+
+        Args:
+            to: "mlflow" (where its `MLFLOW_TRACKING_URI` points to) or "tensorboard" (into the
+                subfolder `tensorboard`).
+            folder: The run folder; its name is the name of the run.
+
+        Returns:
+            Where they were written.
+
+        Raises:
+            ItemrecError: The tracker is unknown or not installed.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> ir.train(split, ir.models.Popularity()).track("paper", "runs/first")
+            Traceback (most recent call last):
+            itemrec.errors.ItemrecError: 'track' must be mlflow or tensorboard, got 'paper'
+        """
+        from itemrec.training.tracking import track_run
+
+        return track_run(self, to, folder)
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> Run:

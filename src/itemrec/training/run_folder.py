@@ -27,6 +27,7 @@ from itemrec.config_file import Config, difference, dump_config, load_config, no
 from itemrec.data import csr
 from itemrec.data.interactions import IdMap
 from itemrec.data.texts import fixed_width, text_array
+from itemrec.data.weights import is_weighted
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.files import (
@@ -156,7 +157,7 @@ class RunFolder:
             raise ItemrecError(f"{self.path} holds a run with other settings: {changed}")
         if self.is_finished:
             dataset = read_file(self.path / "metrics.json", json_object).get("dataset", {})
-            if dataset.get("fingerprint") != run.dataset["fingerprint"]:
+            if any(dataset.get(key) != run.dataset.get(key) for key in ("fingerprint", "weights")):
                 raise ItemrecError(f"{self.path} holds a run on other data; it cannot be resumed")
 
     def _without_choices(self, stored: Config, given: Config, asked: Config) -> Config:
@@ -220,6 +221,8 @@ class RunFolder:
         tensors = {k: v.detach().cpu().contiguous() for k, v in run.model.state_dict().items()}
         tensors["train.crow"] = torch.from_numpy(run.train.indptr.astype(np.int64))
         tensors["train.col"] = torch.from_numpy(run.train.indices.astype(np.int32))
+        if is_weighted(run.train):
+            tensors["train.weight"] = torch.from_numpy(run.train.data.astype(np.float32))
         with atomic(self.path / "model.safetensors") as path:
             save_file(tensors, path)  # no metadata: its order would differ from run to run
             path.chmod((self.path / "config.toml").stat().st_mode)  # it is created as private
@@ -249,7 +252,9 @@ class RunFolder:
         tensors = read_file(self.path / "model.safetensors", read)
         try:
             crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
-            train = csr.checked(col, crow, (len(ids["users"]), len(ids["items"])))
+            weight = tensors.pop("train.weight", None)
+            weights = None if weight is None else weight.cpu().numpy()
+            train = csr.checked(col, crow, (len(ids["users"]), len(ids["items"])), weights)
             inductive = ids["protocol"] == "inductive"
             return Run(
                 model=rebuild(config["model"], train, inductive, tensors, device),

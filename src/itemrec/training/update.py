@@ -22,6 +22,7 @@ from itemrec.data.csr import as_ones
 from itemrec.data.interactions import Interactions
 from itemrec.data.joining import Catalogue, Joined, join
 from itemrec.data.split import HeldOut, Split
+from itemrec.data.weights import is_weighted
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
@@ -104,7 +105,7 @@ def update(
         raise ItemrecError(f"'run' must be a Run or its folder, got {shown(run)}")
     if epochs not in (None, 0):
         positive_integer("epochs", epochs)
-    if not (run.train.data == 1).all():
+    if is_weighted(run.train):
         raise ItemrecError("a run with weighted interactions cannot be updated: train it anew")
     if run.model.kind is not Kind.CLOSED_FORM:
         network = run.model.gnn if isinstance(run.model, Hybrid) else run.model

@@ -47,6 +47,12 @@ def _facts(found: Description) -> Table:
     if found.ratings is not None:
         counts = ", ".join(f"{value}: {count:,}" for value, count in found.ratings.items())
         table.add_row("ratings", counts)
+    if found.weights is not None:
+        quantiles = "  ".join(f"{q} {value:g}" for q, value in found.weights.quantiles.items())
+        table.add_row("weights", f"{found.weights.made_of}, divided by their mean")
+        table.add_row("", f"quantiles  {quantiles}")
+        equal = f"{found.weights.effective:,.0f} interactions of equal weight say as much"
+        table.add_row("", equal)
     return table
 
 

@@ -248,6 +248,7 @@ def check_explanation(run: ServedRun, body: RecommendRequest) -> None:
     history = len(body.history or ())
     if body.user is not None:
         history = run.catalogue.history_length(body.user)
+    history += len(body.dislikes or ())
     listed = min(history, body.reasons or history)
     for number, most, what in (
         (history, MAX_SHARES, "compute"),

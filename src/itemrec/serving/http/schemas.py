@@ -68,6 +68,12 @@ class RecommendRequest(Filters):
 
     user: Id | None = Field(None, description="Id of a user of the training data.")
     history: Ids | None = Field(None, description="Ids of items, for any user.")
+    weights: Annotated[list[float], Field(max_length=MAX_IDS, fail_fast=True)] | None = Field(
+        None, description="How much each item of the history counts; only ratios matter."
+    )
+    dislikes: Ids | None = Field(
+        None, description="Ids of items that are not liked; items like them score lower."
+    )
     visitor: Id | None = Field(
         None, description="Identifies a new user, only to choose a run by the traffic split."
     )

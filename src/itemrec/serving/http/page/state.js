@@ -55,6 +55,7 @@ export function request(run, explains) {
   return {
     ...whom, run, k: Number(state.k), explain, ...(explain && {reasons: 3}),
     ...(state.genre && {genre: state.genre}),
-    ...(state.disliked.length && {without: state.disliked.map((entry) => entry.item)}),
+    // a model that can explain its scores can also lower those of items like a disliked one
+    ...(state.disliked.length && {[explains ? "dislikes" : "without"]: state.disliked.map((entry) => entry.item)}),
   };
 }

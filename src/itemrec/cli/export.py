@@ -1,0 +1,40 @@
+"""The command that writes a run for other systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from itemrec.cli import options
+from itemrec.cli.tables.layout import print_line
+
+
+def export(
+    run: options.RunFolder,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="parquet: vectors and weights; usearch or faiss: these and an index; onnx: a "
+            "graph from the history of a new user to the best items."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to write; it must be new or empty.")],
+) -> None:
+    """Write a run for another system, and check that it gives the lists of `recommend`.
+
+    Example: itemrec export r --to parquet --out vectors
+    """
+    from itemrec.serving.exports.write import export as write
+
+    facts = write(run, to, out, progress=True)
+    whole = "the whole score" if facts["exact"] else f"all but {facts['missing']}"
+    print_line(f"{out}: {whole} of {facts['model']} for {facts['for']}, {facts['items']:,} items")
+    line = f"{facts['same_items']:.1%} of the top {facts['k']} of `recommend`"
+    if "candidates" in facts:
+        line += (
+            f"; {facts['same_items_rescored']:.1%} if the best {facts['candidates']} are scored "
+            "again with weights.parquet"
+        )
+    print_line(f"checked with {facts['checked_users']:,} users: {line}")

@@ -1,0 +1,79 @@
+"""Every export is compared with `recommend` before it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.ranking import mask_history, own_scores, top_items
+from itemrec.serving.exports.search import Rows
+from itemrec.training.run import Run
+
+USERS, K = 200, 20  # users whose lists are compared, and their length
+CANDIDATES = 500  # of an index, before the linear part is added
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some users, and what `recommend` gives them."""
+
+    rows: Rows  # training rows of the users [n]
+    histories: sp.csr_array  # [n, items]
+    scores: npt.NDArray[np.float32]  # −∞ at the items of the history, [n, items]
+    best: Rows  # the lists of `recommend`, −1 where no item is left, [n, k]
+
+    def agreement(self, found: Rows) -> float:
+        """Share of the recommended items that were found."""
+        there = self.best >= 0
+        same = (self.best[:, :, None] == found[:, None, :]).any(2) & there
+        return float(same.sum() / max(there.sum(), 1))
+
+    def check(self, found: Rows, what: str) -> None:
+        """Raise unless the lists are the same; items whose scores differ by rounding may swap."""
+        there = self.best >= 0
+        expected, got = (
+            np.where(there, np.take_along_axis(self.scores, np.maximum(rows, 0), 1), 0.0)
+            for rows in (self.best, found)
+        )
+        if not np.allclose(expected, got, rtol=1e-3, atol=1e-4):
+            raise ItemrecError(
+                f"{what} does not give the lists of 'recommend': {self.agreement(found):.1%} of "
+                "the items agree; nothing was written. Please report this"
+            )
+
+
+@torch.no_grad()
+def sample_lists(run: Run, *, fold_in: bool) -> Sample:
+    """Some users with a history; with `fold_in` they are given by their histories alone."""
+    known = np.flatnonzero(np.diff(run.train.indptr))
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.choice(known, min(USERS, len(known)), replace=False))
+    histories = run.train[rows]
+    nobody = np.full(len(rows), -1, dtype=np.int64)
+    scores = mask_history(own_scores(run.model, histories, nobody if fold_in else rows), histories)
+    best = top_items(scores, K).cpu().numpy()
+    return Sample(rows, histories, scores.cpu().numpy(), best)
+
+
+def without_history(sample: Sample, search: Callable[[int], Rows]) -> Rows:
+    """The best items of an index that are not in the history, as a client would choose them."""
+    longest = int(np.diff(sample.histories.indptr).max())
+    found = search(min(K + longest, sample.scores.shape[1]))
+    seen = sample.histories.toarray() > 0
+    out = np.full_like(sample.best, -1)
+    for user, listed in enumerate(found):
+        left = [row for row in listed.tolist() if row >= 0 and not seen[user, row]]
+        out[user, : len(left)] = left[: out.shape[1]]
+    return out
+
+
+def best_of(scores: npt.NDArray[np.float32], sample: Sample) -> Rows:
+    """The best items by scores from elsewhere, without those of the history."""
+    masked = mask_history(torch.from_numpy(scores.copy()), sample.histories)
+    return top_items(masked, K).numpy()

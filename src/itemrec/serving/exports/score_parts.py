@@ -1,0 +1,123 @@
+"""What the scores of known users are made of, as plain arrays that any system can multiply.
+
+    score(u, i) = user_u · item_i + factor_u · Σ_{h∈H_u} W_hi
+
+up to a constant of each user, which changes no list. Models with vectors have the first term,
+item–item models the second one, the hybrid both: its network and its prior are the product, and a
+user's two standard deviations are divided out beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.errors import ItemrecError
+from itemrec.models import CML, EASE, GFCF, Hybrid
+from itemrec.models.base import Model
+from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.models.hybrid import deviation
+from itemrec.models.item_item import SparseWeights
+from itemrec.training.progress import track
+from itemrec.training.run import Run
+
+Floats = npt.NDArray[np.float32]
+BLOCK = 512  # users or items at a time
+
+
+@dataclass(frozen=True)
+class ScoreParts:
+    """The two terms of a score; a term that a model does not have is None.
+
+    Attributes:
+        users: Vectors of the known users, `[users, d]`.
+        items: Vectors of the items, `[items, d]`.
+        factors: What a user's sum of weights is multiplied by, `[users]`.
+        weights: Weight from an item of the history to a recommended one, `[items, items]`.
+    """
+
+    users: Floats | None
+    items: Floats | None
+    factors: Floats | None = None
+    weights: sp.csr_array | None = None
+
+    def scores(self, histories: sp.csr_array, rows: npt.NDArray[np.int64]) -> Floats:
+        """Scores of some known users, `[B, items]`, from these arrays alone."""
+        out = np.zeros((len(rows), histories.shape[1]), dtype=np.float32)
+        if self.users is not None and self.items is not None:
+            out += self.users[rows] @ self.items.T
+        if self.weights is not None and self.factors is not None:
+            out += (histories @ self.weights).toarray() * self.factors[rows, None]
+        return out
+
+
+def score_parts(run: Run, *, progress: bool = False) -> ScoreParts:
+    """The parts of a run's scores; refused for models that have neither."""
+    model = run.model
+    if isinstance(model, Hybrid):
+        return _of_hybrid(model, run.train, progress)
+    if isinstance(model, CML):  # −|u − i|² = 2u·i − |i|² − |u|², and |u|² changes no list
+        users, items = model.user_vectors, model.item_vectors
+        ones, lengths = torch.ones_like(users[:, :1]), items.square().sum(1, keepdim=True)
+        return ScoreParts(_array(users * 2, ones), _array(items, -lengths))
+    if isinstance(model, EmbeddingModel) and type(model).scores is EmbeddingModel.scores:
+        return ScoreParts(_array(model.user_vectors), _array(model.item_vectors))
+    weights = weights_of(model)
+    if weights is not None:
+        return ScoreParts(None, None, np.ones(run.train.shape[0], np.float32), weights)
+    raise ItemrecError(
+        f"{type(model).__name__} has neither vectors nor item–item weights to export: "
+        "choose --to onnx"
+    )
+
+
+def weights_of(model: Model) -> sp.csr_array | None:
+    """The item–item weights of a linear model, or None."""
+    shape = (model.n_items, model.n_items)
+    if isinstance(model, SparseWeights):
+        parts = (model.weight_values, model.weight_items, model.weight_starts)
+        return sp.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)
+    if isinstance(model, GFCF):  # scores are additive over the history
+        return sp.csr_array(_scores_of_single_items(model))
+    return sp.csr_array(_array(model.weights)) if isinstance(model, EASE) else None
+
+
+@torch.no_grad()
+def _scores_of_single_items(model: Model) -> Floats:
+    """Scores of every history of one item, ``[items, items]``."""
+    everything = sp.eye_array(model.n_items, dtype=np.float32, format="csr")
+    blocks = []
+    for start in range(0, model.n_items, BLOCK):
+        part = sp.csr_array(everything[start : start + BLOCK])
+        nobody = np.full(len(part.indptr) - 1, -1, dtype=np.int64)
+        blocks.append(_array(model.scores(part, nobody)))
+    return np.concatenate(blocks)
+
+
+@torch.no_grad()
+def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts:
+    """Network and prior as one product; the deviations of both parts belong to the user."""
+    blocks, factors = [], []
+    starts = range(0, train.shape[0], BLOCK)
+    for start in track(starts, "collecting vectors", show=progress):
+        rows = np.arange(start, min(start + BLOCK, train.shape[0]))
+        history = train[rows]
+        vectors = model.gnn.vectors_of(history, rows)
+        prior, weight = model.blend_of(history)
+        blocks.append(_array(vectors / deviation(vectors @ model.table.T), prior))
+        linear = deviation(model.linear.scores(history, rows))
+        factors.append(_array(weight / linear)[:, 0])
+    items = _array(model.table, model.popularity.unsqueeze(1))
+    weights = weights_of(model.linear)
+    return ScoreParts(np.concatenate(blocks), items, np.concatenate(factors), weights)
+
+
+def _array(*columns: Tensor) -> Floats:
+    """Tensors side by side as one float32 array."""
+    out: Floats = torch.cat(columns, dim=1).detach().cpu().float().contiguous().numpy()
+    return out

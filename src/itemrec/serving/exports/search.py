@@ -1,0 +1,46 @@
+"""Indices of item vectors by inner product, and what they and the other exports find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.serving.exports.score_parts import Floats
+
+Rows = npt.NDArray[np.int64]
+
+
+def write_usearch(vectors: Floats, path: Path) -> None:
+    """An HNSW graph of usearch; its keys are the rows of ``items.parquet``."""
+    from usearch.index import Index
+
+    index = Index(ndim=vectors.shape[1], metric="ip", dtype="f32")
+    index.add(np.arange(len(vectors), dtype=np.uint64), vectors)
+    index.save(str(path))
+
+
+def search_usearch(path: Path, queries: Floats, depth: int) -> Rows:
+    """The best rows of each query, by exact search."""
+    from usearch.index import Index
+
+    found: Any = Index.restore(str(path)).search(queries, depth, exact=True)
+    return np.asarray(found.keys, dtype=np.int64).reshape(len(queries), -1)
+
+
+def write_faiss(vectors: Floats, path: Path) -> None:
+    """A flat index of faiss, which searches exactly; its ids are the rows of ``items.parquet``."""
+    import faiss
+
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    faiss.write_index(index, str(path))
+
+
+def search_faiss(path: Path, queries: Floats, depth: int) -> Rows:
+    """The best rows of each query."""
+    import faiss
+
+    return np.asarray(faiss.read_index(str(path)).search(queries, depth)[1], dtype=np.int64)

@@ -1,0 +1,191 @@
+"""`export`: a folder of files for another system, checked before it is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import itemrec
+from itemrec.environment import need_packages
+from itemrec.errors import ItemrecError
+from itemrec.files import atomic, check_folder, write_text
+from itemrec.serving.exports import checks
+from itemrec.serving.exports.checks import best_of, sample_lists, without_history
+from itemrec.serving.exports.score_parts import ScoreParts, score_parts
+from itemrec.serving.exports.search import Rows
+from itemrec.serving.recommender import Recommender
+from itemrec.training.progress import track
+from itemrec.training.run import Run
+from itemrec.validation import one_of, shown
+
+PACKAGES = {
+    "parquet": ("polars",),
+    "usearch": ("usearch", "polars"),
+    "faiss": ("faiss", "polars"),
+    "onnx": ("onnx", "onnxruntime", "polars"),
+}
+Facts = dict[str, Any]
+
+
+def export(
+    run: Run | Recommender | str | Path, to: str, out: str | Path, *, progress: bool = False
+) -> dict[str, Any]:
+    """Write a run for another system, and check that it gives the lists of `recommend`.
+
+    Args:
+        run: A run, a recommender, or a run folder.
+        to: "parquet" (vectors and weights), "usearch" or "faiss" (these and an index), or "onnx"
+            (a graph that folds new users in).
+        out: The folder to write; it must not exist, or be empty.
+        progress: Show a progress bar.
+
+    Returns:
+        What was written and how it compares, as in `export.json`: `exact` says whether the files
+        hold the whole score, `same_items` which share of the recommended items they give.
+
+    Raises:
+        ItemrecError: The model cannot be exported that way, a package is missing, or the lists
+            would differ.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import tempfile
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> out = Path(tempfile.mkdtemp()) / "vectors"
+        >>> facts = ir.export(ir.train(split, ir.models.EASE()), "parquet", out)
+        >>> facts["exact"], sorted(path.name for path in out.iterdir())
+        (True, ['export.json', 'items.parquet', 'users.parquet', 'weights.parquet'])
+    """
+    one_of("to", to, tuple(PACKAGES))
+    need_packages(f"--to {to}", PACKAGES[to])
+    folder = check_folder("out", out)
+    if folder.exists() and any(folder.iterdir()):
+        raise ItemrecError(f"'out' must be a new or an empty folder, got '{folder}'")
+    trained = _run_of(run)
+    draft = folder.with_name(f".{folder.resolve().name}.{os.getpid()}.tmp")
+    draft.mkdir(parents=True)
+    try:
+        facts = {
+            "itemrec": itemrec.__version__,
+            "to": to,
+            "model": trained.config["model"]["name"],
+            "data": trained.dataset,
+            "users": int(np.count_nonzero(np.diff(trained.train.indptr))),
+            "items": len(trained.item_ids),
+            **WRITERS[to](trained, draft, progress),
+        }
+        write_text(draft / "export.json", json.dumps(facts, indent=1) + "\n")
+        if folder.exists():
+            folder.rmdir()
+        draft.replace(folder)
+    except OSError as error:  # callers do not know the draft
+        name = Path(error.filename or "export.json").name
+        raise OSError(error.errno, error.strerror, str(folder / name)) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return facts
+
+
+def _run_of(run: Any) -> Run:
+    if isinstance(run, Recommender):
+        return run.run
+    if isinstance(run, str | Path):
+        return Run.load(run)
+    if not isinstance(run, Run):
+        raise ItemrecError(f"'run' must be a Run, a Recommender or a folder, got {shown(run)}")
+    return run
+
+
+def _write_tables(run: Run, folder: Path, progress: bool) -> Facts:
+    """Vectors and weights; the check reads the arrays that were written, not the model."""
+    parts = score_parts(run, progress=progress)
+    _write_parts(run, folder, parts)
+    sample = sample_lists(run, fold_in=False)
+    found = best_of(parts.scores(sample.histories, sample.rows), sample)
+    sample.check(found, "the export to parquet")
+    return {"exact": True, "for": "known users"} | _compared(sample, found)
+
+
+def _write_parts(run: Run, folder: Path, parts: ScoreParts) -> None:
+    from itemrec.serving.exports import tables
+
+    tables.write_items(run, folder, parts.items)
+    tables.write_users(run, folder, parts)
+    tables.write_weights(run, folder, parts)
+
+
+def _write_index(library: str) -> Callable[[Run, Path, bool], Facts]:
+    def write(run: Run, folder: Path, progress: bool) -> Facts:
+        from itemrec.serving.exports import search
+
+        parts = score_parts(run, progress=progress)
+        if parts.items is None or parts.users is None:
+            raise ItemrecError(
+                f"{type(run.model).__name__} has item–item weights and no vectors to index: "
+                "choose --to parquet or --to onnx"
+            )
+        users, items = parts.users, parts.items
+        _write_parts(run, folder, parts)
+        path = folder / f"items.{library}"
+        with atomic(path) as file:
+            getattr(search, f"write_{library}")(items, file)
+        sample = sample_lists(run, fold_in=False)
+        ask = getattr(search, f"search_{library}")
+        found = without_history(sample, lambda depth: ask(path, users[sample.rows], depth))
+        if parts.weights is None:
+            sample.check(found, f"the export to {library}")
+            return {"exact": True, "for": "known users"} | _compared(sample, found)
+        depth = min(checks.CANDIDATES, len(items))
+        candidates = ask(path, users[sample.rows], depth)
+        scores = parts.scores(sample.histories, sample.rows)
+        among = np.full_like(scores, -np.inf)
+        np.put_along_axis(among, candidates, np.take_along_axis(scores, candidates, 1), 1)
+        again = sample.agreement(best_of(among, sample))
+        facts = {"exact": False, "for": "known users", "missing": "the linear part"}
+        rescored = {"candidates": depth, "same_items_rescored": round(again, 4)}
+        return facts | _compared(sample, found) | rescored
+
+    return write
+
+
+def _write_onnx(run: Run, folder: Path, progress: bool) -> Facts:
+    import onnxruntime
+
+    from itemrec.serving.exports import tables
+    from itemrec.serving.exports.fold_in_graph import write_graph
+
+    path = folder / "fold_in.onnx"
+    with atomic(path) as file:
+        write_graph(run, file)
+    tables.write_items(run, folder)
+    sample = sample_lists(run, fold_in=True)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    k = np.array([sample.best.shape[1]], dtype=np.int64)
+    lists = []
+    rows = range(len(sample.rows))
+    for row in track(rows, "comparing with recommend", show=progress):  # one by one, as a service
+        history = sample.histories[[row]].toarray().astype(np.float32)
+        lists.append(session.run(["items"], {"history": history, "k": k})[0])
+    found = np.concatenate(lists)
+    sample.check(found, "the export to onnx")
+    return {"exact": True, "for": "new users, given by a history"} | _compared(sample, found)
+
+
+def _compared(sample: checks.Sample, found: Rows) -> Facts:
+    agreement = round(sample.agreement(found), 4)
+    return {"checked_users": len(sample.rows), "k": checks.K, "same_items": agreement}
+
+
+WRITERS: dict[str, Callable[[Run, Path, bool], Facts]] = {
+    "parquet": _write_tables,
+    "usearch": _write_index("usearch"),
+    "faiss": _write_index("faiss"),
+    "onnx": _write_onnx,
+}

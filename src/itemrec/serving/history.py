@@ -1,0 +1,90 @@
+"""What a recommendation is based on: a user's items, how much each counts, and dislikes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemrec.errors import ItemrecError
+from itemrec.serving.filters import ItemFilter, as_list
+from itemrec.validation import is_number
+
+DISLIKE = 0.5  # what a dislike counts, in terms of the mean weight of the history; see LOG.md
+
+
+@dataclass(frozen=True)
+class History:
+    """The items of one user in ascending order; those that are disliked have values below 0."""
+
+    row: int  # of the training matrix, −1 for a new user
+    items: npt.NDArray[np.int64]  # [n]
+    values: npt.NDArray[np.float32]  # [n]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether something is known that the user likes."""
+        return bool((self.values > 0).any())
+
+    def matrix(self, n_items: int) -> sp.csr_array:
+        """The history as a sparse row ``[1, items]``."""
+        ends = np.array([0, len(self.items)])
+        return sp.csr_array((self.values, self.items, ends), shape=(1, n_items))
+
+    def disliked(self, n_items: int) -> sp.csr_array:
+        """The disliked items alone as a sparse row ``[1, items]``."""
+        below = self.values < 0
+        return replace(self, items=self.items[below], values=self.values[below]).matrix(n_items)
+
+
+def new_history(
+    history: Iterable[Any], weights: Iterable[float] | None, known: ItemFilter
+) -> tuple[History, tuple[Any, ...]]:
+    """The history of a new user, and the ids that are not known; a repeated id counts once."""
+    listed = as_list("history", history)
+    values = _checked(weights, len(listed))
+    rows = known.ids.index(listed)
+    unknown = tuple(item for item, row in zip(listed, rows, strict=True) if row < 0)
+    items, place = np.unique(rows[rows >= 0], return_inverse=True)
+    highest = np.zeros(len(items), dtype=np.float32)
+    np.maximum.at(highest, place, values[rows >= 0])
+    return History(-1, items, highest), unknown
+
+
+def _checked(weights: Iterable[float] | None, n: int) -> npt.NDArray[np.float32]:
+    """Positive weights, divided by their mean, so that only their ratios matter."""
+    if weights is None:
+        return np.ones(n, dtype=np.float32)
+    listed = as_list("weights", weights)
+    if len(listed) != n:
+        raise ItemrecError(
+            f"'weights' must have one number for each item of 'history', "
+            f"got {len(listed)} for {n} items"
+        )
+    for value in listed:
+        if not is_number(value) or not 0 < value < float("inf"):
+            raise ItemrecError(f"'weights' must be positive numbers, got {value!r}")
+    values = np.array(listed, dtype=np.float64)
+    mean = max(float(values.mean()) if n else 1.0, float(np.finfo(np.float64).tiny))
+    return np.asarray(values / mean, dtype=np.float32)
+
+
+def with_dislikes(
+    history: History, dislikes: Iterable[Any] | None, known: ItemFilter
+) -> tuple[History, tuple[Any, ...]]:
+    """The history with dislikes, which take precedence over the same items in it."""
+    if dislikes is None:
+        return history, ()
+    found, unknown = known.known("dislikes", dislikes)
+    disliked = np.unique(found)
+    liked = ~np.isin(history.items, disliked)
+    values = history.values[liked]
+    size = np.float32(DISLIKE * values.mean() if len(values) else DISLIKE)
+    items = np.concatenate([history.items[liked], disliked])
+    values = np.concatenate([values, np.full(len(disliked), -size, dtype=np.float32)])
+    order = np.argsort(items)
+    return History(history.row, items[order], values[order]), unknown

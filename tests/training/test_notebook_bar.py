@@ -1,0 +1,79 @@
+"""The bar of notebooks: one HTML line that is shown, replaced and removed again."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import itemrec as ir
+from itemrec.training import notebook_bar, progress
+
+
+class Page:
+    """What a notebook shows: one text for each display, in their order."""
+
+    def __init__(self) -> None:
+        self.lines: list[list[str]] = []
+
+    def display(self, html: str, display_id: bool) -> Any:
+        assert display_id
+        self.lines.append([html])
+        return SimpleNamespace(update=self.lines[-1].append)
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Page:
+    """A stand-in for the part of IPython that the bar uses."""
+    page = Page()
+    shell = SimpleNamespace(kernel=object())
+    ipython = SimpleNamespace(get_ipython=lambda: shell)
+    shown = SimpleNamespace(HTML=str, display=page.display)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", shown)
+    monkeypatch.setattr(notebook_bar, "PAUSE", 0.0)
+    return page
+
+
+def test_steps_are_counted_and_the_bar_is_removed(page: Page) -> None:
+    assert list(progress.track(range(3), "a < b", show=True)) == [0, 1, 2]
+    (line,) = page.lines
+    assert len(line) == 5  # shown, three changes, removed
+    assert 'a &lt; b <progress value="0" max="3">' in line[0]
+    assert "2/3" in line[2]
+    assert line[-1] == ""
+
+
+def test_an_interrupted_iteration_removes_the_bar(page: Page) -> None:
+    steps = progress.track((n for n in (1, 2)), "some", show=True)
+    next(steps)
+    steps.close()
+    assert page.lines[0][-1] == ""
+    assert "max" not in page.lines[0][0]  # the number is not known
+
+
+def test_training_shows_epochs_and_validation(
+    page: Page, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+    ir.train(split, ir.models.LightGCN(dim=8), epochs=4, eval_every=2, progress=True)
+    text = "\n".join(page.lines[0])
+    assert "selecting on validation" in text
+    assert "4/4 epochs" in text
+    assert "best ndcg@20" in text
+    assert any("refitting" in "\n".join(line) for line in page.lines)
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_shown_unless_it_is_wanted(page: Page) -> None:
+    assert list(progress.track(range(3), "steps", show=False)) == [0, 1, 2]
+    assert page.lines == []
+
+
+def test_a_terminal_session_of_ipython_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not notebook_bar.in_notebook()
+    bare = SimpleNamespace(get_ipython=lambda: SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython", bare)
+    assert not notebook_bar.in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not notebook_bar.in_notebook()
