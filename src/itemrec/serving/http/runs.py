@@ -6,13 +6,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 
+from itemrec.data.item_table import ItemTable
 from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 from itemrec.serving.http.catalogue import Catalogue
@@ -45,8 +46,8 @@ class ServedRun:
     def of(cls, name: str, recommender: Recommender) -> Self:
         """A run that is served from now on."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        run = recommender.run
-        return cls(name, recommender, Catalogue(run), fingerprint(run), now)
+        print_ = fingerprint(recommender.run, recommender.item_table)
+        return cls(name, recommender, Catalogue(recommender), print_, now)
 
 
 class Runs:
@@ -144,8 +145,8 @@ def check_split(split: Mapping[str, float], names: Sequence[str]) -> dict[str, f
     return dict(split)
 
 
-def fingerprint(run: Run) -> str:
-    """A hash of the weights in memory, the training interactions, the ids and the texts."""
+def fingerprint(run: Run, item_table: ItemTable | None = None) -> str:
+    """A hash of the weights in memory, the training interactions, the ids and all texts."""
     digest = hashlib.sha256()
     for name, tensor in sorted(run.model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -157,4 +158,6 @@ def fingerprint(run: Run) -> str:
     texts = [c for c in (run.titles, run.genres) if c is not None]
     lists = [c.tolist() for c in (run.user_ids.ids, run.item_ids.ids, *texts)]
     digest.update(json.dumps([run.config["model"], lists], default=str).encode())
+    if item_table is not None:
+        digest.update(json.dumps(asdict(item_table), default=str).encode())
     return digest.hexdigest()[:16]
