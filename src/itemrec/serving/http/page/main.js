@@ -135,7 +135,7 @@ function draw() {
   for (const id of SLIDERS) drawSlider(id);
   $("run").value = state.run || main().run;
   $("with").value = state.other;
-  $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
+  hideShelves();
 }
 
 // Sliders say nothing of similar items, which are not a list for anybody.
@@ -159,6 +159,10 @@ function setUpSlider(id) {
 
 // --- shelves and options ---------------------------------------------------------------------
 
+function hideShelves() {
+  $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
+}
+
 async function drawShelves() {
   const counts = new Map();
   const popular = await api.items("", 100).catch(() => []);
@@ -176,7 +180,7 @@ async function drawShelves() {
     return element("div", {className: "shelf"}, element("h2", {}, genre), element("ul", {ariaLabel: genre}, ...cards));
   }));
   $("shelves").replaceChildren(...filled);
-  draw();
+  hideShelves(); // nothing else is drawn: somebody may be typing
 }
 
 async function historyOf(user) {
