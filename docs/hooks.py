@@ -19,7 +19,9 @@ from latex2mathml.converter import convert
 
 import itemrec as ir
 from itemrec.cli.app import app
+from itemrec.cli.choices import fill
 from itemrec.data.datasets import DATASETS
+from itemrec.evaluation.tradeoff import Point, Sweep
 from itemrec.models.base import Kind
 from itemrec.validation import schema
 
@@ -62,7 +64,8 @@ def commands() -> str:
             parameters(options),
         ]
     for name, command in group.commands.items():  # type: ignore[attr-defined]
-        parts += [f"## itemrec {name}\n", *about(command.help or ""), parameters(command.params)]
+        described = about(fill(command.help or ""))
+        parts += [f"## itemrec {name}\n", *described, parameters(command.params)]
     return "\n".join(parts)
 
 
@@ -76,7 +79,7 @@ def about(text: str) -> list[str]:
 def parameters(found: list[Any]) -> str:
     """Arguments and options of a command."""
     rows = [
-        (spelling(p), (p.help or "") + default_of(p))
+        (spelling(p), fill(p.help or "") + default_of(p))
         for p in found
         if not getattr(p, "hidden", False) and p.name != "help"
     ]
@@ -169,6 +172,40 @@ def tutorial() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def changed(value: float, before: float) -> str:
+    """A value, and its change from another one."""
+    return f"{value:.4f} ({value / before - 1:+.1%})"
+
+
+def steering() -> str:
+    """What diversity costs on ml-latest-small, from the output of ``evaluate --sweep --json``."""
+    stored = json.loads((Path(__file__).parent / "steering.json").read_text(encoding="utf-8"))
+    sweeps = {
+        name: Sweep(found["slider"], 20, found["users"], tuple(Point(**p) for p in found["points"]))
+        for name, found in stored.items()
+    }
+    first = sweeps["hybrid, seed 0"]
+    plain = first.points[0].metrics
+    names = ("ndcg", "diversity", "genre_diversity", "miscalibration", "popularity_bias")
+    rows = [
+        (
+            f"{point.value:g}",
+            *(changed(point.metrics[f"{name}@20"], plain[f"{name}@20"]) for name in names),
+        )
+        for point in first.points
+    ]
+    lines = [f"{first.users} users, split and training of seed 0:\n"]
+    lines.append(table(("`--diversity`", *(f"`{name}@20`" for name in names)), *rows))
+    lines.append("At a loss of 2 % of NDCG@20, with a split and a training of each seed:\n")
+    bought = []
+    for name, sweep in sweeps.items():
+        found = [sweep.at_loss(0.02, metric) for metric in ("diversity", "genre_diversity")]
+        cells = [f"{at[1]:+.1%}" if at else "" for at in found]
+        bought.append((name, f"{found[0][0]:.2f}" if found[0] else "", *cells))
+    head = ("model", "`--diversity`", "`diversity@20`", "`genre_diversity@20`")
+    return "\n".join([*lines, table(head, *bought)])
+
+
 MADE: dict[str, Callable[[], str]] = {
     "commands": commands,
     "train-settings": train_settings,
@@ -176,4 +213,5 @@ MADE: dict[str, Callable[[], str]] = {
     "samplers": samplers,
     "datasets": datasets,
     "tutorial": tutorial,
+    "steering": steering,
 }

@@ -11,6 +11,7 @@ from typing import Any
 OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 OPTIONS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 KEYS = {"Enter": 13, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "Escape": 27, "Backspace": 8}
+KEYS |= {"ArrowRight": 39, "Home": 36}
 
 
 class Browser:

@@ -7,7 +7,7 @@ HOME = Path(__file__).parents[1] / "src" / "itemrec"  # read, not imported: it m
 GROUND = "ground"  # the modules at the top of the package: errors, validation, files, …
 ROOMS = [
     *(GROUND, "data", "ops", "graph", "losses", "sampling", "models"),
-    *("evaluation", "training", "serving", "experiments", "cli"),
+    *("reranking", "evaluation", "training", "serving", "experiments", "cli"),
 ]
 FACES = (
     "__init__.py",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     )
     from itemrec.errors import ItemrecError, LeakError
     from itemrec.evaluation.evaluate import Evaluation, evaluate
+    from itemrec.reranking.steering import Steering
     from itemrec.serving.exports.write import export
     from itemrec.serving.fit import fit
     from itemrec.serving.recommender import Recommender
@@ -48,6 +49,7 @@ __all__ = [
     "Recommender",
     "Run",
     "Split",
+    "Steering",
     "TrainConfig",
     "cold_start",
     "evaluate",

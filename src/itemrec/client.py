@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -31,11 +32,11 @@ class Client:
 
     def recommend(self, user: Any = None, **settings: Any) -> Recommendations:
         """The list for a `user` or a `history`; `run` names the run that answers."""
-        return _picks(self._ask("recommend", {"user": user, **settings}))
+        return _picks(self._ask("recommend", {"user": user, **_flat(settings)}))
 
     def recommend_batch(self, **settings: Any) -> list[Recommendations]:
         """A list for each of `users` or `histories`."""
-        return [_picks(answer) for answer in self._ask("recommend/batch", settings)]
+        return [_picks(answer) for answer in self._ask("recommend/batch", _flat(settings))]
 
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
         """The k items most similar to this one."""
@@ -67,6 +68,12 @@ class Client:
             raise ItemrecError(f"{self.address} answers {error.code}: {reason}") from None
         except OSError as error:
             raise ItemrecError(f"{self.address} does not answer: {error}") from error
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request: those of `steering` stand among the others."""
+    steering = settings.pop("steering", None)
+    return settings | ({} if steering is None else asdict(steering))
 
 
 def _items(picks: list[dict[str, Any]]) -> tuple[Recommendation, ...]:

@@ -3,8 +3,10 @@
 import io
 
 from rich.console import Console
+from typer.testing import CliRunner
 
 import itemrec as ir
+from itemrec.cli.app import app
 from itemrec.cli.demo import PROTOCOLS, SYSTEMS, demo
 
 TINY = "synthetic:users=100,items=80,interactions=1500"
@@ -62,3 +64,24 @@ def test_a_second_call_trains_nothing(tmp_path):
     files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
     assert run_demo(tmp_path) == first
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")} == files
+
+
+def test_serve_opens_the_page_of_the_runs_for_unseen_users(tmp_path, monkeypatch):
+    opened, served = [], {}
+
+    def serve(runs, **settings):
+        served.update(runs=runs, **settings)
+        settings["when_ready"]("http://127.0.0.1:1")
+
+    monkeypatch.setattr("itemrec.serving.http.serve", serve)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    trained = []
+    monkeypatch.setattr("itemrec.cli.demo.demo", lambda out, **_: trained.append(out))
+    out = tmp_path / "demo"
+    result = CliRunner().invoke(app, ["demo", "--serve", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert trained == [out]  # the runs are made first
+    assert served["runs"] == [f"{name}={out}/inductive-{name}" for name in reversed(SYSTEMS)]
+    assert served["runs"][0].startswith("hybrid=")  # the default answers first
+    assert (served["port"], served["workers"]) == (0, 1)
+    assert opened == ["http://127.0.0.1:1"]

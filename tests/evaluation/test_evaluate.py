@@ -12,6 +12,7 @@ from small import board_split, random_matrix
 from torch import Tensor
 
 import itemrec as ir
+from itemrec.data.interactions import IdMap
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluate import Evaluator, evaluate, joined
@@ -20,6 +21,7 @@ from itemrec.evaluation.ranking import ROWS, top_items
 from itemrec.graph.graph import Graph
 from itemrec.models import EASE, GAT, GCN, GNN, MF, LightGCN, Model, Popularity
 from itemrec.models.base import Kind
+from itemrec.reranking.item_facts import ItemFacts
 from itemrec.training.loop import train
 
 CUT = ("recall", "capped_recall", "ndcg", "ap", "precision", "hit", "mrr")
@@ -104,9 +106,12 @@ def test_metrics_equal_naive_loops_over_sorted_lists(
     scores, held = case
     k = min(k, scores.shape[1])
     wanted = [*(Metric(name, k) for name in CUT), *map(parse_metric, ("ndcg", "ap", "mrr"))]
-    popularity = np.arange(scores.shape[1]) + 1
+    n_items, model = scores.shape[1], Given.of(scores)
+    train = sp.csr_array(np.triu(np.ones((n_items, n_items), dtype=np.float32)))
+    facts = ItemFacts(model, train, IdMap(np.arange(n_items)), None, None, None)
+    popularity = np.arange(n_items) + 1
     both = [*wanted, Metric("coverage", k), Metric("novelty", k)]
-    values, catalogue = Evaluator(held, "cpu").values(Given.of(scores), both, popularity)
+    values, catalogue = Evaluator(held, "cpu").values(model, both, facts)
     known, target = held.history.toarray() > 0, held.target.toarray() > 0
     orders = [ranking(*row) for row in zip(scores, known, strict=True)]
     for metric in wanted:
@@ -169,9 +174,11 @@ def test_results_are_the_same_to_the_last_bit_for_any_budget(kind: type[Model]) 
     rows = np.flatnonzero(target.any(1))
     held = held_of(matrix.toarray()[rows], target[rows])
     held = replace(held, users=np.full(len(rows), -1))
-    wanted = [parse_metric(m) for m in ("ndcg@20", "ap@5", "recall@50", "ndcg", "ap", "coverage@3")]
+    names = ("ndcg@20", "ap@5", "recall@50", "ndcg", "ap", "coverage@3", "diversity@20", "gini@5")
+    wanted = [parse_metric(name) for name in names]
+    facts = ItemFacts(model, matrix, IdMap(np.arange(90)), None, None, None)
     outcomes = [
-        Evaluator(held, "cpu", budget=budget).values(model, wanted)
+        Evaluator(held, "cpu", budget=budget).values(model, wanted, facts)
         for budget in (1e-9, 64 * 90 * 4 / 2**20, 0.1, 256)
     ]
     for values, catalogue in outcomes[1:]:

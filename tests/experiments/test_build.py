@@ -162,7 +162,7 @@ def test_short_options_reach_their_section_or_are_noted():
         ({"negatives": {"name": "nothing"}}, "'negatives' must be one of uniform"),
         ({"train": {"lr": "fast"}}, "'train.lr' must be a number, got 'fast'"),
         ({"train": {"epoch": 3}}, "'train' has no setting 'epoch'"),
-        ({"train": {"metric": "coverage@20"}}, "'metric' must have per-user values"),
+        ({"train": {"metric": "coverage@20"}}, "'metric' must be of accuracy, such as ndcg@20"),
         ({"train": {"device": 3}}, "'train.device' must be text, got 3"),
         ({"split": {"strategy": "nothing"}}, "'split' must be one of interactions"),
         ({"split": {"strategy": "users", "seed": -1}}, "'split.seed' must be at least 0"),

@@ -197,6 +197,67 @@ def test_a_known_user_keeps_the_history_when_something_is_liked(browser, service
     assert not browser.texts(".pick")
 
 
+@pytest.mark.parametrize(
+    ("slider", "setting"), [("diversity", "diversity"), ("discount", "popularity_discount")]
+)
+def test_a_slider_changes_the_list_and_the_address(browser, service, recommender, slider, setting):
+    browser.open(f"{service.address}/{LIKED}")
+    plain = browser.texts(".pick .title")
+    browser.run(f"document.getElementById('{slider}').focus()")
+    for _ in range(14):
+        browser.press("ArrowRight")
+    browser.wait(f"location.search.includes('{slider}=0.7')")
+    browser.settle()
+    steering = ir.Steering(**{setting: 0.7})
+    expected = titles(recommender.recommend(history=[12, 57], k=10, steering=steering))
+    assert expected != plain
+    assert browser.texts(".pick .title") == expected
+    assert browser.texts(f"#{slider}-text") == ["70 %"]
+    assert browser.focused() == slider
+    address = browser.run("location.href")
+    browser.open(service.address)
+    browser.open(address)
+    assert browser.texts(".pick .title") == expected
+    browser.run(f"document.getElementById('{slider}').focus()")
+    browser.press("Home")
+    browser.wait("!location.search.includes('=0.')")
+    browser.settle()
+    assert browser.texts(".pick .title") == plain
+    assert browser.texts(f"#{slider}-text") == ["off"]
+
+
+class Pictures(http.server.BaseHTTPRequestHandler):
+    """A picture at every address but one."""
+
+    def do_GET(self) -> None:
+        self.send_response(404 if self.path == "/none.svg" else 200)
+        self.send_header("Content-Type", "image/svg+xml")
+        self.end_headers()
+        if self.path != "/none.svg":
+            self.wfile.write(b'<svg xmlns="http://www.w3.org/2000/svg" width="20" height="30"/>')
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+def test_pictures_are_shown_from_permitted_places_alone(browser, folder, recommender, tmp_path):
+    picks = [pick.item for pick in recommender.recommend(history=[12, 57], k=5)]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pictures) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here = f"http://127.0.0.1:{server.server_port}"
+        addresses = [f"{here}/a.svg", f"{here}/none.svg", "http://elsewhere.example/a.svg"]
+        rows = [*zip(picks, [*addresses, "javascript:alert(1)"], strict=False)]
+        lines = "\n".join(f"{item},{address}" for item, address in rows)
+        (tmp_path / "items.csv").write_text(f"item_id,poster_url\n{lines}\n")
+        images = "[...document.querySelectorAll('#lists img')]"  # those of shelves are not loaded
+        for options, expected in ((("--image-host", here), addresses[:1]), ((), [])):
+            with Service(folder, "--item-table", tmp_path / "items.csv", *options) as service:
+                browser.open(f"{service.address}/{LIKED}&k=5")
+                browser.wait(f"{images}.every((i) => i.complete && i.naturalWidth)")
+                assert browser.run(f"{images}.map((i) => i.src)") == expected
+        server.shutdown()
+
+
 def test_a_key_is_asked_for_in_the_page(browser, folder):
     with Service(folder, "--api-key", "a-key-that-is-long-enough") as service:
         browser.open(service.address)
@@ -208,7 +269,7 @@ def test_a_key_is_asked_for_in_the_page(browser, folder):
 
 
 @pytest.mark.parametrize(
-    "path", ["", LIKED, f"{LIKED}&with=ease", "?user=5", f"{LIKED}&similar=12"]
+    "path", ["", f"{LIKED}&discount=1", f"{LIKED}&with=ease", "?user=5", f"{LIKED}&similar=12"]
 )
 def test_on_a_phone_nothing_is_too_wide_and_the_list_begins_high(browser, service, path):
     browser.resize(360, 740)
@@ -265,7 +326,7 @@ def test_an_error_page_of_a_proxy_is_a_sentence(browser):
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1200, 390])
 @pytest.mark.parametrize(
-    "path", ["", LIKED, f"{LIKED}&not=30&with=ease", "?user=5", "?user=nobody"]
+    "path", ["", f"{LIKED}&diversity=0.5", f"{LIKED}&not=30&with=ease", "?user=5", "?user=nobody"]
 )
 def test_axe_finds_no_violation(browser, service, path, width, dark):
     axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()

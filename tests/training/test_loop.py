@@ -91,7 +91,10 @@ def test_training_leaves_the_global_random_state_alone() -> None:
         ({"batch_by": "items"}, "'batch_by' must be users or interactions, got 'items'"),
         ({"similarity": "l2"}, "'similarity' must be dot or cosine, got 'l2'"),
         ({"metric": "auc"}, "'metric' must be one of"),
-        ({"metric": "coverage@5"}, "'metric' must have per-user values, got 'coverage@5'"),
+        (
+            {"metric": "coverage@5"},
+            "'metric' must be of accuracy, such as ndcg@20, got 'coverage@5'",
+        ),
         ({"epochs": "many"}, "'train.epochs' must be a whole number, got 'many'"),
         ({"epoch": 3}, "'train' has no setting 'epoch'; its settings are: epochs, lr, batch"),
         ({"device": "abacus"}, "'device' must be cpu, cuda or auto, got 'abacus'"),

@@ -18,9 +18,10 @@ import itemrec
 from itemrec.cli import options
 from itemrec.cli.choices import Command
 from itemrec.cli.errors import CommandGroup
+from itemrec.cli.evaluate import evaluate
 from itemrec.cli.export import export
 from itemrec.cli.option_groups import with_options
-from itemrec.cli.parsing import parse_cutoffs, parse_optional_list
+from itemrec.cli.parsing import parse_optional_list
 from itemrec.cli.recommend import recommend
 from itemrec.cli.reproduce import reproduce
 from itemrec.cli.serve import serve
@@ -153,69 +154,7 @@ app.command(cls=Command)(tune)
 app.command(cls=Command)(update)
 
 
-@app.command(cls=Command)
-def evaluate(
-    run: options.RunFolder,
-    k: Annotated[str, typer.Option(help="Cut-offs, such as 10,20.")] = "20",
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            help="Such as ndcg@10,ap. At a cut-off: {metrics}; over the whole list: "
-            "{full_metrics}. Default: all metrics at each k."
-        ),
-    ] = None,
-    fold_in: Annotated[
-        str,
-        typer.Option(
-            help="frozen: use the stored item vectors; joint: add the histories to the graph."
-        ),
-    ] = "frozen",
-    metrics_as: Annotated[
-        str | None,
-        typer.Option(
-            help="Define metrics as another library does: recbole, lenskit, rectools, implicit or "
-            "paper (recall divided by min(targets, k)). Default: as `itemrec` does."
-        ),
-    ] = None,
-    as_json: options.AsJson = False,
-    device: options.ScoringDevice = "cpu",
-    data_root: options.DataRoot = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="Where the data of the run is now, if it has moved; it must be the same data. "
-            "For an update: later interactions to test on.",
-            rich_help_panel=options.DATA,
-        ),
-    ] = None,
-) -> None:
-    """Evaluate a run on the test users of its own split, which is made again and verified.
-
-    Example: itemrec evaluate r --k 10,20 --json
-    """
-    from itemrec.cli.tables import results
-    from itemrec.evaluation.evaluate import evaluate as evaluate_run
-    from itemrec.experiments.stored import split_of
-    from itemrec.training.run import Run
-    from itemrec.validation import one_of
-
-    one_of("fold_in", fold_in, ("frozen", "joint"))
-    cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
-    loaded = Run.load(run, device)
-    split = split_of(loaded, data_root, data)
-    chosen = {"metrics": names, "fold_in": fold_in, "metrics_as": metrics_as}
-    result = evaluate_run(loaded, split, cutoffs, **chosen)  # type: ignore[arg-type]
-    if as_json:
-        intervals = {name: result.interval(name) for name in result.per_user}
-        content = {"run": run, "users": len(result.ids), "metrics": result.metrics}
-        content |= {} if metrics_as is None else {"metrics_as": metrics_as}
-        typer.echo(json.dumps({**content, "intervals": intervals}))
-    else:
-        console.print(results.evaluation(result))
-        for note in split.notes if "update" in loaded.config else ():
-            print_line(note)
-        if metrics_as is not None:
-            print_line(f"metrics as {metrics_as} defines them")
+app.command(cls=Command)(evaluate)
 
 
 @app.command(cls=Command)
@@ -248,6 +187,13 @@ app.command(cls=Command)(recommend)
 def report(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The .html file to write.")] = Path("report.html"),
+    curves: Annotated[
+        bool,
+        typer.Option(
+            help="Show accuracy against what each slider of --diversity and the like changes; the "
+            "data of the runs is read for it."
+        ),
+    ] = True,
 ) -> None:
     """Write one HTML file with settings, metrics, tests, plots and examples of runs.
 
@@ -255,7 +201,7 @@ def report(
     """
     from itemrec.cli.html_report import report as write_report
 
-    write_report(runs, out)
+    write_report(runs, out, curves=curves)
     print_line(f"report: {out}")
 
 

@@ -20,13 +20,20 @@ from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.sampling import NEGATIVES
 
-PATHS = ("out", "config", "final", "data_root", "results", "per_user")  # options that are paths
+# options that are paths
+PATHS = ("out", "config", "final", "data_root", "results", "per_user", "item_table", "available")
 
 
 def _metrics() -> Iterable[str]:
-    from itemrec.evaluation.metrics import CATALOGUE_METRICS, METRICS
+    from itemrec.evaluation.metrics import CUT_METRICS
 
-    return (*METRICS, *CATALOGUE_METRICS)
+    return CUT_METRICS
+
+
+def _definitions() -> Iterable[str]:
+    from itemrec.evaluation.metrics import DEFINITIONS
+
+    return [" ".join(DEFINITIONS.values())]
 
 
 def _full_metrics() -> Iterable[str]:
@@ -49,6 +56,7 @@ CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "{negatives}": lambda: NEGATIVES,
     "{metrics}": _metrics,
     "{full_metrics}": _full_metrics,
+    "{definitions}": _definitions,
     "{suites}": lambda: sorted(file.stem for file in FOLDER.glob("*.toml")),
     "{default model}": lambda: [DEFAULTS["model"]],
     "{default loss}": lambda: [DEFAULTS["loss"]],
@@ -77,6 +85,7 @@ class Command(TyperCommand):
         """Show help with the choices of this moment."""
         shown = copy(self)
         shown.params = [_with_choices(parameter) for parameter in self.params]
+        shown.help = fill(self.help or "")
         super(Command, shown).format_help(ctx, formatter)
 
 

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from itemrec.cli import plots
 from itemrec.cli.html_choices import choices
 from itemrec.cli.html_table import table
+from itemrec.cli.html_tradeoffs import tradeoffs
 from itemrec.cli.tables.layout import interval_text, p_value
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.compare import METRICS, compare_runs
-from itemrec.evaluation.metrics import NOVELTY, is_quality
+from itemrec.evaluation.metrics import best_value, definitions
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.files import atomic, check_file
 from itemrec.serving.recommendations import Recommendation
@@ -29,8 +30,13 @@ LENGTH = 10  # of such a list
 SAMPLE = 2000  # users whose lists are used for the popularity plot
 
 
-def report(runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path) -> Path:
-    """Write a report of run folders (or of loaded runs by name) that needs no other file."""
+def report(
+    runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path, *, curves: bool = False
+) -> Path:
+    """Write a report of run folders (or of loaded runs by name) that needs no other file.
+
+    With `curves` it shows what steering costs, for which the data of the runs is read again.
+    """
     path = check_file(path, (".html", ".htm"))
     if not runs:
         raise ItemrecError("'runs' must be at least one run")
@@ -43,6 +49,8 @@ def report(runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path) -> 
             parts.append(f"<h2>{escape(title)}</h2>")
         parts += [_metrics(group), _tests(group)]
         parts += [_plot(*item) for item in _plots(group)]
+        if curves:
+            parts.append(tradeoffs(group, progress=True))
         parts += [choices(group), _examples(group)]
     parts.append(_settings(runs))
     with atomic(path) as draft:
@@ -77,7 +85,8 @@ def _head(runs: Mapping[str, Run]) -> str:
 
 def _metrics(group: Mapping[str, Run]) -> str:
     metrics = list(dict.fromkeys(m for run in group.values() for m in run.metrics["test"]))
-    best = {m: max(run.metrics["test"].get(m, -np.inf) for run in group.values()) for m in metrics}
+    tests = [run.metrics["test"] for run in group.values()]
+    best = {m: best_value(m, [test[m] for test in tests if m in test]) for m in metrics}
     rows = []
     for metric in metrics:
         cells = [escape(metric)]
@@ -87,7 +96,7 @@ def _metrics(group: Mapping[str, Run]) -> str:
                 cells.append("–")
                 continue
             shown = f"{value:.4f}"
-            if value == best[metric] and len(group) > 1 and is_quality(metric):
+            if value == best[metric] and len(group) > 1:
                 shown = f"<b>{shown}</b>"
             if metric in run.per_user:
                 found = bootstrap_interval(run.per_user[metric])
@@ -106,7 +115,7 @@ def _metrics(group: Mapping[str, Run]) -> str:
         "<h3>Test metrics</h3>"
         + table(["", *map(escape, group)], rows)
         + f'<p class="note">{note} recall divides by |T|, capped_recall by min(|T|, k). '
-        + f"{escape(NOVELTY)}</p>"
+        + f"{escape(' '.join(definitions(metrics)))}</p>"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from itemrec.cli.tables.results import taken_candidate
 from itemrec.evaluation.significance import bootstrap_interval
+from itemrec.evaluation.tradeoff import Sweep
 from itemrec.training.run import Run
 
 # Placeholder colours for matplotlib; in the SVG they become variables of the page.
@@ -170,22 +171,69 @@ def popularity(
     return _svg(draw, "popularity")
 
 
-def _colours(runs: Mapping[str, Run]) -> list[str]:
+def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[str, str]]) -> str:
+    """NDCG against what a slider changes, a panel for each slider and metric."""
+    shown = [panel for panel in panels if any(panel[0] in found for found in sweeps.values())]
+    n_rows = -(-len(shown) // 2)
+
+    def draw(figure: Any) -> None:
+        grid = figure.subplots(n_rows, 2, squeeze=False).flatten()
+        for axes, (slider, metric) in zip(grid, shown, strict=False):
+            for colour, (name, found) in zip(_colours(sweeps), sweeps.items(), strict=True):
+                if slider in found:
+                    _tradeoff(axes, found[slider], metric, colour, name)
+            axes.set_title(f"slider: {slider}", loc="left", fontsize=10)
+            axes.set_xlabel(metric.replace("_", " "))
+            axes.set_ylabel("NDCG@20")
+            axes.margins(0.08, 0.12)
+        for axes in grid[len(shown) :]:
+            axes.set_axis_off()
+        if len(sweeps) > 1:
+            handles = grid[0].get_legend_handles_labels()
+            figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=9)
+
+    return _rendered(draw, "what steering costs", (7.2, 2.7 * n_rows))
+
+
+def _tradeoff(axes: Any, sweep: Sweep, metric: str, colour: str, name: str) -> None:
+    """One curve from the plain list on, with values of the slider at its points."""
+    y = np.array(sweep.series("ndcg"))
+    kept = y >= 0.75 * y[0]
+    x, y = np.array(sweep.series(metric))[kept], y[kept]
+    values = np.array([point.value for point in sweep.points])[kept]
+    axes.plot(x, y, "o-", color=colour, linewidth=1.8, markersize=3, label=name)
+    axes.plot(x[0], y[0], "o", color=colour, markersize=7)
+    for place in range(2, len(values), 2):
+        at = (x[place], y[place])
+        text = {"textcoords": "offset points", "fontsize": 8, "color": DIM}
+        axes.annotate(f"{values[place]:g}", at, xytext=(4, 4), **text)
+
+
+def _colours(runs: Mapping[str, Any]) -> list[str]:
     return [COLOURS[n % len(COLOURS)] for n in range(len(runs))]
 
 
 def _svg(draw: Any, name: str) -> str:
     """Draw on one pair of axes; returns an SVG element for an HTML page."""
+
+    def on_axes(figure: Any) -> None:
+        axes = figure.add_subplot()
+        draw(axes)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best", fontsize=9)
+
+    return _rendered(on_axes, name, (7.2, 3.3))
+
+
+def _rendered(draw: Any, name: str, size: tuple[float, float]) -> str:
+    """Draw on a figure; returns an SVG element for an HTML page."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure = Figure(figsize=(7.2, 3.3), layout="constrained")
-        axes = figure.add_subplot()
-        draw(axes)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="best", fontsize=9)
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
         file = io.StringIO()
         FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
     text = file.getvalue()

@@ -13,6 +13,7 @@ from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_ids, parse_numbers, parse_optional_list
+from itemrec.cli.steering import SteeringOptions
 from itemrec.cli.tables.layout import console
 from itemrec.errors import ItemrecError
 
@@ -159,29 +160,32 @@ def recommend(
     run: options.RunFolder,
     audience: AudienceOptions,
     filters: FilterOptions,
+    steering: SteeringOptions,
     output: OutputOptions,
     device: options.ScoringDevice = "cpu",
 ) -> None:
     """Recommend to a known user, to a new user with a history, or to all users.
 
-    Example: itemrec recommend r --history "1,260" --dislike "1196" -k 10
+    Example: itemrec recommend r --history "1,260,1196" -k 10 --diversity 0.5 --max-per genre=4
     """
     audience.check()
     output.check(audience.all_users)
+    steer = steering.settings()
     from itemrec.cli.tables import recommendations as tables
     from itemrec.serving.recommender import Recommender
 
-    recommender = Recommender.load(run, device)
+    recommender = Recommender.load(run, device, steering.table.read())
     known = recommender.run.item_ids
+    arguments = {**filters.arguments(known), "steering": steer}
     if audience.all_users:
-        _recommend_all(recommender, filters.arguments(known), output)
+        _recommend_all(recommender, arguments, output)
         return
     found = recommender.recommend(
         audience.user,
         **audience.arguments(known),
         k=output.k,
         explain=recommender.model.explains if output.explain is None else output.explain,
-        **filters.arguments(known),
+        **arguments,
     )
     if output.as_json:
         typer.echo(json.dumps(asdict(found)))
@@ -190,12 +194,12 @@ def recommend(
 
 
 def _recommend_all(
-    recommender: Recommender, filters: dict[str, Any], output: OutputOptions
+    recommender: Recommender, arguments: dict[str, Any], output: OutputOptions
 ) -> None:
     from itemrec.cli.tables import recommendations as tables
 
     assert output.out is not None
-    lists = recommender.recommend_all(output.k, progress=error_console.is_terminal, **filters)
+    lists = recommender.recommend_all(output.k, progress=error_console.is_terminal, **arguments)
     lists.save(output.out)
     note = tables.written(lists, output.k, output.out, recommender.run)
     console.print(note, soft_wrap=True)

@@ -9,13 +9,16 @@ from typing import Annotated
 import typer
 
 from itemrec.cli import options
+from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_list
+from itemrec.cli.steering import TableOptions
 from itemrec.environment import need_extra
 from itemrec.errors import ItemrecError
 
 ACCESS = "Access"
 
 
+@with_options
 def serve(
     runs: Annotated[
         list[str],
@@ -25,6 +28,7 @@ def serve(
             show_default=False,
         ),
     ],
+    table: TableOptions,
     host: Annotated[
         str, typer.Option(help="Address to listen at; 0.0.0.0: all interfaces.")
     ] = "127.0.0.1",
@@ -70,6 +74,14 @@ def serve(
             rich_help_panel=ACCESS,
         ),
     ] = None,
+    image_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Origin from which the page may load the pictures of --item-table, such as "
+            "https://images.example; may be repeated.",
+            rich_help_panel=ACCESS,
+        ),
+    ] = None,
     cors: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,6 +108,9 @@ def serve(
         cors=tuple(cors or ()),
         feedback=feedback,
         access_log=access_log,
+        item_table=table.item_table,
+        available=table.available,
+        image_hosts=tuple(image_host or ()),
     )
     run_service(
         runs,

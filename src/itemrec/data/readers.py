@@ -360,7 +360,7 @@ def read_lightgcn(folder: Path, names: Names) -> RawTable:
 Titles = tuple[list[Any], list[str], list[str] | None]  # item ids, titles, genres
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def text_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """(line, fields) of a text or parquet file, starting with the column names."""
     if kind_of(path) != ".parquet":
         yield from _records(path, _separator(path), quotes=True)
@@ -377,7 +377,7 @@ def read_titles(path: Path) -> Titles:
     """(item ids, titles, genres) of a file with a header, such as movies.csv, or of parquet."""
     if not path.is_file():
         raise ItemrecError(f"'titles' must be an existing file, got '{path}'")
-    records = _rows(path)
+    records = text_rows(path)
     columns = [c.split(":")[0] for c in next(records, (0, [""]))[1]]
     plain = [plain_name(c) for c in columns]
 

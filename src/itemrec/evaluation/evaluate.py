@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Literal, Protocol
@@ -14,28 +14,32 @@ import torch
 from torch import Tensor
 
 from itemrec.data.interactions import IdMap
+from itemrec.data.item_table import ItemTable
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.conventions import convention_values, wanted_metrics
+from itemrec.evaluation.list_metrics import list_metric
 from itemrec.evaluation.metrics import (
     CATALOGUE_METRICS,
+    CUT_METRICS,
     FULL_METRICS,
+    GENRE_METRICS,
     METRICS,
     Metric,
-    coverage,
-    novelty,
     parse_metric,
     parse_metrics,
 )
-from itemrec.evaluation.ranking import BUDGET, ROWS, block_scores, mask_history, top_items
+from itemrec.evaluation.ranking import BUDGET, ROWS, block_scores, mask_history, steered_items
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Model
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.gnn import GNN
+from itemrec.reranking.item_facts import ItemFacts
+from itemrec.reranking.reranker import Reranker
+from itemrec.reranking.steering import Steering, check_steering
 from itemrec.validation import one_of, shown
 
-DEFAULT_METRICS = (*METRICS, *CATALOGUE_METRICS)
 COMPARED = {"cpu": 2**27, "cuda": 2**29}  # scores that are ranked at most to compare settings
 
 
@@ -46,6 +50,8 @@ class TrainedRun(Protocol):
     train: sp.csr_array
     user_ids: IdMap
     item_ids: IdMap
+    titles: npt.NDArray[Any] | None
+    genres: npt.NDArray[Any] | None
     metrics: dict[str, Any]
 
 
@@ -123,6 +129,8 @@ def evaluate(
     fold_in: Literal["frozen", "joint"] = "frozen",
     budget: float = BUDGET,
     metrics_as: str | None = None,
+    steering: Steering | None = None,
+    item_table: ItemTable | None = None,
 ) -> Evaluation:
     """Rank the whole catalogue for every held-out user and compute metrics of the lists.
 
@@ -140,6 +148,8 @@ def evaluate(
         budget: Memory for scores in megabytes. It changes the speed, never the result.
         metrics_as: Define metrics as "recbole", "lenskit", "rectools", "implicit" or the "paper"
             does; default: as this library does.
+        steering: How lists are re-ranked; the same as in `Recommender.recommend`.
+        item_table: More columns of the items, and which of them are available.
 
     Returns:
         The metrics and their per-user values.
@@ -166,28 +176,47 @@ def evaluate(
         raise ItemrecError(f"'split' must be {kind}, got {shown(split)}")
     model = run if isinstance(run, Model) else run.model
     trained = split.train if isinstance(run, Model) else run.train
-    held = _held_out_part(run, split, part)
+    held = check_held_out(run, split, part)
     one_of("fold_in", fold_in, ("frozen", "joint"))
+    facts = facts_of(run, split, item_table)
     if metrics_as is not None:
         wanted = wanted_metrics(metrics_as, _cuts(k), metrics)
     else:
-        wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
-    if not isinstance(run, Model):
-        _check_unseen(run, split, held)
+        wanted = _wanted(k, metrics, facts)
     evaluator = Evaluator(held, model.device, budget=budget)
+    evaluator.steer(facts, check_steering(steering))
     held = evaluator.held
     if fold_in == "joint":
         own = replace(split, train=trained)
         model, evaluator.users = joined(model, own, held), np.arange(len(held))
-    popularity = np.bincount(trained.indices, minlength=split.n_items)
-    values, catalogue = evaluator.values(model, wanted, popularity, metrics_as)
+    values, catalogue = evaluator.values(model, wanted, facts, metrics_as)
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
     known = np.diff(held.history.indptr).astype(np.int64)
     return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
 
 
-def _held_out_part(run: TrainedRun | Model, split: Split, part: str) -> HeldOut:
-    """The validation or the test part, if it can be evaluated."""
+def facts_of(run: TrainedRun | Model, split: Split, table: ItemTable | None = None) -> ItemFacts:
+    """What is known of the items of a run, or of a model that was trained on this split."""
+    if isinstance(run, Model):
+        return ItemFacts(run, split.train, split.item_ids, split.genres, split.titles, table)
+    return ItemFacts(run.model, run.train, run.item_ids, run.genres, run.titles, table)
+
+
+def _wanted(
+    k: int | Sequence[int], metrics: Sequence[str] | None, facts: ItemFacts
+) -> list[Metric]:
+    """The metrics that are asked for, or all that the data permits."""
+    wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
+    if facts.has_genres:
+        return wanted
+    needy = [metric.key for metric in wanted if metric.name in GENRE_METRICS]
+    if needy and metrics is not None:
+        raise ItemrecError(f"'{needy[0]}' needs genres, and the data has none")
+    return [metric for metric in wanted if metric.name not in GENRE_METRICS]
+
+
+def check_held_out(run: TrainedRun | Model, split: Split, part: str = "test") -> HeldOut:
+    """The validation or the test part, if it can be evaluated and the run has not seen it."""
     one_of("part", part, ("valid", "test"))
     held = split.valid if part == "valid" else split.test
     if part == "valid" and not isinstance(run, Model) and run.metrics.get("refit"):
@@ -196,6 +225,8 @@ def _held_out_part(run: TrainedRun | Model, split: Split, part: str) -> HeldOut:
         )
     if held is None or not len(held):
         raise ItemrecError(f"this split has no {part} part: nothing was held out for it")
+    if not isinstance(run, Model):
+        _check_unseen(run, split, held)
     return held
 
 
@@ -247,7 +278,7 @@ def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
 
 
 def _defaults(k: int | Sequence[int]) -> list[Metric]:
-    return [parse_metric(f"{name}@{cut}") for cut in _cuts(k) for name in DEFAULT_METRICS]
+    return [parse_metric(f"{name}@{cut}") for cut in _cuts(k) for name in CUT_METRICS]
 
 
 def _cuts(k: int | Sequence[int]) -> list[int]:
@@ -274,6 +305,13 @@ class Evaluator:
         keys = np.append(rows * self.n_items + held.target.indices, np.iinfo(np.int64).max)
         self.targets = torch.from_numpy(np.sort(keys)).to(device)  # row · items + item
         self.n_target = np.diff(held.target.indptr).astype(np.int64)
+        self.reranker: Reranker | None = None
+        self.available: Tensor | None = None
+
+    def steer(self, facts: ItemFacts, steering: Steering) -> None:
+        """Re-rank lists from now on, unless the settings are those of a plain list."""
+        self.reranker = None if steering.is_plain else Reranker(facts, steering)
+        self.available = facts.available
 
     def metrics(self, model: Model, metric: str) -> dict[str, float]:
         """Validation metrics: the one that selects the epoch, and three that are always shown."""
@@ -287,40 +325,69 @@ class Evaluator:
         self,
         model: Model,
         wanted: list[Metric],
-        popularity: npt.NDArray[Any] | None = None,
+        facts: ItemFacts | None = None,
         metrics_as: str | None = None,
     ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
         """Per-user values of each metric, and the metrics of the catalogue as a whole."""
-        depth = min(max((m.k for m in wanted if m.k), default=1), self.n_items)
-        full = any(m.k is None for m in wanted)
-        tops, hits, ranks = [], [], []
-        for start, scores in self._blocks(model):
-            found, top = self._hits(scores, start, depth)
-            hits.append(found)
-            tops.append(top)
-            if full:
-                ranks.append(self._ranks(scores, start))
-        seen = np.concatenate([h.cpu().numpy() for h in hits])
-        listed = np.concatenate([t.cpu().numpy() for t in tops])
+        return self.values_of(self.blocks(model), wanted, facts, metrics_as)
+
+    def values_of(
+        self,
+        blocks: Iterable[tuple[int, Tensor]],
+        wanted: list[Metric],
+        facts: ItemFacts | None = None,
+        metrics_as: str | None = None,
+    ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
+        """The same of scores that were computed before, as `blocks` gives them."""
+        full = [metric for metric in wanted if metric.k is None]
+        if full and self.reranker is not None:
+            raise ItemrecError(
+                f"'{full[0].key}' is of the whole ranking: a steered list needs a cut-off, such as "
+                f"{full[0].name}@20"
+            )
+        depths = self._depths(wanted)
+        lists, ranks = self._lists(blocks, depths, with_ranks=bool(full))
         out: dict[str, npt.NDArray[np.float64]] = {}
         catalogue: dict[str, float] = {}
         where = np.repeat(np.arange(len(self.held)), self.n_target)
         for metric in wanted:
             if metric.k is None:
-                all_ranks = np.concatenate(ranks)
-                out[metric.key] = FULL_METRICS[metric.name](all_ranks, where, len(self.held))
-            elif metrics_as is not None:
-                known = (seen, self.n_target, listed)
-                out[metric.key] = convention_values(metrics_as, metric, *known)
-            elif metric.name == "coverage":
-                catalogue[metric.key] = coverage(listed, self.n_items, metric.k)
-            elif metric.name == "novelty":
-                assert popularity is not None
-                catalogue[metric.key] = float(np.mean(novelty(listed, popularity, metric.k)))
-            else:
-                k = min(metric.k, self.n_items)
-                out[metric.key] = METRICS[metric.name](seen, self.n_target, k)
+                out[metric.key] = FULL_METRICS[metric.name](ranks, where, len(self.held))
+                continue
+            k = min(metric.k, self.n_items)
+            hits, top = lists[min(depth for depth in depths if depth >= k)]
+            if metrics_as is not None:
+                out[metric.key] = convention_values(metrics_as, metric, hits, self.n_target, top)
+                continue
+            if metric.name in METRICS:
+                out[metric.key] = METRICS[metric.name](hits, self.n_target, k)
+                continue
+            assert facts is not None
+            found = list_metric(Metric(metric.name, k), top, self.held.history, facts)
+            (catalogue if metric.name in CATALOGUE_METRICS else out)[metric.key] = found
         return out, catalogue
+
+    def _lists(
+        self, blocks: Iterable[tuple[int, Tensor]], depths: list[int], *, with_ranks: bool
+    ) -> tuple[dict[int, tuple[npt.NDArray[Any], ...]], npt.NDArray[np.int64]]:
+        """Hits and items of the lists of each length, and the ranks of all targets."""
+        made: dict[int, list[tuple[Tensor, Tensor]]] = {depth: [] for depth in depths}
+        ranks = [np.empty(0, dtype=np.int64)]
+        for start, scores in blocks:
+            for depth in depths:
+                made[depth].append(self._hits(scores, start, depth))
+            if with_ranks:
+                ranks.append(self._ranks(scores, start))
+        lists = {
+            depth: tuple(torch.cat(parts).cpu().numpy() for parts in zip(*pairs, strict=True))
+            for depth, pairs in made.items()
+        }
+        return lists, np.concatenate(ranks)
+
+    def _depths(self, wanted: list[Metric]) -> list[int]:
+        """Lengths of the lists to make: the longest, or each one if lists are steered."""
+        cuts = {min(metric.k, self.n_items) for metric in wanted if metric.k} or {1}
+        return sorted(cuts) if self.reranker else [max(cuts)]
 
     @torch.no_grad()
     def compare(
@@ -349,21 +416,24 @@ class Evaluator:
 
     def _hits(self, scores: Tensor, start: int, depth: int) -> tuple[Tensor, Tensor]:
         """Whether each of the best items is a target, and these items, both ``[b, depth]``."""
-        top = top_items(scores, depth)  # −1 where no item is left
+        top = steered_items(scores, depth, self.reranker)  # −1 where no item is left
         rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
         wanted = rows * self.n_items + top
         found = self.targets[torch.searchsorted(self.targets, wanted)] == wanted
         return found & (top >= 0), top
 
     @torch.no_grad()
-    def _blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
+    def blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
         """Scores of one block of users after another, with the items of their history at −∞."""
         size, history, users = self._rows(), self.held.history, self.users
         for start in range(0, len(users), size):
             part = slice(start, start + size)
             rows = history[part]
             count = rows.shape[0]
-            yield start, mask_history(block_scores(model, rows, users[part]), rows)[:count]
+            scores = mask_history(block_scores(model, rows, users[part]), rows)[:count]
+            if self.available is not None:
+                scores[:, ~self.available] = -torch.inf
+            yield start, scores
 
     def _ranks(self, scores: Tensor, start: int) -> npt.NDArray[np.int64]:
         """1-based rank of every target in the whole list; ties go to the lower item."""

@@ -6,7 +6,7 @@ Cut metrics take ``hits`` bool [rows, K] (whether a user's j-th recommendation i
 target's user, ``rows`` [t], and the number of users. A user without targets has no value: NaN.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -140,15 +140,6 @@ def novelty(recommended: Ints, popularity: Ints, k: int) -> Floats:
     return _per_target(bits.sum(1), real.sum(1))
 
 
-def is_quality(name: str) -> bool:
-    """Whether more is better; a list of random items has the highest novelty.
-
-    >>> is_quality("ndcg@20"), is_quality("novelty@20")
-    (True, False)
-    """
-    return parse_metric(name).name != "novelty"
-
-
 # --- names ---------------------------------------------------------------------------------------
 
 METRICS: dict[str, Callable[[Bools, Ints, int], Floats]] = {
@@ -165,11 +156,35 @@ FULL_METRICS: dict[str, Callable[[Ints, Ints, int], Floats]] = {
     "ap": full_ap,
     "mrr": full_mrr,
 }
-CATALOGUE_METRICS = ("coverage", "novelty")
-NOVELTY = (
-    "novelty is the mean of −log₂(an item's share of all training interactions) over the "
-    "recommended items, in bits: more is rarer, not better."
+GROUPS = ("niche", "mixed", "popular")  # users, by their taste for popular items
+# metrics of lists besides accuracy, with values of single users and without
+LIST_METRICS = ("diversity", "genre_diversity", "miscalibration")
+CATALOGUE_METRICS = (
+    *("coverage", "gini", "novelty", "popularity_bias"),
+    *(f"popularity_bias_{group}" for group in GROUPS),
 )
+GENRE_METRICS = ("genre_diversity", "miscalibration")  # which need genres
+DEFINITIONS = {
+    "coverage": "coverage is the share of the catalogue that is in somebody's list: more is "
+    "better.",
+    "gini": "gini is the Gini coefficient of how often each item of the catalogue is recommended, "
+    "0 for all alike: less is better.",
+    "novelty": "novelty is the mean of −log₂(an item's share of all training interactions) over "
+    "the recommended items, in bits: more is rarer, not better.",
+    "diversity": "diversity is 1 − the mean cosine of the pairs of a list, of the model's "
+    "centred item vectors or, if it has none, of the items' users: more is more varied; it "
+    "compares lists of one model, not models.",
+    "genre_diversity": "genre_diversity is the same with the genres of the items: more is more "
+    "varied, better at the same accuracy.",
+    "miscalibration": "miscalibration is the divergence KL(p‖q) of the genres of the history (p) "
+    "and of the list (q, with 1 % of p; Steck 2018): less is better.",
+    "popularity_bias": "popularity_bias is the mean popularity of the lists ÷ that of the "
+    "histories − 1 (ΔGAP), of all users and of those with niche, mixed and popular tastes (the "
+    "fifth with the smallest share of popular items, the rest, the fifth with the largest): the "
+    "nearest to 0 is best.",
+}
+NOVELTY = DEFINITIONS["novelty"]
+CUT_METRICS = (*METRICS, *LIST_METRICS, *CATALOGUE_METRICS)
 ALIASES = {"map": "ap", "hit_rate": "hit"}
 
 
@@ -197,13 +212,13 @@ def parse_metric(text: str) -> Metric:
         raise ItemrecError(f"'metrics' must be names such as ndcg@20, got {text!r}")
     name, at, cut = text.strip().lower().replace("-", "_").partition("@")
     name = ALIASES.get(name, name)
-    if at and name in (*METRICS, *CATALOGUE_METRICS):
+    if at and name in CUT_METRICS:
         if not (cut.isascii() and cut.isdigit() and int(cut) > 0):
             raise ItemrecError(f"'k' must be a positive integer in '{text}', got '{cut}'")
         return Metric(name, int(cut))
     if not at and name in FULL_METRICS:
         return Metric(name, None)
-    cuts = ", ".join(f"{known}@k" for known in (*METRICS, *CATALOGUE_METRICS))
+    cuts = ", ".join(f"{known}@k" for known in CUT_METRICS)
     raise ItemrecError(
         f"'metric' must be one of {cuts}, or {', '.join(FULL_METRICS)} for the whole list, "
         f"got '{text}'"
@@ -216,3 +231,35 @@ def parse_metrics(given: str | Sequence[str]) -> list[Metric]:
     if not len(texts):
         raise ItemrecError("'metrics' must name at least one, got none")
     return [parse_metric(text) for text in texts]
+
+
+def definitions(names: Iterable[str]) -> list[str]:
+    """A sentence for each of these metrics that is not of accuracy.
+
+    >>> len(definitions(["ndcg@20", "novelty@10", "novelty@20"]))
+    1
+    """
+    wanted = dict.fromkeys(_base(name) for name in names)
+    return [DEFINITIONS[name] for name in wanted if name in DEFINITIONS]
+
+
+def best_value(name: str, values: Iterable[float]) -> float | None:
+    """The best value of a metric, None if neither more nor less is better.
+
+    >>> best_value("ndcg@20", [0.1, 0.3]), best_value("gini@20", [0.9, 0.8])
+    (0.3, 0.8)
+    >>> best_value("popularity_bias@20", [-0.1, 0.5]), best_value("novelty@20", [9.0, 8.0])
+    (-0.1, None)
+    """
+    name, values = _base(name), list(values)
+    if name in ("novelty", "diversity") or not values:
+        return None
+    if name in ("gini", "miscalibration"):
+        return min(values)
+    return min(values, key=abs) if name == "popularity_bias" else max(values)
+
+
+def _base(name: str) -> str:
+    """A metric without its cut-off and its group of users."""
+    plain = parse_metric(name).name
+    return "popularity_bias" if plain.startswith("popularity_bias") else plain

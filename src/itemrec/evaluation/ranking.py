@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from itemrec.models.base import Model
+from itemrec.reranking.reranker import LARGEST_POOL, Reranker
 
 BUDGET = 256  # MB of scores held at a time
 ROWS = 64  # block sizes are a multiple of this, so that products round alike in any block
@@ -63,6 +64,32 @@ def top_items(scores: Tensor, k: int) -> Tensor:
             full = torch.sort(scores[row], dim=1, descending=True, stable=True)
             value[row, :k], item[row, :k] = full.values[:, :k], full.indices[:, :k]
     return item[:, :k].masked_fill(value[:, :k] == -torch.inf, -1)
+
+
+def steered_items(scores: Tensor, k: int, reranker: Reranker | None) -> Tensor:
+    """The best items as `top_items` gives them, or those that a re-ranker chooses; ``[B, k]``.
+
+    Where caps leave a list short, it is chosen again from a larger pool.
+    """
+    if reranker is None:
+        return top_items(scores, k)
+    k = min(k, scores.shape[1])
+    size = reranker.pool_size(k)
+    chosen = _steered(scores, k, reranker, size)
+    short = torch.nonzero(chosen[:, -1] < 0).squeeze(1)
+    if len(short) and size < min(LARGEST_POOL, scores.shape[1]):
+        chosen[short] = _steered(scores[short], k, reranker, LARGEST_POOL)
+    return chosen
+
+
+def _steered(scores: Tensor, k: int, reranker: Reranker, size: int) -> Tensor:
+    pool = top_items(scores, size)
+    width = pool.shape[1]
+    if needed := reranker.tail_needed(k):  # the pool may have too few items of the long tail
+        tail = top_items(scores.masked_fill(~reranker.facts.in_tail, -torch.inf), needed)
+        known = (tail.unsqueeze(2) == pool.unsqueeze(1)).any(2)
+        pool = torch.cat([pool, tail.masked_fill(known, -1)], dim=1)
+    return reranker.choose(pool, scores.gather(1, pool.clamp(min=0)), k, width)
 
 
 def _largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:

@@ -41,6 +41,7 @@ class Recommendation:
         others: The sum of the shares that are not listed in `reasons`.
         own: With `explain`, the rest of the score: the part of a trained user's own vector, zero
             for a user given by a history.
+        image: The address of a picture, "" if there is none.
 
     Examples:
         >>> Recommendation(item=12, title="Alien", genres="Horror", score=0.5).reasons
@@ -54,6 +55,7 @@ class Recommendation:
     reasons: tuple[Reason, ...] = ()
     own: float | None = None
     others: float = 0.0
+    image: str = ""
 
 
 @dataclass(frozen=True)

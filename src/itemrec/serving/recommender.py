@@ -12,8 +12,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from itemrec.data.item_table import ItemTable
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.ranking import BUDGET, mask_history, own_scores, top_items
+from itemrec.evaluation.ranking import (
+    BUDGET,
+    mask_history,
+    own_scores,
+    steered_items,
+    top_items,
+)
+from itemrec.reranking.item_facts import ItemFacts
+from itemrec.reranking.reranker import Reranker
+from itemrec.reranking.steering import Steering, check_steering
 from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.serving.history import History, new_history, with_dislikes
 from itemrec.serving.recommendation_frame import check_frames, frame_of, kind_of_frame
@@ -23,6 +33,7 @@ from itemrec.training.progress import track
 from itemrec.training.run import Run
 from itemrec.validation import positive_integer, shown
 
+IMAGES = tuple(f"{what}{rest}" for what in ("image", "poster", "cover") for rest in ("", "_url"))
 POPULAR = "nothing is known about this user, so these are the most popular items"
 
 
@@ -35,9 +46,10 @@ class Recommender:
     Args:
         run: A trained run; `Recommender.load` takes its folder.
         frames: "polars" or "pandas", for `recommend_frame`; default: what is installed.
+        item_table: More columns of the items, and which of them are available.
 
     Raises:
-        ItemrecError: It is not a run.
+        ItemrecError: It is not a run, or no item is available.
 
     Examples:
         >>> import itemrec as ir
@@ -47,7 +59,9 @@ class Recommender:
         5
     """
 
-    def __init__(self, run: Run, frames: str | None = None) -> None:
+    def __init__(
+        self, run: Run, frames: str | None = None, item_table: ItemTable | None = None
+    ) -> None:
         if not isinstance(run, Run):
             raise ItemrecError(
                 f"'run' must be a Run, got {shown(run)}; for a folder use Recommender.load(folder)"
@@ -57,14 +71,20 @@ class Recommender:
         self.n_items = len(run.item_ids)
         self._filter = ItemFilter(run.item_ids, run.genres)
         self._ids = run.item_ids.ids.tolist()
+        self.item_table, columns = item_table, (run.item_ids, run.genres, run.titles)
+        self.facts = ItemFacts(run.model, run.train, *columns, item_table)
+        self._images = self.facts.column(*IMAGES)
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "cpu") -> Self:
+    def load(
+        cls, folder: str | Path, device: str = "cpu", item_table: ItemTable | None = None
+    ) -> Self:
         """A recommender from a run folder.
 
         Args:
             folder: The folder of a finished run.
             device: "cpu", "cuda" or "auto".
+            item_table: More columns of the items, and which of them are available.
 
         Returns:
             A recommender.
@@ -82,7 +102,7 @@ class Recommender:
             >>> ir.Recommender.load(folder).n_items
             80
         """
-        return cls(Run.load(folder, device))
+        return cls(Run.load(folder, device), item_table=item_table)
 
     @classmethod
     def from_run(cls, run: Run) -> Self:
@@ -117,6 +137,7 @@ class Recommender:
         genre: str | Iterable[str] | None = None,
         explain: bool = False,
         reasons: int | None = None,
+        steering: Steering | None = None,
     ) -> Recommendations:
         """The k best items for a known `user`, or for any user with this `history`.
 
@@ -135,6 +156,7 @@ class Recommender:
             explain: Add the share of each history item in each score.
             reasons: Number of shares to list, those that move a score most; default: all. The
                 sum of the rest is in `others`.
+            steering: How the list is re-ranked: diversity, popularity, caps and the like.
 
         Returns:
             The list, best first. It may be shorter than `k`.
@@ -176,9 +198,8 @@ class Recommender:
         else:
             scores = self._popularity.clone().unsqueeze(0)
         scores = mask_history(scores, history_row if exclude_seen else seen.disliked(self.n_items))
-        if allowed is not None:
-            scores[:, ~torch.from_numpy(allowed).to(scores.device)] = -torch.inf
-        best = top_items(scores, k)[0]
+        scores = self._only_allowed(scores, allowed)
+        best = steered_items(scores, k, self._reranker(steering))[0]
         best = best[best >= 0]
         values = scores[0, best]
         shares = None
@@ -198,6 +219,7 @@ class Recommender:
         only: Iterable[Any] | None = None,
         without: Iterable[Any] | None = None,
         genre: str | Iterable[str] | None = None,
+        steering: Steering | None = None,
         progress: bool = False,
         budget: float = BUDGET,
     ) -> RecommendationTable:
@@ -210,6 +232,7 @@ class Recommender:
             only: Ids to choose from.
             without: Ids to leave out.
             genre: Keep items that have at least one of these genres.
+            steering: How lists are re-ranked: diversity, popularity, caps and the like.
             progress: Show a progress bar.
             budget: Memory for scores in megabytes.
 
@@ -228,6 +251,7 @@ class Recommender:
         """
         k = positive_integer("k", k)
         allowed, unknown = self._filter.allowed(only, without, genre)
+        reranker = self._reranker(steering)
         user_rows = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
         depth = min(k, self.n_items)
         rows = np.full((len(user_rows), depth), -1, dtype=np.int32)
@@ -243,9 +267,8 @@ class Recommender:
                 scores[torch.from_numpy(without_history).to(scores.device)] = self._popularity
             if exclude_seen:
                 scores = mask_history(scores, histories)
-            if allowed is not None:
-                scores[:, ~torch.from_numpy(allowed).to(scores.device)] = -torch.inf
-            best = top_items(scores, k)
+            scores = self._only_allowed(scores, allowed)
+            best = steered_items(scores, k, reranker)
             rows[part] = best.cpu().numpy()
             values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
         ids = self.run.item_ids.ids
@@ -310,7 +333,7 @@ class Recommender:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
         scores = self.model.similar_to(row).clone()
         scores[row] = -torch.inf
-        best = top_items(scores.unsqueeze(0), k)[0]
+        best = top_items(self._only_allowed(scores.unsqueeze(0), None), k)[0]
         best = best[best >= 0]
         return self._picks(best, scores[best], np.empty(0, dtype=np.int64), None)
 
@@ -326,7 +349,38 @@ class Recommender:
         """
         return self._filter.genres
 
+    def image_of(self, row: int) -> str:
+        """The address of the picture of the item in a row, "" if there is none.
+
+        Args:
+            row: The row of the item.
+
+        Returns:
+            The text of the column image, poster or cover of the item table.
+
+        Examples:
+            >>> from itemrec.data.item_table import ItemTable
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> table = ItemTable([1], {"poster": ["https://images.example/1.jpg"]})
+            >>> ir.Recommender(ir.train(split, ir.models.EASE()), item_table=table).image_of(0)
+            'https://images.example/1.jpg'
+        """
+        return "" if self._images is None else self._images[row]
+
     # --- internal --------------------------------------------------------------------------------
+
+    def _reranker(self, steering: Steering | None) -> Reranker | None:
+        checked = check_steering(steering)
+        return None if checked.is_plain else Reranker(self.facts, checked)
+
+    def _only_allowed(self, scores: Tensor, allowed: npt.NDArray[np.bool_] | None) -> Tensor:
+        """−∞ at the items that a filter excludes or that are not available, in place."""
+        if allowed is not None:
+            scores[:, ~torch.from_numpy(allowed).to(scores.device)] = -torch.inf
+        if self.facts.available is not None:
+            scores[:, ~self.facts.available] = -torch.inf
+        return scores
 
     @cached_property
     def _popularity(self) -> Tensor:
@@ -370,9 +424,7 @@ class Recommender:
         rows, scores = best.tolist(), values.tolist()
         if shares is None:
             return tuple(
-                Recommendation(
-                    self._ids[row], self._text("titles", row), self._text("genres", row), s
-                )
+                Recommendation(*self._named(row), s, image=self.image_of(row))
                 for row, s in zip(rows, scores, strict=True)
             )
         names = [(self._ids[row], self._text("titles", row)) for row in history.tolist()]
@@ -393,13 +445,12 @@ class Recommender:
         others = (total - parts.double().sum(1)).tolist() if kept.shape[1] < len(names) else None
         return tuple(
             Recommendation(
-                self._ids[row],
-                self._text("titles", row),
-                self._text("genres", row),
+                *self._named(row),
                 score,
                 reasons(ranked, part),
                 rest,
                 unlisted,
+                self.image_of(row),
             )
             for row, score, ranked, part, rest, unlisted in zip(
                 rows,
@@ -411,6 +462,10 @@ class Recommender:
                 strict=True,
             )
         )
+
+    def _named(self, row: int) -> tuple[Any, str, str]:
+        """Id, title and genres of an item."""
+        return self._ids[row], self._text("titles", row), self._text("genres", row)
 
     def _text(self, column: str, row: int) -> str:
         texts = getattr(self.run, column)

@@ -103,11 +103,13 @@ class TrainConfig:
         one_of("precision", self.precision, ("auto", "full"))
         if not 0 <= self.seed < 2**63:
             raise ItemrecError(f"'seed' must be at least 0 and below 2^63, got {self.seed}")
-        from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
+        from itemrec.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
 
         metric = parse_metric(self.metric)
-        if metric.name in CATALOGUE_METRICS:
-            raise ItemrecError(f"'metric' must have per-user values, got {self.metric!r}")
+        if metric.name not in (*METRICS, *FULL_METRICS):
+            raise ItemrecError(
+                f"'metric' must be of accuracy, such as ndcg@20, got {self.metric!r}"
+            )
         object.__setattr__(self, "metric", metric.key)  # "NDCG@20" is stored as ndcg@20
         if self.patience is not None and self.patience < self.eval_every:
             raise ItemrecError(

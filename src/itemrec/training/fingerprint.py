@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 
 import torch
 
+from itemrec.data.item_table import ItemTable
 from itemrec.data.weights import is_weighted
 from itemrec.training.run import Run
 
 
-def fingerprint(run: Run) -> str:
-    """A hash of the weights in memory, the training interactions, the ids and the texts."""
+def fingerprint(run: Run, item_table: ItemTable | None = None) -> str:
+    """A hash of the weights in memory, the training interactions, the ids and all texts."""
     digest = hashlib.sha256()
     for name, tensor in sorted(run.model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -24,4 +26,6 @@ def fingerprint(run: Run) -> str:
     texts = [c for c in (run.titles, run.genres) if c is not None]
     lists = [c.tolist() for c in (run.user_ids.ids, run.item_ids.ids, *texts)]
     digest.update(json.dumps([run.config["model"], lists], default=str).encode())
+    if item_table is not None:
+        digest.update(json.dumps(asdict(item_table), default=str).encode())
     return digest.hexdigest()[:16]

@@ -11,11 +11,12 @@ from rich.text import Text
 
 from itemrec.cli.tables.layout import add_row, interval_text, new_table, p_value, setting_value
 from itemrec.evaluation.evaluate import Evaluation
-from itemrec.evaluation.metrics import NOVELTY
+from itemrec.evaluation.metrics import definitions
 from itemrec.evaluation.significance import Comparison, Floats, Interval, bootstrap_interval
 from itemrec.training.run import Run
 
 if TYPE_CHECKING:
+    from itemrec.evaluation.tradeoff import Sweep
     from itemrec.experiments.tune import Trial, Tuned
 
 
@@ -125,8 +126,36 @@ def evaluation(result: Evaluation) -> RenderableType:
     for name, value in result.metrics.items():
         interval = interval_text(*result.interval(name)) if name in result.per_user else ""
         add_row(table, name, f"{value:.4f}", interval)
-    explained = [Text(NOVELTY, style="dim")] if any("novelty" in m for m in result.metrics) else []
+    explained = [Text(text, style="dim") for text in definitions(result.metrics)]
     return Group(table, Text(f"{len(result.ids):,} users"), *explained)
+
+
+def sweep(found: Sweep) -> RenderableType:
+    """The metrics at each value of a slider, with the change of accuracy and diversity."""
+    first = found.points[0].metrics
+    keys = [key for key in first if key != f"ndcg@{found.k}"]
+    numbers = (f"ndcg@{found.k}", "change", *(key.partition("@")[0] for key in keys))
+    table = new_table(found.slider, *numbers, numbers=numbers)
+    for point, ndcg in zip(found.points, found.series("ndcg"), strict=True):
+        change = f"{ndcg / found.series('ndcg')[0] - 1:+.1%}" if found.series("ndcg")[0] else ""
+        cells = (f"{point.metrics[key]:.4f}" for key in keys)
+        add_row(table, f"{point.value:g}", f"{ndcg:.4f}", change, *cells)
+    lines = [f"{found.users:,} users", *([text] if (text := loss_sentence(found)) else [])]
+    explained = [Text(text, style="dim") for text in definitions(first)]
+    return Group(table, *map(Text, lines), *explained)
+
+
+def loss_sentence(found: Sweep, loss: float = 0.02) -> str:
+    """What a small loss of accuracy buys, "" if accuracy never loses as much."""
+    parts = []
+    for name in ("diversity", "genre_diversity", "coverage", "gini", "popularity_bias"):
+        if f"{name}@{found.k}" in found.points[0].metrics and (at := found.at_loss(loss, name)):
+            parts.append(f"{name} {at[1]:+.1%}")
+            slider = at[0]
+    if not parts:
+        return ""
+    head = f"at a loss of {loss:.0%} of NDCG@{found.k} ({found.slider} {slider:.2f}): "
+    return head + ", ".join(parts)
 
 
 def comparison(

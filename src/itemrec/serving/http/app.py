@@ -17,7 +17,7 @@ from itemrec.serving.http.errors import add_error_handlers, handle_http_error
 from itemrec.serving.http.feedback import FeedbackFile
 from itemrec.serving.http.hosts import AllowedHosts
 from itemrec.serving.http.keys import KeyCheck, RateLimit, is_open
-from itemrec.serving.http.observe import Life, Observe
+from itemrec.serving.http.observe import RUN_FINGERPRINT, Life, Observe
 from itemrec.serving.http.page_files import add_page
 from itemrec.serving.http.reload import Reloader
 from itemrec.serving.http.routes import Api
@@ -60,7 +60,7 @@ def create_app(
     settings = settings or ServiceSettings()
     queue = WorkQueue(settings.threads, settings.places, settings.seconds)
     telemetry, life = Telemetry(), Life()
-    reloader = Reloader(runs, folders or {}, telemetry, device)
+    reloader = Reloader(runs, folders or {}, telemetry, device, settings)
     feedback = None if settings.feedback is None else FeedbackFile(settings.feedback)
 
     @asynccontextmanager
@@ -84,10 +84,10 @@ def create_app(
     )
     app.state.life, app.state.reloader = life, reloader
     app.state.queue, app.state.telemetry = queue, telemetry
-    router = Api(runs, queue, telemetry, life, feedback).router()
+    router = Api(runs, queue, telemetry, life, feedback, settings.image_hosts).router()
     app.include_router(router, prefix="/v1")
     app.include_router(router, include_in_schema=False)  # the addresses of 0.1
-    add_page(app)
+    add_page(app, settings.image_hosts)
     add_error_handlers(app)
     for run in runs:
         telemetry.note_run(run)
@@ -135,5 +135,5 @@ def _cors(settings: ServiceSettings) -> dict[str, Any]:
         "allow_origins": list(settings.cors),
         "allow_methods": ["GET", "POST"],
         "allow_headers": ["Authorization", "Content-Type", "X-Request-ID"],
-        "expose_headers": ["X-Request-ID", "Retry-After"],
+        "expose_headers": ["X-Request-ID", "Retry-After", RUN_FINGERPRINT],
     }

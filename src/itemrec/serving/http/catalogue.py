@@ -10,14 +10,15 @@ from itemrec.errors import ItemrecError
 from itemrec.serving.filters import ItemFilter
 from itemrec.serving.http.schemas import Item
 from itemrec.serving.http.title_search import TitleSearch
-from itemrec.training.run import Run
+from itemrec.serving.recommender import Recommender
 
 
 class Catalogue:
-    """Ids, titles, genres and popularity of the items of a run."""
+    """Ids, titles, genres, pictures and popularity of the items of a run."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, recommender: Recommender) -> None:
+        self.run = run = recommender.run
+        self.image_of = recommender.image_of
         self.ids = run.item_ids.ids.tolist()
         counts = np.bincount(run.train.indices, minlength=len(self.ids))
         none = [""] * len(self.ids)
@@ -29,7 +30,12 @@ class Catalogue:
 
     def item(self, row: int) -> Item:
         """The item in a row."""
-        return Item(item=self.ids[row], title=self.titles[row], genres=self.genres[row])
+        return Item(
+            item=self.ids[row],
+            title=self.titles[row],
+            genres=self.genres[row],
+            image=self.image_of(row),
+        )
 
     def find(self, query: str, limit: int, genre: str | None = None) -> list[Item]:
         """Items by a part of their title or by id, the best match first."""

@@ -17,6 +17,7 @@ from itemrec.serving.http.access_log import log
 from itemrec.serving.http.errors import error_response, route_path
 from itemrec.serving.http.telemetry import Telemetry
 
+RUN_FINGERPRINT = "X-Run-Fingerprint"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -94,6 +95,8 @@ class Exchange:
             self.has_begun, self.status = True, message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Request-ID"] = self.request_id
+            if found := self.scope.get("log", {}).get("run_fingerprint"):
+                headers[RUN_FINGERPRINT] = found
             if self._life.is_ending:
                 headers["Connection"] = "close"
         elif message["type"] == "http.response.body":

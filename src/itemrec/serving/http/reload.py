@@ -1,18 +1,18 @@
-"""A run folder that changes, or a link to another one, is taken over while the service runs."""
+"""A run folder or a file of items that changes is taken over while the service runs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from itemrec.errors import ItemrecError
 from itemrec.serving.http.access_log import log
 from itemrec.serving.http.runs import Runs, ServedRun
+from itemrec.serving.http.settings import ServiceSettings
 from itemrec.serving.http.telemetry import Telemetry
-from itemrec.serving.recommender import Recommender
 from itemrec.training.run_folder import NEEDED
 
 EVERY_SECONDS = 2.0
@@ -27,10 +27,18 @@ class Reloader:
     """
 
     def __init__(
-        self, runs: Runs, folders: Mapping[str, Path], telemetry: Telemetry, device: str
+        self,
+        runs: Runs,
+        folders: Mapping[str, Path],
+        telemetry: Telemetry,
+        device: str,
+        settings: ServiceSettings | None = None,
     ) -> None:
-        self.runs, self.folders, self.telemetry, self.device = runs, folders, telemetry, device
-        self._loaded = {name: stamp(folder) for name, folder in folders.items()}
+        self.runs, self.folders, self.telemetry = runs, folders, telemetry
+        self.settings, self.device = settings or ServiceSettings(), device
+        files = (self.settings.item_table, self.settings.available)
+        self._files = [file for file in files if file is not None]
+        self._loaded = {name: stamp(folder, self._files) for name, folder in folders.items()}
         self._seen = dict(self._loaded)
         self._wake = asyncio.Event()
         self._at_once = False
@@ -53,7 +61,7 @@ class Reloader:
         """Replace the runs whose folders have changed and rest."""
         at_once, self._at_once = self._at_once, False
         for name, folder in self.folders.items():
-            now = stamp(folder)
+            now = stamp(folder, self._files)
             rests, self._seen[name] = now == self._seen[name], now
             if at_once or (rests and now != self._loaded[name]):
                 self._loaded[name] = now  # also if refused: it is tried again when it changes
@@ -73,15 +81,15 @@ class Reloader:
         log(logging.INFO, f"run {name!r} is loaded", run=name, run_fingerprint=after.fingerprint)
 
     def _load(self, name: str, folder: Path) -> ServedRun:
-        return ServedRun.of(name, Recommender.load(folder, self.device))
+        return ServedRun.of(name, self.settings.load(folder, self.device))
 
 
-def stamp(folder: Path) -> Stamp:
-    """What changes with the content of a run folder: the folder behind a link, times and sizes."""
+def stamp(folder: Path, files: Sequence[Path] = ()) -> Stamp:
+    """What changes with a run folder and other files: what is behind a link, times and sizes."""
     parts: list[object] = [folder.resolve()]
-    for name in NEEDED:
+    for path in (*(folder / name for name in NEEDED), *files):
         try:
-            found = (folder / name).stat()
+            found = path.stat()
         except OSError:
             parts.append(None)
         else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from itemrec.errors import ItemrecError
 from itemrec.serving.http.errors import RESPONSES
 from itemrec.serving.http.feedback import FeedbackFile
-from itemrec.serving.http.observe import Life
+from itemrec.serving.http.observe import RUN_FINGERPRINT, Life
 from itemrec.serving.http.runs import Runs, ServedRun
 from itemrec.serving.http.schemas import (
     ANSWER,
@@ -36,7 +36,16 @@ from itemrec.serving.http.work_queue import WorkQueue
 from itemrec.serving.recommendations import Recommendation
 
 BLOCK = 16  # users of a batch that are served before others have their turn
-T = TypeVar("T")
+FINGERPRINT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "headers": {
+            RUN_FINGERPRINT: {
+                "description": "A hash of all that the answer depends on.",
+                "schema": {"type": "string"},
+            }
+        }
+    }
+}
 RunName = Annotated[str | None, Query(description="Name of a run; default: the first.")]
 ItemId = Annotated[str, Query(examples=["12"])]
 UserId = Annotated[str, Query(examples=["5"])]
@@ -52,9 +61,10 @@ class Api:
         telemetry: Telemetry,
         life: Life,
         feedback: FeedbackFile | None,
+        image_hosts: Sequence[str] = (),
     ) -> None:
         self.runs, self.queue, self.telemetry = runs, queue, telemetry
-        self.life, self.feedback = life, feedback
+        self.life, self.feedback, self.image_hosts = life, feedback, list(image_hosts)
 
     def router(self) -> APIRouter:
         """All routes."""
@@ -63,14 +73,16 @@ class Api:
         router.add_api_route("/health", self.livez, include_in_schema=False)  # its name in 0.1
         router.add_api_route("/readyz", self.readyz, summary="Whether to send requests here")
         router.add_api_route("/about", self.about, summary="The run behind the service")
-        router.add_api_route("/similar", self.similar, summary="Items that are like one")
-        router.add_api_route("/items", self.items, summary="Search the catalogue")
-        router.add_api_route("/history", self.history, summary="The items of a known user")
+        signed: dict[str, Any] = {"responses": FINGERPRINT}
+        router.add_api_route("/similar", self.similar, **signed, summary="Items that are like one")
+        router.add_api_route("/items", self.items, **signed, summary="Search the catalogue")
+        router.add_api_route("/history", self.history, **signed, summary="Items of a known user")
         post: dict[str, Any] = {"methods": ["POST"]}
         router.add_api_route(
             "/recommend",
             self.recommend,
             **post,
+            **signed,
             summary="Recommend to one user",
             response_model=Answer,
         )
@@ -124,6 +136,7 @@ class Api:
             runs=self.runs.names,
             split=self.runs.split,
             feedback=self.feedback is not None,
+            image_hosts=self.image_hosts,
         )
 
     async def metrics(self) -> Response:
@@ -138,8 +151,9 @@ class Api:
         run = self._chosen(request, body.run, whom)
         if body.explain:
             check_explanation(run, body)
-        arguments = body.model_dump(exclude={"run", "visitor"})
-        return await self._answer(request, run, lambda: ANSWER.dump_json(_list(run, arguments)))
+        arguments = body.arguments()
+        content = await self.queue.run(request, lambda: ANSWER.dump_json(_list(run, arguments)))
+        return Response(content, media_type="application/json")
 
     async def batch(self, request: Request, body: BatchRequest) -> Response:
         """A list for each of many users, the same as one request for each."""
@@ -152,7 +166,7 @@ class Api:
                 f"a batch must ask for at most {MAX_BATCH_ITEMS:,} items, got {len(asked):,} users "
                 f"× {body.k}: choose a smaller 'k' or fewer users"
             )
-        shared = body.model_dump(exclude={"run", "users", "histories"})
+        shared = body.arguments()
         runs = [self.runs.choose(body.run, whom) for whom in asked]
         answers: list[Answer] = []
         for start in range(0, len(asked), BLOCK):
@@ -231,11 +245,6 @@ class Api:
         run = self.runs.choose(name, whom)
         request.scope["log"] = {"run": run.name, "run_fingerprint": run.fingerprint}
         return run
-
-    async def _answer(
-        self, request: Request, run: ServedRun, work: Callable[[], bytes]
-    ) -> Response:
-        return Response(await self.queue.run(request, work), media_type="application/json")
 
 
 def _list(run: ServedRun, arguments: dict[str, Any]) -> Answer:

@@ -41,8 +41,8 @@ class ServedRun:
     def of(cls, name: str, recommender: Recommender) -> Self:
         """A run that is served from now on."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        run = recommender.run
-        return cls(name, recommender, Catalogue(run), fingerprint(run), now)
+        print_ = fingerprint(recommender.run, recommender.item_table)
+        return cls(name, recommender, Catalogue(recommender), print_, now)
 
 
 class Runs:

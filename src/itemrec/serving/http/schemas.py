@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
+from itemrec.errors import ItemrecError
+from itemrec.reranking.steering import BY_MODEL, Steering
 from itemrec.serving.recommendations import Recommendations
 
 MAX_K = 1000  # items in a list
@@ -15,6 +17,8 @@ MAX_SHARES = 1_000_000  # shares that are computed, items × history length
 MAX_REASONS = 5_000  # shares that are listed in one answer: about 400 KB
 MAX_USERS = 1000  # in a batch
 MAX_BATCH_ITEMS = 50_000  # in the answer to a batch: about 5 MB
+MAX_STEERED = 200  # items in a list that is steered: they are chosen one after another
+MAX_CAPS = 8  # columns in 'max_per'
 
 
 def _check_id(value: Any) -> Any:
@@ -42,6 +46,8 @@ Id = Annotated[str | int, BeforeValidator(_check_id)]
 # fail fast: collecting a million errors would take seconds
 Ids = Annotated[list[Id], Field(max_length=MAX_IDS, fail_fast=True)]
 Texts = Annotated[list[str], Field(max_length=MAX_IDS, fail_fast=True), BeforeValidator(_as_list)]
+Slider = Annotated[float, Field(ge=0, le=1)]
+Cap = Annotated[int, Field(ge=1, le=MAX_K), BeforeValidator(_whole)]
 ListLength = Annotated[int, Field(ge=1, le=MAX_K), BeforeValidator(_whole)]
 
 # --- requests ------------------------------------------------------------------------------------
@@ -60,7 +66,33 @@ class Filters(BaseModel):
     run: str | None = Field(None, description="Name of the run that answers.")
 
 
-class RecommendRequest(Filters):
+class Steered(Filters):
+    """What a list should be like besides accurate: the fields of `Steering`."""
+
+    diversity: Slider = Field(0.0, description="Avoid items that are like others of the list.")
+    diversity_by: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        BY_MODEL, description="What makes items alike: model, or a column such as genre."
+    )
+    popularity_discount: Slider = Field(0.0, description="Avoid popular items.")
+    long_tail: Slider = Field(0.0, description="Least share of items from the long tail.")
+    freshness: Slider = Field(0.0, description="Prefer newer items.")
+    max_per: Annotated[dict[str, Cap], Field(max_length=MAX_CAPS)] = Field(
+        {}, description='Most items with the same value in a column, such as {"genre": 3}.'
+    )
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `Recommender.recommend`."""
+        names = {field.name for field in fields(Steering)}
+        steering = Steering(**{name: getattr(self, name) for name in names})
+        if not steering.is_plain and self.k > MAX_STEERED:
+            raise ItemrecError(
+                f"'k' must be at most {MAX_STEERED} for a list that is steered, got {self.k}"
+            )
+        others = {"run", "visitor", "users", "histories", *names}
+        return {**self.model_dump(exclude=others), "steering": steering}
+
+
+class RecommendRequest(Steered):
     """A known user or a history, and filters on the items."""
 
     example: ClassVar[dict[str, Any]] = {"history": ["12"]}
@@ -83,7 +115,7 @@ class RecommendRequest(Filters):
     )
 
 
-class BatchRequest(Filters):
+class BatchRequest(Steered):
     """Several known users or several histories, with the same filters."""
 
     example: ClassVar[dict[str, Any]] = {"users": ["5", "7"]}
@@ -138,6 +170,7 @@ class Item(BaseModel):
     item: str | int
     title: str
     genres: str
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,6 +206,7 @@ class About(BaseModel):
     runs: list[str]
     split: dict[str, float]
     feedback: bool
+    image_hosts: list[str] = Field(description="Where the page may load pictures from.")
 
 
 ANSWER = TypeAdapter(Answer)

@@ -21,7 +21,6 @@ from itemrec.serving.http.app import create_app
 from itemrec.serving.http.connection import Connection, most_connections
 from itemrec.serving.http.runs import Runs, check_split, run_folders
 from itemrec.serving.http.settings import ServiceSettings, check_exposed
-from itemrec.serving.recommender import Recommender
 from itemrec.threads import usable_cpus
 from itemrec.validation import positive_integer
 
@@ -125,7 +124,7 @@ class Job:
         set_up_logging()
         sys.setswitchinterval(0.0005)  # scoring must not wait for a busy event loop
         torch.set_num_threads(1)  # a request is one product: other cores are for other requests
-        loaded = {name: Recommender.load(f, self.device) for name, f in self.folders.items()}
+        loaded = {name: self.settings.load(f, self.device) for name, f in self.folders.items()}
         app = create_app(
             Runs(loaded, self.split),
             self.settings,

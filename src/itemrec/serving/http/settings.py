@@ -7,7 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from itemrec.data.item_table import read_item_table
 from itemrec.errors import ItemrecError
+from itemrec.serving.recommender import Recommender
 from itemrec.validation import positive
 
 MIN_KEY = 16  # characters: shorter keys can be guessed
@@ -28,6 +30,9 @@ class ServiceSettings:
         threads: Threads that score.
         places: Requests that may wait for a thread.
         seconds: How long a request may wait for a thread.
+        item_table: A file with more columns of the items.
+        available: A file with the items that may be recommended.
+        image_hosts: Origins from which the page may load pictures.
 
     Examples:
         >>> ServiceSettings(allowed_hosts=("shop.example",)).threads
@@ -43,6 +48,9 @@ class ServiceSettings:
     threads: int = 1
     places: int = 256
     seconds: float = 1.0
+    item_table: Path | None = None
+    available: Path | None = None
+    image_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for key in self.api_keys:
@@ -55,11 +63,16 @@ class ServiceSettings:
             positive(rate_limit=self.rate_limit)
             if not self.api_keys:
                 raise ItemrecError("'rate_limit' is a limit for each key: give 'api_key' as well")
-        for origin in self.cors:
-            if not re.fullmatch(r"https?://[^/\s*]+", origin):
-                raise ItemrecError(
-                    f"'cors' must be an origin such as https://shop.example, got {origin!r}"
-                )
+        for name, origins in (("cors", self.cors), ("image_host", self.image_hosts)):
+            for origin in origins:
+                if not re.fullmatch(r"https?://[\w.:\[\]-]+", origin, flags=re.ASCII):
+                    raise ItemrecError(
+                        f"'{name}' must be an origin such as https://shop.example, got {origin!r}"
+                    )
+
+    def load(self, folder: Path, device: str) -> Recommender:
+        """The recommender of a run folder, with the files of the items."""
+        return Recommender.load(folder, device, read_item_table(self.item_table, self.available))
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

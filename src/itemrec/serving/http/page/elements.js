@@ -16,4 +16,16 @@ export function button(text, label, action, className = "") {
   return made;
 }
 
+// Pictures are shown only from where the service permits; others are left out without a gap.
+let imageHosts = [];
+export const setImageHosts = (hosts) => { imageHosts = hosts; };
+
+export function picture(entry) {
+  if (!entry.image || !URL.canParse(entry.image)) return [];
+  if (!imageHosts.includes(new URL(entry.image).origin)) return [];
+  const made = element("img", {className: "picture", alt: "", loading: "lazy", src: entry.image});
+  made.onerror = () => made.remove();
+  return [made];
+}
+
 export const genresOf = (entry) => (entry.genres || "").split("|").join(", ");

@@ -1,6 +1,6 @@
 // Lists of recommendations: one, or two side by side with what they share marked.
 
-import {$, button, element, genresOf, named} from "./elements.js";
+import {$, button, element, genresOf, named, picture} from "./elements.js";
 
 const signed = (number) => `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(3)}`;
 const scoreText = (score) => (Number.isInteger(score) ? score.toLocaleString("en") : score.toFixed(3));
@@ -22,7 +22,7 @@ function shareLine(reason, widest) {
 }
 
 function row(pick, place, widest, otherPlaces, actions, measure) {
-  const text = element("div", {className: "text"}, element("div", {className: "title"}, named(pick)));
+  const text = element("div", {className: "text"}, ...picture(pick), element("div", {className: "title"}, named(pick)));
   if (pick.genres) text.append(element("div", {className: "genres"}, genresOf(pick)));
   const there = otherPlaces?.get(String(pick.item));
   if (there !== undefined) text.append(element("span", {className: "both"}, `in both lists, ${there + 1} there`));

@@ -1,11 +1,12 @@
 // The page: choose what you like, see recommendations, compare models. The address holds it all.
 
 import * as api from "./api.js";
-import {$, button, element, genresOf, named} from "./elements.js";
+import {$, button, element, genresOf, named, picture, setImageHosts} from "./elements.js";
 import {showLists, showLoading} from "./lists.js";
 import {setUpSearch} from "./search.js";
 import {address, isEmpty, readAddress, request, reset, same, state} from "./state.js";
 
+const SLIDERS = ["diversity", "discount"];
 const SHELVES = 3; // genres with a shelf
 const isWide = matchMedia("(min-width: 48rem)").matches;
 const CHIPS = isWide ? 8 : 3; // items of a known user that are shown one by one
@@ -131,12 +132,36 @@ function draw() {
   $("user").value = state.user ?? "";
   $("genre").value = state.genre;
   $("k").value = state.k;
+  for (const id of SLIDERS) drawSlider(id);
   $("run").value = state.run || main().run;
   $("with").value = state.other;
-  $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
+  hideShelves();
+}
+
+// Sliders say nothing of similar items, which are not a list for anybody.
+function drawSlider(id) {
+  $(id).value = state[id];
+  $(id).disabled = Boolean(state.similar);
+  $(`${id}-text`).textContent = state[id] === "0" ? "off" : `${Math.round(100 * Number(state[id]))} %`;
+}
+
+// While a slider moves the list follows; where it is let go becomes the address.
+function setUpSlider(id) {
+  let timer = 0;
+  $(id).oninput = () => {
+    state[id] = $(id).value;
+    drawSlider(id);
+    clearTimeout(timer);
+    timer = setTimeout(() => show(), 120);
+  };
+  $(id).onchange = () => { clearTimeout(timer); state[id] = $(id).value; change(); };
 }
 
 // --- shelves and options ---------------------------------------------------------------------
+
+function hideShelves() {
+  $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
+}
 
 async function drawShelves() {
   const counts = new Map();
@@ -148,13 +173,14 @@ async function drawShelves() {
   const filled = await Promise.all(genres.map(async (genre) => {
     const cards = (await api.shelf(genre, 12).catch(() => [])).map((entry) => {
       const card = button(named(entry), `Like ${named(entry)}`, () => actions.like(entry, 0), "card");
+      card.prepend(...picture(entry));
       card.append(element("small", {}, genresOf(entry)));
       return element("li", {}, card);
     });
     return element("div", {className: "shelf"}, element("h2", {}, genre), element("ul", {ariaLabel: genre}, ...cards));
   }));
   $("shelves").replaceChildren(...filled);
-  draw();
+  hideShelves(); // nothing else is drawn: somebody may be typing
 }
 
 async function historyOf(user) {
@@ -182,6 +208,7 @@ function setUp() {
   for (const [id, name] of [["genre", "genre"], ["k", "k"], ["run", "run"], ["with", "other"]]) {
     $(id).onchange = () => { state[name] = $(id).value; change(); };
   }
+  SLIDERS.forEach(setUpSlider);
   $("clear").onclick = () => { reset(); change(() => $("search")); };
   $("back").onclick = () => { state.similar = null; change(() => $("heading")); };
   $("key").onsubmit = (event) => { event.preventDefault(); api.setKey($("key-text").value.trim()); start(); };
@@ -212,6 +239,7 @@ async function start() {
     const others = first.runs.filter((name) => name !== first.run);
     for (const found of [first, ...await Promise.all(others.map(api.about))]) runs.set(found.run, found);
     $("key").hidden = true;
+    setImageHosts(first.image_hosts);
     const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
     $("about").textContent = [first.model, first.data, count(first.items, "items"), count(first.users, "users")].join(" · ");
     $("genre-field").hidden = !first.genres.length;

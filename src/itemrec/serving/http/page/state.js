@@ -7,6 +7,8 @@ export const state = {
   disliked: [],
   genre: "",
   k: "10",
+  diversity: "0", // 0 … 1
+  discount: "0", // of popularity, 0 … 1
   run: "",
   other: "", // the run to compare with
   similar: null, // {item, title}: its neighbours are shown instead
@@ -16,7 +18,7 @@ export const same = (a, b) => String(a.item) === String(b.item);
 export const isEmpty = () => state.user === null && !state.liked.length;
 
 export function reset() {
-  Object.assign(state, {user: null, userHistory: [], liked: [], disliked: [], genre: "", k: "10", similar: null});
+  Object.assign(state, {user: null, userHistory: [], liked: [], disliked: [], genre: "", k: "10", diversity: "0", discount: "0", similar: null});
 }
 
 export function address() {
@@ -25,12 +27,16 @@ export function address() {
   for (const entry of state.liked) fields.append("item", entry.item);
   for (const entry of state.disliked) fields.append("not", entry.item);
   for (const [name, value, usual] of [
-    ["genre", state.genre, ""], ["k", state.k, "10"], ["run", state.run, ""], ["with", state.other, ""],
+    ["genre", state.genre, ""], ["k", state.k, "10"],
+    ["diversity", state.diversity, "0"], ["discount", state.discount, "0"], ["run", state.run, ""], ["with", state.other, ""],
   ]) if (value !== usual) fields.set(name, value);
   if (state.similar) fields.set("similar", state.similar.item);
   const text = fields.toString();
   return text ? `?${text}` : location.pathname;
 }
+
+// The value of a slider in the address: a number from 0 to 1, 0 if it is anything else.
+const share = (text) => String(Math.min(1, Math.max(0, Number(text) || 0)));
 
 // Read the address; `find` looks up an item, `historyOf` the items of a user.
 export async function readAddress(find, historyOf) {
@@ -39,6 +45,7 @@ export async function readAddress(find, historyOf) {
   state.user = fields.get("user") || null;
   state.genre = fields.get("genre") ?? "";
   state.k = fields.get("k") ?? "10";
+  for (const name of ["diversity", "discount"]) state[name] = share(fields.get(name));
   state.run = fields.get("run") ?? "";
   state.other = fields.get("with") ?? "";
   const all = (name) => Promise.all(fields.getAll(name).map(find));
@@ -55,6 +62,8 @@ export function request(run, explains) {
   return {
     ...whom, run, k: Number(state.k), explain, ...(explain && {reasons: 3}),
     ...(state.genre && {genre: state.genre}),
+    ...(state.diversity !== "0" && {diversity: Number(state.diversity)}),
+    ...(state.discount !== "0" && {popularity_discount: Number(state.discount)}),
     // a model that can explain its scores can also lower those of items like a disliked one
     ...(state.disliked.length && {[explains ? "dislikes" : "without"]: state.disliked.map((entry) => entry.item)}),
   };

@@ -1,0 +1,143 @@
+"""The command that evaluates a run, as it is or with steered lists."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from itemrec.cli import options
+from itemrec.cli.errors import error_console
+from itemrec.cli.option_groups import with_options
+from itemrec.cli.parsing import parse_cutoffs, parse_optional_list
+from itemrec.cli.steering import STEERING, SteeringOptions
+from itemrec.cli.tables.layout import console, print_line
+from itemrec.errors import ItemrecError
+
+if TYPE_CHECKING:
+    from itemrec.data.split import Split
+    from itemrec.evaluation.tradeoff import Sweep
+    from itemrec.training.run import Run
+
+
+@with_options
+def evaluate(
+    run: options.RunFolder,
+    steering: SteeringOptions,
+    k: Annotated[str, typer.Option(help="Cut-offs, such as 10,20.")] = "20",
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Such as ndcg@10,ap. At a cut-off: {metrics}; over the whole list: "
+            "{full_metrics}. Default: all metrics at each k."
+        ),
+    ] = None,
+    fold_in: Annotated[
+        str,
+        typer.Option(
+            help="frozen: use the stored item vectors; joint: add the histories to the graph."
+        ),
+    ] = "frozen",
+    metrics_as: Annotated[
+        str | None,
+        typer.Option(
+            help="Define metrics as another library does: recbole, lenskit, rectools, implicit or "
+            "paper (recall divided by min(targets, k)). Default: as `itemrec` does."
+        ),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            help="Measure lists at every value of a slider: diversity, popularity_discount, "
+            "long_tail or freshness.",
+            rich_help_panel=STEERING,
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+    device: options.ScoringDevice = "cpu",
+    data_root: options.DataRoot = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the data of the run is now, if it has moved; it must be the same data. "
+            "For an update: later interactions to test on.",
+            rich_help_panel=options.DATA,
+        ),
+    ] = None,
+) -> None:
+    """Evaluate a run on the test users of its own split, which is made again and verified.
+
+    Metrics besides accuracy: {definitions}
+
+    Example: itemrec evaluate r --k 10,20 --diversity 0.5 --json
+    """
+    from itemrec.validation import one_of
+
+    one_of("fold_in", fold_in, ("frozen", "joint"))
+    cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
+    settings = steering.settings()
+    if sweep is not None:
+        sweep = check_sweep(sweep, cutoffs, metrics)
+    from itemrec.cli.tables import results
+    from itemrec.evaluation.evaluate import evaluate as evaluate_run
+    from itemrec.experiments.stored import split_of
+    from itemrec.training.run import Run
+
+    loaded = Run.load(run, device)
+    split = split_of(loaded, data_root, data)
+    if sweep is not None:
+        found = _sweep(loaded, split, sweep, cutoffs[0], steering)
+        if as_json:
+            points = [{"value": p.value, "metrics": p.metrics} for p in found.points]
+            typer.echo(
+                json.dumps({"run": run, "slider": sweep, "users": found.users} | {"points": points})
+            )
+        else:
+            console.print(results.sweep(found))
+        return
+    result = evaluate_run(
+        loaded,
+        split,
+        cutoffs,
+        metrics=names,
+        fold_in=fold_in,  # type: ignore[arg-type]
+        metrics_as=metrics_as,
+        steering=settings,
+        item_table=steering.table.read(),
+    )
+    if as_json:
+        intervals = {name: result.interval(name) for name in result.per_user}
+        content = {"run": run, "users": len(result.ids), "metrics": result.metrics}
+        content |= {} if metrics_as is None else {"metrics_as": metrics_as}
+        typer.echo(json.dumps({**content, "intervals": intervals}))
+    else:
+        console.print(results.evaluation(result))
+        for note in split.notes if "update" in loaded.config else ():
+            print_line(note)
+        if metrics_as is not None:
+            print_line(f"metrics as {metrics_as} defines them")
+
+
+def check_sweep(name: str, cutoffs: list[int], metrics: str | None) -> str:
+    """The name of a slider, or an error about what does not go with it."""
+    from itemrec.reranking.steering import SLIDERS
+    from itemrec.validation import one_of
+
+    slider = name.strip().lower().replace("-", "_")
+    one_of("sweep", slider, SLIDERS)
+    if len(cutoffs) > 1:
+        raise ItemrecError(f"'k' must be one number with '--sweep', got {len(cutoffs)}")
+    if metrics is not None:
+        raise ItemrecError("'metrics' cannot be chosen with '--sweep': it always shows the same")
+    return slider
+
+
+def _sweep(run: Run, split: Split, slider: str, k: int, steering: SteeringOptions) -> Sweep:
+    from itemrec.evaluation.tradeoff import VALUES, Sweeper
+    from itemrec.training.progress import track
+
+    sweeper = Sweeper(run, split, k=k, item_table=steering.table.read())
+    steps = sweeper.sweep(slider, steering.settings())
+    shown = track(steps, f"measuring {slider}", show=error_console.is_terminal, total=len(VALUES))
+    return sweeper.gathered(slider, list(shown))

@@ -1,0 +1,114 @@
+"""The section of the HTML report on what steering costs: accuracy against what a slider changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import NamedTuple
+
+from itemrec.cli import plots
+from itemrec.cli.html_table import table
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.metrics import DEFINITIONS
+from itemrec.evaluation.tradeoff import Point, Sweep, Sweeper
+from itemrec.experiments.stored import split_of
+from itemrec.reranking.steering import Steering
+from itemrec.training.progress import track
+from itemrec.training.run import Run
+
+USERS = 500  # test users on which a slider is measured
+VALUES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+LOSSES = (0.01, 0.02, 0.05)
+
+
+class Slider(NamedTuple):
+    """A slider, the settings beside it, and the metrics that accuracy is drawn against."""
+
+    title: str
+    name: str
+    beside: Steering
+    against: tuple[str, ...]
+
+
+SLIDERS = (
+    Slider("diversity", "diversity", Steering(), ("diversity",)),
+    Slider(
+        "diversity by genre",
+        "diversity",
+        Steering(diversity_by="genre"),
+        ("genre_diversity", "miscalibration"),
+    ),
+    Slider("popularity discount", "popularity_discount", Steering(), ("popularity_bias", "gini")),
+    Slider("long tail", "long_tail", Steering(), ("coverage",)),
+)
+
+
+def tradeoffs(group: Mapping[str, Run], *, progress: bool = False) -> str:
+    """Curves of every run whose data can be read, and what small losses buy."""
+    found: dict[str, dict[str, Sweep]] = {}
+    notes = []
+    for name, run in group.items():
+        try:
+            found[name] = _sweeps(run, f"steering {name}", progress)
+        except ItemrecError as error:
+            notes.append(f"{name} is left out: {error}.")
+    if not found:
+        told = escape(" ".join(notes))
+        return f'<h3>What steering costs</h3><p class="note">Not measured. {told}</p>'
+    users = max(sweep.users for sweeps in found.values() for sweep in sweeps.values())
+    about = (
+        f"NDCG@20 of the test part against what a slider changes, on up to {users:,} users. A "
+        "curve begins at the large dot, the plain list; numbers are values of the slider. Losses "
+        "of a quarter and more are cut off."
+    )
+    svg = plots.tradeoffs(found, [(s.title, metric) for s in SLIDERS for metric in s.against])
+    texts = [about, *notes, *(DEFINITIONS[m] for s in SLIDERS for m in s.against)]
+    caption = escape(" ".join(texts))
+    return (
+        "<h3>What steering costs</h3>"
+        f'<figure>{svg}<figcaption class="note">{caption}</figcaption></figure>'
+        + "".join(_bought(name, sweeps, len(group) > 1) for name, sweeps in found.items())
+    )
+
+
+def _sweeps(run: Run, text: str, progress: bool) -> dict[str, Sweep]:
+    """The sweep of each slider that this run can have, by its title."""
+    sweeper = Sweeper(run, split_of(run), most_users=USERS)
+    sliders = [s for s in SLIDERS if sweeper.facts.has_genres or not _needs_genres(s)]
+    points: dict[str, list[Point]] = {slider.title: [] for slider in sliders}
+
+    def steps() -> Iterator[None]:
+        plain = next(sweeper.sweep(SLIDERS[0].name, values=(0.0,)))
+        for slider in sliders:
+            points[slider.title].append(plain)
+            for point in sweeper.sweep(slider.name, slider.beside, VALUES[1:]):
+                points[slider.title].append(point)
+                yield
+
+    total = len(sliders) * (len(VALUES) - 1)
+    for _ in track(steps(), text, show=progress, total=total):
+        pass
+    return {s.title: sweeper.gathered(s.title, points[s.title]) for s in sliders}
+
+
+def _needs_genres(slider: Slider) -> bool:
+    return slider.beside.diversity_by != Steering().diversity_by
+
+
+def _bought(name: str, sweeps: Mapping[str, Sweep], named: bool) -> str:
+    """What each slider changes at a small loss of accuracy."""
+    rows = []
+    for slider in SLIDERS:
+        if slider.title not in sweeps:
+            continue
+        for metric in slider.against:
+            cells = [slider.title, metric]
+            for loss in LOSSES:
+                at = sweeps[slider.title].at_loss(loss, metric)
+                cells.append(
+                    "–" if at is None else f"{at[1]:+.1%}<br><small>at {at[0]:.2f}</small>"
+                )
+            rows.append(cells)
+    head = ["slider", "changes", *(f"at a loss of {loss:.0%}" for loss in LOSSES)]
+    title = f"<h4>{escape(name)}</h4>" if named else ""
+    return title + table(head, rows, text=2)

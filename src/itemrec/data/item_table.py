@@ -1,0 +1,174 @@
+"""A table of items with any columns, and files of ids."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.data import readers
+from itemrec.data.columns import KNOWN_NAMES, plain_name
+from itemrec.data.interactions import IdMap
+from itemrec.errors import ItemrecError
+
+TABLES = (".csv", ".tsv", ".parquet")
+
+
+@dataclass(frozen=True, eq=False)
+class ItemTable:
+    """What is known of items by their external ids: any columns, and which are available.
+
+    Attributes:
+        ids: External ids, as text.
+        columns: A text for each id, "" where there is none.
+        available: Ids of the items that may be recommended; None: all.
+
+    Examples:
+        >>> table = ItemTable(["x", "y"], {"country": ["FR", "IT"]})
+        >>> import numpy as np
+        >>> table.columns_of(IdMap(np.array(["y", "z"])))
+        {'country': ['IT', '']}
+    """
+
+    ids: Sequence[Any] = ()
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    available: Sequence[Any] | None = None
+
+    def columns_of(self, items: IdMap) -> dict[str, list[str]]:
+        """The columns in the order of these items, "" for items that are not in the table.
+
+        Args:
+            items: The items of a run.
+
+        Returns:
+            A list of the length of `items` for each column.
+        """
+        rows = items.index(self.ids).tolist()
+        out = {}
+        for name, texts in self.columns.items():
+            aligned = [""] * len(items)
+            for row, text in zip(rows, texts, strict=True):
+                if row >= 0:
+                    aligned[row] = text
+            out[name] = aligned
+        return out
+
+    def available_of(self, items: IdMap) -> npt.NDArray[np.bool_] | None:
+        """Which of these items are available, bool; None: all.
+
+        Args:
+            items: The items of a run.
+
+        Raises:
+            ItemrecError: None of them is.
+        """
+        if self.available is None:
+            return None
+        rows = items.index(self.available)
+        mask = np.zeros(len(items), dtype=np.bool_)
+        mask[rows[rows >= 0]] = True
+        if not mask.any():
+            raise ItemrecError("'available' must name at least one item of the training data")
+        return mask
+
+
+def read_item_table(
+    path: str | Path | None = None, available: str | Path | None = None
+) -> ItemTable | None:
+    """Read what is known of items.
+
+    Args:
+        path: A .csv, .tsv or .parquet file that has an item column and others.
+        available: A .txt file with an id in each line, or a table with an item column: the items
+            that may be recommended.
+
+    Returns:
+        The columns as text; None if no file is given.
+
+    Raises:
+        ItemrecError: A file cannot be read, or it has no item column.
+    """
+    if path is None and available is None:
+        return None
+    ids, columns = ([], {}) if path is None else _read_columns("item_table", path)
+    listed = None if available is None else read_ids("available", available)
+    return ItemTable(ids, columns, listed)
+
+
+def read_ids(name: str, path: str | Path) -> list[str]:
+    """The ids in a file: the item column of a table, or the lines of a .txt file.
+
+    Args:
+        name: What the file is, for messages.
+        path: The file.
+
+    Returns:
+        The ids as text.
+
+    Raises:
+        ItemrecError: The file cannot be read, or holds no id.
+    """
+    path = Path(path)
+    if path.suffix == ".txt":
+        if not path.is_file():
+            raise ItemrecError(f"'{name}' must be an existing file, got '{path}'")
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError:
+            raise ItemrecError(f"{path}: must be text in UTF-8") from None
+        ids = [line.strip() for line in lines if line.strip()]
+    else:
+        ids, _ = _read_columns(name, path)
+    if not ids:
+        raise ItemrecError(f"'{name}' must hold at least one id, got the empty '{path}'")
+    return ids
+
+
+def _read_columns(name: str, path: str | Path) -> tuple[list[str], dict[str, list[str]]]:
+    path = Path(path)
+    if not path.is_file():
+        raise ItemrecError(f"'{name}' must be an existing file, got '{path}'")
+    if path.suffix not in TABLES:
+        also = " or .txt" if name != "item_table" else ""
+        raise ItemrecError(f"'{name}' must be a .csv, .tsv, .parquet{also} file, got '{path}'")
+    records = readers.text_rows(path)
+    names = [column.split(":")[0].strip() for column in next(records, (0, [""]))[1]]
+    plain = [plain_name(column) for column in names]
+    item = next((plain.index(n) for n in (*KNOWN_NAMES["item"], "id") if n in plain), None)
+    if item is None:
+        raise ItemrecError(f"{path}: expected an item column; columns found: {', '.join(names)}")
+    ids: list[str] = []
+    columns: dict[str, list[str]] = {column: [] for column in names}
+    for line, fields in records:
+        if len(fields) != len(names):
+            raise ItemrecError(
+                f"{path}, line {line}: expected {len(names)} fields, found {len(fields)}"
+            )
+        for column, text in zip(names, fields, strict=True):
+            columns[column].append(text.strip())
+    ids = columns.pop(names[item])
+    return ids, columns
+
+
+def as_number(name: str, text: Any) -> float:
+    """A number or a date as a number, NaN for no text; an error for anything else.
+
+    >>> as_number("year", "1995"), as_number("date", "1970-01-02")
+    (1995.0, 86400.0)
+    """
+    if not text:
+        return float("nan")
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = dt.datetime.fromisoformat(str(text))
+    except ValueError:
+        raise ItemrecError(f"'{name}' must be numbers or dates, got {text!r}") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()

@@ -1,0 +1,166 @@
+"""What re-ranking knows of the items: popularity, long tail, age, columns, vectors."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.data.interactions import IdMap
+from itemrec.data.item_table import ItemTable, as_number
+from itemrec.errors import ItemrecError
+from itemrec.models.base import Model
+from itemrec.reranking.similarity import UnitVectors, similar_by, unit_rows
+from itemrec.reranking.steering import BY_MODEL
+
+HEAD = 0.2  # share of the items that are not the long tail: the most popular ones
+AGE_COLUMNS = ("year", "date", "time", "timestamp", "release date", "released")
+SAME = {"genre": "genres", "genres": "genre"}
+YEAR = re.compile(r"\((\d{4})\)\s*$")
+
+
+def long_tail(popularity: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """The catalogue without the most popular fifth of its items, ``[items]``.
+
+    >>> long_tail(np.array([1, 9, 2, 4, 3])).tolist()
+    [True, False, True, True, True]
+    """
+    order = np.argsort(-popularity, kind="stable")
+    tail = np.ones(len(popularity), dtype=np.bool_)
+    tail[order[: int(len(order) * HEAD)]] = False
+    return tail
+
+
+class ItemFacts:
+    """Facts of the items of a run, each made when it is first needed.
+
+    Args:
+        model: The model that scores.
+        train: Its training interactions, `[users, items]`.
+        ids: External ids of the items.
+        genres: Genres of each item, or None.
+        titles: Title of each item, or None.
+        table: More columns of the items, or None.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        train: sp.csr_array,
+        ids: IdMap,
+        genres: npt.NDArray[Any] | None,
+        titles: npt.NDArray[Any] | None,
+        table: ItemTable | None,
+    ) -> None:
+        self.device = model.device
+        self.popularity = np.bincount(train.indices, minlength=train.shape[1])
+        self.model, self.train = model, train
+        self._columns = {} if table is None else table.columns_of(ids)
+        mask = None if table is None else table.available_of(ids)
+        self.available = None if mask is None else torch.from_numpy(mask).to(self.device)
+        self._titles = titles
+        if genres is not None:
+            self._columns["genres"] = [str(text) for text in genres]
+        self._values: dict[str, tuple[Tensor, int]] = {}
+        self._multi_hot: dict[str, sp.csr_array] = {}
+
+    @property
+    def has_genres(self) -> bool:
+        """Whether the items have genres."""
+        return "genres" in self._columns
+
+    def column(self, *names: str) -> list[str] | None:
+        """The first column that has one of these names, if there is one."""
+        by_name = {name.lower(): texts for name, texts in self._columns.items()}
+        return next((by_name[name] for name in names if name in by_name), None)
+
+    def vectors(self, by: str = BY_MODEL) -> UnitVectors:
+        """What the likeness of items is measured by: a column, or the model."""
+        return self._of_model if by == BY_MODEL else self.multi_hot(by)
+
+    @cached_property
+    def _of_model(self) -> UnitVectors:
+        return similar_by(self.model, self.train)
+
+    def multi_hot(self, column: str) -> sp.csr_array:
+        """The values of each item in a column as a unit vector, ``[items, values]``."""
+        if column not in self._multi_hot:
+            table, n_values = self.values(column, "diversity_by")
+            values = table.cpu().numpy()
+            real = values < n_values
+            ends = np.concatenate([[0], np.cumsum(real.sum(1))])
+            parts = (np.ones(ends[-1], dtype=np.float32), values[real], ends)
+            self._multi_hot[column] = unit_rows(sp.csr_array(parts, shape=(len(values), n_values)))
+        return self._multi_hot[column]
+
+    @cached_property
+    def log_popularity(self) -> Tensor:
+        """log(1 + training interactions), ``[items]``."""
+        return torch.from_numpy(np.log1p(self.popularity).astype(np.float32)).to(self.device)
+
+    @cached_property
+    def in_tail(self) -> Tensor:
+        """Whether an item is of the long tail, bool ``[items]``."""
+        return torch.from_numpy(long_tail(self.popularity)).to(self.device)
+
+    @cached_property
+    def age(self) -> Tensor:
+        """How long before the newest item each item came, ``[items]``; unknown: like the oldest."""
+        times = self._times()
+        known = np.isfinite(times)
+        if not known.any():
+            raise ItemrecError(
+                "'freshness' needs the age of items: a column year, date, time or timestamp in "
+                "the item table, or titles that end in a year such as (1995)"
+            )
+        oldest, newest = times[known].min(), times[known].max()
+        age = newest - np.where(known, times, oldest)
+        return torch.from_numpy((age / max(age.max(), 1e-12)).astype(np.float32)).to(self.device)
+
+    def _times(self) -> npt.NDArray[np.float64]:
+        for name, column in self._columns.items():
+            if name.lower().replace("_", " ") in AGE_COLUMNS:
+                return np.array([as_number(name, text) for text in column])
+        titles = [] if self._titles is None else self._titles.tolist()
+        years = (YEAR.search(str(title)) for title in titles)
+        return np.array([float(found[1]) if found else np.nan for found in years])
+
+    def values(self, column: str, setting: str = "max_per") -> tuple[Tensor, int]:
+        """The values of each item in a column, ``[items, m]``, and the number n of all values.
+
+        Values are numbered from 0; a row with fewer than m of them is filled with n.
+
+        Raises:
+            ItemrecError: There is no such column.
+        """
+        if column not in self._values:
+            self._values[column] = self._numbered(self._texts(column, setting))
+        return self._values[column]
+
+    def _texts(self, column: str, setting: str) -> list[str]:
+        key = column.strip().lower()
+        found = self.column(key, SAME.get(key, key))
+        if found is None:
+            choices = ", ".join(self._columns) or "none: give a table of the items"
+            raise ItemrecError(
+                f"'{setting}' must name a column of the items ({choices}), got {column!r}"
+            )
+        return found
+
+    def _numbered(self, texts: list[str]) -> tuple[Tensor, int]:
+        number: dict[str, int] = {}
+        rows = []
+        for text in texts:
+            names = dict.fromkeys(part.strip() for part in text.split("|") if part.strip())
+            rows.append([number.setdefault(name, len(number)) for name in names])
+        width = max((len(row) for row in rows), default=0) or 1
+        table = np.full((len(rows), width), len(number), dtype=np.int64)
+        for place, row in enumerate(rows):
+            table[place, : len(row)] = row
+        return torch.from_numpy(table).to(self.device), len(number)

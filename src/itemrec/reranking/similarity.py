@@ -1,0 +1,124 @@
+"""How alike items are: cosines of item vectors, of the users of items, or of their columns.
+
+Items are unit vectors, dense or sparse, so that the sum of the similarities to a set of items is
+the product with the sum of their vectors. No pair is visited.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemrec.models.base import Model
+
+UnitVectors = Tensor | sp.csr_array  # [items, d]; the length of a row is 1, or 0 without values
+BLOCK = 1024  # lists whose mean similarity is computed at a time
+
+
+def item_vectors(model: Model, train: sp.csr_array) -> Tensor | None:
+    """The vectors of the items, ``[items, d]``, of length 1; None if a model has none.
+
+    A hybrid has those of its network. They are centred at the mean over the training interactions:
+    the vectors of popular items share a direction, which says nothing of how alike they are.
+    """
+    vectors = getattr(getattr(model, "gnn", model), "item_vectors", None)
+    if not isinstance(vectors, Tensor):
+        return None
+    count = torch.from_numpy(np.bincount(train.indices, minlength=len(vectors)))
+    share = (count / max(int(count.sum()), 1)).to(vectors.device, torch.float32)
+    vectors = vectors.detach().float()
+    return F.normalize(vectors - share @ vectors, dim=1)
+
+
+def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
+    """Rows of ones and zeros, scaled to length 1.
+
+    >>> unit_rows(sp.csr_array([[1, 1, 1, 1], [0, 0, 0, 0]])).toarray().tolist()
+    [[0.5, 0.5, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]]
+    """
+    count = np.diff(matrix.indptr)
+    values = np.repeat(1 / np.sqrt(np.maximum(count, 1)), count).astype(np.float32)
+    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def similar_by(model: Model, train: sp.csr_array) -> UnitVectors:
+    """The item vectors of a model; without any, the users of each item."""
+    vectors = item_vectors(model, train)
+    return unit_rows(sp.csr_array(train.T)) if vectors is None else vectors
+
+
+class DensePool:
+    """Candidates ``[B, P]`` as vectors, and the sum of the vectors that were taken."""
+
+    def __init__(self, vectors: Tensor, pool: Tensor) -> None:
+        self.vectors = vectors[pool.clamp(min=0)]  # [B, P, d]
+        self.taken = self.vectors.new_zeros(len(pool), vectors.shape[1])
+
+    def take(self, best: Tensor) -> Tensor:
+        """Take a candidate of each row; returns similarities to all taken ones, ``[B, P]``."""
+        row = torch.arange(len(best), device=best.device)
+        self.taken += self.vectors[row, best]
+        return (self.vectors @ self.taken.unsqueeze(2)).squeeze(2)
+
+
+class SparsePool:
+    """The same for sparse vectors: one matrix, in which each row of the pool has its columns."""
+
+    def __init__(self, vectors: sp.csr_array, pool: Tensor) -> None:
+        n_rows, self.width = pool.shape
+        self.device = pool.device
+        found = vectors[pool.clamp(min=0).flatten().cpu().numpy()]
+        dim = vectors.shape[1]
+        owner = np.repeat(np.arange(n_rows, dtype=np.int64), self.width)
+        columns = found.indices + np.repeat(owner, np.diff(found.indptr)) * dim
+        parts = (found.data, columns, found.indptr.astype(np.int64))
+        self.vectors = sp.csr_array(parts, shape=(n_rows * self.width, n_rows * dim))
+        self.taken = np.zeros(n_rows * dim, dtype=np.float32)
+
+    def take(self, best: Tensor) -> Tensor:
+        """Take a candidate of each row; returns similarities to all taken ones, ``[B, P]``."""
+        at = np.arange(len(best)) * self.width + best.cpu().numpy()
+        rows = self.vectors[at]
+        self.taken[rows.indices] += rows.data  # columns of different rows differ
+        total = self.vectors @ self.taken
+        return torch.from_numpy(total).view(-1, self.width).to(self.device)
+
+
+def pool_of(vectors: UnitVectors, pool: Tensor) -> DensePool | SparsePool:
+    """Candidates, ready to be taken one after another."""
+    if isinstance(vectors, Tensor):
+        return DensePool(vectors, pool)
+    return SparsePool(vectors, pool)
+
+
+def mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> npt.NDArray[np.float64]:
+    """Mean cosine of the pairs of each list, ``[B, k] → [B]``; −1 is no item, NaN no pair."""
+    parts = [lists[start : start + BLOCK] for start in range(0, len(lists), BLOCK)]
+    return np.concatenate([_mean_similarity(part, vectors) for part in parts])
+
+
+def _mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> npt.NDArray[np.float64]:
+    real = lists >= 0
+    count = real.sum(1)
+    if isinstance(vectors, Tensor):
+        found = vectors.cpu()[torch.from_numpy(np.where(real, lists, 0))].double()  # [B, k, d]
+        found *= torch.from_numpy(real).unsqueeze(2)
+        together = found.sum(1).square().sum(1).numpy()
+        alone = found.square().sum((1, 2)).numpy()
+    else:
+        ends = np.concatenate([[0], np.cumsum(count)])
+        ones = np.ones(ends[-1], dtype=np.float64)
+        listed = sp.csr_array((ones, lists[real], ends), shape=(len(lists), vectors.shape[0]))
+        summed = listed @ vectors
+        together = np.asarray(summed.multiply(summed).sum(1)).reshape(-1)
+        alone = listed @ np.asarray(vectors.multiply(vectors).sum(1)).reshape(-1)
+    pairs = (count * (count - 1)).astype(np.float64)
+    out = np.full(len(lists), np.nan)
+    np.divide(together - alone, pairs, out=out, where=pairs > 0)
+    return out
