@@ -54,7 +54,7 @@ class GNN(EmbeddingModel):
         4
     """
 
-    init_std: ClassVar[float] = 0.1  # standard deviation of h⁰ before training
+    init_std: ClassVar[float | None] = 0.1  # deviation of h⁰ before training; None: Xavier's
     depth: int
 
     def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
@@ -71,17 +71,15 @@ class GNN(EmbeddingModel):
         self.depth = self.asked_layers or (2 if inductive else 3)
         if self.pooling == "auto":
             self.pool_by = self.automatic_pooling(inductive)
-        self.item_embedding = nn.Parameter(
-            torch.randn(self.n_items, self.dim, generator=generator) * self.init_std
-        )
-        self.user_embedding = (
-            None
-            if inductive
-            else nn.Parameter(
-                torch.randn(self.n_users, self.dim, generator=generator) * self.init_std
-            )
-        )
+        self.item_embedding = self.free_vectors(self.n_items, generator)
+        self.user_embedding = None if inductive else self.free_vectors(self.n_users, generator)
         self.make_layers(generator)
+
+    def free_vectors(self, n: int, generator: torch.Generator) -> nn.Parameter:
+        """Initial ``h⁰`` of n nodes: normal with `init_std`, or Xavier's uniform start."""
+        if self.init_std is None:
+            return glorot((n, self.dim), generator)
+        return nn.Parameter(torch.randn(n, self.dim, generator=generator) * self.init_std)
 
     def automatic_pooling(self, inductive: bool) -> str:
         """The pooling of `pooling="auto"`: the sum, unless a subclass overrides it.
@@ -338,6 +336,14 @@ def halves(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Split nodes into users and items; the gradient of a split is cheaper than of two slices."""
     users, items = torch.split(nodes, [graph.n_users, graph.n_items])
     return users, items
+
+
+def drop_values(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Message dropout: a random share of the values is 0, the others keep the mean."""
+    if not share:
+        return x
+    keep = torch.rand(x.shape, generator=generator, device=x.device) >= share
+    return x * keep / (1 - share)
 
 
 def glorot(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
