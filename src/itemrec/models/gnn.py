@@ -17,7 +17,7 @@ from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_i
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import squared_lengths
 from itemrec.sampling.base import Encoded
-from itemrec.validation import positive_integers
+from itemrec.validation import positive, positive_integers
 
 Pooling = Literal["auto", "mean", "sum", "concat"]
 
@@ -54,7 +54,7 @@ class GNN(EmbeddingModel):
         4
     """
 
-    init_std: ClassVar[float | None] = 0.1  # deviation of h⁰ before training; None: Xavier's
+    init_std: float | None = 0.1  # deviation of h⁰ before training; None: Xavier's
     depth: int
 
     def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
@@ -211,16 +211,40 @@ class WeightedGNN(GNN):
     no slope, and the model does not get better than popularity. The step of a shared weight is
     therefore divided by its width, which makes the change of a product independent of the width
     (LOG.md).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
+            choice for the protocol.
+        shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
+        init_std: Standard deviation of the vectors before training.
+
+    Raises:
+        ItemrecError: A setting is invalid.
     """
 
+    def __init__(
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        shared_lr: float = 1.0,
+        init_std: float = 0.1,
+    ) -> None:
+        super().__init__(dim, layers, pooling)
+        positive(shared_lr=shared_lr, init_std=init_std)
+        self.shared_lr, self.init_std = shared_lr, init_std
+
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Vectors at ``lr``, shared weights at ``lr`` divided by their width."""
+        """Vectors at ``lr``, shared weights at ``shared_lr`` times ``lr`` divided by width."""
         tables = {id(self.item_embedding), id(self.user_embedding)}
         vectors = [p for p in self.parameters() if id(p) in tables]
         shared = [p for p in self.parameters() if id(p) not in tables]
         return [
             {"params": vectors, "lr": lr},
-            *({"params": [p], "lr": lr / p.shape[-1]} for p in shared),
+            *({"params": [p], "lr": self.shared_lr * lr / p.shape[-1]} for p in shared),
         ]
 
 

@@ -99,13 +99,20 @@ class SimpleX(EmbeddingModel):
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """User and item vectors of length 1; with biases [u ; 1] and [i ; b_i]."""
+        if self.users is not None and self.g == 1:
+            users: Tensor = self.users  # the history has no share
+        else:
+            users = self.history_part(graph)
+            if self.users is not None:
+                users = self.g * self.users + (1 - self.g) * users
+        return self.with_one(F.normalize(users, dim=1)), self.item_side()
+
+    def history_part(self, graph: Graph) -> Tensor:
+        """``V·mean(q_i)`` over the items of every user, ``[users, d]``."""
         zeros = self.items.new_zeros(graph.n_users, self.dim)
         messages = neighbour_sum(graph, torch.cat([zeros, self.items]))[: graph.n_users]
         degree = graph.degree[: graph.n_users].clamp(min=1).unsqueeze(1)
-        users = (messages / degree) @ self.transform
-        if self.users is not None:
-            users = self.g * self.users + (1 - self.g) * users
-        return self.with_one(F.normalize(users, dim=1)), self.item_side()
+        return (messages / degree) @ self.transform
 
     def with_one(self, users: Tensor) -> Tensor:
         """A constant that the items' biases are multiplied with."""
