@@ -65,7 +65,7 @@ def naive_user(name: str, pos: list[float], neg: list[float], tau: float) -> flo
         each = [-math.log(math.exp(p / tau) / (total**1.1 if neg else 1)) for p in pos]
     else:
         push = 5.0 * sum(max(0.0, n - 0.3) for n in neg) / max(len(neg), 1)
-        each = [1 - p + push for p in pos]
+        each = [max(0.0, 1 - p) + push for p in pos]
     return sum(each) / len(each)
 
 

@@ -64,12 +64,6 @@ class TrainConfig:
 
     epochs: int = _setting(1000, "maximum number of passes over the training users")
     lr: float = _setting(0.01, "learning rate of Adam")
-    lr_plateau: float = _setting(
-        1.0, "factor of the learning rate each time validation stops improving; 1: never"
-    )
-    lr_patience: int = _setting(
-        1, "epochs without improvement on validation before the learning rate falls"
-    )
     batch: int = _setting(2048, "users (or interactions) per step")
     batch_by: Literal["users", "interactions"] = _setting("users", "what a batch is made of")
     positives: int = _setting(5, "positives per user in a list")
@@ -81,6 +75,12 @@ class TrainConfig:
     eval_early: int = _setting(0, "number of first epochs that are validated one by one")
     patience: int | None = _setting(
         None, "epochs without improvement on validation before stopping; default 150"
+    )
+    lr_plateau: float = _setting(
+        1.0, "factor of the learning rate each time validation stops improving; 1: never"
+    )
+    lr_patience: int = _setting(
+        1, "epochs without improvement on validation before the learning rate falls"
     )
     min_gain: float = _setting(0.0, "relative gain on validation from which patience starts anew")
     metric: str = _setting("ndcg@20", "metric that selects the epoch on validation")

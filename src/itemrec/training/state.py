@@ -75,6 +75,12 @@ class TrainState:
             if model is not None:
                 self.best_weights = {k: v.detach().clone() for k, v in model.named_parameters()}
 
+    @property
+    def first_look_won(self) -> bool:
+        """Whether the first of several validations was the best; unknown after a race."""
+        looks = [row["epoch"] for row in self.history]
+        return len(looks) > 1 and not self.finished and self.best_epoch == looks[0]
+
     def rate(self, config: TrainConfig) -> float:
         """The share of the learning rate that is left for the next epoch."""
         return config.lr_plateau ** sum(drop <= self.epoch for drop in self.lr_drops)
