@@ -72,6 +72,7 @@ class Table:
     entry: Entry
     lines: list[Line]
     notes: list[str]
+    tested_over: str = "users and seeds"
 
 
 def suite_of(results: Path, name: str) -> Suite:
@@ -112,7 +113,18 @@ def _read_table(
     left_out = sorted(set(found) - set(suite.rows))
     if left_out:
         notes.append(f"Left out because the suite no longer has them: {', '.join(left_out)}.")
-    return Table(entry, lines, notes)
+    return Table(entry, lines, notes, _tested_over(tests))
+
+
+def _tested_over(tests: StoredLine) -> str:
+    """Users and seeds; with one seed, and in tests of versions before 0.3, users alone."""
+    found = [
+        test.get("seeds", 1)
+        for row in tests.get("rows", {}).values()
+        for test in row.values()
+        if isinstance(test, dict)
+    ]
+    return "users and seeds" if max(found, default=1) > 1 else "users"
 
 
 def _are_of(tests: StoredLine, suite: Suite, found: dict[str, list[Result]]) -> bool:
