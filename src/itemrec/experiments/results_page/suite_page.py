@@ -116,6 +116,8 @@ def _columns(suite: Suite, table: Table) -> Iterable[Column]:
         lambda line: f"{statistics.fmean(r['seconds']['train'] for r in line.results):.1f}",
     )
     yield "seeds", lambda line: str(len(line.results))
+    if any(line.cell.tuned is not None for line in table.lines):
+        yield "tuned trials", lambda line: "" if line.cell.tuned is None else str(line.cell.tuned)
 
 
 def _metric_column(metric: str, table: Table) -> Column:
@@ -158,6 +160,8 @@ def _legend(suite: Suite, table: Table, name: str) -> Iterable[str]:
         names = " / ".join(title(m) for m in suite.columns)
         sources = dict.fromkeys(line.cell.source for line in table.lines if line.cell.paper)
         yield f"Published: {names}" + "".join(f"; {source}" for source in sources if source) + "."
+    if any(line.cell.tuned is not None for line in table.lines):
+        yield "Tuned trials: settings tried on this data before the row's; empty: not recorded."
     row = table.lines[-1].cell.row
     yield f"One row: `itemrec reproduce {name} --datasets {table.entry.key} --rows {row}`."
     yield f"{distinct(map(_fingerprint, results))}; {distinct(map(_machine, results))}."
