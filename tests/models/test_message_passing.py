@@ -308,7 +308,7 @@ def test_sgl_contrasts_every_row_of_a_batch_with_all_users_and_all_items() -> No
     for first, second, rows in ((one[0], two[0], [1, 1, 4]), (one[1], two[1], [2, 3, 2])):
         for row in rows:
             logits = [
-                float(torch.cosine_similarity(first[row], other, 0)) / 0.2 for other in second
+                torch.cosine_similarity(first[row], other, 0).item() / 0.2 for other in second
             ]
             total += (scipy.special.logsumexp(logits) - logits[row]) / 3
     found = model.extra_loss(graph, batch, Encoded(*one), seeded())
