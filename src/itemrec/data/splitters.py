@@ -286,7 +286,7 @@ def cold_start(
     ranked at test time is a choice. With ``exclude="kept"`` they are, as for a user who is really
     new; they fill the lists, since they suit the user and are no targets. With ``exclude="all"``
     they are not, as when a public split is thinned and evaluated against its own training file. The
-    ITEM paper does not say which it used; its figures are near those of "all".
+    ITEM paper does not say which it used; its figures are closer to those of "all".
 
     Args:
         split: Any split that has not been thinned.
