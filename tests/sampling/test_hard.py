@@ -117,7 +117,7 @@ QUICK = {"epochs": 12, "eval_every": 6, "lr": 0.03, "batch": 16, "device": "cpu"
         ("mf", {"loss": bpr, "negatives": MixGCF(candidates=4), "epochs": 20}),
         ("lightgcn", {"loss": bpr, "negatives": Dynamic(candidates=4)}),
         ("lightgcn", {"loss": neural_ndcg, "n_negatives": 8}),
-        ("simplex", {"loss": ccl(margin=0.4), "n_negatives": 8}),
+        ("simplex", {"loss": ccl(margin=0.4), "n_negatives": 8, "epochs": 40, "ema_decay": 0.0}),
     ],
 )
 def test_these_combinations_learn_a_checkerboard(name: str, settings: dict[str, Any]) -> None:

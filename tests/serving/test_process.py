@@ -69,7 +69,8 @@ def test_open_connections_get_one_more_answer_and_the_word_to_close(folder, work
         for client in clients:
             assert ask(client).status == 200
         service.process.send_signal(signal.SIGTERM)
-        eventually(lambda: ask_ready(service) != 200)
+        # every worker must have heard of it
+        eventually(lambda: all(ask_ready(service) != 200 for _ in range(4 * workers)))
         answers = [ask(client) for client in clients]
         assert [answer.status for answer in answers] == [200] * 8
         assert all(answer.getheader("connection") == "close" for answer in answers)
