@@ -53,6 +53,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         (["evaluate.py"], "evaluate_speedup"),
         (["fold_in.py"], "fold_in_p99_ms"),
         (["hybrid.py"], "ndcg"),
+        (["new_items.py"], "new_items_p"),
         (["gpu.py", "--device", "cpu"], "gpu_epoch_seconds"),
         (["gpu.py", "--device", "cpu", "--full-catalogue"], "gpu_full_epoch_seconds"),
     ],

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
         leave_last_out,
         split_by_time,
         split_interactions,
+        split_items,
         split_users,
     )
     from itemrec.errors import ItemrecError, LeakError
@@ -59,6 +60,7 @@ __all__ = [
     "read",
     "split_by_time",
     "split_interactions",
+    "split_items",
     "split_users",
     "train",
 ]

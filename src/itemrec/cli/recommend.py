@@ -104,6 +104,14 @@ class FilterOptions:
         ),
     ] = None
 
+    new_items: Annotated[
+        str | None,
+        typer.Option(
+            help="A table of new items with their features, which may then be recommended.",
+            rich_help_panel=FILTERS,
+        ),
+    ] = None
+
     def arguments(self, known: IdMap) -> dict[str, Any]:
         """The keyword arguments of `Recommender.recommend`."""
         return {
@@ -171,8 +179,8 @@ def recommend(
     from itemrec.cli.tables import recommendations as tables
     from itemrec.serving.recommender import Recommender
 
-    recommender = Recommender.load(run, device)
-    known = recommender.run.item_ids
+    recommender = Recommender.load(run, device, filters.new_items)
+    known = recommender.items.ids
     if audience.all_users:
         _recommend_all(recommender, filters.arguments(known), output)
         return

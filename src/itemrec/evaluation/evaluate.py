@@ -33,6 +33,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Model
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.gnn import GNN
+from itemrec.models.with_new_items import WithNewItems
 from itemrec.validation import one_of, shown
 
 DEFAULT_METRICS = (*METRICS, *CATALOGUE_METRICS)
@@ -121,12 +122,14 @@ def evaluate(
     part: Literal["valid", "test"] = "test",
     metrics: Sequence[str] | None = None,
     fold_in: Literal["frozen", "joint"] = "frozen",
+    among: Literal["new", "all"] = "new",
     budget: float = BUDGET,
     metrics_as: str | None = None,
 ) -> Evaluation:
     """Rank the whole catalogue for every held-out user and compute metrics of the lists.
 
-    Items of a user's history are never recommended. Users without targets do not count.
+    Items of a user's history are never recommended. Users without targets do not count. If whole
+    items were held out (`split_items`), they are ranked by the map from their features.
 
     Args:
         run: The result of `train`, or a model that was trained on this split.
@@ -137,6 +140,8 @@ def evaluate(
         fold_in: "frozen" folds unseen users in with the stored item vectors, as the service does.
             "joint" adds their histories to the graph, for comparison only; it needs a
             message-passing model.
+        among: What held-out items are ranked among, for `split_items`: "new" ranks them among
+            themselves, "all" among all items.
         budget: Memory for scores in megabytes. It changes the speed, never the result.
         metrics_as: Define metrics as "recbole", "lenskit", "rectools", "implicit" or the "paper"
             does; default: as this library does.
@@ -168,18 +173,21 @@ def evaluate(
     trained = split.train if isinstance(run, Model) else run.train
     held = _held_out_part(run, split, part)
     one_of("fold_in", fold_in, ("frozen", "joint"))
+    one_of("among", among, ("new", "all"))
     if metrics_as is not None:
         wanted = wanted_metrics(metrics_as, _cuts(k), metrics)
     else:
         wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
     if not isinstance(run, Model):
         _check_unseen(run, split, held)
+    if split.new_items is not None and part == "test":
+        model = _with_new_items(run, split, only_new=among == "new")
     evaluator = Evaluator(held, model.device, budget=budget)
     held = evaluator.held
     if fold_in == "joint":
         own = replace(split, train=trained)
         model, evaluator.users = joined(model, own, held), np.arange(len(held))
-    popularity = np.bincount(trained.indices, minlength=split.n_items)
+    popularity = np.bincount(trained.indices, minlength=evaluator.n_items)
     values, catalogue = evaluator.values(model, wanted, popularity, metrics_as)
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
     known = np.diff(held.history.indptr).astype(np.int64)
@@ -207,6 +215,19 @@ def _check_unseen(run: TrainedRun, split: Split, held: HeldOut) -> None:
     if not same:
         raise ItemrecError("'split' must have the users and items of the run, got different ones")
     replace(split, train=run.train, user_ids=run.user_ids, valid=None, test=held).check()
+
+
+def _with_new_items(run: TrainedRun | Model, split: Split, only_new: bool) -> Model:
+    """The model with the held-out items of the split as new items."""
+    assert split.features is not None
+    assert split.new_items is not None
+    parts = (split.features, split.item_ids, split.new_items)
+    if isinstance(run, Model):
+        found = WithNewItems.of(run, split.train, *parts)
+    else:
+        found = WithNewItems.of(run.model, run.train, *parts, run.metrics.get("new_items"))
+    found.only_new = only_new
+    return found
 
 
 def joined(model: Model, split: Split, held: HeldOut) -> EmbeddingModel:

@@ -10,22 +10,22 @@ from itemrec.errors import ItemrecError
 from itemrec.serving.filters import ItemFilter
 from itemrec.serving.http.schemas import Item
 from itemrec.serving.http.title_search import TitleSearch
-from itemrec.training.run import Run
+from itemrec.serving.new_items import ServedItems
 
 
 class Catalogue:
     """Ids, titles, genres and popularity of the items of a run."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.ids = run.item_ids.ids.tolist()
+    def __init__(self, items: ServedItems) -> None:
+        self.run = run = items.run
+        self.ids = items.ids.ids.tolist()
         counts = np.bincount(run.train.indices, minlength=len(self.ids))
         none = [""] * len(self.ids)
-        self.titles = none if run.titles is None else run.titles.tolist()
-        self.genres = none if run.genres is None else run.genres.tolist()
-        titles = None if run.titles is None else self.titles
+        self.titles = none if items.titles is None else items.titles.tolist()
+        self.genres = none if items.genres is None else items.genres.tolist()
+        titles = None if items.titles is None else self.titles
         self.search = TitleSearch(self.ids, titles, counts.tolist())
-        self.filter = ItemFilter(run.item_ids, run.genres)
+        self.filter = ItemFilter(items.ids, items.genres)
 
     def item(self, row: int) -> Item:
         """The item in a row."""

@@ -18,6 +18,7 @@ from itemrec.errors import ItemrecError
 from itemrec.serving.http.catalogue import Catalogue
 from itemrec.serving.recommender import Recommender
 from itemrec.training.run import Run
+from itemrec.training.run_folder import features_record
 from itemrec.validation import lookup
 
 NAME = re.compile(r"[\w.-]+")
@@ -46,7 +47,7 @@ class ServedRun:
         """A run that is served from now on."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         run = recommender.run
-        return cls(name, recommender, Catalogue(run), fingerprint(run), now)
+        return cls(name, recommender, Catalogue(recommender.items), fingerprint(run), now)
 
 
 class Runs:
@@ -156,5 +157,7 @@ def fingerprint(run: Run) -> str:
         digest.update(run.train.data.astype("float32").data)
     texts = [c for c in (run.titles, run.genres) if c is not None]
     lists = [c.tolist() for c in (run.user_ids.ids, run.item_ids.ids, *texts)]
+    if run.features is not None:
+        lists.append(features_record(run.features))
     digest.update(json.dumps([run.config["model"], lists], default=str).encode())
     return digest.hexdigest()[:16]
