@@ -201,7 +201,7 @@ def page(found: list[dict[str, Any]]) -> str:
     ]
     for one in found:
         lines.append(f"## {one['data']}\n")
-        if one["hybrid"] != "default":
+        if one["hybrid"] != "default" and "hybrid" in one["rows"]:
             lines.append("The hybrid has typical settings instead of choosing its own.\n")
         lines.append("| | NDCG@20 | recall@20 | NDCG@20 among all items | |\n|---|---|---|---|---|")
         for name, row in one["rows"].items():
