@@ -17,8 +17,8 @@ from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import BUDGET, mask_history, own_scores, top_items
 from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.serving.history import History, new_history, with_dislikes
-from itemrec.serving.recommendation_frame import check_frames, frame_of, kind_of_frame
 from itemrec.serving.new_items import ServedItems
+from itemrec.serving.recommendation_frame import check_frames, frame_of, kind_of_frame
 from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.serving.recommendations import Likeness, Reason, Recommendation, Recommendations
 from itemrec.training.progress import track
