@@ -153,6 +153,13 @@ def test_the_commands_train_and_recommend(table: Path, tmp_path: Path) -> None:
     assert "must be an existing file" in bad.output
 
 
+def test_a_report_of_new_items_can_be_written(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    done = CliRunner().invoke(app, ["report", str(folder), "--no-curves", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "Popularity of recommended items" in out.read_text()
+
+
 def test_the_service_finds_and_recommends_new_items(folder: Path) -> None:
     pytest.importorskip("fastapi")
     from itemrec.serving.http.catalogue import Catalogue
