@@ -1,3 +1,4 @@
+import operator
 from dataclasses import replace
 from typing import Any
 
@@ -5,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +23,8 @@ from itemrec.data.splitters import (
     split_users,
 )
 from itemrec.errors import ItemrecError, LeakError
+from itemrec.evaluation.evaluate import evaluate
+from itemrec.models import Model
 
 
 def interactions(n_users: int = 30, n_items: int = 40, n: int = 400, seed: int = 0) -> Interactions:
@@ -240,6 +244,48 @@ def test_a_seed_repeats_and_the_order_of_rows_does_not_matter(strategy: str) -> 
     if strategy in ("interactions", "users"):
         assert not same(SPLITS[strategy](data, seed=1), SPLITS[strategy](data, seed=2))
     assert SPLITS[strategy](data, seed=1).settings["strategy"] == strategy
+
+
+def test_items_that_were_thinned_out_are_ranked_or_not_but_never_known() -> None:
+    """Models are the same; only the lists differ, and a perfect one finds its targets in both."""
+    data = interactions(40, 100, 2000)
+    split = split_interactions(data, seed=0)
+    kept, whole = (cold_start(split, 0.2, seed=1, exclude=how) for how in ("kept", "all"))
+    for name in ("train", "valid.target", "valid.history", "test.target", "test.history"):
+        one, two = (operator.attrgetter(name)(each) for each in (kept, whole))
+        assert (one != two).nnz == 0
+    assert kept.test.excluded is None
+    assert whole.test.excluded is not None
+    assert whole.valid is not None
+    assert whole.valid.excluded is not None
+    before = split.refit().train  # training and validation items as they were
+    assert (whole.test.excluded != before[whole.test.users]).nnz == 0
+    assert (whole.valid.excluded != split.train[whole.valid.users]).nnz == 0
+    whole.check()
+    for each, hidden in ((kept, False), (whole, True)):
+        scores = np.arange(100.0)[::-1] + 1000 * before.toarray()  # what was liked comes first
+        found = evaluate(Fixed(scores), each, metrics=["recall@100", "ndcg@1"])
+        assert found.metrics["recall@100"] == 1.0  # no target is hidden
+        left_out = [
+            set(before[[u]].indices) - set(kept.test.history[[n]].indices)
+            for n, u in enumerate(kept.test.users)
+        ]
+        assert all(left_out)  # so the first place is such an item, unless they are not ranked
+        assert (found.metrics["ndcg@1"] > 0) == hidden
+    assert cold_start(split_users(data), 0.5, exclude="all").test.excluded is None
+    with pytest.raises(ItemrecError, match="'exclude' must be kept or all, got 'some'"):
+        cold_start(split, exclude="some")  # type: ignore[arg-type]
+
+
+class Fixed(Model):
+    """Known scores for every user."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        super().__init__()
+        self.table = table
+
+    def scores(self, history: Any, users: Any) -> torch.Tensor:
+        return torch.from_numpy(self.table[users]).float()
 
 
 def test_cold_start_keeps_a_share_of_every_user_and_the_test_targets() -> None:

@@ -8,6 +8,7 @@ import scipy.stats
 
 import itemrec as ir
 from itemrec.evaluation.compare import common_values, compare_runs
+from itemrec.evaluation.significance import crossed_test
 from itemrec.training.run_folder import load_runs
 
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
@@ -84,3 +85,50 @@ def test_a_run_without_its_figures_is_rejected_by_file_and_key(runs, tmp_path, k
     replace(runs["ease"], metrics=metrics).save(tmp_path / "r")
     with pytest.raises(ir.ItemrecError, match=rf"r/metrics.json is damaged: it has no '{key}'"):
         load_runs([str(tmp_path / "r")])
+
+
+def test_runs_that_differ_in_seeds_only_are_one_system_tested_over_both():
+    systems = {"flat": ir.models.EASE(l2=1e6), "ease": ir.models.EASE(l2=50.0)}
+    runs = {
+        f"{name}-{seed}": ir.train(ir.split_interactions(DATA, seed=seed), model, seed=seed)
+        for name, model in systems.items()
+        for seed in range(3)
+    }
+    found, values, notes = compare_runs(runs, ["ndcg@20"])
+    assert found.baseline == "flat-0"
+    assert [row.system for row in found.rows] == ["ease-0"]
+    assert notes == ("seeds: flat-0 3, ease-0 3",)
+    users = sorted({u for run in runs.values() for u in run.per_user["user"].tolist()})
+    table = np.full((3, len(users)), np.nan)
+    for seed in range(3):
+        own, base = (
+            dict(zip(run.per_user["user"].tolist(), run.per_user["ndcg@20"], strict=True))
+            for run in (runs[f"ease-{seed}"], runs[f"flat-{seed}"])
+        )
+        for column, user in enumerate(users):
+            if user in own and user in base:
+                table[seed, column] = own[user] - base[user]
+    row = found.rows[0]
+    assert row.test.seeds == 3
+    assert row.p_t == pytest.approx(crossed_test(table).p_t)
+    assert "users and seeds" in found.paired_over
+    assert row.interval.mean == pytest.approx(np.nanmean(values["ease-0"]["ndcg@20"]))
+
+
+def test_seeds_that_are_not_paired_prove_nothing():
+    runs = {
+        f"{name}-{seed}": ir.train(ir.split_interactions(DATA, seed=seed), model, seed=seed)
+        for name, model, seed in (
+            ("popular", ir.models.Popularity(), 0),
+            ("popular", ir.models.Popularity(), 1),
+            ("ease", ir.models.EASE(), 2),
+        )
+    }
+    found, _, notes = compare_runs(runs, ["ndcg@20"])
+    assert found.rows[0].p_t == 1.0
+    assert notes[-1] == "ease-2 shares no seed with popular-0, so nothing is claimed about it"
+
+
+def test_a_run_and_its_copy_are_compared_run_by_run(runs):
+    found, _, _ = compare_runs({**runs, "again": runs["ease"]}, ["ndcg@20"])
+    assert [row.system for row in found.rows] == ["ease", "again"]

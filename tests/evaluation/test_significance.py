@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.significance import Interval, bootstrap_interval, compare, holm, paired_test
+from itemrec.evaluation.significance import (
+    Interval,
+    bootstrap_interval,
+    compare,
+    crossed_test,
+    holm,
+    paired_test,
+)
 
 
 def sample(n: int = 200, shift: float = 0.05, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -193,3 +200,78 @@ def test_compare_reports_unknown_names() -> None:
 
 def test_nothing_to_compare_is_an_empty_table() -> None:
     assert compare({"x": {"m": np.zeros(3)}}, "x").rows == ()
+
+
+# --- users and seeds -----------------------------------------------------------------------------
+
+
+def simulated(
+    seeds: int, users: int, of_users: float, of_seeds: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Differences between two equal systems, with a part of the user, of the seed, and a rest."""
+    shared = rng.normal(0, of_users, users) + rng.normal(0, of_seeds, (seeds, 1))
+    return np.asarray(shared + rng.normal(0, 0.2, (seeds, users)))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "users", "of_users", "of_seeds", "wrong"),
+    [(3, 300, 0.2, 0.05, 0.3), (5, 300, 0.1, 0.02, 0.13), (3, 300, 0.2, 0.0, 0.0)],
+)
+def test_equal_systems_differ_as_rarely_as_claimed_when_seeds_vary(
+    seeds: int, users: int, of_users: float, of_seeds: float, wrong: float
+) -> None:
+    """At the 5 % level; the test over users alone errs more often the more seeds vary."""
+    rng = np.random.default_rng(0)
+    tables = [simulated(seeds, users, of_users, of_seeds, rng) for _ in range(600)]
+    both = np.mean([crossed_test(table).p_t < 0.05 for table in tables])
+    alone = np.mean([scipy.stats.ttest_1samp(t.mean(0), 0).pvalue < 0.05 for t in tables])
+    assert 0.02 < both < 0.1
+    assert alone > wrong
+
+
+def test_a_real_difference_is_found_over_seeds() -> None:
+    rng = np.random.default_rng(0)
+    tables = [0.05 + simulated(3, 300, 0.2, 0.01, rng) for _ in range(200)]
+    assert np.mean([crossed_test(table).p_t < 0.05 for table in tables]) > 0.7
+
+
+def test_the_variance_is_that_of_the_two_way_table() -> None:
+    """(MS_users + MS_seeds − MS_rest)/(users · seeds), by the definition of these mean squares."""
+    table = simulated(4, 50, 0.3, 0.1, np.random.default_rng(1))
+    seeds, users = table.shape
+    rows, columns, mean = table.mean(1), table.mean(0), table.mean()
+    ms_seeds = users * ((rows - mean) ** 2).sum() / (seeds - 1)
+    ms_users = seeds * ((columns - mean) ** 2).sum() / (users - 1)
+    rest = table - rows[:, None] - columns + mean
+    ms_rest = (rest**2).sum() / ((seeds - 1) * (users - 1))
+    variance = (ms_users + ms_seeds - ms_rest) / (seeds * users)
+    freedom = variance**2 / ((ms_seeds / (seeds * users)) ** 2 / (seeds - 1))
+    found = crossed_test(table)
+    assert found.t == pytest.approx(mean / math.sqrt(variance))
+    assert found.p_t == pytest.approx(2 * scipy.stats.t.sf(abs(found.t), freedom))
+    assert found.seeds == 4
+    swapped = crossed_test(-table)
+    assert (swapped.t, swapped.p_t) == pytest.approx((-found.t, found.p_t))
+
+
+def test_seeds_without_common_users_are_a_t_test_over_their_means() -> None:
+    rng = np.random.default_rng(2)
+    table = np.full((4, 40), np.nan)
+    for seed in range(4):
+        table[seed, seed * 10 : seed * 10 + 10] = rng.normal(0.1, 0.1, 10)
+    expected = scipy.stats.ttest_1samp(np.nanmean(table, 1), 0)
+    found = crossed_test(table)
+    assert (found.t, found.p_t) == pytest.approx((expected.statistic, expected.pvalue))
+    assert found.n == 40
+
+
+def test_one_seed_is_the_test_over_users_and_no_value_is_no_evidence() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(0.1, 0.2, 30)
+    assert crossed_test(values[None]) == paired_test(values, np.zeros(30))
+    padded = np.vstack([values, np.full(30, np.nan)])  # a seed that only one of them has
+    assert crossed_test(padded) == paired_test(values, np.zeros(30))
+    assert crossed_test(np.full((2, 3), np.nan)).p_t == 1.0
+    assert crossed_test(np.zeros((3, 5))).p_t == 1.0
+    with pytest.raises(ItemrecError, match=r"'differences' must be \[seeds, users\]"):
+        crossed_test([0.1, 0.2])

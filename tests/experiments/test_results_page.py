@@ -121,6 +121,37 @@ def test_a_row_that_stopped_at_the_epoch_limit_is_reported(folder: Path) -> None
     assert f"- *tempered*: {remark}" in generate(folder)[FOUND]
 
 
+def test_a_first_validation_that_wins_is_reported(folder: Path) -> None:
+    remark = "the first validation was the best"
+    assert remark not in generate(folder)[FOUND]
+    every = result("tempered", 1, 0.060)["config"]["train"]["eval_every"]
+    add(folder, "tempered", 1, result("tempered", 1, 0.060, best_epoch=every))
+    assert f"- *tempered*: {remark} in 1 of 2 runs" in generate(folder)[FOUND]
+    early = result("tempered", 1, 0.060, best_epoch=every)
+    early["config"]["train"]["eval_early"] = 3  # it looked at epochs 1 to 3 before
+    add(folder, "tempered", 1, early)
+    assert remark not in generate(folder)[FOUND]
+
+
+def test_the_legend_says_what_the_tests_are_over(folder: Path) -> None:
+    assert "paired t-test over users, Holm" in generate(folder)[FOUND]  # stored before 0.3
+    tests = read(folder).tests("negatives", DATA)
+    tests["rows"]["tempered"]["ndcg@20"]["seeds"] = 2
+    append(folder, "negatives", tests)
+    assert "paired t-test over users and seeds, Holm" in generate(folder)[FOUND]
+
+
+def test_a_table_tells_how_many_settings_were_tried(folder: Path) -> None:
+    assert "tuned trials" not in generate(folder)[FOUND]
+    text = (FOLDER / "negatives.toml").read_text()
+    row = 'name = "tempered"\n'
+    (folder / "negatives.toml").write_text(text.replace(row, row + "tuned.yelp2018 = 17\n"))
+    page = generate(folder)[FOUND]
+    lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if "|" in line}
+    assert lines["tempered"].endswith("| 17 |")
+    assert lines["uniform"].endswith("|  |")
+
+
 def test_tests_of_other_results_are_not_shown(folder: Path) -> None:
     add(folder, "tempered", 1, result("tempered", 1, 0.061, id="newer"))
     text = generate(folder)[FOUND]

@@ -17,6 +17,7 @@ import torch
 from rich.console import Console
 
 from itemrec.errors import ItemrecError
+from itemrec.evaluation.significance import crossed_test
 from itemrec.experiments.build import make_plan
 from itemrec.experiments.config import changes, resolve
 from itemrec.experiments.suites import FOLDER
@@ -254,6 +255,9 @@ ROW = '[[row]]\nname = "a"\n'
         (ROW + "seeds = 0", "'seeds' must be a positive integer, got 0"),
         (ROW + "paper.synthetic = {'ndcg@20' = 5.88}", "must be a fraction"),
         (ROW + "band.synthetic = {'ndcg@20' = 0.5}", "must be two fractions"),
+        (ROW + "tuned.synthetic = 1.5", "'tuned.synthetic' must be a whole number of at least 0"),
+        (ROW + "tuned = 3", "'tuned' must be a table by data set, got 3"),
+        (ROW + "tuned.nowhere = 3", "has 'tuned' for 'nowhere', not one of its data sets"),
         (ROW + "paper.yelp = {'ndcg@20' = 0.1}", "'paper' for 'yelp'"),
         (ROW + "model = 'mf'\nprotocol = 'inductive'", "cannot be used in the inductive protocol"),
         (ROW + ROW, "different names"),
@@ -320,20 +324,29 @@ def test_a_result_records_how_it_was_made(finished: Path) -> None:
     assert not any((finished / "values/unfinished").iterdir())
 
 
-def test_paired_tests_are_those_of_scipy(finished: Path) -> None:
+def test_paired_tests_are_over_users_and_seeds(finished: Path) -> None:
     data = f"{TINY}/transductive"
     found = paired_tests_of(finished, data)
-    rows: dict[str, dict[Any, list[float]]] = {"bpr": {}, "item": {}}
+    rows: dict[str, dict[Any, dict[int, float]]] = {"bpr": {}, "item": {}}
     for row, users in rows.items():
         for seed in (0, 1):
             kept = users_of(finished, (data, row, seed))
             for user, value in zip(kept.users, kept.metrics["ndcg@20"], strict=True):
-                users.setdefault(user, []).append(float(value))
-    both = sorted(rows["bpr"])
-    item, bpr = ([np.mean(rows[row][user]) for user in both] for row in ("item", "bpr"))
-    expected = scipy.stats.ttest_rel(item, bpr).pvalue
+                users.setdefault(user, {})[seed] = float(value)
+    differences = [
+        [
+            rows["item"][user].get(seed, np.nan) - rows["bpr"][user].get(seed, np.nan)
+            for user in sorted(rows["bpr"])
+        ]
+        for seed in (0, 1)
+    ]
+    expected = crossed_test(differences).p_t
     test = found["rows"]["item"]["ndcg@20"]
+    assert test["seeds"] == 2
     assert test["uncorrected"]["p_t"] == pytest.approx(expected)
+    means = np.nanmean(differences, axis=0)  # Wilcoxon's test is over users alone
+    wilcoxon = scipy.stats.wilcoxon(means[np.isfinite(means)]).pvalue
+    assert test["uncorrected"]["p_wilcoxon"] == pytest.approx(wilcoxon)
     other = found["rows"]["item"]["recall@20"]["uncorrected"]["p_t"]
     worse = max(expected, other)
     assert test["p_t"] == pytest.approx(
@@ -357,13 +370,11 @@ def test_a_row_is_tested_against_its_own_baseline(tmp_path: Path) -> None:
     found = paired_tests_of(tmp_path, data)["rows"]
     assert set(found) == {"other"}
     assert found["other"]["baseline"] == "item"
-    users: dict[str, dict[Any, list[float]]] = {"item": {}, "other": {}}
-    for row, values in users.items():
-        for seed in (0, 1):
-            kept = users_of(tmp_path, (data, row, seed))
-            for user, value in zip(kept.users, kept.metrics["ndcg@20"], strict=True):
-                values.setdefault(user, []).append(float(value))
-    differences = [np.mean(users["other"][u]) - np.mean(users["item"][u]) for u in users["item"]]
+    means = {
+        row: [users_of(tmp_path, (data, row, seed)).metrics["ndcg@20"].mean() for seed in (0, 1)]
+        for row in ("item", "other")
+    }
+    differences = np.subtract(means["other"], means["item"])
     assert found["other"]["ndcg@20"]["difference"] == pytest.approx(np.mean(differences))
 
 

@@ -65,7 +65,7 @@ def naive_user(name: str, pos: list[float], neg: list[float], tau: float) -> flo
         each = [-math.log(math.exp(p / tau) / (total**1.1 if neg else 1)) for p in pos]
     else:
         push = 5.0 * sum(max(0.0, n - 0.3) for n in neg) / max(len(neg), 1)
-        each = [1 - p + push for p in pos]
+        each = [max(0.0, 1 - p) + push for p in pos]
     return sum(each) / len(each)
 
 
@@ -121,6 +121,47 @@ def test_one_pair_has_the_closed_forms() -> None:
     assert float(losses.neural_ndcg(pos, neg)) == pytest.approx(
         sigma * (1 - 1 / math.log2(3)), rel=1e-5
     )
+
+
+def reference_neural_ndcg(pos: list[float], neg: list[float], tau: float) -> float:
+    """NeuralNDCG of one list as its authors' library computes it, by loops over plain numbers.
+
+    Rows of the relaxed permutation are softmaxes; Sinkhorn divides columns, then rows, by their
+    sums until all are within 1e-6, at most 50 times; the gains of the sorted list are discounted.
+    """
+    scores, gains = [*pos, *neg], [1.0] * len(pos) + [0.0] * len(neg)
+    n = len(scores)
+    apart = [sum(abs(a - b) for b in scores) for a in scores]
+    matrix = []
+    for i in range(1, n + 1):
+        logits = [((n + 1 - 2 * i) * s - a) / tau for s, a in zip(scores, apart, strict=True)]
+        powers = [math.exp(x - max(logits)) for x in logits]
+        matrix.append([x / sum(powers) for x in powers])
+    for _ in range(50):
+        columns = [sum(row[j] for row in matrix) for j in range(n)]
+        matrix = [[x / c for x, c in zip(row, columns, strict=True)] for row in matrix]
+        matrix = [[x / sum(row) for x in row] for row in matrix]
+        columns = [sum(row[j] for row in matrix) for j in range(n)]
+        if max(abs(c - 1) for c in columns) < 1e-6:
+            break
+    dcg = sum(
+        sum(p * g for p, g in zip(row, gains, strict=True)) / math.log2(2 + place)
+        for place, row in enumerate(matrix)
+    )
+    return 1 - dcg / sum(1 / math.log2(2 + place) for place in range(len(pos)))
+
+
+@pytest.mark.parametrize("tau", [0.3, 1.0, 3.0])
+def test_neural_ndcg_is_that_of_its_authors_library(tau: float) -> None:
+    """Also for lists of different lengths in one batch: padding is left out of the sort."""
+    pos, neg, pos_mask, neg_mask = lists(users=5, p=3, n=6)
+    users = [
+        reference_neural_ndcg(p[pm].tolist(), n[nm].tolist(), tau)
+        for p, n, pm, nm in zip(pos, neg, pos_mask, neg_mask, strict=True)
+        if pm.any()
+    ]
+    found = float(losses.neural_ndcg(pos, neg, pos_mask, neg_mask, tau=tau))
+    assert found == pytest.approx(sum(users) / len(users), abs=1e-5)
 
 
 def test_tied_scores_give_the_middle_rank() -> None:

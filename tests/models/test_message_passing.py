@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.spatial
 import scipy.special
 import torch
+import torch.nn.functional as F
 from small import batch_of, board_split, dense_adjacency, random_matrix, ready, seeded
 from torch import Tensor
 
@@ -15,7 +17,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.graph.noisy_propagation import noisy_passes
 from itemrec.graph.propagation import propagate
-from itemrec.models import GNN, MODELS, LightGCN
+from itemrec.models import GAT, GNN, MODELS, LightGCN
 from itemrec.models.adap_tau import (
     AdapTau,
     inverse_general,
@@ -23,7 +25,7 @@ from itemrec.models.adap_tau import (
     personal_factor,
     temperatures,
 )
-from itemrec.models.dgcf import DGCF, centred_distances, distance_correlation
+from itemrec.models.dgcf import DGCF, centred_distances, distance_correlation, independence
 from itemrec.models.info_nce import first_of, info_nce
 from itemrec.models.lr_gccf import LRGCCF
 from itemrec.models.ngcf import NGCF
@@ -33,6 +35,7 @@ from itemrec.models.simgcl import SimGCL
 from itemrec.models.simplex import SimpleX
 from itemrec.models.xsimgcl import XSimGCL
 from itemrec.sampling.base import Encoded
+from itemrec.sampling.batch import Batch
 from itemrec.training.loop import train
 
 GNNS = ["ngcf", "lr-gccf", "nia-gcn", "dgcf", "sgl", "simgcl", "xsimgcl", "adap-tau"]
@@ -58,7 +61,8 @@ def test_folding_in_gives_a_training_user_its_own_vector(name: str) -> None:
     torch.testing.assert_close(folded, model.user_vectors, rtol=1e-4, atol=1e-6)
 
 
-def test_ngcf_is_its_formula() -> None:
+def test_ngcf_is_the_authors_layer_node_by_node() -> None:
+    """Means with the node itself, two activations, biases; layers after the first have length 1."""
     matrix = random_matrix(7, 6, 0.5)
     model = NGCF(dim=4, layers=2)
     graph = ready(model, matrix)
@@ -66,14 +70,14 @@ def test_ngcf_is_its_formula() -> None:
     h = model.base(graph).detach().double()
     parts = [h]
     for depth in range(2):
-        plain, product = model.plain[depth].double(), model.product[depth].double()
+        weights = (model.plain, model.plain_bias, model.product, model.product_bias)
+        plain, plain_bias, product, product_bias = (w[depth].detach().double() for w in weights)
         out = torch.zeros_like(h)
         for v, others in enumerate(near):
-            out[v] = h[v] @ plain
-            for j in others:
-                message = h[j] @ plain + (h[j] * h[v]) @ product
-                out[v] += message / math.sqrt(len(others) * len(near[j]))
-        h = torch.where(out > 0, out, 0.2 * out)
+            mean = (h[v] + sum(h[j] for j in others)) / (len(others) + 1)
+            for part in (mean @ plain + plain_bias[0], (h[v] * mean) @ product + product_bias[0]):
+                out[v] += torch.where(part > 0, part, 0.2 * part)
+        h = out
         parts.append(h / h.norm(dim=1, keepdim=True).clamp(min=1e-12))
     users, items = model.encode(graph)
     assert users.shape == (7, 12)
@@ -83,7 +87,7 @@ def test_ngcf_is_its_formula() -> None:
 
 def test_ngcf_drops_messages_in_training_only_and_keeps_their_mean() -> None:
     matrix = random_matrix(40, 30, 0.3)
-    model = NGCF(dim=32, layers=1, dropout=0.4)
+    model = NGCF(dim=32, layers=1, dropout=0.4, node_dropout=0.0)
     graph = ready(model, matrix)
     full = model.layers(graph)[1]
     dropped = model.training_layers(graph, seeded(1))[1]
@@ -91,9 +95,37 @@ def test_ngcf_drops_messages_in_training_only_and_keeps_their_mean() -> None:
     assert 0.35 < float(gone.sum() / (full != 0).sum()) < 0.45
     torch.testing.assert_close(dropped[~gone], full[~gone] / 0.6)
     assert torch.equal(model.encode(graph)[0], model.encode(graph)[0])
-    none = NGCF(dim=8, dropout=0.0)
+    none = NGCF(dim=8, dropout=0.0, node_dropout=0.0)
     graph = ready(none, matrix)
     assert torch.equal(none.encode_step(graph, seeded()).users, none.encode(graph)[0])
+
+
+def test_ngcf_trains_without_a_share_of_the_edges_that_changes_each_epoch() -> None:
+    matrix = random_matrix(40, 30, 0.3)
+    model = NGCF(dim=8, layers=1, dropout=0.0, node_dropout=0.3)
+    graph = ready(model, matrix)
+    generator, seen = seeded(), []
+    for _ in range(2):
+        model.begin_epoch(graph, generator)
+        assert model.thinned is not None
+        kept = model.thinned.interactions()
+        assert kept.nnz == matrix.nnz - round(0.3 * matrix.nnz)
+        alone = model.layer(0, Graph.from_csr(kept), model.base(graph), model.base(graph))
+        torch.testing.assert_close(model.training_layers(graph, generator)[1], alone)
+        seen.append(kept.toarray().tobytes())
+    assert seen[0] != seen[1]
+    torch.testing.assert_close(model.layers(graph)[1], NGCF.layers(model, graph)[1])  # all edges
+
+
+@pytest.mark.parametrize("kind", [NGCF, DGCF])
+def test_vectors_start_as_xaviers(kind: type[GNN]) -> None:
+    """Uniform within ±√(6/(rows + columns)), so that more nodes start closer to zero."""
+    for users in (50, 5000):
+        model = kind(dim=8, layers=1)
+        ready(model, random_matrix(users, 20, 0.1))
+        assert model.user_embedding is not None
+        bound = math.sqrt(6 / (users + 8))
+        assert 0.95 * bound < float(model.user_embedding.detach().abs().max()) <= bound
 
 
 def test_lr_gccf_is_powers_of_the_graph_with_self_loops() -> None:
@@ -190,32 +222,57 @@ def test_dgcf_gradients_are_those_of_a_numerical_derivative() -> None:
     assert torch.autograd.gradcheck(value, (items,), atol=1e-4)
 
 
+def naive_distance_correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Székely's definition, by scipy's distances."""
+    centred = []
+    for values in (x, y):
+        far = scipy.spatial.distance.cdist(values, values)
+        centred.append(far - far.mean(0) - far.mean(1)[:, None] + far.mean())
+    both, one, two = (
+        math.sqrt((a * b).mean())
+        for a, b in ((centred[0], centred[1]), (centred[0],) * 2, (centred[1],) * 2)
+    )
+    return both / math.sqrt(one * two)
+
+
 def test_distance_correlation_is_one_for_copies_and_small_for_independent_vectors() -> None:
     x, y = torch.randn(400, 3, generator=seeded()), torch.randn(400, 3, generator=seeded(1))
     turned = x @ torch.linalg.qr(torch.randn(3, 3, generator=seeded(2))).Q * 5 + 1
-    weight = torch.full((400,), 1 / 400)
-    found = distance_correlation(centred_distances(torch.stack([x, turned, y]), weight), weight)
+    found = distance_correlation(centred_distances(torch.stack([x, turned, y])))
     torch.testing.assert_close(found.diagonal(), torch.ones(3), rtol=1e-3, atol=0)
     assert found[0, 1] > 0.999
     assert found[0, 2] < 0.3
-    assert found[1, 2] < 0.3
+    assert float(found[1, 2]) == pytest.approx(
+        naive_distance_correlation(turned.numpy(), y.numpy()), rel=1e-3
+    )
 
 
-def test_padding_has_no_weight_between_intents() -> None:
+def test_the_scale_of_dgcfs_penalty_is_that_of_the_authors_code() -> None:
+    """Adjacent intents only, users and items in one sample, divided by K(K + 1)/2."""
+    nodes = torch.randn(60, 8, generator=seeded())
+    chunks = np.split(nodes.numpy().astype(np.float64), 4, axis=1)
+    pairs = [naive_distance_correlation(chunks[k], chunks[k + 1]) for k in range(3)]
+    assert float(independence(nodes, 4)) == pytest.approx(sum(pairs) / 10, rel=1e-3)
+    same = torch.randn(60, 2, generator=seeded()).repeat(1, 4)  # four copies: the largest value
+    assert float(independence(same, 4)) == pytest.approx(0.3, rel=1e-3)
+    assert float(independence(nodes, 1)) == 0.0
+
+
+def test_dgcfs_penalty_compares_random_users_and_items() -> None:
+    """Whichever batch it is, all nodes may be compared, and padding cannot matter."""
     matrix = random_matrix(12, 9, 0.4)
-    model = DGCF(dim=8, intents=4, penalty=1.0)
-    graph = ready(model, matrix)
-    model.double()
-
-    def penalty(padding: int) -> Tensor:
-        model.zero_grad()
-        encoded = Encoded(*model.encode(graph))
-        value = model.extra_loss(graph, batch_of(matrix, padding=padding), encoded, seeded())
-        value.backward()
-        assert model.item_embedding.grad is not None
-        return torch.cat([value.detach().view(1), model.item_embedding.grad.flatten()])
-
-    torch.testing.assert_close(penalty(padding=30), penalty(padding=0))
+    model = DGCF(dim=8, intents=4, penalty=0.5)
+    encoded = Encoded(*model.encode(ready(model, matrix)))
+    graph, generator = Graph.from_csr(matrix), seeded(3)
+    rows = [
+        encoded.users[torch.randint(12, (12,), generator=generator)],
+        encoded.items[torch.randint(9, (9,), generator=generator)],
+    ]
+    found = model.extra_loss(graph, batch_of(matrix, padding=30), encoded, seeded(3))
+    torch.testing.assert_close(found, 0.5 * independence(torch.cat(rows), 4))
+    found.backward()
+    assert model.item_embedding.grad is not None
+    assert model.item_embedding.grad.isfinite().all()
 
 
 # --- training enhancements -----------------------------------------------------------------------
@@ -233,6 +290,29 @@ def test_first_of_is_unique_with_a_fixed_shape_and_info_nce_counts_nodes_once() 
         own = torch.cosine_similarity(one[i], two[i], 0) / 0.2
         total -= math.log(math.exp(own) / sum(math.exp(c) for c in cosines)) / 3
     assert float(info_nce(one, two, 0.2, first_of(index, real))) == pytest.approx(total, rel=1e-5)
+
+
+def test_sgl_contrasts_every_row_of_a_batch_with_all_users_and_all_items() -> None:
+    """Nodes outside of the batch are negatives as well, and padding is no row."""
+    matrix = random_matrix(12, 9, 0.4)
+    model = SGL(dim=4, weight=0.7, temperature=0.2)
+    graph = ready(model, matrix)
+    model.begin_epoch(graph, seeded())
+    batch = Batch(  # user 1 twice, users 5 to 11 not at all
+        torch.tensor([1, 1, 4, 0]),
+        torch.tensor([[2], [3], [2], [0]]),
+        torch.tensor([[True], [True], [True], [False]]),
+    )
+    one, two = (model.encode(view) for view in model.dropped_graphs)
+    total = 0.0
+    for first, second, rows in ((one[0], two[0], [1, 1, 4]), (one[1], two[1], [2, 3, 2])):
+        for row in rows:
+            logits = [
+                torch.cosine_similarity(first[row], other, 0).item() / 0.2 for other in second
+            ]
+            total += (scipy.special.logsumexp(logits) - logits[row]) / 3
+    found = model.extra_loss(graph, batch, Encoded(*one), seeded())
+    assert float(found) == pytest.approx(0.7 * total, rel=1e-4)
 
 
 def test_sgl_redraws_its_graphs_each_epoch() -> None:
@@ -398,7 +478,7 @@ def test_adap_tau_keeps_its_temperatures_in_place_and_out_of_the_weights() -> No
 
 def test_adap_tau_loss_is_its_formula() -> None:
     matrix = random_matrix(9, 8, 0.4)
-    model = AdapTau(dim=8, layers=2, l2=0.3)
+    model = AdapTau(dim=8, layers=2, l2=0.3, dropout=0.0)
     graph = ready(model, matrix)
     model.begin_epoch(graph, seeded())
     batch = batch_of(matrix, per_user=2, padding=2)
@@ -416,6 +496,24 @@ def test_adap_tau_loss_is_its_formula() -> None:
             norms.append(sum(x[user].square().sum() + x[9 + item].square().sum() for x in layers))
     expected = torch.stack(terms).mean() + 0.3 * torch.stack(norms).mean() / 2
     torch.testing.assert_close(model.own_loss(graph, batch, seeded()), expected)
+
+
+def test_adap_tau_drops_messages_of_every_layer_in_training_only() -> None:
+    matrix = random_matrix(40, 30, 0.3)
+    model = AdapTau(dim=32, layers=2, dropout=0.2)
+    graph = ready(model, matrix)
+    base, first, second = model.training_layers(graph, seeded(1))
+    assert torch.equal(base, model.base(graph))
+    full = propagate(graph, base)
+    gone = (first == 0) & (full != 0)
+    assert 0.17 < float(gone.sum() / (full != 0).sum()) < 0.23
+    torch.testing.assert_close(first[~gone], full[~gone] / 0.8)
+    full = propagate(graph, first)  # the next layer passes on what is left
+    kept = second != 0
+    torch.testing.assert_close(second[kept], full[kept] / 0.8)
+    one, two = (model.own_loss(graph, batch_of(matrix), seeded(n)) for n in (1, 2))
+    assert one != two
+    assert torch.equal(model.encode(graph)[0], model.encode(graph)[0])
 
 
 def test_simplex_is_its_formula_and_a_new_user_is_its_history() -> None:
@@ -438,9 +536,51 @@ def test_simplex_is_its_formula_and_a_new_user_is_its_history() -> None:
     torch.testing.assert_close(inductive.fold_in(matrix), inductive.user_vectors)
 
 
+def test_simplex_drops_values_of_users_and_its_biases_of_items_rank() -> None:
+    matrix = random_matrix(40, 30, 0.3)
+    model = SimpleX(dim=16, g=1.0, dropout=0.4, bias=True)
+    graph = ready(model, matrix)
+    for bias in (model.item_bias, model.user_bias, model.general_bias):
+        bias.data.normal_(generator=seeded(len(bias)))
+    assert model.users is not None
+    cosines = F.normalize(model.users) @ F.normalize(model.items).T
+    model.cache_embeddings(graph)
+    ranked = model.scores(matrix, np.arange(40))
+    torch.testing.assert_close(ranked, cosines.detach() + model.item_bias.detach().T)
+    step = model.encode_step(graph, seeded())
+    users = step.users[:, :17]  # [u ; 1], of which 40 % are gone
+    gone = users == 0
+    assert 0.35 < float(gone.float().mean()) < 0.45
+    whole = torch.cat([F.normalize(model.users), torch.ones(40, 1)], 1)
+    torch.testing.assert_close(users[~gone], whole[~gone] / 0.6)
+    kept = users @ step.items[:, :17].T
+    offset = model.user_bias + model.general_bias  # in training only
+    torch.testing.assert_close(step.users @ step.items.T, kept + offset)
+
+
+def test_simplex_penalises_all_vectors_not_those_of_a_batch() -> None:
+    matrix = random_matrix(9, 8, 0.4)
+    model = SimpleX(dim=4, l2=0.2)
+    graph = ready(model, matrix)
+    encoded = model.encode_step(graph, seeded())
+    found = model.extra_loss(graph, batch_of(matrix[[0]]), encoded, seeded())
+    assert found is not None
+    assert model.users is not None
+    squares = sum(float((p.detach().double() ** 2).sum()) for p in (model.users, model.items))
+    assert float(found) == pytest.approx(0.1 * squares, rel=1e-5)
+    assert SimpleX(dim=4).extra_loss(graph, batch_of(matrix), encoded, seeded()) is None
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda: NGCF(node_dropout=-0.1),
+            "'node_dropout' must be at least 0 and below 1, got -0.1",
+        ),
+        (lambda: SimpleX(dropout=1.0), "'dropout' must be at least 0 and below 1, got 1.0"),
+        (lambda: AdapTau(dropout=1.0), "'dropout' must be at least 0 and below 1, got 1.0"),
+        (lambda: GAT(shared_lr=0.0), "'shared_lr' must be a positive number, got 0.0"),
         (lambda: NGCF(dropout=1.0), "'dropout' must be at least 0 and below 1, got 1.0"),
         (lambda: DGCF(dim=6, intents=4), "'intents' must divide 'dim' .6., got 4"),
         (lambda: DGCF(iterations=0), "'iterations' must be a positive integer, got 0"),

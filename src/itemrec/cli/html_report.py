@@ -133,7 +133,8 @@ def _tests(group: Mapping[str, Run]) -> str:
         cells += [f"{change:+.1%}", *(escape(p_value(p)) for p in (row.p_t, row.p_wilcoxon))]
         rows.append(cells)
     head = ["metric", "run", "difference", "change", "p, t-test", "p, Wilcoxon"]
-    note = f"Paired over users against {found.baseline}, Holm correction; {'; '.join(notes)}."
+    over = found.paired_over[0].upper() + found.paired_over[1:]
+    note = f"{over} against {found.baseline}, Holm correction; {'; '.join(notes)}."
     return (
         "<h3>Is the difference real?</h3>"
         + table(head, rows, text=2)

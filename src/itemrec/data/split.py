@@ -27,6 +27,8 @@ class HeldOut:
             metrics do not use the weights.
         users: Row of `Split.train`, -1 for a user unseen in training, `[rows]`.
         ids: External ids, `[rows]`.
+        excluded: Further items that are not ranked, though a model does not know them, ones
+            `[rows, n_items]`; None: none but the history.
 
     Examples:
         >>> import itemrec as ir
@@ -39,6 +41,26 @@ class HeldOut:
     target: sp.csr_array  # [rows, n_items]: held-out items, disjoint from history
     users: npt.NDArray[np.int64]  # [rows] row of Split.train, -1 for a user unseen in training
     ids: npt.NDArray[Any]  # [rows] external ids
+    excluded: sp.csr_array | None = None  # [rows, n_items] ones: further items that are not ranked
+
+    def take(self, rows: npt.NDArray[np.int64]) -> HeldOut:
+        """Some of the users.
+
+        Args:
+            rows: Which ones, in this order.
+
+        Returns:
+            A part with these rows only.
+
+        Examples:
+            >>> import numpy as np
+            >>> import itemrec as ir
+            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> len(split.test.take(np.array([0, 2])))
+            2
+        """
+        parts = (self.history[rows], self.target[rows], self.users[rows], self.ids[rows])
+        return HeldOut(*parts, None if self.excluded is None else self.excluded[rows])
 
     def __len__(self) -> int:
         return len(self.users)
@@ -181,6 +203,8 @@ class Split:
             if held is None:
                 continue
             self._no_common(held.target, held.history, held, name, "in that user's own history")
+            if held.excluded is not None:
+                self._no_common(held.target, held.excluded, held, name, "excluded from ranking")
             if self.new_items is not None and held is self.test:
                 continue  # its targets have no column in training
             if self.protocol == "inductive":

@@ -442,22 +442,31 @@ def keep_all(
     )
 
 
-def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
+def cold_start(
+    split: Split, keep: float = 0.1, seed: int = 0, exclude: Literal["kept", "all"] = "kept"
+) -> Split:
     """Keep the share `keep` of each user's training items, at least one; test targets stay.
 
     In the transductive protocol validation targets are thinned by the same share, so that a refit
-    uses no more than that share either. Removed items are treated as never seen.
+    uses no more than that share either. No model learns from the removed items; whether they are
+    ranked at test time is a choice. With ``exclude="kept"`` they are, as for a user who is really
+    new; they fill the lists, since they suit the user and are no targets. With ``exclude="all"``
+    they are not, as when a public split is thinned and evaluated against its own training file. The
+    ITEM paper does not say which it used; its figures are closer to those of "all".
 
     Args:
         split: Any split that has not been thinned.
         keep: Share of a user's training items, in (0, 1].
         seed: Seed of the random draws.
+        exclude: Which training items are not ranked: those that were "kept", or "all" that the
+            user had before.
 
     Returns:
         A split with fewer training interactions and the same test targets.
 
     Raises:
-        ItemrecError: `keep` is out of range, or the split has already been thinned.
+        ItemrecError: `keep` is out of range, `exclude` is unknown, or the split has already been
+            thinned.
 
     Examples:
         >>> import itemrec as ir
@@ -470,6 +479,7 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
         raise ItemrecError(f"'keep' must be a share in (0, 1], got {keep!r}")
     if "cold_start" in split.settings:
         raise ItemrecError("'split' must not be thinned already: settings hold one 'cold_start'")
+    one_of("exclude", exclude, ("kept", "all"))
     if split.new_items is not None:
         raise ItemrecError("'split' must not hold out items: cold_start thins users")
     rng = _generator(seed)
@@ -485,12 +495,17 @@ def cold_start(split: Split, keep: float = 0.1, seed: int = 0) -> Split:
         if valid is not None:
             known = as_sorted(train + scatter_rows(valid.target, valid.users, split.n_users))
         test = replace(test, history=as_sorted(known[test.users]))
+        if exclude == "all":
+            test = replace(test, excluded=split.test.history)
+            if valid is not None:
+                valid = replace(valid, excluded=as_sorted(split.train[valid.users]))
+    how = {"keep": keep, "seed": seed, "exclude": exclude}
     return replace(
         split,
         train=train,
         valid=valid,
         test=test,
-        settings=split.settings | {"cold_start": {"keep": keep, "seed": seed}},
+        settings=split.settings | {"cold_start": how},
         notes=(
             *notes,
             f"Cold start: {train.nnz:,} of {split.train.nnz:,} training interactions kept.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metrics
-from itemrec.evaluation.significance import Comparison, Floats, compare
+from itemrec.evaluation.significance import Comparison, Floats, compare, mean_over_seeds
 
 
 class EvaluatedRun(Protocol):
@@ -87,10 +88,77 @@ def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | N
 def compare_runs(
     runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None = None
 ) -> tuple[Comparison, dict[str, dict[str, Floats]], tuple[str, ...]]:
-    """Compare every run with the first: paired tests with Holm's correction, values and notes."""
+    """Compare every run with the first: paired tests with Holm's correction, values and notes.
+
+    Runs that differ in their seeds only are one system, tested over users and seeds, unless there
+    is no other system to compare with.
+    """
+    systems = by_system(runs)
+    if 1 < len(systems) < len(runs):
+        return _compare_systems(systems, metrics)
     values, count = common_values(runs, metrics)
     notes = [f"{count} users in common"]
     splits = [run.config.get("split") for run in runs.values()]
     if any(split != splits[0] for split in splits):
         notes.append("the runs were split differently: their users had different items held out")
     return compare(values, next(iter(runs))), values, tuple(notes)
+
+
+# --- several seeds of one system ----------------------------------------------------------------
+
+Seed = tuple[Any, Any]  # of the split and of training
+Seeds = dict[Seed, EvaluatedRun]
+NOT_THE_SYSTEM = ("seed", "device", "precision", "save_seconds")
+
+
+def by_system(runs: Mapping[str, EvaluatedRun]) -> dict[str, Seeds]:
+    """Runs with the same settings except seeds, under the name of the first of them."""
+    names: dict[str, str] = {}
+    systems: dict[str, Seeds] = {}
+    for name, run in runs.items():
+        config = {
+            section: {key: settings[key] for key in settings if key not in NOT_THE_SYSTEM}
+            for section, settings in run.config.items()
+        }
+        first = names.setdefault(json.dumps(config, sort_keys=True, default=str), name)
+        systems.setdefault(first, {})[_seed(run)] = run
+    if sum(len(own) for own in systems.values()) < len(runs):  # a run and its copy
+        return {name: {_seed(run): run} for name, run in runs.items()}
+    return systems
+
+
+def _seed(run: EvaluatedRun) -> Seed:
+    return run.config.get("split", {}).get("seed"), run.config.get("train", {}).get("seed")
+
+
+def _compare_systems(
+    systems: Mapping[str, Seeds], metrics: Sequence[str] | None
+) -> tuple[Comparison, dict[str, dict[str, Floats]], tuple[str, ...]]:
+    """Compare systems with several seeds; a row of a table is a seed, a column a user."""
+    runs = {f"{name} {seed}": run for name, own in systems.items() for seed, run in own.items()}
+    _check_comparable(runs)
+    wanted = _stored_metrics(runs, metrics)
+    seeds = list(dict.fromkeys(seed for own in systems.values() for seed in own))
+    users = IdMap(np.unique(np.concatenate([run.per_user["user"] for run in runs.values()])))
+    values = {
+        name: {metric: _table(own, seeds, users, metric) for metric in wanted}
+        for name, own in systems.items()
+    }
+    first = next(iter(systems))
+    notes = [f"seeds: {', '.join(f'{name} {len(own)}' for name, own in systems.items())}"]
+    notes += [
+        f"{name} shares no seed with {first}, so nothing is claimed about it"
+        for name, own in systems.items()
+        if not set(own) & set(systems[first])
+    ]
+    means = {n: {m: mean_over_seeds(v) for m, v in own.items()} for n, own in values.items()}
+    return compare(values, first), means, tuple(notes)
+
+
+def _table(own: Seeds, seeds: Sequence[Seed], users: IdMap, metric: str) -> Floats:
+    """The values of a metric ``[seeds, users]``, NaN where there is none."""
+    out = np.full((len(seeds), len(users.ids)), np.nan)
+    for row, seed in enumerate(seeds):
+        if seed in own:
+            out[row, users.index(own[seed].per_user["user"])] = own[seed].per_user[metric]
+    return out

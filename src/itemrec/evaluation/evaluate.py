@@ -288,9 +288,7 @@ def joined(model: Model, split: Split, held: HeldOut) -> EmbeddingModel:
 def with_targets(held: HeldOut) -> HeldOut:
     """Only the users who have targets."""
     rows = np.flatnonzero(np.diff(held.target.indptr))
-    if len(rows) == len(held):
-        return held
-    return HeldOut(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
+    return held if len(rows) == len(held) else held.take(rows)
 
 
 def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
@@ -299,8 +297,7 @@ def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
     most = max(COMPARED["cuda" if device.type == "cuda" else "cpu"] // held.target.shape[1], 1000)
     if len(held) <= most:
         return held
-    rows = np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False))
-    return HeldOut(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
+    return held.take(np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False)))
 
 
 def _defaults(k: int | Sequence[int]) -> list[Metric]:
@@ -429,7 +426,7 @@ class Evaluator:
             part = slice(start, start + self._rows())
             history, values = self.held.history[part], []
             for scores in scorings(history, self.users[part]):
-                hits, _ = self._hits(mask_history(scores, history), start, depth)
+                hits, _ = self._hits(self._masked(scores, part), start, depth)
                 found, n_target = hits.cpu().numpy(), self.n_target[part]
                 values.append(METRICS[metric.name](found, n_target, depth))
             blocks.append(np.stack(values))
@@ -456,10 +453,16 @@ class Evaluator:
             part = slice(start, start + size)
             rows = history[part]
             count = rows.shape[0]
-            scores = mask_history(block_scores(model, rows, users[part]), rows)[:count]
-            if self.available is not None:
-                scores[:, ~self.available] = -torch.inf
-            yield start, scores
+            yield start, self._masked(block_scores(model, rows, users[part]), part)[:count]
+
+    def _masked(self, scores: Tensor, part: slice) -> Tensor:
+        """−∞ at what is not ranked: histories, what is excluded besides, what is not available."""
+        scores = mask_history(scores, self.held.history[part])
+        if self.held.excluded is not None:
+            scores = mask_history(scores, self.held.excluded[part])
+        if self.available is not None:
+            scores[:, ~self.available] = -torch.inf
+        return scores
 
     def _ranks(self, scores: Tensor, start: int) -> npt.NDArray[np.int64]:
         """1-based rank of every target in the whole list; ties go to the lower item."""

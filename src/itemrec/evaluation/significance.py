@@ -1,8 +1,8 @@
-"""Significance of differences: paired tests over users, Holm's correction, bootstrap."""
+"""Significance of differences: paired tests over users and seeds, Holm's correction, bootstrap."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A paired comparison of a with b over n users."""
+    """A paired comparison of a with b over n users, and over seeds if there are several."""
 
     n: int  # users with a finite value in both
     difference: float  # mean of a − b
     t: float
-    p_t: float  # two-sided paired t-test
-    p_wilcoxon: float  # two-sided Wilcoxon signed-rank test
-    effect_size: float  # Cohen's d_z: mean ÷ standard deviation of the differences
+    p_t: float  # two-sided t-test: paired over users, or over users and seeds (`crossed_test`)
+    p_wilcoxon: float  # two-sided Wilcoxon signed-rank test, over users alone
+    effect_size: float  # Cohen's d_z: mean ÷ standard deviation of the users' differences
+    seeds: int = 1
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ class Comparison:
 
     baseline: str
     rows: tuple[ComparisonRow, ...]
+
+    @property
+    def paired_over(self) -> str:
+        """What the tests are over, in words."""
+        seeded = any(row.test.seeds > 1 for row in self.rows)
+        return "paired over users and seeds (Wilcoxon: users)" if seeded else "paired over users"
 
     def row(self, system: str, metric: str) -> ComparisonRow:
         """The row of one system and metric."""
@@ -103,6 +110,70 @@ def paired_test(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedTest:
     t = effect * math.sqrt(len(d))
     p_t = 2 * float(scipy.stats.t.sf(abs(t), len(d) - 1))
     return PairedTest(len(d), mean, t, p_t, p_wilcoxon, effect)
+
+
+def crossed_test(differences: npt.ArrayLike) -> PairedTest:
+    """Test a − b over users *and* seeds: would the result hold for other users and other seeds?
+
+    A test over users alone takes the seeds that were run for all there are: if training varies from
+    seed to seed, it finds differences between two runs of the same system. Here a difference has a
+    part of the user, a part of the seed and a rest, as in studies where every reader judges every
+    case (Obuchowski and Rockette, 1995; degrees of freedom by Hillis, 2007). With the mean m_s of
+    seed s over its users, S seeds, and the covariance over users between two seeds:
+
+        V = var(m_s)/S + mean of cov(m_s, m_t) over s ≠ t        t = mean of m_s / √V
+        degrees of freedom: V² / ((var(m_s)/S)²/(S − 1))
+
+    The first term has the variance between seeds and the rest, the second what users contribute
+    alike in every seed. If no user occurs in two seeds, it is the t-test over the means of seeds;
+    with one seed it is `paired_test`, which knows nothing of other seeds.
+
+    Args:
+        differences: a − b, `[seeds, users]`, NaN where a user was not evaluated.
+
+    Returns:
+        The comparison; `p_wilcoxon` and `effect_size` are of the users' means over their seeds.
+
+    Examples:
+        >>> crossed_test([[0.3, 0.1, 0.2, 0.2]]).p_t < 0.05  # one seed: over users alone
+        True
+        >>> crossed_test([[0.3, 0.1, 0.2, 0.2], [-0.2, -0.1, -0.2, -0.2]]).p_t > 0.9
+        True
+    """
+    import scipy.stats
+
+    values = np.asarray(differences, dtype=np.float64)
+    if values.ndim != 2:
+        raise ItemrecError(f"'differences' must be [seeds, users], got shape {values.shape}")
+    known = np.isfinite(values)
+    values, known = values[known.any(1)][:, known.any(0)], known[known.any(1)][:, known.any(0)]
+    seeds, users = values.shape
+    over_users = paired_test(mean_over_seeds(values), np.zeros(users))
+    if seeds < 2:
+        return over_users
+    means = np.array([row[here].mean() for row, here in zip(values, known, strict=True)])
+    between = float(means.var(ddof=1)) / seeds
+    variance = between + max(_shared_covariance(values, known), 0.0)
+    mean = float(means.mean())
+    if variance <= 1e-24 * max(mean * mean, 1e-300):  # equal everywhere, up to rounding
+        return replace(over_users, difference=mean, seeds=seeds)
+    freedom = math.inf if between == 0 else variance**2 / (between**2 / (seeds - 1))
+    t = mean / math.sqrt(variance)
+    p = 2 * float(scipy.stats.t.sf(abs(t), freedom))
+    return replace(over_users, difference=mean, t=t, p_t=p, seeds=seeds)
+
+
+def _shared_covariance(values: Floats, known: npt.NDArray[np.bool_]) -> float:
+    """Mean over pairs of seeds of the covariance of their means that comes from common users."""
+    total, pairs = 0.0, 0
+    for one in range(len(values)):
+        for two in range(one + 1, len(values)):
+            both = known[one] & known[two]
+            pairs += 1
+            if both.sum() > 1:
+                covariance = float(np.cov(values[one, both], values[two, both])[0, 1])
+                total += covariance * both.sum() / (known[one].sum() * known[two].sum())
+    return total / pairs
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
@@ -162,22 +233,23 @@ def compare(
 ) -> Comparison:
     """Compare each system's per-user values ({system: {metric: [users]}}) with the baseline's.
 
-    Holm's correction runs over all rows of the table, for each of the two tests. Metrics that a
-    system shares with the baseline are compared; arrays must follow the same order of users.
+    Values ``[seeds, users]``, NaN where a user was not evaluated, are tested over both. Holm's
+    correction runs over all rows of the table, for each of the two tests. Metrics that a system
+    shares with the baseline are compared; arrays must follow the same order of users (and seeds).
     """
     if baseline not in values:
         raise ItemrecError(f"'baseline' must be one of {', '.join(values)}, got '{baseline}'")
     base = values[baseline]
     keys = [(s, m) for s in values if s != baseline for m in base if m in values[s]]
-    tests = [paired_test(values[s][m], base[m]) for s, m in keys]
+    tests = [_test(values[s][m], base[m]) for s, m in keys]
     p_t = holm([test.p_t for test in tests])
     p_wilcoxon = holm([test.p_wilcoxon for test in tests])
     rows = [
         ComparisonRow(
             metric=m,
             system=s,
-            interval=bootstrap_interval(values[s][m], seed),
-            baseline_mean=_finite_mean(base[m]),
+            interval=bootstrap_interval(mean_over_seeds(values[s][m]), seed),
+            baseline_mean=_finite_mean(mean_over_seeds(base[m])),
             test=test,
             p_t=float(p_t[i]),
             p_wilcoxon=float(p_wilcoxon[i]),
@@ -185,3 +257,22 @@ def compare(
         for i, ((s, m), test) in enumerate(zip(keys, tests, strict=True))
     ]
     return Comparison(baseline, tuple(rows))
+
+
+def _test(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> PairedTest:
+    return crossed_test(a - b) if np.ndim(a) == 2 else paired_test(a, b)
+
+
+def mean_over_seeds(values: npt.NDArray[np.floating[Any]]) -> Floats:
+    """Each user's mean over the seeds in which the user was evaluated, ``[seeds, users]``.
+
+    >>> mean_over_seeds(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
+    [2.0, nan]
+    """
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim == 1:
+        return found
+    known = np.isfinite(found)
+    count = known.sum(0)
+    total = np.where(known, found, 0.0).sum(0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -24,7 +25,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from itemrec.config_file import Config, difference, dump_config, load_config, normalise
 from itemrec.data.datasets import DATASETS
 from itemrec.data.interactions import Interactions
-from itemrec.data.split import HeldOut, Split
+from itemrec.data.split import Split
 from itemrec.environment import need_extra, out_of_memory, pick_device
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_plan, make_split
@@ -268,7 +269,7 @@ def _without_test(split: Split) -> Split:
             f"'split' must hold out a validation part for the trials, got {strategy!r} without one"
         )
     test = split.test
-    empty = HeldOut(test.history[:0], test.target[:0], test.users[:0], test.ids[:0])
+    empty = test.take(np.empty(0, np.int64))
     return replace(split, test=empty)
 
 

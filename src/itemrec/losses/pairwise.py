@@ -51,10 +51,11 @@ def ccl(
     margin: float = 0.9,
     weight: float = 10.0,
 ) -> Tensor:
-    """Cosine contrastive loss, `(1 − cos_p) + w/|N| Σ_j max(0, cos_j − m)` (SimpleX, CIKM 2021).
+    """Cosine contrastive loss, `[1 − cos_p]₊ + w/|N| Σ_j [cos_j − m]₊` (SimpleX, CIKM 2021).
 
-    For scores that are cosines: train with `similarity="cosine"`. Negatives below the margin m have
-    no slope, so only hard ones count.
+    For scores that are cosines: train with `similarity="cosine"`, or with a model that compares by
+    cosines itself (`simplex`); a bias may lift a score above 1, where it has no slope. Negatives
+    below the margin m have no slope, so only hard ones count.
 
     Args:
         pos: Cosines of positives, `[B, P]`.
@@ -80,4 +81,4 @@ def ccl(
     pos, mask = real(pos, pos_mask, "pos", 0.0)
     neg, negatives = real(neg, neg_mask, "neg", 0.0)
     push = mean((neg - margin).clamp(min=0), negatives)  # [B]
-    return mean(mean(1 - pos, mask) + weight * push, mask.any(-1))
+    return mean(mean((1 - pos).clamp(min=0), mask) + weight * push, mask.any(-1))

@@ -36,7 +36,9 @@ def smooth_rank(
         rank(p)  = 1 + Σ_{j∈V,  j≠p} σ((s_j − s_p)/τ)
         rank⁺(p) = 1 + Σ_{j∈V⁺, j≠p} σ((s_j − s_p)/τ)
 
-    As τ → 0, σ becomes the step function and the rank exact (tied items count one half each).
+    As τ → 0, σ becomes the step function and the rank exact (tied items count one half each). The
+    paper's equation sums over all j∈V, p included, which adds σ(0) = ½ to every rank: the best
+    positive then has rank 1½, and the loss of a perfect list is not 0. It is left out here (j≠p).
 
     Args:
         pos: Scores of positives, `[B, P]`.
@@ -165,8 +167,9 @@ def item_recall(
     `tau_k` is in ranks. With τ_k = 1 a positive at rank 500 of 1,000 has no slope, and the
     model does not learn; a twentieth of the list works (LOG.md).
 
-    The step `H(k − rank)` counts a positive *at* rank k. Without the ½ the sigmoid would count it
-    half, and the loss would not tend to the metric: the step lies between the ranks k and k + 1.
+    The ½ is not in the paper, whose appendix has `σ((k − rank(p))/τ_k)`. The step `H(k − rank)`
+    counts a positive *at* rank k. Without the ½ the sigmoid would count it half, and the loss would
+    not tend to the metric: the step lies between the ranks k and k + 1.
 
     Args:
         pos: Scores of positives, `[B, P]`.

@@ -15,9 +15,10 @@ negatives (the distribution of the batches): no state is kept between epochs, so
 equals an uninterrupted one. The difference of means is at least 0.1, since before training it may
 be close to 0.
 
-The model has its own objective: no list loss, no sampler, and a separate L2 term on the batch's
-vectors at every depth. Ranking uses plain products, as in the authors' LightGCN. The temperatures
-are used in training only, so users without parameters need no special handling.
+The model has its own objective: no list loss, no sampler, message dropout at every depth (the
+temperatures are computed without it, as in the authors' code), and a separate L2 term on the
+batch's vectors at every depth. Ranking uses plain products, as in the authors' LightGCN. The
+temperatures are used in training only, so users without parameters need no special handling.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from torch import Tensor
 from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.base import Kind
-from itemrec.models.gnn import LinearGNN, Pooling
+from itemrec.models.gnn import LinearGNN, Pooling, drop_values
 from itemrec.ops.pair_scores import squared_lengths, take_rows
 from itemrec.sampling.batch import Batch
 from itemrec.sampling.user_rows import OwnPositives
-from itemrec.validation import at_least_zero, positive
+from itemrec.validation import at_least_zero, positive, share_below_one
 
 DRAWN = 2048  # interactions whose items are the negatives in a user's loss
 LEAST_GAP = 0.1
@@ -56,6 +57,7 @@ class AdapTau(LinearGNN):
             the transductive protocol and the sum in the inductive one.
         beta: How much a user's loss changes its temperature, β.
         l2: Strength of the L2 penalty on the vectors of a batch at every depth.
+        dropout: Share of each layer's output that is dropped in training.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -84,11 +86,13 @@ class AdapTau(LinearGNN):
         pooling: Pooling = "auto",
         beta: float = 1.5,
         l2: float = 0.1,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__(dim, layers, pooling)
         positive(beta=beta)
         at_least_zero(l2=l2)
-        self.beta, self.l2 = beta, l2
+        share_below_one(dropout=dropout)
+        self.beta, self.l2, self.dropout = beta, l2, dropout
         self.known = OwnPositives()
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
@@ -106,9 +110,17 @@ class AdapTau(LinearGNN):
         self.general.copy_(general)
         self.personal.copy_(personal)
 
+    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
+        """The layers with message dropout."""
+        out = [self.base(graph)]
+        for depth in range(self.depth):
+            full = self.layer(depth, graph, out[-1], out[-1])
+            out.append(drop_values(full, self.dropout, generator))
+        return out
+
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """The softmax over the batch's positives, and the L2 term."""
-        layers = self.layers(graph)
+        layers = self.training_layers(graph, generator)
         pooled, n_users = F.normalize(self.pool(layers), dim=1), graph.n_users
         user_vectors = take_rows(pooled, batch.users)  # [B, d]
         positives = batch.positives.reshape(-1)  # [M], M = B·P

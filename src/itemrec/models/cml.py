@@ -6,9 +6,10 @@ the user and margin m, over the positives (u, i):
     L = Σ w_ui · [m + d²_ui − min_j d²_uj]₊             w_ui = log(1 + rank_ui)
     rank_ui ≈ |I| · mean_j 1[m + d²_ui − d²_uj > 0]      |u|, |i| ≤ 1
 
-Scores are −d². Each step starts by projecting every vector into the unit ball, so that gradients
-are computed inside the ball (projected descent); `encode` projects the result of the last step. Not
-inductive: a user's point is a trained parameter.
+Scores are −d². The public benchmark's command also sets a dropout; the authors' code applies it to
+item features only, so without features there is none. Each step starts by projecting every vector
+into the unit ball, so that gradients are computed inside the ball (projected descent); `encode`
+projects the result of the last step. Not inductive: a user's point is a trained parameter.
 """
 
 from __future__ import annotations

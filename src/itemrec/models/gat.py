@@ -31,6 +31,8 @@ class GAT(WeightedGNN):
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
             choice for the protocol.
         heads: Number of attention heads; must divide `dim`.
+        shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
+        init_std: Standard deviation of the vectors before training.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -46,9 +48,15 @@ class GAT(WeightedGNN):
     year = 2018
 
     def __init__(
-        self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto", heads: int = 1
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        heads: int = 1,
+        shared_lr: float = 1.0,
+        init_std: float = 0.1,
     ) -> None:
-        super().__init__(dim, layers, pooling)
+        super().__init__(dim, layers, pooling, shared_lr, init_std)
         if heads < 1 or dim % heads:
             raise ItemrecError(f"'heads' must divide 'dim' ({dim}), got {heads}")
         self.heads = heads

@@ -27,6 +27,8 @@ class GCN(WeightedGNN):
             by default.
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
             choice for the protocol.
+        shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
+        init_std: Standard deviation of the vectors before training.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -42,8 +44,15 @@ class GCN(WeightedGNN):
     year = 2017
     weighs = ("graph", "loss")
 
-    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
-        super().__init__(dim, layers, pooling)
+    def __init__(
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        shared_lr: float = 1.0,
+        init_std: float = 0.1,
+    ) -> None:
+        super().__init__(dim, layers, pooling, shared_lr, init_std)
 
     def make_layers(self, generator: torch.Generator) -> None:
         """Allocate one weight matrix and one bias per layer."""

@@ -29,6 +29,8 @@ class GIN(WeightedGNN):
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
             choice for the protocol.
         normalise: Divide sums by √(d_v·d_j); without it the layer is the paper's, term by term.
+        shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
+        init_std: Standard deviation of the vectors before training.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -50,8 +52,10 @@ class GIN(WeightedGNN):
         layers: int | None = None,
         pooling: Pooling = "auto",
         normalise: bool = True,
+        shared_lr: float = 1.0,
+        init_std: float = 0.1,
     ) -> None:
-        super().__init__(dim, layers, pooling)
+        super().__init__(dim, layers, pooling, shared_lr, init_std)
         self.normalise = normalise
 
     def make_layers(self, generator: torch.Generator) -> None:

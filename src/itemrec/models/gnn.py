@@ -17,7 +17,7 @@ from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_i
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import squared_lengths
 from itemrec.sampling.base import Encoded
-from itemrec.validation import positive_integers
+from itemrec.validation import positive, positive_integers
 
 Pooling = Literal["auto", "mean", "sum", "concat"]
 
@@ -56,7 +56,7 @@ class GNN(EmbeddingModel):
 
     user_tables = ("user_embedding",)  # in the transductive protocol
     item_tables = ("item_embedding",)
-    init_std: ClassVar[float] = 0.1  # standard deviation of h⁰ before training
+    init_std: float | None = 0.1  # deviation of h⁰ before training; None: Xavier's
     depth: int
 
     def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
@@ -73,17 +73,15 @@ class GNN(EmbeddingModel):
         self.depth = self.asked_layers or (2 if inductive else 3)
         if self.pooling == "auto":
             self.pool_by = self.automatic_pooling(inductive)
-        self.item_embedding = nn.Parameter(
-            torch.randn(self.n_items, self.dim, generator=generator) * self.init_std
-        )
-        self.user_embedding = (
-            None
-            if inductive
-            else nn.Parameter(
-                torch.randn(self.n_users, self.dim, generator=generator) * self.init_std
-            )
-        )
+        self.item_embedding = self.free_vectors(self.n_items, generator)
+        self.user_embedding = None if inductive else self.free_vectors(self.n_users, generator)
         self.make_layers(generator)
+
+    def free_vectors(self, n: int, generator: torch.Generator) -> nn.Parameter:
+        """Initial ``h⁰`` of n nodes: normal with `init_std`, or Xavier's uniform start."""
+        if self.init_std is None:
+            return glorot((n, self.dim), generator)
+        return nn.Parameter(torch.randn(n, self.dim, generator=generator) * self.init_std)
 
     def automatic_pooling(self, inductive: bool) -> str:
         """The pooling of `pooling="auto"`: the sum, unless a subclass overrides it.
@@ -215,16 +213,40 @@ class WeightedGNN(GNN):
     no slope, and the model does not get better than popularity. The step of a shared weight is
     therefore divided by its width, which makes the change of a product independent of the width
     (LOG.md).
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
+            by default.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
+            choice for the protocol.
+        shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
+        init_std: Standard deviation of the vectors before training.
+
+    Raises:
+        ItemrecError: A setting is invalid.
     """
 
+    def __init__(
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        pooling: Pooling = "auto",
+        shared_lr: float = 1.0,
+        init_std: float = 0.1,
+    ) -> None:
+        super().__init__(dim, layers, pooling)
+        positive(shared_lr=shared_lr, init_std=init_std)
+        self.shared_lr, self.init_std = shared_lr, init_std
+
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Vectors at ``lr``, shared weights at ``lr`` divided by their width."""
+        """Vectors at ``lr``, shared weights at ``shared_lr`` times ``lr`` divided by width."""
         tables = {id(self.item_embedding), id(self.user_embedding)}
         vectors = [p for p in self.parameters() if id(p) in tables]
         shared = [p for p in self.parameters() if id(p) not in tables]
         return [
             {"params": vectors, "lr": lr},
-            *({"params": [p], "lr": lr / p.shape[-1]} for p in shared),
+            *({"params": [p], "lr": self.shared_lr * lr / p.shape[-1]} for p in shared),
         ]
 
 
@@ -340,6 +362,14 @@ def halves(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Split nodes into users and items; the gradient of a split is cheaper than of two slices."""
     users, items = torch.split(nodes, [graph.n_users, graph.n_items])
     return users, items
+
+
+def drop_values(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Message dropout: a random share of the values is 0, the others keep the mean."""
+    if not share:
+        return x
+    keep = torch.rand(x.shape, generator=generator, device=x.device) >= share
+    return x * keep / (1 - share)
 
 
 def glorot(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:

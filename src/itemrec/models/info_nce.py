@@ -1,4 +1,8 @@
-"""InfoNCE between two views of a batch's users and items, with shapes that never change."""
+"""InfoNCE between two views of users and items, with shapes that never change.
+
+`contrast` compares the distinct nodes of a batch with each other (SimGCL, XSimGCL);
+`contrast_with_all` compares every row of a batch with all users, or all items (SGL).
+"""
 
 from __future__ import annotations
 
@@ -21,13 +25,40 @@ def contrast(
 
     From a list with several positives one is drawn, so that the cost stays B².
     """
-    real = batch.mask.any(1)
-    draw = torch.rand(len(real), generator=generator, device=real.device)
-    pick = (draw * batch.mask.sum(1)).long().clamp(max=batch.mask.shape[1] - 1)
-    items = batch.positives.gather(1, pick.unsqueeze(1)).squeeze(1)  # real ones come first
+    real, items = batch.mask.any(1), one_positive(batch, generator)
     return info_nce(*one_of_each(one[0], two[0], batch.users), tau, first_of(batch.users, real)) + (
         info_nce(*one_of_each(one[1], two[1], items), tau, first_of(items, real))
     )
+
+
+def contrast_with_all(
+    one: tuple[Tensor, Tensor],
+    two: tuple[Tensor, Tensor],
+    batch: Batch,
+    tau: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """InfoNCE of the batch's rows against all users, plus against all items.
+
+    A user or item that occurs in several rows counts as often, as in a sum over interactions.
+    """
+    real = batch.mask.any(1)
+    rows = (batch.users, one_positive(batch, generator))
+    total = one[0].new_zeros(())
+    for first, second, index in zip(one, two, rows, strict=True):
+        first, second = F.normalize(first, dim=1), F.normalize(second, dim=1)
+        own = take_rows(first, index)  # [B, d]
+        same = (own * take_rows(second, index)).sum(1) / tau
+        values = torch.logsumexp(own @ second.T / tau, 1) - same  # over [B, nodes]
+        total = total + torch.where(real, values, 0.0).sum() / real.sum().clamp(min=1)
+    return total
+
+
+def one_positive(batch: Batch, generator: torch.Generator) -> Tensor:
+    """One random positive of each list, ``[B]``."""
+    draw = torch.rand(len(batch.mask), generator=generator, device=batch.mask.device)
+    pick = (draw * batch.mask.sum(1)).long().clamp(max=batch.mask.shape[1] - 1)
+    return batch.positives.gather(1, pick.unsqueeze(1)).squeeze(1)  # real ones come first
 
 
 def one_of_each(one: Tensor, two: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:

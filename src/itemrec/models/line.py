@@ -8,9 +8,9 @@ items j (for the other direction: users) drawn in proportion to degree^power:
 
 both for u → i and for i → u. Noise nodes come from the other side of the edge, since edges always
 join a user and an item. The score is the modelled quantity: ``c_u·c_i``, or ``c_u·x_i + x_u·c_i``.
-Edges are the batch's positives: with ``batch_by = "interactions"`` each one once per epoch. Power 0
-keeps popularity in the scores, see `deepwalk`. Not inductive: the vectors of nodes are trained
-parameters.
+Edges are the batch's positives: with ``batch_by = "interactions"`` each one once per epoch. The
+paper's power is ¾; 0 keeps popularity in the scores, see `deepwalk`. Not inductive: the vectors of
+nodes are trained parameters.
 """
 
 from __future__ import annotations

@@ -1,28 +1,31 @@
 """NGCF: messages that include the product of the vectors at both ends.
 
-Wang et al., "Neural Graph Collaborative Filtering", SIGIR 2019:
+Wang et al., "Neural Graph Collaborative Filtering", SIGIR 2019, as in the authors' code:
 
-    h⁽ˡ⁺¹⁾_v = LeakyReLU(W₁ h_v + Σ_{j∈N(v)} (W₁ h_j + W₂ (h_j ⊙ h_v)) / √(d_v d_j))
+    a_v = (h_v + Σ_{j∈N(v)} h_j) / (d_v + 1)
+    h⁽ˡ⁺¹⁾_v = LeakyReLU(a_v W₁ + b₁) + LeakyReLU((h_v ⊙ a_v) W₂ + b₂)
     e = [h⁰ ; h¹/|h¹| ; … ; hᴸ/|hᴸ|]
 
-The sum over products is ``h_v ⊙ Σ h_j/√(d_v d_j)``, so a layer costs one propagation. As in the
-authors' code a layer's output is normalised in e but not as the input of the next layer, and
-message dropout is applied to every layer's output in training. A user without parameters starts
-from zero: the first product vanishes, everything else is the same.
+The paper's formula divides by √(d_v d_j), has one LeakyReLU around the whole sum and no biases; the
+published figures were made with the code. A layer's output is normalised in e but not as the input
+of the next layer. In training, message dropout is applied to every layer's output, and node dropout
+leaves out a share of the edges, here redrawn each epoch instead of each step. Vectors and weights
+start as Xavier's. A user without parameters starts from zero; everything else is the same.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Adjacency, Graph
-from itemrec.graph.propagation import propagate
-from itemrec.models.gnn import GNN, glorot
+from itemrec.graph.propagation import neighbour_sum
+from itemrec.models.gnn import GNN, drop_values, glorot
+from itemrec.validation import share_below_one
 
 
 class NGCF(GNN):
@@ -33,6 +36,7 @@ class NGCF(GNN):
         layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
             by default.
         dropout: Share of each layer's output that is dropped in training.
+        node_dropout: Share of the edges that is left out of each epoch of training.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -49,32 +53,59 @@ class NGCF(GNN):
     weighs = ("graph", "loss")
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-5})
+    init_std = None  # Xavier's start
 
-    def __init__(self, dim: int = 64, layers: int | None = None, dropout: float = 0.1) -> None:
+    def __init__(
+        self,
+        dim: int = 64,
+        layers: int | None = None,
+        dropout: float = 0.1,
+        node_dropout: float = 0.1,
+    ) -> None:
         super().__init__(dim, layers, "concat")
-        if not 0 <= dropout < 1:
-            raise ItemrecError(f"'dropout' must be at least 0 and below 1, got {dropout}")
-        self.dropout = dropout
+        share_below_one(dropout=dropout, node_dropout=node_dropout)
+        self.dropout, self.node_dropout = dropout, node_dropout
+        self.thinned: Graph | None = None
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Allocate free vectors and weights; discard the graph of earlier training data."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.thinned = None
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """Allocate two weight matrices per layer."""
-        shape = (self.dim, self.dim)
-        self.plain = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
-        self.product = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
+        """Allocate two weight matrices and two biases per layer."""
+        depths, shape, row = range(self.depth), (self.dim, self.dim), (1, self.dim)
+        self.plain = nn.ParameterList([glorot(shape, generator) for _ in depths])
+        self.product = nn.ParameterList([glorot(shape, generator) for _ in depths])
+        self.plain_bias = nn.ParameterList([glorot(row, generator) for _ in depths])
+        self.product_bias = nn.ParameterList([glorot(row, generator) for _ in depths])
+
+    def begin_epoch(self, graph: Graph, generator: torch.Generator) -> None:
+        """Draw the edges of this epoch into the memory of the previous ones."""
+        if not self.node_dropout:
+            return
+        drawn = graph.drop_edges(self.node_dropout, generator)
+        if self.thinned is None:
+            self.thinned = drawn
+        else:
+            self.thinned.become(drawn)
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
-        """Neighbours, the node itself, and their products."""
-        messages = propagate(adjacency, source)
-        mixed = (own + messages) @ self.plain[depth] + (own * messages) @ self.product[depth]
-        return F.leaky_relu(mixed, 0.2)
+        """The mean over the neighbours and the node itself, and its product with the node."""
+        total = neighbour_sum(adjacency, source) + own
+        mean = total / (adjacency.degree + 1).unsqueeze(1)
+        plain = mean @ self.plain[depth] + self.plain_bias[depth]
+        product = (own * mean) @ self.product[depth] + self.product_bias[depth]
+        return F.leaky_relu(plain, 0.2) + F.leaky_relu(product, 0.2)
 
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
-        """The layers with message dropout."""
-        out = [self.base(graph)]
+        """The layers over the edges of this epoch, with message dropout."""
+        if self.node_dropout and self.thinned is None:
+            self.begin_epoch(graph, generator)
+        edges, out = self.thinned or graph, [self.base(graph)]
         for depth in range(self.depth):
-            full = self.layer(depth, graph, out[-1], out[-1])
-            keep = torch.rand(full.shape, generator=generator, device=full.device) >= self.dropout
-            out.append(full * keep / (1 - self.dropout))
+            full = self.layer(depth, edges, out[-1], out[-1])
+            out.append(drop_values(full, self.dropout, generator))
         return out
 
     def pool(self, layers: list[Tensor]) -> Tensor:

@@ -6,9 +6,10 @@ without a random share ρ of the edges each, redrawn each epoch and normalised b
     L = L_list + λ·(InfoNCE over users + InfoNCE over items),   z′ = encode(G′), z″ = encode(G″)
     InfoNCE = mean_i −log(e^{cos(z′_i, z″_i)/τ} / Σ_j e^{cos(z′_i, z″_j)/τ})
 
-i, j range over the distinct nodes of a batch. The list loss (BPR in the paper) and scoring use the
-whole graph. The default λ is the paper's for Yelp2018 and must be tuned for other data: with a few
-hundred users (synthetic, one seed) 0.1 prevented the model from learning and 0.01 did not.
+i ranges over the rows of a batch and j over all users, or all items, as in the paper and the
+authors' code. The list loss (BPR in the paper) and scoring use the whole graph. The default λ is
+the paper's for Yelp2018 and must be tuned for other data: with a few hundred users (synthetic, one
+seed) 0.1 prevented the model from learning and 0.01 did not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.gnn import LinearGNN, Pooling
-from itemrec.models.info_nce import contrast
+from itemrec.models.info_nce import contrast_with_all
 from itemrec.sampling.base import Encoded
 from itemrec.sampling.batch import Batch
 from itemrec.validation import at_least_zero, positive
@@ -92,4 +93,4 @@ class SGL(LinearGNN):
         if not self.dropped_graphs:
             self.begin_epoch(graph, generator)
         one, two = (self.encode(view) for view in self.dropped_graphs)
-        return self.weight * contrast(one, two, batch, self.temperature, generator)
+        return self.weight * contrast_with_all(one, two, batch, self.temperature, generator)

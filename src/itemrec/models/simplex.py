@@ -2,13 +2,19 @@
 
 Mao et al., "SimpleX: A Simple and Strong Baseline for Collaborative Filtering", CIKM 2021:
 
-    u = g·p_u + (1 − g)·V·mean(q_i, i ∈ history)        ŷ_ui = cos(u, q_i)
+    u = g·p_u + (1 − g)·V·mean(q_i, i ∈ history)        ŷ_ui = cos(u, q_i) [+ b_i]
 
 The paper trains it with the cosine contrastive loss (`ccl`) and hundreds of negatives per list. The
-encoder normalises vectors to length 1, so the product used for ranking is the cosine. Without user
-parameters (inductive) and for a new user only the history part exists; its scale does not change
-the cosine. V starts as the identity: if g = 1 leaves it untrained, a new user is the mean of its
-items.
+encoder normalises vectors to length 1, so the product used for ranking is the cosine: train with
+``similarity = "dot"``, the default. As in the authors' code, training drops a share of the values
+of u (after normalisation), biases of user, item and all scores are optional (only the item's
+matters for ranking), and `l2` penalises all vectors, not those of a batch: ½·l2·(|P|² + |Q|²).
+Vectors start tiny; since only their direction matters, the first steps are large and become smaller
+as they grow.
+
+Without user parameters (inductive) and for a new user only the history part exists; its scale does
+not change the cosine. V starts as the identity: if g = 1 leaves it untrained, a new user is the
+mean of its items.
 """
 
 from __future__ import annotations
@@ -24,7 +30,13 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph, fold_adjacency
 from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.models.gnn import drop_values
 from itemrec.ops.pair_scores import squared_lengths
+from itemrec.sampling.base import Encoded
+from itemrec.sampling.batch import Batch
+from itemrec.validation import at_least_zero, positive_integers, share_below_one
+
+INIT_STD = 1e-4  # the authors' initial scale
 
 
 class SimpleX(EmbeddingModel):
@@ -33,6 +45,9 @@ class SimpleX(EmbeddingModel):
     Args:
         dim: Length of a vector.
         g: Share of the trained user vector, 0 to 1.
+        dropout: Share of a user vector's values that is dropped in training.
+        bias: Whether scores have trained biases.
+        l2: Strength of the L2 penalty on all vectors.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -48,38 +63,88 @@ class SimpleX(EmbeddingModel):
     year = 2021
     default_loss = "ccl"
     default_training = MappingProxyType(
-        {"batch_by": "interactions", "similarity": "cosine", "lr": 1e-3}
+        {"batch_by": "interactions", "similarity": "dot", "lr": 1e-3}
     )
     user_tables, item_tables = ("users",), ("items",)
 
-    def __init__(self, dim: int = 64, g: float = 0.5) -> None:
+    def __init__(
+        self,
+        dim: int = 64,
+        g: float = 0.5,
+        dropout: float = 0.0,
+        bias: bool = False,
+        l2: float = 0.0,
+    ) -> None:
         super().__init__()
-        if dim < 1:
-            raise ItemrecError(f"'dim' must be a positive integer, got {dim}")
+        positive_integers(dim=dim)
         if not 0 <= g <= 1:
             raise ItemrecError(f"'g' must be between 0 and 1, got {g}")
-        self.dim, self.g = dim, g
+        share_below_one(dropout=dropout)
+        at_least_zero(l2=l2)
+        self.dim, self.g, self.dropout, self.bias, self.l2 = dim, g, dropout, bias, l2
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Allocate item vectors, V, and user vectors in the transductive protocol."""
+        """Allocate item vectors, V, biases, and user vectors in the transductive protocol."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
+
+        def table(n: int) -> nn.Parameter:
+            return nn.Parameter(torch.randn(n, self.dim, generator=generator) * INIT_STD)
+
+        self.items = table(self.n_items)
         self.transform = nn.Parameter(torch.eye(self.dim))
-        self.users = (
-            None
-            if inductive
-            else nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
-        )
+        self.users = None if inductive else table(self.n_users)
+        if self.bias:
+            self.item_bias = nn.Parameter(torch.zeros(self.n_items, 1))
+            self.user_bias = nn.Parameter(torch.zeros(self.n_users, 1))
+            self.general_bias = nn.Parameter(torch.zeros(1, 1))
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """User and item vectors of length 1."""
+        """User and item vectors of length 1; with biases [u ; 1] and [i ; b_i]."""
+        if self.users is not None and self.g == 1:
+            users: Tensor = self.users  # the history has no share
+        else:
+            users = self.history_part(graph)
+            if self.users is not None:
+                users = self.g * self.users + (1 - self.g) * users
+        return self.with_one(F.normalize(users, dim=1)), self.item_side()
+
+    def history_part(self, graph: Graph) -> Tensor:
+        """``V·mean(q_i)`` over the items of every user, ``[users, d]``."""
         zeros = self.items.new_zeros(graph.n_users, self.dim)
         messages = neighbour_sum(graph, torch.cat([zeros, self.items]))[: graph.n_users]
         degree = graph.degree[: graph.n_users].clamp(min=1).unsqueeze(1)
-        users = (messages / degree) @ self.transform
+        return (messages / degree) @ self.transform
+
+    def with_one(self, users: Tensor) -> Tensor:
+        """A constant that the items' biases are multiplied with."""
+        return torch.cat([users, torch.ones_like(users[:, :1])], dim=1) if self.bias else users
+
+    def item_side(self) -> Tensor:
+        """Item vectors of length 1, with their biases."""
+        items = F.normalize(self.items, dim=1)
+        return torch.cat([items, self.item_bias], dim=1) if self.bias else items
+
+    def encode_step(
+        self, graph: Graph, generator: torch.Generator, layers: bool = False
+    ) -> Encoded:
+        """`encode` with dropout of the user vectors, and with the biases that do not rank."""
+        users, items = self.encode(graph)
+        users = drop_values(users, self.dropout, generator)
+        if self.bias:
+            users = torch.cat([users, self.user_bias + self.general_bias], dim=1)
+            items = torch.cat([items, torch.ones_like(items[:, :1])], dim=1)
+        return Encoded(users, items, (items,) if layers else (), self.pool)
+
+    def extra_loss(
+        self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
+    ) -> Tensor | None:
+        """The L2 penalty on all vectors."""
+        if not self.l2:
+            return None
+        total = self.items.square().sum()
         if self.users is not None:
-            users = self.g * self.users + (1 - self.g) * users
-        return F.normalize(users, dim=1), F.normalize(self.items, dim=1)
+            total = total + self.users.square().sum()
+        return 0.5 * self.l2 * total
 
     def base_norms(self) -> tuple[Tensor, Tensor]:
         """Squared lengths of the free vectors; users without parameters have length 0."""
@@ -91,4 +156,5 @@ class SimpleX(EmbeddingModel):
     def fold_in(self, history: sp.csr_array) -> Tensor:
         """The history part only."""
         adjacency = fold_adjacency(history, self.items.new_zeros(self.n_items))
-        return F.normalize(neighbour_sum(adjacency, self.items) @ self.transform, dim=1)
+        messages = neighbour_sum(adjacency, self.items) @ self.transform
+        return self.with_one(F.normalize(messages, dim=1))

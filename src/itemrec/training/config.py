@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # help shows these settings, and need not wait for torch
     from itemrec.models.base import Model
 
 C = TypeVar("C", bound=type)
+COUNTS = ("epochs", "batch", "positives", "n_negatives", "eval_every", "patience", "lr_patience")
 
 
 def _setting(default: Any, text: str) -> Any:
@@ -71,8 +72,15 @@ class TrainConfig:
     ema_decay: float = _setting(0.99, "decay of the moving average of weights; 0: no average")
     l2: float = _setting(0.0, "weight of the squared layer-0 vectors of a batch")
     eval_every: int = _setting(5, "epochs between validations")
+    eval_early: int = _setting(0, "number of first epochs that are validated one by one")
     patience: int | None = _setting(
         None, "epochs without improvement on validation before stopping; default 150"
+    )
+    lr_plateau: float = _setting(
+        1.0, "factor of the learning rate each time validation stops improving; 1: never"
+    )
+    lr_patience: int = _setting(
+        1, "epochs without improvement on validation before the learning rate falls"
     )
     min_gain: float = _setting(0.0, "relative gain on validation from which patience starts anew")
     metric: str = _setting("ndcg@20", "metric that selects the epoch on validation")
@@ -88,12 +96,16 @@ class TrainConfig:
     save_seconds: float = _setting(30.0, "minimum seconds between two saved states")
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "positives", "n_negatives", "eval_every", "patience"):
+        for name in COUNTS:
             if (value := getattr(self, name)) is not None:
                 positive_integers(**{name: value})
                 if value >= 2**31:
                     raise ItemrecError(f"'{name}' must be below 2^31, got {value}")
-        positive(lr=self.lr)
+        positive(lr=self.lr, lr_plateau=self.lr_plateau)
+        if self.lr_plateau > 1:
+            raise ItemrecError(f"'lr_plateau' must be at most 1, got {self.lr_plateau}")
+        if self.eval_early:
+            positive_integers(eval_early=self.eval_early)
         if self.budget is not None:
             positive(budget=self.budget)
         share_below_one(ema_decay=self.ema_decay)
@@ -116,6 +128,15 @@ class TrainConfig:
                 f"'patience' must be at least 'eval_every' ({self.eval_every}), "
                 f"got {self.patience}: training would end before the first validation"
             )
+
+    @property
+    def first_look(self) -> int:
+        """The first epoch that is validated."""
+        return 1 if self.eval_early else self.eval_every
+
+    def is_look(self, epoch: int) -> bool:
+        """Whether an epoch is validated: the first few, then every `eval_every`."""
+        return epoch <= self.eval_early or epoch % self.eval_every == 0
 
 
 Documented = TypeVar("Documented")

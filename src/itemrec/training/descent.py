@@ -44,6 +44,7 @@ def descend(
     with EpochBar(state.phase, last, config.metric, show=progress) as bar, Interrupt() as interrupt:
         while state.epoch < last and state.epoch - state.gain_epoch < patience:
             started = time.perf_counter()
+            learner.set_rate(state.rate(config))
             loss = learner.epoch(step)
             state.epoch += 1
             state.seconds += time.perf_counter() - started
@@ -52,12 +53,13 @@ def descend(
                     f"the loss became {loss} in epoch {state.epoch}: "
                     f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
                 )
-            if evaluator and (state.epoch % config.eval_every == 0 or state.epoch == last):
+            if evaluator and (config.is_look(state.epoch) or state.epoch == last):
                 with average.applied():
                     model.eval()
                     model.cache_embeddings(graph)
                     metrics = evaluator.metrics(scorer or model, config.metric)
                     state.record(loss, metrics, config, model)
+                state.note_plateau(config)
             bar.update(state, loss)
             if folder is not None:
                 pause = 0.0 if interrupt.requested else config.save_seconds

@@ -171,7 +171,8 @@ def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, prog
         "seconds": round(state.seconds - state.begun, 3),
     }
     if not state.leader or not is_ahead(np.asarray(state.leader_values), values):
-        state.leader_facts, state.leader_values = {**facts, "settings": settings}, values.tolist()
+        kept = {"settings": settings, "lr_drops": state.lr_drops}
+        state.leader_facts, state.leader_values = {**facts, **kept}, values.tolist()
         state.leader = {k: v.detach().clone() for k, v in model.gnn.named_parameters()}
     state.finished.append(facts)
     state.begin_candidate()
@@ -182,6 +183,7 @@ def take_leader(plan: Plan, split: Split, state: TrainState) -> None:
     facts, model = state.leader_facts, plan.model
     assert isinstance(model, Hybrid)
     state.epoch, state.best_epoch = facts["epochs"], facts["best_epoch"]
+    state.lr_drops = facts.get("lr_drops", [])
     for section, settings in facts["settings"].items():
         state.choose(section, settings)
     with_settings(plan, facts["settings"])

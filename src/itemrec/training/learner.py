@@ -40,8 +40,20 @@ class Learner:
         positives = min(config.positives, longest)  # no user has more
         self.batches = Batches(self.graph, config.batch_by, config.batch, positives)
         groups = self.model.parameter_groups(config.lr)
+        self.rates = [float(group["lr"]) for group in groups]
+        if on_gpu and config.lr_plateau < 1:  # a recorded step reads its rate from this memory
+            for group in groups:
+                group["lr"] = torch.tensor(group["lr"], device=self.device)
         self.optimizer = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
         self.average = WeightAverage(self.model, config.ema_decay)
+
+    def set_rate(self, share: float) -> None:
+        """Set the learning rates to a share of those that training began with."""
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * share)
+            else:
+                group["lr"] = rate * share
 
     def step(self, keys: Tensor) -> Tensor:
         """One step of Adam on the lists of these keys; returns the loss."""
@@ -92,6 +104,9 @@ class Learner:
     def load(self, tensors: dict[str, Any]) -> None:
         """Continue from saved `tensors`."""
         self.model.load_state_dict(tensors["model"], strict=False)
+        own = [group["lr"] for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(tensors["optimizer"])
+        for group, rate in zip(self.optimizer.param_groups, own, strict=True):
+            group["lr"] = rate  # the tensor that a recorded step reads; `set_rate` fills it
         self.generator.set_state(tensors["generator"])
         self.average.load(tensors["average"])

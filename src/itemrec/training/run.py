@@ -122,6 +122,8 @@ class Run:
             {}
         """
         self.train, self.history = train, state.history
+        if state.first_look_won:
+            self.notes = (*self.notes, first_look_note(state.best_epoch))
         for section, settings in state.chosen.items():  # the run repeats itself without choosing
             kept = {} if "name" in settings else self.config[section]
             self.config[section] = {**kept, **settings}
@@ -239,3 +241,11 @@ class Run:
         from itemrec.training.run_folder import RunFolder
 
         return RunFolder(folder).load(device)
+
+
+def first_look_note(epoch: int) -> str:
+    """What to say if the first validation was the best one."""
+    return (
+        f"The first validation, after epoch {epoch}, was the best: look earlier (train.eval_early) "
+        "or lower train.lr, since a better epoch may have been passed over."
+    )

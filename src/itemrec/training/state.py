@@ -22,7 +22,7 @@ FACTS = (
     *("data", "phase", "epoch", "best_epoch", "best_value", "best_metrics"),
     *("selected_epochs", "seconds", "history", "chosen", "trials"),
     *("gain_epoch", "gain_value", "elapsed", "begun", "finished", "leader_facts"),
-    "leader_values",
+    *("leader_values", "lr_drops"),
 )
 
 
@@ -43,6 +43,7 @@ class TrainState:
     trials: list[dict[str, Any]] = field(default_factory=list)  # what was tried for them
     gain_epoch: int = 0  # the last epoch with a gain that counts, from which patience is counted
     gain_value: float = -1.0
+    lr_drops: list[int] = field(default_factory=list)  # epochs after which the rate fell
     elapsed: float = 0.0  # seconds of training and validation, those before a resume included
     begun: float = 0.0  # seconds before the candidate
     finished: list[dict[str, Any]] = field(default_factory=list)  # candidates of a race
@@ -75,6 +76,22 @@ class TrainState:
             if model is not None:
                 self.best_weights = {k: v.detach().clone() for k, v in model.named_parameters()}
 
+    @property
+    def first_look_won(self) -> bool:
+        """Whether the first of several validations was the best; unknown after a race."""
+        looks = [row["epoch"] for row in self.history]
+        return len(looks) > 1 and not self.finished and self.best_epoch == looks[0]
+
+    def rate(self, config: TrainConfig) -> float:
+        """The share of the learning rate that is left for the next epoch."""
+        return config.lr_plateau ** sum(drop <= self.epoch for drop in self.lr_drops)
+
+    def note_plateau(self, config: TrainConfig) -> None:
+        """After a validation: let the rate fall if neither a gain nor a fall was recent."""
+        recent = max([self.gain_epoch, *self.lr_drops])
+        if config.lr_plateau < 1 and self.epoch - recent >= config.lr_patience:
+            self.lr_drops.append(self.epoch)
+
     def choose(self, section: str, settings: Mapping[str, Any]) -> None:
         """Note settings that were left open and are now chosen."""
         if settings:
@@ -84,6 +101,7 @@ class TrainState:
         """The next candidate of a race starts from scratch."""
         self.epoch = self.best_epoch = self.gain_epoch = 0
         self.best_value = self.gain_value = -1.0
+        self.lr_drops = []
         self.begun = self.seconds
         self.best_weights, self.best_metrics = {}, {}
 

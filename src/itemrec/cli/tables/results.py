@@ -172,7 +172,7 @@ def comparison(
             tests = (f"{change:+.1%}", p_value(row.p_t), p_value(row.p_wilcoxon))
             add_row(table, "", row.system, *_mean(row.interval), *tests)
         table.add_section()
-    tests_used = f"paired over users against {found.baseline}: t-test and Wilcoxon test"
+    tests_used = f"{found.paired_over} against {found.baseline}: t-test and Wilcoxon test"
     caption = "; ".join([f"{tests_used}, Holm correction", *notes])
     return Group(table, Text(caption, style="dim"))
 

@@ -123,6 +123,8 @@ def _columns(suite: Suite, table: Table) -> Iterable[Column]:
         lambda line: f"{statistics.fmean(r['seconds']['train'] for r in line.results):.1f}",
     )
     yield "seeds", lambda line: str(len(line.results))
+    if any(line.cell.tuned is not None for line in table.lines):
+        yield "tuned trials", lambda line: "" if line.cell.tuned is None else str(line.cell.tuned)
 
 
 def _metric_column(metric: str, table: Table) -> Column:
@@ -159,12 +161,14 @@ def _legend(suite: Suite, table: Table, name: str) -> Iterable[str]:
     if _tested(table):
         yield (
             f"▲ ▼: above, below {_baselines(suite, table)}, p < {LEVEL:g} (paired t-test over "
-            "users, Holm's correction over the rows and metrics of the data set)."
+            f"{table.tested_over}, Holm's correction over the rows and metrics of the data set)."
         )
     if _published(table):
         names = " / ".join(title(m) for m in suite.columns)
         sources = dict.fromkeys(line.cell.source for line in table.lines if line.cell.paper)
         yield f"Published: {names}" + "".join(f"; {source}" for source in sources if source) + "."
+    if any(line.cell.tuned is not None for line in table.lines):
+        yield "Tuned trials: settings tried on this data before the row's; empty: not recorded."
     row = table.lines[-1].cell.row
     yield f"One row: `itemrec reproduce {name} --datasets {table.entry.key} --rows {row}`."
     yield f"{distinct(map(_fingerprint, results))}; {distinct(map(_machine, results))}."

@@ -72,6 +72,7 @@ class Table:
     entry: Entry
     lines: list[Line]
     notes: list[str]
+    tested_over: str = "users and seeds"
 
 
 def suite_of(results: Path, name: str) -> Suite:
@@ -112,7 +113,18 @@ def _read_table(
     left_out = sorted(set(found) - set(suite.rows))
     if left_out:
         notes.append(f"Left out because the suite no longer has them: {', '.join(left_out)}.")
-    return Table(entry, lines, notes)
+    return Table(entry, lines, notes, _tested_over(tests))
+
+
+def _tested_over(tests: StoredLine) -> str:
+    """Users and seeds; with one seed, and in tests of versions before 0.3, users alone."""
+    found = [
+        test.get("seeds", 1)
+        for row in tests.get("rows", {}).values()
+        for test in row.values()
+        if isinstance(test, dict)
+    ]
+    return "users and seeds" if max(found, default=1) > 1 else "users"
 
 
 def _are_of(tests: StoredLine, suite: Suite, found: dict[str, list[Result]]) -> bool:
@@ -133,6 +145,9 @@ def _remarks(cell: Cell, results: list[Result]) -> Iterable[str]:
             yield f"{title(metric)} is outside the expected range {span}"
     if any(_hit_the_limit(result) for result in results):
         yield "stopped at the maximum number of epochs, not by patience; longer training may help"
+    if early := sum(_first_look_won(result) for result in results):
+        where = "" if len(results) == 1 else f" in {early} of {len(results)} runs"
+        yield f"the first validation was the best{where}; a better epoch may lie before it"
     if len(results) < cell.seeds:
         yield f"{len(results)} of {cell.seeds} seeds so far"
 
@@ -140,6 +155,13 @@ def _remarks(cell: Cell, results: list[Result]) -> Iterable[str]:
 def _hit_the_limit(result: Result) -> bool:
     chosen = result.get("chosen", {}).get("train", {})
     return bool({**result["config"]["train"], **chosen}["epochs"] <= result["epochs"])
+
+
+def _first_look_won(result: Result) -> bool:
+    """Whether the best epoch is the first one that was validated, of several."""
+    train, best = result["config"]["train"], result["best_epoch"]
+    first = 1 if train.get("eval_early") else train["eval_every"]
+    return bool(0 < best <= first and best < result["epochs"])
 
 
 def _epoch_seconds(result: Result) -> float:

@@ -18,7 +18,10 @@ SUITE_KEYS = (
     *("title", "description", "baseline", "columns", "plot", "cost", "curve"),
     *("data", "protocol", "seeds", "source"),
 )
-ROW_KEYS = ("name", "baseline", "data", "protocol", "seeds", "on", "paper", "band", "note")
+ROW_KEYS = (
+    *("name", "baseline", "data", "protocol", "seeds", "on"),
+    *("paper", "band", "tuned", "note"),
+)
 SETTINGS = tuple(name for name in SECTIONS if name != "data")
 
 
@@ -88,6 +91,7 @@ def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
     for entry in own:
         check_data(entry.data)
     names = {name for entry in own for name in (entry.data, entry.key)}
+    _check_tuned(where, row.get("tuned", {}), names)
     for what in ("paper", "band"):
         for key, metric, value in _figures(row.get(what, {})):
             if key not in names and key not in DATASETS:
@@ -98,6 +102,19 @@ def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
                 raise ItemrecError(
                     f"{where}: '{what}.{key}.{metric}' must be {rule}, got {value!r}"
                 )
+
+
+def _check_tuned(where: str, tuned: Any, names: set[str]) -> None:
+    """The numbers of settings that were tried, by data set."""
+    if not isinstance(tuned, dict):
+        raise ItemrecError(f"{where}: 'tuned' must be a table by data set, got {tuned!r}")
+    for key, value in tuned.items():
+        if key not in names and key not in DATASETS:
+            raise ItemrecError(f"{where} has 'tuned' for {key!r}, not one of its data sets")
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ItemrecError(
+                f"{where}: 'tuned.{key}' must be a whole number of at least 0, got {value!r}"
+            )
 
 
 def _figures(table: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:

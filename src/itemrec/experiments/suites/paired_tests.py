@@ -1,4 +1,4 @@
-"""Paired tests of a suite: every row against its baseline, over users, with Holm's correction."""
+"""Paired tests of a suite: every row against its baseline, over users and seeds, by Holm's rule."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from itemrec.evaluation.significance import PairedTest, holm, paired_test
+from itemrec.evaluation.significance import PairedTest, crossed_test, holm
 from itemrec.experiments.suites.store import Line, Store, append
 from itemrec.experiments.suites.suite import Suite
-from itemrec.experiments.suites.values import Values, read_values, user_means, values_path
+from itemrec.experiments.suites.values import Values, differences, read_values, values_path
 
 Runs = dict[str, dict[int, Values]]  # row → seed → values of its users
 
@@ -28,9 +28,9 @@ class Comparison:
 def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str]:
     """Store the paired tests of a data set; returns notes if that is not possible.
 
-    A row and its baseline are compared over the seeds that both have, user by user: a user's value
-    is the mean over those seeds in which the user was evaluated. All p-values of the data set, over
-    rows and metrics, are corrected together. Nothing is written unless the values of all finished
+    A row and its baseline are compared over the seeds that both have by `crossed_test`, with one
+    seed over users alone. All p-values of the data set, over rows and metrics, are corrected
+    together. Nothing is written unless the values of all finished
     runs are available, so that a machine with only some of them cannot overwrite complete tests.
     """
     found, missing = _read_runs(suite, data, store, values)
@@ -72,10 +72,8 @@ def _compare(suite: Suite, row: str, found: Runs) -> list[Comparison]:
     for metric in suite.columns:
         if not all(metric in run.metrics for run in (*own.values(), *base.values())):
             continue  # a metric of the catalogue, not of users
-        mine = user_means([own[seed] for seed in seeds], metric)
-        theirs = user_means([base[seed] for seed in seeds], metric)
-        users = [user for user in mine if user in theirs]
-        test = paired_test([mine[u] for u in users], [theirs[u] for u in users])
+        runs = [(own[seed], base[seed]) for seed in seeds]
+        test = crossed_test(differences(runs, metric))
         out.append(Comparison(row, metric, seeds, test))
     return out
 
@@ -89,6 +87,7 @@ def _line(suite: Suite, data: str, found: Runs, comparisons: list[Comparison]) -
         row, test = comparison.row, comparison.test
         figures = {
             "users": test.n,
+            "seeds": test.seeds,
             "difference": test.difference,
             "effect_size": test.effect_size,
             "p_t": float(p_t[n]),

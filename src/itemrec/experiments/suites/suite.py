@@ -31,6 +31,7 @@
     paper.yelp2018 = { "ndcg@20" = 0.0588 }  # published, as fractions
     paper.source = "Table 3"
     band.yelp2018 = { "ndcg@20" = [0.058, 0.060] }
+    tuned.yelp2018 = 4                       # settings tried on validation before this one
     note = "Anything a reader of the table must know."
 
 Later overrides win: defaults, the row, ``defaults.on`` (protocol, then data set, then both), the
@@ -72,6 +73,7 @@ class Cell:
     paper: dict[str, float]
     source: str
     band: dict[str, tuple[float, float]]
+    tuned: int | None = None  # settings that were tried on validation; None: not recorded
 
     def seeded(self, seed: int) -> Config:
         """The settings with a seed for training, and for the split unless the suite fixes it."""
@@ -141,7 +143,8 @@ class Suite:
         paper, band = (_figures(row, what, own, entry) for what in ("paper", "band"))
         bands = {metric: (float(low), float(high)) for metric, (low, high) in band.items()}
         source = row.get("paper", {}).get("source", self.source)
-        return Cell(row["name"], entry, config, seeds, paper, source, bands)
+        tuned = _of_entry(row.get("tuned", {}), own, entry)
+        return Cell(row["name"], entry, config, seeds, paper, source, bands, tuned)
 
     def _chosen(self, row: Mapping[str, Any], datasets: Sequence[str] | None) -> list[Entry]:
         own = entries(row, self.table)
@@ -242,9 +245,11 @@ def row_settings(text: str, data: str, protocol: str | None) -> Config:
 
 def _figures(row: Mapping[str, Any], what: str, own: list[Entry], entry: Entry) -> dict[str, Any]:
     """Published figures or bands; a name alone means the row's first entry of that data set."""
-    table = row.get(what, {})
-    first = next((other for other in own if other.data == entry.data), None)
-    found: dict[str, Any] = table.get(
-        entry.key, table.get(entry.data, {}) if entry == first else {}
-    )
+    found = _of_entry(row.get(what, {}), own, entry) or {}
     return {parse_metric(metric).key: figure for metric, figure in found.items()}
+
+
+def _of_entry(table: Mapping[str, Any], own: list[Entry], entry: Entry) -> Any:
+    """What a table by data sets has for an entry; None if nothing."""
+    first = next((other for other in own if other.data == entry.data), None)
+    return table.get(entry.key, table.get(entry.data) if entry == first else None)

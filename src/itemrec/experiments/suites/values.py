@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,13 @@ def keep_values(path: Path, per_user: dict[str, npt.NDArray[Any]], run: str) -> 
         np.savez_compressed(file, allow_pickle=False, user=users, run=np.array(run), **values)
 
 
-def user_means(runs: list[Values], metric: str) -> dict[Any, float]:
-    """Each user's mean over the runs in which the user was evaluated."""
-    total: dict[Any, list[float]] = {}
-    for run in runs:
-        for user, value in zip(run.users, run.metrics[metric].tolist(), strict=True):
-            total.setdefault(user, []).append(value)
-    return {user: math.fsum(values) / len(values) for user, values in total.items()}
+def differences(runs: Sequence[tuple[Values, Values]], metric: str) -> Floats:
+    """Own minus base values of every pair of runs, ``[runs, users]``; NaN without both values."""
+    users = list(dict.fromkeys(user for own, _ in runs for user in own.users))
+    column = {user: n for n, user in enumerate(users)}
+    out = np.full((len(runs), len(users)), np.nan)
+    for row, (own, base) in enumerate(runs):
+        theirs = dict(zip(base.users, base.metrics[metric].tolist(), strict=True))
+        for user, value in zip(own.users, own.metrics[metric].tolist(), strict=True):
+            out[row, column[user]] = value - theirs.get(user, math.nan)
+    return out
