@@ -54,6 +54,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         (["fold_in.py"], "fold_in_p99_ms"),
         (["hybrid.py"], "ndcg"),
         (["update.py"], "synthetic_update_ndcg_share"),
+        (["new_items.py"], "new_items_p"),
         (["gpu.py", "--device", "cpu"], "gpu_epoch_seconds"),
         (["gpu.py", "--device", "cpu", "--full-catalogue"], "gpu_full_epoch_seconds"),
     ],

@@ -51,6 +51,7 @@ def pairs(matrix: sp.csr_array, users: Any, items: Any) -> set[tuple[Any, Any]]:
 def parts(split: Split) -> list[set[tuple[Any, Any]]]:
     """The interactions of each part by external ids, including the fold-in parts."""
     items = split.item_ids.ids.tolist()
+    items += [] if split.new_items is None else split.new_items.ids.tolist()
     out = [pairs(split.train, split.user_ids.ids.tolist(), items)]
     for held in (split.valid, split.test):
         if held is not None:
@@ -69,7 +70,7 @@ def same(a: Split, b: Split) -> bool:
     return parts(a) == parts(b)
 
 
-@pytest.mark.parametrize("strategy", sorted(SPLITS.keys() - {"all", "rolling"}))
+@pytest.mark.parametrize("strategy", sorted(SPLITS.keys() - {"all", "items", "rolling"}))
 @settings(max_examples=15, deadline=None)
 @given(st.integers(4, 25), st.integers(3, 30), st.integers(20, 300), st.integers(0, 9))
 def test_parts_are_disjoint_and_losses_are_noted(

@@ -31,6 +31,8 @@ def export(
     facts = write(run, to, out, progress=True)
     whole = "the whole score" if facts["exact"] else f"all but {facts['missing']}"
     print_line(f"{out}: {whole} of {facts['model']} for {facts['for']}, {facts['items']:,} items")
+    if facts["new_items_left_out"]:
+        print_line(f"{facts['new_items_left_out']:,} new items have no interactions: left out")
     line = f"{facts['same_items']:.1%} of the top {facts['k']} of `recommend`"
     if "candidates" in facts:
         line += (

@@ -100,6 +100,14 @@ class DataOptions:
         str | None,
         typer.Option(help="A file with an item and a title column.", rich_help_panel=DATA),
     ] = None
+    item_features: Annotated[
+        str | None,
+        typer.Option(
+            help="A table of items and their features, also of new items: categories, numbers, "
+            "vectors, titles.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
     skip_bad_rows: Annotated[
         bool,
         typer.Option(
@@ -124,6 +132,7 @@ class DataOptions:
             half_life=self.half_life,
             duplicates=self.duplicates,
             titles=self.titles,
+            item_features=self.item_features,
             skip_bad_rows=self.skip_bad_rows or None,
         )
 
@@ -172,7 +181,7 @@ class SplitOptions:
     split: Annotated[
         str | None,
         typer.Option(
-            help="interactions, users, time, last, rolling or all. "
+            help="interactions, users, time, last, rolling, items (new items) or all. "
             "Default: by protocol, {default split}.",
             rich_help_panel=SPLIT,
         ),

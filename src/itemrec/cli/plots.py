@@ -14,6 +14,7 @@ import numpy.typing as npt
 from itemrec.cli.tables.results import taken_candidate
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.evaluation.tradeoff import Sweep
+from itemrec.serving.new_items import ServedItems
 from itemrec.training.run import Run
 
 # Placeholder colours for matplotlib; in the SVG they become variables of the page.
@@ -148,7 +149,7 @@ def popularity(
     """Share of recommendations by item popularity, next to the share of interactions."""
 
     def shares(run: Run, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        degree = np.bincount(run.train.indices, minlength=run.train.shape[1])
+        degree = np.bincount(run.train.indices, minlength=len(ServedItems.of(run).ids))
         place = np.empty(len(degree), dtype=np.int64)
         place[np.argsort(-degree, kind="stable")] = np.arange(len(degree))
         tenth = place[rows[rows >= 0]] * groups // len(degree)

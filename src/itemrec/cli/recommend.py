@@ -105,6 +105,14 @@ class FilterOptions:
         ),
     ] = None
 
+    new_items: Annotated[
+        str | None,
+        typer.Option(
+            help="A table of new items with their features, which may then be recommended.",
+            rich_help_panel=FILTERS,
+        ),
+    ] = None
+
     def arguments(self, known: IdMap) -> dict[str, Any]:
         """The keyword arguments of `Recommender.recommend`."""
         return {
@@ -174,8 +182,8 @@ def recommend(
     from itemrec.cli.tables import recommendations as tables
     from itemrec.serving.recommender import Recommender
 
-    recommender = Recommender.load(run, device, steering.table.read())
-    known = recommender.run.item_ids
+    recommender = Recommender.load(run, device, steering.table.read(), filters.new_items)
+    known = recommender.items.ids
     arguments = {**filters.arguments(known), "steering": steer}
     if audience.all_users:
         _recommend_all(recommender, arguments, output)

@@ -100,7 +100,8 @@ def _array(column: Any) -> npt.NDArray[Any]:
         return out
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a value of a table is missing: None, NaN, or a blank text."""
     if value is None or value is np.nan or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return (isinstance(value, str) and not value.strip()) or (
@@ -157,7 +158,7 @@ def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
 
 def _problem(value: Any, role: str) -> str:
     """Why a value is not a valid id, or an empty string."""
-    if _is_missing(value):
+    if is_missing(value):
         return f"the {role} id is missing"
     if isinstance(value, Collection) and not isinstance(value, str):
         return f"{role} ids must be numbers or strings"
@@ -190,7 +191,7 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
         numbers = np.empty(len(values))
         for row, value in enumerate(values.tolist()):
             try:
-                numbers[row] = np.nan if _is_missing(value) else _number(value, role)
+                numbers[row] = np.nan if is_missing(value) else to_number(value, role)
             except NOT_A_NUMBER:
                 raise ItemrecError(f"{where(row)}: {_not_a_number(value, role)}") from None
     bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
@@ -214,7 +215,8 @@ def _not_positive(number: float) -> str:
     return f"the weight must be a positive number, got {number:g}"
 
 
-def _number(value: Any, role: str) -> float:
+def to_number(value: Any, role: str) -> float:
+    """A number, or the seconds since 1970 of a date where the role is a time."""
     try:
         return float(value)
     except (ValueError, TypeError):
@@ -241,7 +243,7 @@ def value_problem(value: Any, role: str) -> str:
         infinite = isinstance(value, float) and not math.isfinite(value)
         return f"the {role} id is missing" if infinite else _problem(value, role)
     try:
-        number = math.nan if _is_missing(value) else _number(value, role)
+        number = math.nan if is_missing(value) else to_number(value, role)
     except NOT_A_NUMBER:
         return _not_a_number(value, role)
     if not abs(number) < 2.0**62:

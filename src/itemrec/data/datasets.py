@@ -12,7 +12,7 @@ import numpy as np
 
 from itemrec.data.download import Remote, download
 from itemrec.data.interactions import Interactions
-from itemrec.data.sources import read
+from itemrec.data.sources import read, with_features
 from itemrec.data.synthetic import synthetic
 from itemrec.data.weights import Weighting, pair_weights
 from itemrec.errors import ItemrecError
@@ -150,6 +150,7 @@ def load(
     data_root: str | Path | None = None,
     min_rating: float | None = None,
     k_core: int | None = None,
+    item_features: Any = None,
     **columns: Any,
 ) -> Interactions:
     """Load interactions by built-in name, or from a path that `read` accepts.
@@ -164,6 +165,7 @@ def load(
         min_rating: Keep ratings of at least this value; a named data set may have a default, and 0
             keeps everything.
         k_core: Keep users and items that have at least this many interactions.
+        item_features: A table of item features, as in `read`.
         columns: For files: `user`, `item`, `rating`, `time`, `titles` and `skip_bad_rows` of
             `read`. Also for named data: `weight`, `half_life`, `weight_transform` and
             `duplicates`.
@@ -194,6 +196,7 @@ def load(
             raise ItemrecError(
                 f"unknown data '{name}': neither a file or folder nor one of {', '.join(DATASETS)}"
             )
+        columns["item_features"] = item_features
         return read(data, min_rating=min_rating, k_core=k_core, **columns)
     weighting = {key: columns.pop(key) for key in WEIGHTING if key in columns}
     if columns:
@@ -211,7 +214,8 @@ def load(
         found, source["min_rating"] = found.at_least(min_rating), min_rating
     if k_core is not None:
         found, source["k_core"] = found.k_core(k_core), k_core
-    return replace(found, name=short, source=source)
+    found = replace(found, name=short, source=source)
+    return found if item_features is None else with_features(found, item_features)
 
 
 def _with_recency(

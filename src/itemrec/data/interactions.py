@@ -5,13 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemrec.errors import ItemrecError
+
+if TYPE_CHECKING:
+    from itemrec.data.item_features import ItemFeatures
 
 HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
 
@@ -126,6 +129,7 @@ class Interactions:
         left_out: The reason for each column that was not requested and could not be read. A
             function that needs the column raises an error with it.
         skipped: The number of rows that were left out for each reason.
+        features: Features of items, also of items without interactions, or None.
 
     Examples:
         >>> import itemrec as ir
@@ -152,6 +156,7 @@ class Interactions:
     source: dict[str, Any] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)  # "rating", "time", "title" → why
     skipped: dict[str, int] = field(default_factory=dict)  # why → number of rows
+    features: "ItemFeatures | None" = None
 
     def __len__(self) -> int:
         return len(self.users)

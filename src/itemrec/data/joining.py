@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from itemrec.data.csr import as_ones, row_of_entry
 from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.item_features import GENRES, TITLES, ItemFeatures
 from itemrec.data.texts import text_array
 
 Texts = npt.NDArray[Any] | None
@@ -52,7 +53,7 @@ def join(
     users, rows = _appended(user_ids, data.user_ids)
     items, columns = _appended(catalogue.item_ids, data.item_ids)
     shape = len(users), len(items)
-    before = _resized(train, shape)
+    before = resized(train, shape)
     pairs = rows[data.users], columns[data.items]
     added = sp.coo_array((np.ones(len(data), np.float32), pairs), shape=shape)
     grown = as_ones(before + sp.csr_array(added))
@@ -70,6 +71,25 @@ def join(
         new_items=len(items) - len(catalogue.item_ids),
         known=len(data) - int(grown.nnz - before.nnz),
     )
+
+
+def with_new_items(catalogue: Catalogue, features: ItemFeatures, new: IdMap) -> Catalogue:
+    """The items, then new ones, whose titles and genres are those of their features."""
+    if not len(new):
+        return catalogue
+    ids, _ = _appended(catalogue.item_ids, new)
+    none, n_old = np.empty(0, dtype=np.int64), len(catalogue.item_ids)
+    texts = (_texts(t, None, none, n_old, len(ids)) for t in (catalogue.titles, catalogue.genres))
+    return described(Catalogue(ids, *texts), features)
+
+
+def described(catalogue: Catalogue, features: ItemFeatures) -> Catalogue:
+    """Items whose titles and genres are those of their features where they have none."""
+    ids = catalogue.item_ids
+    found, rows = features.of(ids), np.arange(len(ids))
+    titles = _texts(catalogue.titles, found.texts(TITLES), rows, len(ids), len(ids))
+    genres = _texts(catalogue.genres, found.texts(GENRES), rows, len(ids), len(ids))
+    return Catalogue(ids, titles, genres)
 
 
 def as_interactions(
@@ -93,7 +113,7 @@ def _appended(known: IdMap, given: IdMap) -> tuple[IdMap, npt.NDArray[np.int64]]
     return IdMap(text_array([str(value) for part in parts for value in part.tolist()])), rows
 
 
-def _resized(train: sp.csr_array, shape: tuple[int, int]) -> sp.csr_array:
+def resized(train: sp.csr_array, shape: tuple[int, int]) -> sp.csr_array:
     """The same entries in a larger matrix."""
     added = np.full(shape[0] - train.shape[0], train.indptr[-1], train.indptr.dtype)
     parts = train.data, train.indices, np.concatenate([train.indptr, added])

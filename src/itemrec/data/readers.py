@@ -373,6 +373,27 @@ def text_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         yield row, ["" if v is None or v != v else str(v) for v in whole]
 
 
+def read_columns(path: Path) -> dict[str, list[Any]]:
+    """All columns of a text or parquet file by name; the values of a text file are texts."""
+    if kind_of(path) == ".parquet":
+        frame = _parquet(path)
+        return {str(column): frame[column].to_list() for column in frame.columns}
+    records = _records(path, _separator(path), quotes=kind_of(path) != ".item")
+    names = next(records, (0, []))[1]
+    if len(set(names)) < len(names):
+        raise ItemrecError(f"{path}: every column must have a name of its own, got {names}")
+    rows = []
+    for line, fields in records:
+        if len(fields) != len(names):
+            raise ItemrecError(
+                f"{path}, line {line}: expected {len(names)} fields, found {len(fields)}"
+            )
+        rows.append(fields)
+    if not rows:
+        raise ItemrecError(f"{path}: expected a header line and rows")
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+
 def read_titles(path: Path) -> Titles:
     """(item ids, titles, genres) of a file with a header, such as movies.csv, or of parquet."""
     if not path.is_file():

@@ -15,6 +15,7 @@ from itemrec.data import readers
 from itemrec.data.columns import Names, RawTable
 from itemrec.data.feedback import FILES, read_feedback
 from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.item_features import read_item_features
 from itemrec.data.texts import text_array
 from itemrec.data.weights import Weighting, duration_text, pair_weights
 from itemrec.errors import ItemrecError, NoRowsError
@@ -32,6 +33,7 @@ def read(
     min_rating: float | None = None,
     k_core: int | None = None,
     titles: str | Path | Mapping[Any, str] | None = None,
+    item_features: Any = None,
     name: str | None = None,
     skip_bad_rows: bool = False,
     weight: str | int | None = None,
@@ -62,6 +64,8 @@ def read(
         min_rating: Keep ratings of at least this value.
         k_core: Keep users and items that have at least this many interactions.
         titles: A file with an item and a title column, or a mapping from item id to title.
+        item_features: A table of item features, also of items without interactions: a file or a
+            frame whose first column, or whose column `item`, has the item ids.
         name: Name of the data in results; the file's name by default.
         skip_bad_rows: Leave out rows of a table without a user or an item, or with an invalid
             value in a column; `skipped` counts them by reason. By default they are an error.
@@ -113,7 +117,24 @@ def read(
         data = _with_titles(data, "'titles'", (list(titles), texts, None))
     if min_rating is not None:
         data = data.at_least(min_rating)
-    return data if k_core is None else data.k_core(k_core)
+    data = data if k_core is None else data.k_core(k_core)
+    return data if item_features is None else with_features(data, item_features, item)
+
+
+def with_features(
+    data: Interactions, item_features: Any, item: str | int | None = None
+) -> Interactions:
+    """The data with a table of item features; a file becomes part of its source."""
+    features = read_item_features(item_features, item=None if item is None else str(item))
+    if not (data.item_ids.index(features.ids.ids) >= 0).any():
+        raise ItemrecError(
+            f"'item_features' must have rows of the {data.n_items:,} items of '{data.name}', "
+            f"and none of its {len(features):,} ids is one of them"
+        )
+    source = dict(data.source)
+    if isinstance(item_features, str | Path):
+        source["item_features"] = str(Path(item_features).expanduser().resolve())
+    return replace(data, features=features, source=source)
 
 
 def _titles_file(titles: Any) -> Path | None:

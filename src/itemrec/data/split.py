@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from itemrec.data.csr import as_sorted, scatter_rows
 from itemrec.data.interactions import IdMap
+from itemrec.data.item_features import ItemFeatures
 from itemrec.errors import ItemrecError, LeakError
 
 Protocol = Literal["transductive", "inductive"]
@@ -89,6 +90,10 @@ class Split:
         settings: Everything needed to repeat the split.
         notes: Sentences about what was left out.
         source: Arguments of `load` for the data.
+        features: Features of items, also of those without interactions, or None.
+        new_items: External ids of items that were held out as a whole, or None. They are no
+            columns of `train`; in `test` they follow the others.
+        ranks_all: Whether held-out items are ranked among all items, not only among themselves.
 
     Examples:
         >>> import itemrec as ir
@@ -110,6 +115,9 @@ class Split:
     settings: dict[str, Any]  # everything needed to repeat the split
     notes: tuple[str, ...] = ()  # sentences about what was left out
     source: dict[str, Any] = field(default_factory=dict)  # arguments of `load` for the data
+    features: ItemFeatures | None = None
+    new_items: IdMap | None = None
+    ranks_all: bool = False
 
     def __repr__(self) -> str:
         parts = f"train={self.train.nnz:,} interactions, valid={self.valid}, test={self.test}"
@@ -151,6 +159,28 @@ class Split:
         grown = self.train + scatter_rows(self.valid.target, self.valid.users, self.n_users)
         return replace(self, train=as_sorted(grown), valid=None)
 
+    def among_all_items(self) -> Split:
+        """The split of `split_items`, with held-out items that are ranked among all items.
+
+        Returns:
+            A split that `evaluate` ranks differently; its parts are the same.
+
+        Raises:
+            ItemrecError: No items were held out.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> split = ir.split_items(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> run = ir.train(split, ir.models.EASE())
+            >>> among_new = ir.evaluate(run, split, metrics=["recall@20"])
+            >>> among_all = ir.evaluate(run, split.among_all_items(), metrics=["recall@20"])
+            >>> among_all.metrics["recall@20"] < among_new.metrics["recall@20"]
+            True
+        """
+        if self.new_items is None:
+            raise ItemrecError("'among_all_items' is for a split of `split_items`")
+        return replace(self, ranks_all=True)
+
     def check(self) -> None:
         """Prove that no held-out interaction reaches the graph, the sampler or model selection.
 
@@ -167,12 +197,16 @@ class Split:
             Traceback (most recent call last):
             itemrec.errors.LeakError: test target ... of user ... is also in training (...)
         """
+        if self.new_items is not None:
+            self._check_new_items(self.new_items)
         for name, held in (("validation", self.valid), ("test", self.test)):
             if held is None:
                 continue
             self._no_common(held.target, held.history, held, name, "in that user's own history")
             if held.excluded is not None:
                 self._no_common(held.target, held.excluded, held, name, "excluded from ranking")
+            if self.new_items is not None and held is self.test:
+                continue  # its targets have no column in training
             if self.protocol == "inductive":
                 known = np.flatnonzero(self.user_ids.index(held.ids) >= 0)
                 if len(known) or (held.users >= 0).any():
@@ -182,7 +216,7 @@ class Split:
             rows = np.flatnonzero(held.users >= 0)
             trained = scatter_rows(self.train[held.users[rows]], rows, len(held))
             self._no_common(held.target, trained, held, name, "in training")
-        if self.valid is None:
+        if self.valid is None or self.new_items is not None:
             return
         match = IdMap(self.valid.ids).index(self.test.ids)  # [test rows] → validation row or -1
         rows = np.flatnonzero(match >= 0)
@@ -190,14 +224,41 @@ class Split:
             other = scatter_rows(getattr(self.valid, part)[match[rows]], rows, len(self.test))
             self._no_common(self.test.target, other, self.test, "test", where)
 
+    def _check_new_items(self, new: IdMap) -> None:
+        """No held-out item has a column in training or validation, nor is it in a history.
+
+        Graph, sampler, selection and feature map see no other columns.
+        """
+        known = np.flatnonzero(self.item_ids.index(new.ids) >= 0)
+        if len(known):
+            item = new.ids[known[:1]].tolist()[0]
+            raise LeakError(f"held-out item {item!r} is also an item of the training part")
+        valid = () if self.valid is None else (self.valid.history, self.valid.target)
+        for matrix in (self.train, *valid):
+            if matrix.shape[1] != len(self.item_ids):
+                raise LeakError("a held-out item has a column in training or validation")
+        shown = self.test.history.indices[self.test.history.indices >= self.n_items]
+        if len(shown):
+            item = new.ids[shown[:1] - self.n_items].tolist()[0]
+            raise LeakError(f"held-out item {item!r} is in the history of a test user")
+        if len(self.test.target.indices) and self.test.target.indices.min() < self.n_items:
+            item = self.item_ids.ids[self.test.target.indices.min()]
+            raise LeakError(f"test target {item!r} is an item of the training part")
+
     def _no_common(
         self, target: sp.csr_array, other: sp.csr_array, held: HeldOut, name: str, where: str
     ) -> None:
         common = target.multiply(other).tocoo()
         if common.nnz:
             user = held.ids[common.row[:1]].tolist()[0]
-            item = self.item_ids.external(common.col[:1]).tolist()[0]
+            item = self._item(int(common.col[0]))
             raise LeakError(
                 f"{name} target {item!r} of user {user!r} is also {where} "
                 f"({common.nnz} such interactions)"
             )
+
+    def _item(self, column: int) -> Any:
+        """The external id of a column."""
+        if column < self.n_items or self.new_items is None:
+            return self.item_ids.ids[[column]].tolist()[0]
+        return self.new_items.ids[[column - self.n_items]].tolist()[0]

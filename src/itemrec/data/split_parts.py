@@ -49,6 +49,7 @@ def finished_split(
     columns: npt.NDArray[np.int64],
     settings: dict[str, Any],
     notes: list[str],
+    new_items: IdMap | None = None,
 ) -> Split:
     """The split, refused if a part is empty or a held-out interaction leaks."""
     train, valid, test = parts
@@ -74,7 +75,9 @@ def finished_split(
         dataset=facts,
         settings=settings,
         source=data.source,
-        notes=(*data.notes, *notes),
+        notes=(*data.notes, *notes, *([data.features.account()] if data.features else [])),
+        features=data.features,
+        new_items=new_items,
     )
     split.check()
     return split

@@ -21,6 +21,7 @@ from itemrec.data.csr import (
     take_entries,
 )
 from itemrec.data.interactions import Interactions
+from itemrec.data.item_features import titles_and_genres
 from itemrec.data.rolling import Window, window_split
 from itemrec.data.split import HeldOut, Protocol, Split
 from itemrec.data.split_parts import (
@@ -333,6 +334,64 @@ def split_users(
     return finished_split(data, "inductive", parts, user_ids, columns, settings, notes)
 
 
+def split_items(
+    data: Interactions, *, seed: int = 0, valid: float = 0.1, test: float = 0.1
+) -> Split:
+    """Hold out whole items, which a model must recommend by their features alone.
+
+    Held-out items have no column in the training and the validation part, so that none of their
+    interactions can reach the graph, the sampler, model selection or the map from features. Users
+    are known ones, with all their other items as history.
+
+    Args:
+        data: What `load` or `read` returns, with `item_features`, titles or genres.
+        seed: Seed of the random draws.
+        valid: Share of a user's remaining interactions for validation, in [0, 1).
+        test: Share of the items that are held out, in (0, 1).
+
+    Returns:
+        A split whose `new_items` are the held-out items, already checked for leaks.
+
+    Raises:
+        ItemrecError: A share is out of range, the items have no features, or a part would be empty.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_items(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> split.n_items, len(split.new_items), split.test.target.shape[1]
+        (72, 8, 80)
+    """
+    rng = _generator(seed)
+    matrix, _ = _sorted(data)
+    features = data.features or titles_and_genres(data.item_ids, data.titles, data.genres)
+    if features is None:
+        raise ItemrecError(
+            f"split_items needs features of items, and {data.name!r} has none: "
+            "give item_features or --item-features"
+        )
+    n_new = round(_share("test", test, low=0) * data.n_items)
+    order = rng.permutation(data.n_items)
+    new, known = np.sort(order[:n_new]), np.sort(order[n_new:])
+    if not n_new or not len(known):
+        raise ItemrecError(f"'test' must hold out some of the {data.n_items} items, got {test}")
+    target, rest = take_columns(matrix, new), take_columns(matrix, known)
+    chosen = pick_share(rest, _share("valid", valid), rng, leave=1)
+    train, held = take_entries(rest, ~chosen), take_entries(rest, chosen)
+    notes = [f"New items, held out with all their {target.nnz:,} interactions: {n_new:,}."]
+    users = np.arange(data.n_users, dtype=np.int64)
+    ids, width = data.user_ids.external(users), data.n_items
+    valid_part = held_out_part(train, held, users, ids, "validation", notes) if held.nnz else None
+    wide = (from_parts(rest.indices, rest.indptr, width, rest.data),
+            from_parts(target.indices + len(known), target.indptr, width, target.data))  # fmt: skip
+    test_part = held_out_part(*wide, users, ids, "test", notes, past=True)
+    settings = {"strategy": "items", "seed": seed, "valid": valid, "test": test}
+    data = replace(data, features=features)
+    parts, new_ids = (train, valid_part, test_part), data.item_ids.take(new)
+    return finished_split(
+        data, "transductive", parts, data.user_ids, known, settings, notes, new_ids
+    )
+
+
 def keep_all(
     data: Interactions, *, seed: int = 0, valid: float = 0.0, protocol: Protocol = "transductive"
 ) -> Split:
@@ -421,6 +480,8 @@ def cold_start(
     if "cold_start" in split.settings:
         raise ItemrecError("'split' must not be thinned already: settings hold one 'cold_start'")
     one_of("exclude", exclude, ("kept", "all"))
+    if split.new_items is not None:
+        raise ItemrecError("'split' must not hold out items: cold_start thins users")
     rng = _generator(seed)
     train = take_entries(split.train, pick_share(split.train, keep, rng, least=1))
     valid, test, notes = split.valid, split.test, list(split.notes)
@@ -458,6 +519,7 @@ SPLITS: dict[str, Callable[..., Split]] = {
     "time": split_by_time,
     "last": leave_last_out,
     "rolling": split_window,
+    "items": split_items,
     "all": keep_all,
 }
 

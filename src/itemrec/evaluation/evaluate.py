@@ -15,6 +15,7 @@ from torch import Tensor
 
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_table import ItemTable
+from itemrec.data.joining import Catalogue, resized, with_new_items
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.conventions import convention_values, wanted_metrics
@@ -35,6 +36,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Model
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.gnn import GNN
+from itemrec.models.with_new_items import WithNewItems
 from itemrec.reranking.item_facts import ItemFacts
 from itemrec.reranking.reranker import Reranker
 from itemrec.reranking.steering import Steering, check_steering
@@ -134,7 +136,9 @@ def evaluate(
 ) -> Evaluation:
     """Rank the whole catalogue for every held-out user and compute metrics of the lists.
 
-    Items of a user's history are never recommended. Users without targets do not count.
+    Items of a user's history are never recommended. Users without targets do not count. If whole
+    items were held out (`split_items`), they are ranked by their features, among themselves or,
+    with `split.among_all_items()`, among all items.
 
     Args:
         run: The result of `train`, or a model that was trained on this split.
@@ -174,11 +178,11 @@ def evaluate(
     if not isinstance(split, Split):
         kind = "a Split, such as ir.split_users(data)"
         raise ItemrecError(f"'split' must be {kind}, got {shown(split)}")
-    model = run if isinstance(run, Model) else run.model
     trained = split.train if isinstance(run, Model) else run.train
     held = check_held_out(run, split, part)
     one_of("fold_in", fold_in, ("frozen", "joint"))
-    facts = facts_of(run, split, item_table)
+    model = scorer_of(run, split, part)
+    facts = facts_of(model, run, split, item_table)
     if metrics_as is not None:
         wanted = wanted_metrics(metrics_as, _cuts(k), metrics)
     else:
@@ -195,11 +199,33 @@ def evaluate(
     return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
 
 
-def facts_of(run: TrainedRun | Model, split: Split, table: ItemTable | None = None) -> ItemFacts:
-    """What is known of the items of a run, or of a model that was trained on this split."""
-    if isinstance(run, Model):
-        return ItemFacts(run, split.train, split.item_ids, split.genres, split.titles, table)
-    return ItemFacts(run.model, run.train, run.item_ids, run.genres, run.titles, table)
+def scorer_of(run: TrainedRun | Model, split: Split, part: str = "test") -> Model:
+    """The model that is evaluated: of a test part of new items, one that scores these as well."""
+    model = run if isinstance(run, Model) else run.model
+    if split.new_items is None or part != "test":
+        return model
+    assert split.features is not None
+    trained, chosen = split.train, None
+    if not isinstance(run, Model):
+        trained, chosen = run.train, run.metrics.get("new_items")
+    parts = (split.features, split.item_ids, split.new_items)
+    found = WithNewItems.of(model, trained, *parts, chosen)
+    found.only_new = not split.ranks_all
+    return found
+
+
+def facts_of(
+    model: Model, run: TrainedRun | Model, split: Split, table: ItemTable | None = None
+) -> ItemFacts:
+    """What is known of the items that a model of a run, or of this split, scores."""
+    source = split if isinstance(run, Model) else run
+    train, items = source.train, Catalogue(source.item_ids, source.titles, source.genres)
+    if isinstance(model, WithNewItems):
+        assert split.features is not None
+        assert split.new_items is not None
+        items = with_new_items(items, split.features, split.new_items)
+        train = resized(train, (train.shape[0], len(items.item_ids)))
+    return ItemFacts(model, train, items.item_ids, items.genres, items.titles, table)
 
 
 def _wanted(

@@ -16,6 +16,7 @@ from itemrec.evaluation.evaluate import (
     check_held_out,
     facts_of,
     sample_users,
+    scorer_of,
 )
 from itemrec.evaluation.metrics import GENRE_METRICS, parse_metric
 from itemrec.reranking.steering import SLIDERS, Steering
@@ -87,10 +88,11 @@ class Sweeper:
         most_users: int | None = None,
     ) -> None:
         held = sample_users(check_held_out(run, split), run.model.device)
-        self.k, self.facts = positive_integer("k", k), facts_of(run, split, item_table)
+        model = scorer_of(run, split)
+        self.k, self.facts = positive_integer("k", k), facts_of(model, run, split, item_table)
         self.evaluator = Evaluator(_spaced(held, most_users), run.model.device)
         self.evaluator.steer(self.facts, Steering())
-        self.blocks = list(self.evaluator.blocks(run.model))
+        self.blocks = list(self.evaluator.blocks(model))
         names = [n for n in MEASURED if self.facts.has_genres or n not in GENRE_METRICS]
         self.wanted = [parse_metric(f"{name}@{k}") for name in names]
 
@@ -115,4 +117,4 @@ def _spaced(held: HeldOut, most: int | None) -> HeldOut:
     if most is None or len(held) <= most:
         return held
     rows = np.unique(np.linspace(0, len(held) - 1, most).astype(np.int64))
-    return HeldOut(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
+    return held.take(rows)

@@ -15,9 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.data.csr import take_columns
 from itemrec.models.base import Model
+from itemrec.models.with_new_items import WithNewItems
 
 UnitVectors = Tensor | sp.csr_array  # [items, d]; the length of a row is 1, or 0 without values
+NEAREST = 10  # known items that stand for a new one
 BLOCK = 1024  # lists whose mean similarity is computed at a time
 
 
@@ -48,9 +51,27 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def similar_by(model: Model, train: sp.csr_array) -> UnitVectors:
-    """The item vectors of a model; without any, the users of each item."""
+    """The item vectors of a model; without any, the users of each item.
+
+    A new item has the mean vector of the known items whose features are most like its own.
+    """
+    if isinstance(model, WithNewItems):
+        known = similar_by(model.model, take_columns(train, np.arange(model.n_known)))
+        return _with_means(known, model.most_alike(NEAREST))
     vectors = item_vectors(model, train)
     return unit_rows(sp.csr_array(train.T)) if vectors is None else vectors
+
+
+def _with_means(known: UnitVectors, weights: sp.csr_array) -> UnitVectors:
+    """Vectors, then weighted means of them, ``[new, known]``, of length 1."""
+    if isinstance(known, Tensor):
+        dense = torch.from_numpy(np.asarray(weights @ known.cpu().numpy())).to(known)
+        return torch.cat([known, F.normalize(dense, dim=1)])
+    means = sp.csr_array(weights @ known)
+    length = np.sqrt(means.multiply(means).sum(axis=1))
+    scale = (1 / np.maximum(length, 1e-12)).astype(np.float32)
+    scaled = sp.csr_array(sp.diags_array(scale) @ means)
+    return sp.csr_array(sp.vstack([known, scaled], format="csr", dtype=np.float32))
 
 
 class DensePool:

@@ -35,6 +35,11 @@ class History:
         ends = np.array([0, len(self.items)])
         return sp.csr_array((self.values, self.items, ends), shape=(1, n_items))
 
+    def below(self, n_items: int) -> History:
+        """The items of the first rows alone."""
+        kept = self.items < n_items
+        return replace(self, items=self.items[kept], values=self.values[kept])
+
     def disliked(self, n_items: int) -> sp.csr_array:
         """The disliked items alone as a sparse row ``[1, items]``."""
         below = self.values < 0

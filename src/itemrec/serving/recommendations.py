@@ -29,6 +29,25 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Likeness:
+    """A known item that a new one is like.
+
+    Attributes:
+        item: Its id.
+        title: Its title, "" if there is none.
+        shared: Categories and words that both have.
+
+    Examples:
+        >>> Likeness(item=12, title="Alien", shared=("Horror",)).shared
+        ('Horror',)
+    """
+
+    item: Any
+    title: str
+    shared: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Recommendation:
     """One recommended item.
 
@@ -42,6 +61,8 @@ class Recommendation:
         own: With `explain`, the rest of the score: the part of a trained user's own vector, zero
             for a user given by a history.
         image: The address of a picture, "" if there is none.
+        is_new: Whether it has no interactions and is scored by its features.
+        like: With `explain`, the known items that a new item is most like.
 
     Examples:
         >>> Recommendation(item=12, title="Alien", genres="Horror", score=0.5).reasons
@@ -56,6 +77,8 @@ class Recommendation:
     own: float | None = None
     others: float = 0.0
     image: str = ""
+    is_new: bool = False
+    like: tuple[Likeness, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +121,21 @@ class Recommendations:
         for place, pick in enumerate(self.items, start=1):
             because = "; ".join(f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:3])
             text = f"{place:>3}  {pick.score:8.4f}  {pick.title or pick.item}"
-            lines.append(f"{text}  ← {because}" if because else text)
+            text = f"{text}  ← {because}" if because else text
+            lines.append(f"{text}  (new, like {like})" if (like := like_text(pick)) else text)
         if self.unknown:
             lines.append(f"not known: {', '.join(map(str, self.unknown))}")
         return "\n".join(lines)
+
+
+def like_text(pick: Recommendation) -> str:
+    """The known items that a new item is like, with what they share.
+
+    >>> alien = Likeness(item=12, title="Alien", shared=("Horror",))
+    >>> like_text(Recommendation(13, "Aliens", "", 0.5, is_new=True, like=(alien,)))
+    'Alien: Horror'
+    """
+    return "; ".join(
+        f"{one.title or one.item}{': ' if one.shared else ''}{', '.join(one.shared[:3])}"
+        for one in pick.like
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -26,9 +27,10 @@ from itemrec.reranking.reranker import Reranker
 from itemrec.reranking.steering import Steering, check_steering
 from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.serving.history import History, new_history, with_dislikes
+from itemrec.serving.new_items import ServedItems
 from itemrec.serving.recommendation_frame import check_frames, frame_of, kind_of_frame
 from itemrec.serving.recommendation_table import RecommendationTable
-from itemrec.serving.recommendations import Reason, Recommendation, Recommendations
+from itemrec.serving.recommendations import Likeness, Reason, Recommendation, Recommendations
 from itemrec.training.progress import track
 from itemrec.training.run import Run
 from itemrec.validation import positive_integer, shown
@@ -43,13 +45,17 @@ class Recommender:
     An unseen user is given by a history. If nothing is known about a user (the history is empty or
     has only unknown items), the most popular items are recommended, and `fallback` explains this.
 
+    Items without interactions are recommended by their features: those of the run's
+    `item_features`, and those of `new_items`.
+
     Args:
         run: A trained run; `Recommender.load` takes its folder.
         frames: "polars" or "pandas", for `recommend_frame`; default: what is installed.
         item_table: More columns of the items, and which of them are available.
+        new_items: A table of further items with their features, a file or a frame.
 
     Raises:
-        ItemrecError: It is not a run, or no item is available.
+        ItemrecError: It is not a run, no item is available, or a table cannot be used.
 
     Examples:
         >>> import itemrec as ir
@@ -60,24 +66,34 @@ class Recommender:
     """
 
     def __init__(
-        self, run: Run, frames: str | None = None, item_table: ItemTable | None = None
+        self,
+        run: Run,
+        frames: str | None = None,
+        item_table: ItemTable | None = None,
+        new_items: Any = None,
     ) -> None:
         if not isinstance(run, Run):
             raise ItemrecError(
                 f"'run' must be a Run, got {shown(run)}; for a folder use Recommender.load(folder)"
             )
-        self.run, self.model, self.train = run, run.model, run.train
+        self.run, self.items = run, ServedItems.of(run, new_items)
         self.frames = frames
-        self.n_items = len(run.item_ids)
-        self._filter = ItemFilter(run.item_ids, run.genres)
-        self._ids = run.item_ids.ids.tolist()
-        self.item_table, columns = item_table, (run.item_ids, run.genres, run.titles)
-        self.facts = ItemFacts(run.model, run.train, *columns, item_table)
+        self.model, self.train = self.items.model(), self.items.train
+        self.n_known, self.n_items = len(run.item_ids), len(self.items.ids)
+        self._filter = ItemFilter(self.items.ids, self.items.genres)
+        self._ids = self.items.ids.ids.tolist()
+        self.item_table = item_table
+        columns = (self.items.ids, self.items.genres, self.items.titles)
+        self.facts = ItemFacts(self.model, self.train, *columns, item_table)
         self._images = self.facts.column(*IMAGES)
 
     @classmethod
     def load(
-        cls, folder: str | Path, device: str = "cpu", item_table: ItemTable | None = None
+        cls,
+        folder: str | Path,
+        device: str = "cpu",
+        item_table: ItemTable | None = None,
+        new_items: Any = None,
     ) -> Self:
         """A recommender from a run folder.
 
@@ -85,6 +101,7 @@ class Recommender:
             folder: The folder of a finished run.
             device: "cpu", "cuda" or "auto".
             item_table: More columns of the items, and which of them are available.
+            new_items: A table of further items with their features, a file or a frame.
 
         Returns:
             A recommender.
@@ -102,7 +119,7 @@ class Recommender:
             >>> ir.Recommender.load(folder).n_items
             80
         """
-        return cls(Run.load(folder, device), item_table=item_table)
+        return cls(Run.load(folder, device), item_table=item_table, new_items=new_items)
 
     @classmethod
     def from_run(cls, run: Run) -> Self:
@@ -179,15 +196,17 @@ class Recommender:
         k = positive_integer("k", k)
         listed = None if reasons is None else positive_integer("reasons", reasons)
         if explain and not self.model.explains:
-            raise ItemrecError(f"{type(self.model).__name__} gives no exact explanations")
+            raise ItemrecError(f"{type(self.run.model).__name__} gives no exact explanations")
         if dislikes is not None and not self.model.explains:
             raise ItemrecError(
-                f"{type(self.model).__name__} cannot use 'dislikes': its scores are not sums over "
-                "the history; 'without' leaves items out"
+                f"{type(self.run.model).__name__} cannot use 'dislikes': its scores are not sums "
+                "over the history; 'without' leaves items out"
             )
         given, unknown = self._history_of(user, history, weights)
-        seen, others = with_dislikes(given, dislikes, self._filter)
-        unknown += others
+        given, others = with_dislikes(given, dislikes, self._filter)
+        new = given.items[given.items >= self.n_known]  # they say nothing to the model
+        unknown += (*others, *(self._ids[one] for one in new.tolist()))
+        seen = given.below(self.n_known)
         row, items = seen.row, seen.items
         allowed, ignored = self._filter.allowed(only, without, genre)
         history_row = seen.matrix(self.n_items)
@@ -197,8 +216,8 @@ class Recommender:
             )  # [1, items]
         else:
             scores = self._popularity.clone().unsqueeze(0)
-        scores = mask_history(scores, history_row if exclude_seen else seen.disliked(self.n_items))
-        scores = self._only_allowed(scores, allowed)
+        hidden = given.matrix(self.n_items) if exclude_seen else given.disliked(self.n_items)
+        scores = self._only_allowed(mask_history(scores, hidden), allowed)
         best = steered_items(scores, k, self._reranker(steering))[0]
         best = best[best >= 0]
         values = scores[0, best]
@@ -206,6 +225,11 @@ class Recommender:
         if explain and seen.is_known:
             shares = self.model.explain(history_row, row, best)  # [k, history]
         picks = self._picks(best, values, items, shares, listed)
+        if explain:
+            picks = tuple(
+                replace(pick, like=self._like(row)) if pick.is_new else pick
+                for pick, row in zip(picks, best.tolist(), strict=True)
+            )
         unknown += ignored
         return Recommendations(picks, user, unknown, "" if seen.is_known else POPULAR)
 
@@ -271,10 +295,8 @@ class Recommender:
             best = steered_items(scores, k, reranker)
             rows[part] = best.cpu().numpy()
             values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
-        ids = self.run.item_ids.ids
-        return RecommendationTable(
-            self.run.user_ids.external(user_rows), rows, values, ids, unknown
-        )
+        users_ids, ids = self.run.user_ids.external(user_rows), self.items.ids.ids
+        return RecommendationTable(users_ids, rows, values, ids, unknown)
 
     def recommend_frame(
         self, users: Iterable[Any] | None = None, k: int = 20, **options: Any
@@ -301,14 +323,14 @@ class Recommender:
             (144, 5)
         """
         frames = check_frames(self.frames or kind_of_frame(users))
-        return frame_of(self.recommend_all(k, users=users, **options), self.run.titles, frames)
+        return frame_of(self.recommend_all(k, users=users, **options), self.items.titles, frames)
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
         """The k items most similar to this one, without the item itself.
 
         Similarity is the cosine of item vectors, or the item–item weight in a model that has such
-        weights; items with zero weight are left out.
+        weights; items with zero weight are left out. A new item is compared by its features.
 
         Args:
             item: The id of an item.
@@ -328,7 +350,7 @@ class Recommender:
             0
         """
         k = positive_integer("k", k)
-        row = int(self.run.item_ids.index([item])[0])
+        row = int(self.items.ids.index([item])[0])
         if row < 0:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
         scores = self.model.similar_to(row).clone()
@@ -402,6 +424,17 @@ class Recommender:
             return History(row, items, self.train.data[start:end]), ()
         return new_history(history, weights, self._filter)
 
+    def _like(self, row: int, most: int = 3) -> tuple[Likeness, ...]:
+        """The known items with the features most like those of a new one; of equals the popular."""
+        weight = self.model.similar_to(row)[: self.n_known]
+        popularity = self._popularity[: self.n_known]
+        weight = weight + 1e-3 * popularity / popularity.max().clamp(min=1)
+        found = top_items(weight.unsqueeze(0), most)[0].tolist()
+        return tuple(
+            Likeness(self._ids[one], self._text("titles", one), self.items.shared(row, one))
+            for one in found
+        )
+
     def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Training rows of known users."""
         listed = as_list("users", users)
@@ -424,7 +457,9 @@ class Recommender:
         rows, scores = best.tolist(), values.tolist()
         if shares is None:
             return tuple(
-                Recommendation(*self._named(row), s, image=self.image_of(row))
+                Recommendation(
+                    *self._named(row), s, image=self.image_of(row), is_new=row >= self.n_known
+                )
                 for row, s in zip(rows, scores, strict=True)
             )
         names = [(self._ids[row], self._text("titles", row)) for row in history.tolist()]
@@ -451,6 +486,7 @@ class Recommender:
                 rest,
                 unlisted,
                 self.image_of(row),
+                row >= self.n_known,
             )
             for row, score, ranked, part, rest, unlisted in zip(
                 rows,
@@ -468,5 +504,5 @@ class Recommender:
         return self._ids[row], self._text("titles", row), self._text("genres", row)
 
     def _text(self, column: str, row: int) -> str:
-        texts = getattr(self.run, column)
+        texts = getattr(self.items, column)
         return "" if texts is None else str(texts[row])

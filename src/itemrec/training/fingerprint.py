@@ -8,13 +8,20 @@ from dataclasses import asdict
 
 import torch
 
+from itemrec.data.item_features import ItemFeatures
 from itemrec.data.item_table import ItemTable
 from itemrec.data.weights import is_weighted
 from itemrec.training.run import Run
+from itemrec.training.run_folder import features_record
 
 
-def fingerprint(run: Run, item_table: ItemTable | None = None) -> str:
-    """A hash of the weights in memory, the training interactions, the ids and all texts."""
+def fingerprint(
+    run: Run, item_table: ItemTable | None = None, features: ItemFeatures | None = None
+) -> str:
+    """A hash of the weights in memory, the training interactions, the ids, texts and features.
+
+    ``features`` are those of the run and of new items; default: those of the run.
+    """
     digest = hashlib.sha256()
     for name, tensor in sorted(run.model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -26,6 +33,12 @@ def fingerprint(run: Run, item_table: ItemTable | None = None) -> str:
     texts = [c for c in (run.titles, run.genres) if c is not None]
     lists = [c.tolist() for c in (run.user_ids.ids, run.item_ids.ids, *texts)]
     digest.update(json.dumps([run.config["model"], lists], default=str).encode())
+    features = run.features if features is None else features
+    if features is not None:
+        record = [features_record(features), run.metrics.get("new_items")]
+        digest.update(json.dumps(record, default=str).encode())
+        for feature in features.vectors():
+            digest.update(feature.values.astype("float32").data)
     if item_table is not None:
         digest.update(json.dumps(asdict(item_table), default=str).encode())
     return digest.hexdigest()[:16]

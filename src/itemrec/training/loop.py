@@ -10,11 +10,14 @@ from typing import Any
 
 from torch import Tensor
 
+from itemrec.data.interactions import IdMap
+from itemrec.data.item_features import ItemFeatures
 from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.models import Hybrid
 from itemrec.models.base import Kind, Model
+from itemrec.models.with_new_items import WithNewItems
 from itemrec.sampling import Sampler
 from itemrec.training.closed_form import solve
 from itemrec.training.config import list_settings, resolve_training
@@ -119,14 +122,25 @@ def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: boo
         split = split.refit()
         fit(plan, split, state, valid=None, folder=folder, progress=progress)
     run.finish(split.train, state, refit=plan.refits)
+    if split.features is not None:
+        run.metrics["new_items"] = map_settings(run, split.features)
     if len(split.test):
         started = time.perf_counter()
         run.add_evaluation(evaluate(run, split), time.perf_counter() - started)
-        if plan.model.kind is Kind.HYBRID:
+        if split.new_items is not None:
+            run.metrics["among_all_items"] = evaluate(run, split.among_all_items()).metrics
+        elif plan.model.kind is Kind.HYBRID:
             run.metrics["parts"] = part_metrics(run, split)
     if folder is not None:
         folder.save(run)
     return run
+
+
+def map_settings(run: Run, features: ItemFeatures) -> dict[str, float]:
+    """The settings of the map from features to scores, chosen on the training interactions."""
+    none = IdMap(features.ids.ids[:0])
+    found = WithNewItems.of(run.model, run.train, features, run.item_ids, none)
+    return found.map.settings.record()
 
 
 def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:

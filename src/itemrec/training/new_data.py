@@ -9,8 +9,9 @@ import scipy.sparse as sp
 
 from itemrec.data.datasets import load
 from itemrec.data.interactions import Interactions
+from itemrec.data.item_features import ItemFeatures, read_item_features
 from itemrec.data.sources import read
-from itemrec.errors import NoRowsError
+from itemrec.errors import ItemrecError, NoRowsError
 
 COLUMNS = ("user", "item", "rating", "time", "skip_bad_rows")
 READING = (*COLUMNS, "min_rating")  # what is kept of how a run's data was read
@@ -26,6 +27,27 @@ def read_new(before: dict[str, Any], new: Any, given: dict[str, Any]) -> Interac
     if data is not None and data.held_out is not None:
         data = data.where(~data.held_out)  # a test part stays out
     return data if data is not None and len(data) else None
+
+
+def grown_features(
+    features: ItemFeatures | None, data: Interactions | None, table: Any
+) -> ItemFeatures | None:
+    """The features of a run with those of further items, from a table or from the new data."""
+    more = None if data is None else data.features
+    if table is None and more is None:
+        return features
+    if features is None:
+        raise ItemrecError(
+            "'item_features' must be left out for a run that was trained without features: "
+            "train it anew with them"
+        )
+    if table is not None:
+        return features.plus(read_item_features(table, like=features))
+    assert more is not None
+    if more.layout != features.layout:
+        names = ", ".join(column.name for column in features.columns)
+        raise ItemrecError(f"'new' must have item features of the kinds of the run ({names})")
+    return features.plus(more)
 
 
 def _read(before: dict[str, Any], new: Any, given: dict[str, Any]) -> Interactions | None:

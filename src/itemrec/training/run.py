@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from itemrec.config_file import Config
 from itemrec.data.interactions import IdMap
+from itemrec.data.item_features import ItemFeatures
 from itemrec.evaluation.evaluate import Evaluation
 from itemrec.models.base import Model
 from itemrec.training.plan import Plan
@@ -37,6 +38,7 @@ class Run:
         metrics: The content of `metrics.json`.
         per_user: Per-user test metrics.
         asked: The settings before the run chose those that were left open.
+        features: Features of items, also of items without interactions, or None.
 
     Examples:
         >>> import itemrec as ir
@@ -60,6 +62,7 @@ class Run:
     metrics: dict[str, Any] = field(default_factory=dict)
     per_user: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     asked: Config = field(default_factory=dict)
+    features: ItemFeatures | None = None
 
     def __repr__(self) -> str:
         name, test = self.config["model"]["name"], self.metrics.get("test", {})
@@ -98,6 +101,7 @@ class Run:
             train=split.train,
             notes=plan.notes,
             asked=plan.as_asked(),
+            features=split.features,
         )
 
     def finish(self, train: sp.csr_array, state: TrainState, *, refit: bool) -> None:

@@ -26,6 +26,7 @@ from torch import Tensor
 from itemrec.config_file import Config, difference, dump_config, load_config, normalise
 from itemrec.data import csr
 from itemrec.data.interactions import IdMap
+from itemrec.data.item_features import KINDS, FeatureColumn, ItemFeatures
 from itemrec.data.texts import fixed_width, text_array
 from itemrec.data.weights import is_weighted
 from itemrec.environment import pick_device
@@ -53,6 +54,7 @@ from itemrec.training.state import TrainState
 from itemrec.validation import check_settings, schema, shown
 
 NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # files of a finished run
+FEATURES = "features."  # begins the names of the vectors among the tensors
 FORMAT = 2  # version of the run folder; newer versions are rejected
 
 
@@ -219,6 +221,8 @@ class RunFolder:
         from safetensors.torch import save_file
 
         tensors = {k: v.detach().cpu().contiguous() for k, v in run.model.state_dict().items()}
+        for column in () if run.features is None else run.features.vectors():
+            tensors[f"{FEATURES}{column.name}"] = torch.from_numpy(column.values)
         tensors["train.crow"] = torch.from_numpy(run.train.indptr.astype(np.int64))
         tensors["train.col"] = torch.from_numpy(run.train.indices.astype(np.int32))
         if is_weighted(run.train):
@@ -237,6 +241,8 @@ class RunFolder:
         for name, column in (("titles", run.titles), ("genres", run.genres)):
             if column is not None:
                 ids[name] = [str(text) for text in column]
+        if run.features is not None:
+            ids["features"] = features_record(run.features)
         write_text(self.path / "ids.json", json.dumps(ids))
 
     def load(self, device: str = "cpu") -> Run:
@@ -255,6 +261,11 @@ class RunFolder:
             weight = tensors.pop("train.weight", None)
             weights = None if weight is None else weight.cpu().numpy()
             train = csr.checked(col, crow, (len(ids["users"]), len(ids["items"])), weights)
+            vectors = {
+                name.removeprefix(FEATURES): tensors.pop(name).cpu().numpy()
+                for name in list(tensors)
+                if name.startswith(FEATURES)
+            }
             inductive = ids["protocol"] == "inductive"
             return Run(
                 model=rebuild(config["model"], train, inductive, tensors, device),
@@ -270,6 +281,7 @@ class RunFolder:
                 history=history,
                 metrics=metrics,
                 per_user=per_user,
+                features=read_features(ids.get("features"), vectors),
             )
         except ItemrecError:
             raise
@@ -337,6 +349,41 @@ def _texts(ids: dict[str, Any], column: str) -> npt.NDArray[Any] | None:
     if len(ids[column]) != len(ids["items"]):
         raise ValueError(f"there are {len(ids[column])} {column} for {len(ids['items'])} items")
     return text_array(ids[column])
+
+
+def features_record(features: ItemFeatures) -> dict[str, Any]:
+    """Features as they are stored in ``ids.json``; vectors are among the tensors."""
+
+    def values(column: FeatureColumn) -> list[Any]:
+        if column.kind == "vector":
+            return []
+        if column.kind == "number":
+            return [None if value != value else value for value in column.values.tolist()]
+        return [value if isinstance(value, str) else list(value) for value in column.values]
+
+    columns = [{"name": c.name, "kind": c.kind, "values": values(c)} for c in features.columns]
+    return {"items": features.ids.ids.tolist(), "columns": columns}
+
+
+def read_features(stored: Any, vectors: dict[str, npt.NDArray[Any]]) -> ItemFeatures | None:
+    """Features as they were saved; ValueError or KeyError if they are damaged."""
+    if stored is None:
+        return None
+    columns, n_items = [], len(stored["items"])
+    for entry in stored["columns"]:
+        name, kind, values = entry["name"], entry["kind"], entry["values"]
+        if kind not in KINDS:
+            raise ValueError(f"the feature {name!r} has the unknown kind {kind!r}")
+        if kind == "vector":
+            values = vectors[name]
+        elif kind == "number":
+            values = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+        elif kind == "category":
+            values = [tuple(map(str, names)) for names in values]
+        if len(values) != n_items:
+            raise ValueError(f"there are {len(values)} values of {name!r} for {n_items} items")
+        columns.append(FeatureColumn(name, kind, values))
+    return ItemFeatures(_id_map(stored["items"]), tuple(columns))
 
 
 def load_runs(folders: Sequence[str]) -> dict[str, Run]:

@@ -20,7 +20,8 @@ import torch
 
 from itemrec.data.csr import as_ones
 from itemrec.data.interactions import Interactions
-from itemrec.data.joining import Catalogue, Joined, join
+from itemrec.data.item_features import ItemFeatures
+from itemrec.data.joining import Catalogue, Joined, described, join
 from itemrec.data.split import HeldOut, Split
 from itemrec.data.weights import is_weighted
 from itemrec.environment import pick_device
@@ -39,7 +40,7 @@ from itemrec.training.closed_form import fit, watch
 from itemrec.training.config import TrainConfig
 from itemrec.training.descent import descend
 from itemrec.training.hybrid import COVERED, set_up, train_network
-from itemrec.training.new_data import read_new
+from itemrec.training.new_data import grown_features, read_new
 from itemrec.training.plan import Plan, default_parts
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
@@ -79,7 +80,8 @@ def update(
             vectors are only predicted from neighbours.
         device: "cpu", "cuda" or "auto"; default: as the run was trained.
         progress: Show progress bars.
-        **reading: Arguments of `read`; default: those that the run's data was read with.
+        **reading: Arguments of `read`; default: those that the run's data was read with. The
+            features of the run stay; `item_features` adds those of further items.
 
     Returns:
         The updated run. `run.metrics["update"]` tells what was done.
@@ -110,25 +112,35 @@ def update(
     if run.model.kind is not Kind.CLOSED_FORM:
         network = run.model.gnn if isinstance(run.model, Hybrid) else run.model
         check_growth(network, run.config["model"]["name"])
+    table, before = reading.pop("item_features", None), run.config.get("data", {})
     if out is None:
-        data = read_new(run.config.get("data", {}), new, reading)
-        return _updated(run, data, epochs, device, progress)
+        data = read_new(before, new, reading)
+        features = grown_features(run.features, data, table)
+        return _updated(run, data, features, epochs, device, progress)
     folder = RunFolder(out)
     with folder.locked():
         folder.check_free(SECTION)
-        data = read_new(run.config.get("data", {}), new, reading)
-        found = _updated(run, data, epochs, device, progress)
+        data = read_new(before, new, reading)
+        features = grown_features(run.features, data, table)
+        found = _updated(run, data, features, epochs, device, progress)
         folder.save(found)
     return found
 
 
 def _updated(
-    run: Run, data: Interactions | None, epochs: int | None, device: str | None, progress: bool
+    run: Run,
+    data: Interactions | None,
+    features: ItemFeatures | None,
+    epochs: int | None,
+    device: str | None,
+    progress: bool,
 ) -> Run:
     """The new run in memory."""
     started = time.perf_counter()
     catalogue = Catalogue(run.item_ids, run.titles, run.genres)
     joined = join(run.train, run.user_ids, catalogue, data)
+    if features is not None:
+        joined = replace(joined, catalogue=described(joined.catalogue, features))
     config = _train_config(run, device)
     if epochs is None:
         epochs = max(1, round(SHARE * run.metrics["best_epoch"]))
@@ -138,7 +150,7 @@ def _updated(
     else:
         outcome = Outcome(copy.deepcopy(run.model))
     outcome = replace(outcome, seconds=time.perf_counter() - started)
-    return updated_run(run, data, joined, outcome)
+    return updated_run(run, data, joined, outcome, features)
 
 
 def _closed_form(

@@ -7,6 +7,7 @@ from typing import Any
 
 from itemrec.config_file import Config
 from itemrec.data.interactions import Interactions
+from itemrec.data.item_features import ItemFeatures
 from itemrec.data.joining import Joined, as_interactions
 from itemrec.models.base import Model
 from itemrec.training.fingerprint import fingerprint
@@ -14,7 +15,13 @@ from itemrec.training.new_data import READING
 from itemrec.training.run import Run
 
 SECTION = "update"  # of config.toml and metrics.json
-OF_TRAINING = ("users", "parts", "trials", "candidates")  # metrics that an update does not have
+OF_TRAINING = (  # metrics that an update does not have
+    "users",
+    "parts",
+    "trials",
+    "candidates",
+    "among_all_items",
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,13 @@ class Outcome:
     seconds: float = 0.0
 
 
-def updated_run(run: Run, data: Interactions | None, joined: Joined, outcome: Outcome) -> Run:
+def updated_run(
+    run: Run,
+    data: Interactions | None,
+    joined: Joined,
+    outcome: Outcome,
+    features: ItemFeatures | None,
+) -> Run:
     """The new run; the old one is unchanged."""
     done = _done(run, data, joined, outcome)
     config = _config(run, outcome.model, done)
@@ -50,6 +63,7 @@ def updated_run(run: Run, data: Interactions | None, joined: Joined, outcome: Ou
         notes=notes,
         metrics=metrics,
         asked=config,
+        features=features,
     )
 
 

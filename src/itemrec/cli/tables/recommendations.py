@@ -11,7 +11,12 @@ from rich.text import Text
 
 from itemrec.cli.tables.layout import add_row, new_table
 from itemrec.serving.recommendation_table import RecommendationTable
-from itemrec.serving.recommendations import NOTHING, Recommendation, Recommendations
+from itemrec.serving.recommendations import (
+    NOTHING,
+    Recommendation,
+    Recommendations,
+    like_text,
+)
 from itemrec.training.run import Run
 
 SHOWN_REASONS = 3
@@ -33,6 +38,9 @@ def recommendations(found: Recommendations) -> RenderableType:
         if any(_has_own_part(pick) for pick in found):
             legend += "; 'own' is the part of the user's trained vector and the item's popularity"
         parts.append(Text(legend, style="dim"))
+    for pick in (pick for pick in found if pick.is_new):
+        like = f", like {like_text(pick)}" if pick.like else ""
+        parts.append(Text(f"new, scored by its features: {pick.title or pick.item}{like}"))
     return Group(*parts)
 
 

@@ -19,6 +19,7 @@ from itemrec.serving.exports import checks
 from itemrec.serving.exports.checks import best_of, sample_lists, without_history
 from itemrec.serving.exports.score_parts import ScoreParts, score_parts
 from itemrec.serving.exports.search import Rows
+from itemrec.serving.new_items import ServedItems
 from itemrec.serving.recommender import Recommender
 from itemrec.training.progress import track
 from itemrec.training.run import Run
@@ -37,6 +38,8 @@ def export(
     run: Run | Recommender | str | Path, to: str, out: str | Path, *, progress: bool = False
 ) -> dict[str, Any]:
     """Write a run for another system, and check that it gives the lists of `recommend`.
+
+    New items, which are scored by their features, are left out.
 
     Args:
         run: A run, a recommender, or a run folder.
@@ -69,6 +72,7 @@ def export(
     if folder.exists() and any(folder.iterdir()):
         raise ItemrecError(f"'out' must be a new or an empty folder, got '{folder}'")
     trained = _run_of(run)
+    items = run.items if isinstance(run, Recommender) else ServedItems.of(trained)
     draft = folder.with_name(f".{folder.resolve().name}.{os.getpid()}.tmp")
     draft.mkdir(parents=True)
     try:
@@ -79,6 +83,7 @@ def export(
             "data": trained.dataset,
             "users": int(np.count_nonzero(np.diff(trained.train.indptr))),
             "items": len(trained.item_ids),
+            "new_items_left_out": len(items.new),
             **WRITERS[to](trained, draft, progress),
         }
         write_text(draft / "export.json", json.dumps(facts, indent=1) + "\n")

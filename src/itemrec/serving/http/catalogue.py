@@ -17,16 +17,16 @@ class Catalogue:
     """Ids, titles, genres, pictures and popularity of the items of a run."""
 
     def __init__(self, recommender: Recommender) -> None:
-        self.run = run = recommender.run
+        self.run, items = recommender.run, recommender.items
         self.image_of = recommender.image_of
-        self.ids = run.item_ids.ids.tolist()
-        counts = np.bincount(run.train.indices, minlength=len(self.ids))
+        self.ids = items.ids.ids.tolist()
+        counts = np.bincount(self.run.train.indices, minlength=len(self.ids))
         none = [""] * len(self.ids)
-        self.titles = none if run.titles is None else run.titles.tolist()
-        self.genres = none if run.genres is None else run.genres.tolist()
-        titles = None if run.titles is None else self.titles
+        self.titles = none if items.titles is None else items.titles.tolist()
+        self.genres = none if items.genres is None else items.genres.tolist()
+        titles = None if items.titles is None else self.titles
         self.search = TitleSearch(self.ids, titles, counts.tolist())
-        self.filter = ItemFilter(run.item_ids, run.genres)
+        self.filter = ItemFilter(items.ids, items.genres)
 
     def item(self, row: int) -> Item:
         """The item in a row."""

@@ -41,7 +41,7 @@ class ServedRun:
     def of(cls, name: str, recommender: Recommender) -> Self:
         """A run that is served from now on."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        print_ = fingerprint(recommender.run, recommender.item_table)
+        print_ = fingerprint(recommender.run, recommender.item_table, recommender.items.features)
         return cls(name, recommender, Catalogue(recommender), print_, now)
 
 

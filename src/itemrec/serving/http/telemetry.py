@@ -76,7 +76,7 @@ class Telemetry:
         self.run_info.labels(name, str(data.metrics["model"]), run.fingerprint).set(1)
         self.run_since.labels(name).set(datetime.fromisoformat(run.since).timestamp())
         self.users.labels(name).set(len(data.user_ids))
-        self.items.labels(name).set(len(data.item_ids))
+        self.items.labels(name).set(run.recommender.n_items)
 
     def note_process(self) -> None:
         """Measure memory and processor time of this process."""

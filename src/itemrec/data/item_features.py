@@ -1,0 +1,415 @@
+"""Features of items: a table with an id column, whose other columns each have a kind.
+
+category (also several, separated by ``|``) · number (also dates) · vector (a list, or columns
+name_0 … name_n) · text (words; a year in parentheses at the end is a number of its own).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.data import readers
+from itemrec.data.columns import KNOWN_NAMES, is_missing, plain_name, to_number
+from itemrec.data.interactions import IdMap
+from itemrec.data.texts import text_array
+from itemrec.errors import ItemrecError
+
+Kind = Literal["category", "number", "vector", "text"]
+KINDS: tuple[Kind, ...] = ("category", "number", "vector", "text")
+TYPES: dict[str, Kind] = {  # of a column's name in RecBole's files, such as "class:token"
+    "token": "category",
+    "token_seq": "text",
+    "float": "number",
+    "float_seq": "vector",
+}
+TITLES, GENRES = ("title", "name", "movietitle"), ("genres", "genre", "category")
+NONE_LISTED = "(no genres listed)"
+YEAR = re.compile(r"\((\d{4})\)\s*$")
+OF_YEAR = " (year)"  # ends the name of the year in a text
+PART = re.compile(r"(.+)_(\d+)")  # a column of a vector
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureColumn:
+    """One feature of every item.
+
+    Attributes:
+        name: Name of the column.
+        kind: "category", "number", "vector" or "text".
+        values: Categories as tuples of texts, texts as texts, numbers `[n]`, vectors `[n, d]`; a
+            missing value is empty or NaN.
+    """
+
+    name: str
+    kind: Kind
+    values: Any
+
+    def take(self, rows: npt.NDArray[np.int64]) -> FeatureColumn:
+        """The column of other rows; −1 is a missing value."""
+        if self.kind in ("number", "vector"):
+            array = np.asarray(self.values)[rows].copy()
+            array[rows < 0] = np.nan
+            return FeatureColumn(self.name, self.kind, array)
+        empty: Any = () if self.kind == "category" else ""
+        values = [self.values[row] if row >= 0 else empty for row in rows.tolist()]
+        return FeatureColumn(self.name, self.kind, values)
+
+    def describe(self) -> str:
+        """What the column was taken for, such as "genres: 19 categories"."""
+        if self.kind == "category":
+            count = len({name for names in self.values for name in names})
+            several = ", several an item" if any(len(names) > 1 for names in self.values) else ""
+            return f"{self.name}: {count:,} categories{several}"
+        if self.kind == "vector":
+            return f"{self.name}: a vector of {self.values.shape[1]:,} numbers"
+        if self.kind == "number":
+            some = self.values[np.isfinite(self.values)]
+            return f"{self.name}: a number from {some.min():g} to {some.max():g}"
+        return f"{self.name}: text, by its words and pairs of words"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ItemFeatures:
+    """Features of items, known or new; made by `read_item_features`.
+
+    Attributes:
+        ids: External ids of the rows.
+        columns: The features, one value a row each.
+        left_out: The reason for each column that is not used.
+
+    Examples:
+        >>> import polars as pl
+        >>> films = {"film": [1, 2], "title": ["Alien (1979)", "Aliens (1986)"], "min": [117, 137]}
+        >>> print(read_item_features(pl.DataFrame(films)).account())
+        2 items with features. title: text, by its words and pairs of words; title (year): a \
+number from 1979 to 1986; min: a number from 117 to 137.
+    """
+
+    ids: IdMap
+    columns: tuple[FeatureColumn, ...]
+    left_out: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"ItemFeatures({self.account()})"
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def account(self) -> str:
+        """One plain sentence on each column."""
+        told = "; ".join(column.describe() for column in self.columns)
+        rest = f" Left out: {'; '.join(self.left_out)}." if self.left_out else ""
+        return f"{len(self):,} items with features. {told}.{rest}"
+
+    def of(self, ids: IdMap) -> ItemFeatures:
+        """The rows of these items in their order; an item without a row has missing values."""
+        rows = self.ids.index(ids.ids)
+        return ItemFeatures(ids, tuple(c.take(rows) for c in self.columns), self.left_out)
+
+    def without(self, known: IdMap) -> IdMap:
+        """The ids that are not among these."""
+        return self.ids.take(np.flatnonzero(known.index(self.ids.ids) < 0))
+
+    def plus(self, other: ItemFeatures) -> ItemFeatures:
+        """These rows and those of other items with the same columns."""
+        rows = np.flatnonzero(self.ids.index(other.ids.ids) < 0)
+        ids = [*self.ids.ids.tolist(), *other.ids.ids[rows].tolist()]
+        whole = all(isinstance(value, int) for value in ids)
+        columns = []
+        for one, two in zip(self.columns, other.columns, strict=True):
+            more = two.take(rows).values
+            is_array = one.kind in ("number", "vector")
+            values = np.concatenate([one.values, more]) if is_array else [*one.values, *more]
+            columns.append(FeatureColumn(one.name, one.kind, values))
+        array = (
+            np.array(ids, dtype=np.int64) if whole else text_array([str(value) for value in ids])
+        )
+        return ItemFeatures(IdMap(array), tuple(columns), self.left_out)
+
+    @property
+    def layout(self) -> list[tuple[str, Kind, int]]:
+        """Name and kind of each column, and the length of its vectors."""
+        sizes = (c.values.shape[1] if c.kind == "vector" else 0 for c in self.columns)
+        return [(c.name, c.kind, size) for c, size in zip(self.columns, sizes, strict=True)]
+
+    def vectors(self) -> list[FeatureColumn]:
+        """The columns that are vectors."""
+        return [column for column in self.columns if column.kind == "vector"]
+
+    def texts(self, names: Sequence[str]) -> npt.NDArray[Any] | None:
+        """A column by one of its usual names, as it is shown: titles or genres."""
+        for column in self.columns:
+            if plain_name(column.name) in names and column.kind in ("text", "category"):
+                listed = [v if isinstance(v, str) else "|".join(v) for v in column.values]
+                return text_array(listed)
+        return None
+
+
+def read_item_features(
+    source: Any, *, item: str | None = None, like: ItemFeatures | None = None
+) -> ItemFeatures:
+    """Read features of items from a file or a frame; each column's kind is recognised.
+
+    Args:
+        source: A .csv, .tsv, .item or .parquet file, or a pandas or polars frame.
+        item: Name of the column with the item ids; default: a common name, else the first column.
+        like: Features whose columns and kinds are expected; other columns are left out.
+
+    Returns:
+        The features.
+
+    Raises:
+        ItemrecError: The table cannot be read, an id is missing or there twice, or no column can be
+            used.
+
+    Examples:
+        >>> import polars as pl
+        >>> frame = pl.DataFrame({"item": [7, 8], "tags": ["war|drama", ""], "price": [3.5, None]})
+        >>> [(c.name, c.kind) for c in read_item_features(frame).columns]
+        [('tags', 'category'), ('price', 'number')]
+    """
+    place, table = _table(source)
+    name = _item_column(list(table), item, place)
+    ids = _ids(table.pop(name), place)
+    if like is not None:
+        return ItemFeatures(ids, _columns_like(table, like, place))
+    columns: list[FeatureColumn] = []
+    left_out: list[str] = []
+    for name, values, kind in _joined(table):
+        try:
+            columns += _recognised(name, values, kind, place)
+        except ItemrecError as error:
+            left_out.append(str(error))
+    if not columns:
+        raise ItemrecError(
+            f"{place}: no column can be used as a feature: {'; '.join(left_out) or 'there is none'}"
+        )
+    return ItemFeatures(ids, tuple(columns), tuple(left_out))
+
+
+def titles_and_genres(
+    ids: IdMap, titles: npt.NDArray[Any] | None, genres: npt.NDArray[Any] | None
+) -> ItemFeatures | None:
+    """The features of a catalogue that has titles or genres, else None."""
+    columns: list[FeatureColumn] = []
+    if titles is not None:
+        columns += _text("title", [str(text) for text in titles])
+    if genres is not None:
+        columns.append(FeatureColumn("genres", "category", _categories(genres.tolist())))
+    return ItemFeatures(ids, tuple(columns)) if columns else None
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _table(source: Any) -> tuple[str, dict[str, list[Any]]]:
+    """The name of the table and its columns."""
+    if isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        if not path.is_file():
+            raise ItemrecError(f"'item_features' must be an existing file, got '{path}'")
+        return str(path), readers.read_columns(path)
+    if hasattr(source, "columns") and hasattr(source, "__getitem__"):
+        return "the frame", {str(name): source[name].to_list() for name in source.columns}
+    kind = type(source).__name__
+    raise ItemrecError(f"'item_features' must be a file or a frame, got {kind}")
+
+
+def _item_column(names: list[str], item: str | None, place: str) -> str:
+    """The column of the ids: by its name, by a common name, or the first."""
+    plain = {plain_name(name.partition(":")[0]): name for name in reversed(names)}
+    if item is not None and (found := plain.get(plain_name(str(item)))) is not None:
+        return found
+    common = (plain[name] for name in (*KNOWN_NAMES["item"], "id") if name in plain)
+    if len(names) < 2:
+        raise ItemrecError(f"{place}: expected an item column and features, found {names}")
+    return next(common, names[0])
+
+
+def _ids(values: list[Any], place: str) -> IdMap:
+    listed = [value.strip() if isinstance(value, str) else value for value in values]
+    for row, value in enumerate(listed, start=1):
+        if is_missing(value):
+            raise ItemrecError(f"{place}, row {row}: the item id is missing")
+    whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in listed]
+    texts = [str(value) for value in whole]
+    if len(set(texts)) < len(texts):
+        twice = Counter(texts).most_common(1)[0][0]
+        raise ItemrecError(f"{place}: item {twice!r} has several rows, expected one")
+    is_whole = all(type(v) is int or (isinstance(v, str) and _is_int(v)) for v in whole)
+    return IdMap(np.array(texts, dtype=np.int64) if is_whole and texts else text_array(texts))
+
+
+def _is_int(text: str) -> bool:
+    return re.fullmatch(r"-?[1-9]\d{0,17}|0", text) is not None
+
+
+def _joined(table: Mapping[str, list[Any]]) -> list[tuple[str, list[Any], Kind | None]]:
+    """(name, values, kind if it is given); columns name_0 … name_n become one of lists."""
+    parts: dict[str, list[tuple[int, str]]] = {}
+    for name in table:
+        if found := PART.fullmatch(name.partition(":")[0]):
+            parts.setdefault(found[1], []).append((int(found[2]), name))
+    out: list[tuple[str, list[Any], Kind | None]] = []
+    used: set[str] = set()
+    for base, group in parts.items():
+        group.sort()
+        count = [number for number, _ in group]
+        names = [name for _, name in group]
+        in_order = count in (list(range(len(group))), list(range(1, len(group) + 1)))
+        if len(group) > 2 and in_order and all(_are_numbers(table[name]) for name in names):
+            rows = zip(*(table[name] for name in names), strict=True)
+            out.append((base, [list(row) for row in rows], None))
+            used |= set(names)
+    for name, values in table.items():
+        if name not in used:
+            short, _, kind = name.partition(":")
+            is_typed = kind in TYPES
+            out.append((short if is_typed else name, values, TYPES.get(kind)))
+    return out
+
+
+# --- kinds ---------------------------------------------------------------------------------------
+
+
+def _recognised(name: str, values: list[Any], kind: Kind | None, place: str) -> list[FeatureColumn]:
+    """The features of a column; an error says why it has none."""
+    some = [value for value in values if not _is_empty(value)]
+    if not some:
+        raise ItemrecError(f"{name} is empty")
+    if kind is None:
+        kind = _kind_of(some)
+    column = _parsed(name, values, kind, place)
+    return _text(name, column.values) if kind == "text" else [column]
+
+
+def _kind_of(some: list[Any]) -> Kind:
+    if all(_is_list(value) for value in some):
+        is_text = any(isinstance(part, str) for value in some for part in value)
+        return "category" if is_text else "vector"
+    if _are_numbers(some):
+        return "number"
+    texts = [str(value) for value in some]
+    several = sum("|" in text for text in texts)
+    words = sum(len(text.split()) for text in texts) / len(texts)
+    if several or (len(set(texts)) <= len(texts) / 2 and words <= 4):
+        return "category"
+    return "text"
+
+
+def _columns_like(
+    table: Mapping[str, list[Any]], like: ItemFeatures, place: str
+) -> tuple[FeatureColumn, ...]:
+    """The columns of ``like``; one that the table does not have is missing everywhere."""
+    joined = {plain_name(name): values for name, values, _ in _joined(table)}
+    rows = len(next(iter(table.values()), []))
+    out: list[FeatureColumn] = []
+    found = 0
+    for column in like.columns:
+        is_year = column.kind == "number" and column.name.endswith(OF_YEAR)
+        values = joined.get(plain_name(column.name.removesuffix(OF_YEAR)))
+        if values is None:
+            out.append(column.take(np.full(rows, -1)))
+            continue
+        found += 1
+        if is_year:
+            out.append(FeatureColumn(column.name, "number", _years(_texts(values))))
+        else:
+            out.append(_parsed(column.name, values, column.kind, place, like=column))
+    if not found:
+        names = ", ".join(column.name for column in like.columns)
+        raise ItemrecError(f"{place}: must have at least one of the columns {names}")
+    return tuple(out)
+
+
+def _parsed(
+    name: str, values: list[Any], kind: Kind, place: str, like: FeatureColumn | None = None
+) -> FeatureColumn:
+    """A column of a given kind."""
+    if kind == "category":
+        return FeatureColumn(name, kind, _categories(values))
+    if kind == "text":
+        return FeatureColumn(name, kind, _texts(values))
+    parse: Callable[[Any], Any] = _number if kind == "number" else _vector
+    try:
+        listed = [parse(value) for value in values]
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        bad = next(value for value in values if not _can(parse, value))
+        raise ItemrecError(f"{place}: {name} must be a {kind}, got {str(bad)[:60]!r}") from None
+    if kind == "number":
+        return FeatureColumn(name, kind, np.array(listed, dtype=np.float64))
+    width = max(len(vector) for vector in listed) if like is None else like.values.shape[1]
+    out = np.full((len(listed), width), np.nan, dtype=np.float32)
+    for row, vector in enumerate(listed):
+        if len(vector) not in (0, width):
+            raise ItemrecError(f"{place}: {name} must have {width} numbers, got {len(vector)}")
+        if vector:
+            out[row] = vector
+    return FeatureColumn(name, kind, out)
+
+
+def _text(name: str, texts: list[str]) -> list[FeatureColumn]:
+    """A text, and the year in parentheses at its end where most texts have one."""
+    years = _years(texts)
+    out = [FeatureColumn(name, "text", texts)]
+    if np.isfinite(years).sum() > sum(map(bool, texts)) / 2:
+        out.append(FeatureColumn(f"{name}{OF_YEAR}", "number", years))
+    return out
+
+
+def _years(texts: list[str]) -> npt.NDArray[np.float64]:
+    found = [YEAR.search(text) for text in texts]
+    return np.array([float(year[1]) if year else np.nan for year in found])
+
+
+def _texts(values: list[Any]) -> list[str]:
+    return ["" if _is_empty(value) else str(value).strip() for value in values]
+
+
+def _categories(values: Sequence[Any]) -> list[tuple[str, ...]]:
+    out = []
+    for value in values:
+        listed = value if _is_list(value) else ("" if _is_empty(value) else str(value)).split("|")
+        names = (str(name).strip() for name in listed)
+        out.append(tuple(dict.fromkeys(name for name in names if name and name != NONE_LISTED)))
+    return out
+
+
+def _number(value: Any) -> float:
+    number = np.nan if is_missing(value) else to_number(value, "time")
+    return number if abs(number) < 1e30 else np.nan
+
+
+def _vector(value: Any) -> list[float]:
+    if _is_empty(value):
+        return []
+    parts = value if _is_list(value) else str(value).replace(",", " ").strip("[] ").split()
+    return [float(part) for part in parts]
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(_can(_number, value) for value in values)
+
+
+def _can(parse: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        parse(value)
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return False
+    return True
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
+
+
+def _is_empty(value: Any) -> bool:
+    return (_is_list(value) and len(value) == 0) or (not _is_list(value) and is_missing(value))

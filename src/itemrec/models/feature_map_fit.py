@@ -1,0 +1,215 @@
+"""Chooses the settings of a feature map on known items that are left out of the regression.
+
+Some known items play new ones: they leave the regression and the histories of users. What users did
+with them says how strong the regression should be and how much each part counts: the weights are
+those of a conditional logit model, the likelihood of a user's items among all that were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemrec.data.csr import take_entries
+from itemrec.data.feature_matrix import FeatureMatrix
+from itemrec.models.base import Model
+from itemrec.models.feature_map import (
+    Floats,
+    MapSettings,
+    Ridge,
+    item_weights,
+    scaled_history,
+    similarities,
+    smoother,
+)
+
+FOLDS = 3  # times that items are left out
+SHARE, ITEMS = 0.2, 800  # of the known items that are left out: a share, at most so many
+USERS = 400  # whose items are predicted, in each fold
+HALF = (0.0, 10.0, 30.0)
+L2 = (1.0, 10.0, 100.0, 1000.0)
+SIMILAR = ((1.0, 3.0), (2.0, 3.0), (2.0, 1.0), (3.0, 0.3), (4.0, 0.1))  # power and prior
+NAMES = ("scores", "history", "similar_scores", "similar_history")
+PENALTY = 1e-3  # on the squared weights, so that they are finite
+STEPS, HALVINGS, ENOUGH = 12, 6, 1e-5  # of Newton's method: steps, tries, least gain
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Users, and the items that are left out."""
+
+    scores: Floats  # [U, seen] standardised
+    history: Floats  # [U, seen] without the items that are left out
+    target: npt.NDArray[np.bool_]  # [U, out]
+    kept: FeatureMatrix
+    out: FeatureMatrix
+    degree: npt.NDArray[np.int64]  # [kept]
+    kept_items: npt.NDArray[np.int64]
+    out_items: npt.NDArray[np.int64]
+
+
+def choose_map(model: Model, train: sp.csr_array, known: FeatureMatrix) -> MapSettings:
+    """Settings for the new items of a model; without enough known items the defaults.
+
+    Only the training interactions are used: no held-out item or interaction can be among them.
+    """
+    folds = list(make_folds(model, train, known))
+    if not folds:
+        return MapSettings()
+    best = MapSettings(similar_scores=0.0, similar_history=0.0)
+    fit, z, parts = -np.inf, list[Floats](), list[list[Floats]]()
+    options = [*(("half", half) for half in HALF), *(("l2", l2) for l2 in L2 if l2 != best.l2)]
+    for name, option in options:
+        tried = replace(best, **{name: option})
+        found = [_regressed(fold, tried) for fold in folds]
+        value, weights = fit_weights(found, folds)
+        if value > fit:
+            fit, parts, z = value, found, _combined(found, weights)
+            best = replace(tried, **_named(weights))
+    if known.words.nnz:
+        rests = [_rest(fold, best) for fold in folds]
+        kept = [item_weights(fold.degree, best.half) for fold in folds]
+        cosines = [similarities(fold.out.words, fold.kept.words) for fold in folds]
+        for power, prior in SIMILAR:
+            matrices = [
+                smoother(matrix, weights, power, prior)
+                for matrix, weights in zip(cosines, kept, strict=True)
+            ]
+            more = [
+                [*own, *((matrix @ rest.T).T for rest in pair)]
+                for own, matrix, pair in zip(parts, matrices, rests, strict=True)
+            ]
+            value, weights = fit_weights(more, folds)
+            if value > fit:
+                fit, z = value, _combined(more, weights)
+                best = replace(best, power=power, prior=prior, **_named(weights))
+    return _calibrated(best, folds, z)
+
+
+def make_folds(model: Model, train: sp.csr_array, known: FeatureMatrix) -> Iterator[Fold]:
+    """Random items left out, with users who had some of them and others as well."""
+    rng = np.random.default_rng(0)
+    n_items = int(train.shape[1])
+    degree = np.bincount(train.indices, minlength=n_items)
+    seen = np.flatnonzero(degree)
+    size = min(int(SHARE * len(seen)), ITEMS)
+    for chosen in np.split(rng.permutation(seen)[: FOLDS * size], FOLDS) if size else ():
+        is_out = np.zeros(n_items, dtype=np.bool_)
+        is_out[chosen] = True
+        hidden = is_out[train.indices]
+        kept = take_entries(train, ~hidden)
+        gone = take_entries(train, hidden)
+        users = np.flatnonzero((np.diff(kept.indptr) > 0) & (np.diff(gone.indptr) > 0))
+        users = np.sort(rng.permutation(users)[:USERS])
+        if not len(users):
+            continue
+        out_items = np.flatnonzero(is_out)
+        kept_items = seen[~is_out[seen]]
+        history = sp.csr_array(kept[users])
+        # a history alone, where the model can: a trained vector has seen what was left out
+        rows = np.full(len(users), -1) if model.inductive else users
+        scores = model.scores(history, rows.astype(np.int64)).float().cpu().numpy()
+        yield Fold(
+            standardised(scores)[0],
+            scaled_history(history),
+            gone[users].toarray()[:, out_items] > 0,
+            known.take(kept_items),
+            known.take(out_items),
+            degree[kept_items],
+            kept_items,
+            out_items,
+        )
+
+
+def standardised(scores: Floats) -> tuple[Floats, Floats, Floats]:
+    """Scores with mean 0 and deviation 1 for each user, the means and the deviations."""
+    mean = scores.mean(axis=1, keepdims=True)
+    deviation = np.maximum(scores.std(axis=1, keepdims=True), 1e-12)
+    return (scores - mean) / deviation, mean, deviation
+
+
+def _ridge(fold: Fold, settings: MapSettings) -> Ridge:
+    return Ridge(fold.kept.regressors, item_weights(fold.degree, settings.half), settings.l2)
+
+
+def _regressed(fold: Fold, settings: MapSettings) -> list[Floats]:
+    ridge = _ridge(fold, settings)
+    targets = (fold.scores[:, fold.kept_items], fold.history[:, fold.kept_items])
+    return [ridge.predict(ridge.fit(target), fold.out.regressors) for target in targets]
+
+
+def _rest(fold: Fold, settings: MapSettings) -> list[Floats]:
+    """What the regression leaves of scores and histories of the items that stayed."""
+    ridge = _ridge(fold, settings)
+    targets = (fold.scores[:, fold.kept_items], fold.history[:, fold.kept_items])
+    return [target - ridge.predict(ridge.fit(target), fold.kept.regressors) for target in targets]
+
+
+def _named(weights: npt.NDArray[np.float64]) -> dict[str, float]:
+    return {name: float(value) for name, value in zip(NAMES, weights, strict=False)}
+
+
+def _combined(parts: list[list[Floats]], weights: npt.NDArray[np.float64]) -> list[Floats]:
+    return [np.tensordot(weights.astype(np.float32), np.stack(own), axes=1) for own in parts]
+
+
+def fit_weights(
+    parts: list[list[Floats]], folds: list[Fold]
+) -> tuple[float, npt.NDArray[np.float64]]:
+    """Log-likelihood and weights of a conditional logit model, by Newton's method."""
+    spread = np.sqrt(np.mean([[part.var() for part in own] for own in parts], axis=0))
+    spread = np.maximum(spread, 1e-9)
+    stacked = [np.stack(own, axis=-1) / spread.astype(np.float32) for own in parts]  # [U, out, k]
+    share = [fold.target / fold.target.sum(axis=1, keepdims=True) for fold in folds]
+    weights = np.zeros(len(spread))
+    value, slope, bend = likelihood(weights, stacked, share)
+    for _ in range(STEPS):
+        step = np.linalg.solve(bend, slope)
+        for _ in range(HALVINGS):
+            found = likelihood(weights + step, stacked, share)
+            if found[0] > value:
+                break
+            step = step / 2
+        else:
+            break
+        gain, weights = found[0] - value, weights + step
+        value, slope, bend = found
+        if gain < ENOUGH:
+            break
+    return value, weights / spread
+
+
+def likelihood(
+    weights: npt.NDArray[np.float64], parts: list[Floats], share: list[npt.NDArray[np.float64]]
+) -> tuple[float, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Penalised log-likelihood a user, its gradient, and its negative second derivatives."""
+    k, users = len(weights), sum(len(t) for t in share)
+    value = -PENALTY * float(weights @ weights)
+    slope, bend = -2 * PENALTY * weights, 2 * PENALTY * np.eye(k)
+    for t, x in zip(share, parts, strict=True):  # [U, out] and [U, out, k]
+        z = x @ weights.astype(np.float32)
+        z -= z.max(axis=1, keepdims=True)
+        p = np.exp(z)
+        total = p.sum(axis=1, keepdims=True)
+        p /= total
+        value += float((t * (z - np.log(total))).sum()) / users
+        flat = x.reshape(-1, k)
+        mean = np.matmul(p[:, None, :], x)[:, 0]  # [U, k]
+        slope = slope + (t.reshape(-1) @ flat - mean.sum(axis=0)) / users
+        bend = bend + ((flat * p.reshape(-1, 1)).T @ flat - mean.T @ mean) / users
+    return value, slope, bend
+
+
+def _calibrated(settings: MapSettings, folds: list[Fold], z: list[Floats]) -> MapSettings:
+    """Shift and scale z so that items left out have the mean and the spread of their real scores.
+
+    A new item then stands where a known item like it would: neither hidden nor on top.
+    """
+    real = np.concatenate([fold.scores[:, fold.out_items].ravel() for fold in folds])
+    made = np.concatenate([part.ravel() for part in z])
+    scale = float(real.std() / max(float(made.std()), 1e-12)) or 1.0
+    return replace(settings, scale=scale, shift=float(real.mean() - scale * made.mean()))
