@@ -189,15 +189,15 @@ def tests(values: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return out
 
 
-def page(found: list[dict[str, Any]]) -> str:
-    """The table as Markdown."""
+def page(found: list[dict[str, Any]], how: str) -> str:
+    """The table as Markdown; `how` are the options that matter."""
     lines = [
         "# New items\n",
         "A tenth of the items is held out with all interactions and recommended by features alone "
         "(genres, titles, years). Each user's held-out items are ranked among all held-out items; "
         "the last column ranks them among all items. Mean ± standard deviation over the splits; "
         "p-values of paired t-tests over the splits and over the users of all splits, with "
-        "Holm's correction. Made by `python benchmarks/new_items.py --out results`.\n",
+        f"Holm's correction. Made by `python benchmarks/new_items.py {how}`.\n",
     ]
     for one in found:
         lines.append(f"## {one['data']}\n")
@@ -244,10 +244,14 @@ def main() -> None:
         part if ":" in part or "=" not in part else f",{part}" for part in options.data.split(",")
     ]
     found = [measure(data, options) for data in "\n".join(named).replace("\n,", ",").split("\n")]
-    print(page(found))
+    how = [f"--systems {','.join(options.systems)}"] if ",".join(options.systems) != every else []
+    text = page(
+        found, " ".join([*how, *(["--typical"] if options.typical else []), "--out results"])
+    )
+    print(text)
     if options.out is not None:
         write_text(options.out / "new-items.json", json.dumps(found, indent=1) + "\n")
-        write_text(options.out / "new-items.md", page(found))
+        write_text(options.out / "new-items.md", text)
     ours = [test for one in found for test in one["tests"] if test["ours"] == options.systems[-1]]
     worst, ahead = max(t["p_splits"] for t in ours), min(t["difference"] for t in ours)
     verdicts = Verdicts()
