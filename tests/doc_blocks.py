@@ -51,6 +51,8 @@ def write_plays(folder: Path) -> None:
     }
     lines = [f"listener{u},track{t},{1 + (u * t) % 5}" for u, t in sorted(rows)]
     (folder / "plays.csv").write_text("listener,track,stars\n" + "\n".join(lines) + "\n")
+    new_plays = ["newcomer,track4,5", "newcomer,track9,4", "listener2,track999,5"]
+    (folder / "new-plays.csv").write_text("listener,track,stars\n" + "\n".join(new_plays) + "\n")
     likes = [f"user{u},film{t}" for u, t in sorted(rows)]
     (folder / "likes.csv").write_text("user_id,item_id\n" + "\n".join(likes) + "\n")
     new = ["newcomer,film1", "newcomer,film2", "user1,film500", "user2,film500"]

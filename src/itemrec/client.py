@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from itemrec.errors import ItemrecError
-from itemrec.serving.recommendations import Reason, Recommendation, Recommendations
+from itemrec.serving.recommendations import Likeness, Reason, Recommendation, Recommendations
 
 
 class Client:
@@ -77,10 +77,13 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _items(picks: list[dict[str, Any]]) -> tuple[Recommendation, ...]:
-    return tuple(
-        Recommendation(**{**pick, "reasons": tuple(Reason(**r) for r in pick["reasons"])})
-        for pick in picks
-    )
+    return tuple(Recommendation(**pick | _details(pick)) for pick in picks)
+
+
+def _details(pick: dict[str, Any]) -> dict[str, Any]:
+    reasons = tuple(Reason(**reason) for reason in pick["reasons"])
+    like = tuple(Likeness(**known | {"shared": tuple(known["shared"])}) for known in pick["like"])
+    return {"reasons": reasons, "like": like}
 
 
 def _picks(answer: dict[str, Any]) -> Recommendations:

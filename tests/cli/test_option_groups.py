@@ -94,7 +94,7 @@ def test_help_of_train_is_in_panels_with_all_choices():
     places = [text.index(f"─ {panel} ─") for panel in panels]
     assert places == sorted(places)
     words = " ".join(text.replace("│", " ").split())
-    assert "interactions, users, time, last, rolling or all." in words
+    assert "interactions, users, time, last, rolling, items (new items) or all." in words
     for table in ("MODELS", "LOSSES"):
         assert table not in words
     from itemrec.losses import LOSSES
