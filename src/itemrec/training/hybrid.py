@@ -20,7 +20,7 @@ from itemrec.evaluation.metrics import parse_metric
 from itemrec.losses import bind, unbind
 from itemrec.models.hybrid import BLEND, OF_LINEAR, Hybrid
 from itemrec.sampling import NEGATIVES
-from itemrec.training.blend import BlendSearch, Values
+from itemrec.training.blend import BlendSearch
 from itemrec.training.closed_form import fit, try_settings
 from itemrec.training.descent import descend
 from itemrec.training.plan import Plan
@@ -45,7 +45,7 @@ class Candidate:
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-# On sparse data cosines are better by far, on dense data inner products usually are (LOG.md).
+# On sparse data cosines are better by far, on dense data either may be (LOG.md).
 INNER_PRODUCTS = Candidate(
     "inner products, uniform negatives",
     {
@@ -151,7 +151,7 @@ def train_network(
 
 
 def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, progress: bool) -> None:
-    """Blend a trained candidate; it leads unless an earlier one is clearly better."""
+    """Blend a trained candidate, note its result, and keep it if it is the best so far."""
     model, config = plan.model, plan.config
     assert isinstance(model, Hybrid)
     settings = entry.settings
@@ -170,9 +170,8 @@ def finish(entry: Candidate, plan: Plan, valid: HeldOut, state: TrainState, prog
         "epochs": state.epoch,
         "seconds": round(state.seconds - state.begun, 3),
     }
-    if not state.leader or not is_ahead(np.asarray(state.leader_values), values):
-        kept = {"settings": settings, "lr_drops": state.lr_drops}
-        state.leader_facts, state.leader_values = {**facts, **kept}, values.tolist()
+    if facts[config.metric] > state.leader_facts.get(config.metric, -1.0):
+        state.leader_facts = {**facts, "settings": settings, "lr_drops": state.lr_drops}
         state.leader = {k: v.detach().clone() for k, v in model.gnn.named_parameters()}
     state.finished.append(facts)
     state.begin_candidate()
@@ -207,10 +206,7 @@ def set_up(model: Hybrid, split: Split, device: torch.device, *, linear: bool = 
 
 
 def candidates(plan: Plan, split: Split) -> list[Candidate]:
-    """The networks that are trained, the one that is taken in doubt last.
-
-    A component that was asked for is not replaced.
-    """
+    """The networks that are trained; a component that was asked for is not replaced."""
     asked = {key.partition(".")[0] for key in plan.given}
     is_own = "train.similarity" in plan.given or asked & {"loss", "negatives"}
     name = "as given" if is_own else "cosines, negatives by popularity"
@@ -270,12 +266,6 @@ def with_settings(plan: Plan, settings: dict[str, dict[str, Any]]) -> Plan:
     sampler = NEGATIVES[name](**of_sampler) if name else replace(plan.sampler, **of_sampler)  # type: ignore[type-var]
     config = replace(plan.config, **settings.get("train", {}))
     return replace(plan, loss=loss, sampler=sampler, config=config)
-
-
-def is_ahead(values: Values, others: Values) -> bool:
-    """Whether the metric's mean over users is larger by more than a standard error."""
-    ahead = values - others
-    return bool(ahead.mean() > ahead.std() / np.sqrt(len(ahead)))
 
 
 def is_late(plan: Plan, state: TrainState) -> bool:

@@ -22,7 +22,7 @@ FACTS = (
     *("data", "phase", "epoch", "best_epoch", "best_value", "best_metrics"),
     *("selected_epochs", "seconds", "history", "chosen", "trials"),
     *("gain_epoch", "gain_value", "elapsed", "begun", "finished", "leader_facts"),
-    *("leader_values", "lr_drops"),
+    "lr_drops",
 )
 
 
@@ -48,7 +48,6 @@ class TrainState:
     begun: float = 0.0  # seconds before the candidate
     finished: list[dict[str, Any]] = field(default_factory=list)  # candidates of a race
     leader_facts: dict[str, Any] = field(default_factory=dict)  # the best of them
-    leader_values: list[float] = field(default_factory=list)  # its metric for every user
     leader: dict[str, Tensor] = field(default_factory=dict)  # and its weights
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until restored
