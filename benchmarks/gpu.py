@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from itemrec.data.split import Split
-from itemrec.evaluation.evaluate import Evaluator
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.losses import item_ndcg
 from itemrec.sampling.full_catalogue import All
 from itemrec.training.config import TrainConfig

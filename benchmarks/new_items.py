@@ -26,7 +26,8 @@ from itemrec.data.datasets import load
 from itemrec.data.feature_matrix import FeatureEncoder
 from itemrec.data.split import Split
 from itemrec.data.splitters import split_items
-from itemrec.evaluation.evaluate import Evaluator, evaluate
+from itemrec.evaluation.evaluate import evaluate
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.evaluation.significance import holm, paired_test
 from itemrec.files import arrays_of, atomic, write_text

@@ -27,7 +27,8 @@ from itemrec.data.datasets import load
 from itemrec.data.interactions import Interactions
 from itemrec.data.joining import as_interactions
 from itemrec.data.split import HeldOut, Split
-from itemrec.data.splitters import split_interactions, split_rolling
+from itemrec.data.splitters import split_interactions
+from itemrec.data.time_splits import split_rolling
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_plan
 from itemrec.experiments.config import resolve

@@ -25,8 +25,9 @@ from scipy.stats import ttest_rel
 from itemrec.data.datasets import load
 from itemrec.data.interactions import Interactions
 from itemrec.data.split import HeldOut, Split
-from itemrec.data.splitters import split_by_time, split_users
-from itemrec.evaluation.evaluate import Evaluator
+from itemrec.data.splitters import split_users
+from itemrec.data.time_splits import split_by_time
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.losses import item_log
 from itemrec.models import EASE, RLAE, LightGCN, Model
 from itemrec.training.loop import train

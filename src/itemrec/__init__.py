@@ -19,14 +19,11 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemrec.data.splitters import (
         cold_start,
         keep_all,
-        leave_last_out,
-        split_by_time,
         split_interactions,
         split_items,
-        split_rolling,
         split_users,
-        split_window,
     )
+    from itemrec.data.time_splits import leave_last_out, split_by_time, split_rolling, split_window
     from itemrec.errors import ItemrecError, LeakError
     from itemrec.evaluation.evaluate import Evaluation, evaluate
     from itemrec.reranking.steering import Steering

@@ -18,7 +18,7 @@ from itemrec.cli.app import app
 from itemrec.data.interactions import IdMap
 from itemrec.data.split import HeldOut
 from itemrec.evaluation.conventions import CONVENTIONS, convention_values
-from itemrec.evaluation.evaluate import Evaluator
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.evaluation.metrics import parse_metric, parse_metrics
 
 FILE = Path(__file__).parents[1] / "fixtures" / "metrics" / "figures.json"

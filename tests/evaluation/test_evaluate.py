@@ -15,7 +15,8 @@ import itemrec as ir
 from itemrec.data.interactions import IdMap
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.evaluate import Evaluator, evaluate, joined
+from itemrec.evaluation.evaluate import evaluate, joined
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.evaluation.metrics import Metric, parse_metric
 from itemrec.evaluation.ranking import ROWS, top_items
 from itemrec.graph.graph import Graph

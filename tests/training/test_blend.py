@@ -13,7 +13,7 @@ from torch import Tensor
 
 from itemrec.data.split import HeldOut
 from itemrec.evaluation import evaluate
-from itemrec.evaluation.evaluate import Evaluator, sample_users
+from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
 from itemrec.models.base import Model
 from itemrec.training.blend import NEARBY, PRIORS, WEIGHTS, BlendSearch

@@ -18,7 +18,8 @@ from itemrec.data.split import Split
 from itemrec.data.splitters import keep_all, split_interactions
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError, LeakError
-from itemrec.evaluation.evaluate import Evaluator, evaluate
+from itemrec.evaluation.evaluate import evaluate
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.graph.graph import Graph
 from itemrec.losses import bpr, item_ndcg, softmax
 from itemrec.models import EASE, MF, LightGCN, Popularity

@@ -8,7 +8,7 @@ import torch
 from small import board_split
 
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.evaluate import Evaluator
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.models import GAT, LightGCN
 from itemrec.training.config import TrainConfig
 from itemrec.training.learner import Learner

@@ -1,15 +1,16 @@
-"""What all split strategies end with: parts become a checked `Split`, with notes."""
+"""What all split strategies begin and end with: sorted interactions, and a checked `Split`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemrec.data.csr import as_sorted, take_columns, take_entries
+from itemrec.data.csr import as_sorted, from_parts, take_columns, take_entries
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.split import HeldOut, Protocol, Split
 from itemrec.data.weights import scaled, weight_digest, weight_note
@@ -17,6 +18,39 @@ from itemrec.errors import ItemrecError
 from itemrec.validation import one_of
 
 TRAIN, VALID, TEST = 0, 1, 2
+
+
+def check_share(name: str, value: float, low: float = -1) -> float:
+    """The value, if it is a share below 1 and above ``low``."""
+    if not isinstance(value, Real) or not max(low, 0) <= value < 1 or value == low:
+        rule = "(0, 1)" if low == 0 else "[0, 1)"
+        raise ItemrecError(f"{name!r} must be a share in {rule}, got {value!r}")
+    return value
+
+
+def seeded(seed: int) -> np.random.Generator:
+    """A generator of random numbers, if the seed is valid."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise ItemrecError(f"'seed' must be an integer of at least 0, got {seed!r}")
+    return np.random.default_rng(int(seed))
+
+
+def sorted_matrix(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
+    """The interactions as CSR with their weights, and each entry's position in the data.
+
+    Because of the sorting a split depends on the seed and the pairs, not on the order of rows.
+    """
+    if not isinstance(data, Interactions):
+        raise ItemrecError(
+            f"'data' must be what 'load' or 'read' returns, got {type(data).__name__}"
+        )
+    if not len(data):
+        raise ItemrecError(f"{data.name!r} has no interactions to split")
+    order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)
+    counts = np.bincount(data.users, minlength=data.n_users)
+    indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    weights = None if data.weights is None else data.weights[order]
+    return from_parts(data.items[order], indptr, data.n_items, weights), order
 
 
 def transductive_split(

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from itemrec.data.csr import (
     as_sorted,
     from_parts,
     pick_share,
-    row_of_entry,
     scatter_rows,
     take_columns,
     take_entries,
 )
 from itemrec.data.interactions import Interactions
 from itemrec.data.item_features import titles_and_genres
-from itemrec.data.rolling import Window, window_split
 from itemrec.data.split import HeldOut, Protocol, Split
 from itemrec.data.split_parts import (
     TEST,
     TRAIN,
     VALID,
+    check_share,
     finished_split,
     held_out_part,
     item_columns,
+    seeded,
+    sorted_matrix,
     transductive_split,
 )
+from itemrec.data.time_splits import leave_last_out, split_by_time, split_window
 from itemrec.errors import ItemrecError
-from itemrec.validation import one_of, positive_integers
+from itemrec.validation import one_of
 
 
 def split_interactions(
@@ -72,195 +73,19 @@ def split_interactions(
         >>> split.train.nnz + split.valid.target.nnz + split.test.target.nnz
         900
     """
-    rng = _generator(seed)
-    matrix, order = _sorted(data)
+    rng = seeded(seed)
+    matrix, order = sorted_matrix(data)
     part = np.zeros(matrix.nnz, np.int8)
     given = data.held_out is not None
     if data.held_out is not None:
         part[data.held_out[order]] = TEST
     else:
-        part[pick_share(matrix, _share("test", test, low=0), rng, leave=1)] = TEST
+        part[pick_share(matrix, check_share("test", test, low=0), rng, leave=1)] = TEST
     rest = part == TRAIN
-    chosen = pick_share(take_entries(matrix, rest), _share("valid", valid), rng, leave=1)
+    chosen = pick_share(take_entries(matrix, rest), check_share("valid", valid), rng, leave=1)
     part[np.flatnonzero(rest)[chosen]] = VALID
     settings = {"strategy": "interactions", "seed": seed, "valid": valid}
     settings |= {"test": "given" if given else test, "unseen_items": unseen_items}
-    return transductive_split(data, matrix, part, settings)
-
-
-def split_by_time(
-    data: Interactions,
-    *,
-    seed: int = 0,
-    valid: float = 0.1,
-    test: float = 0.2,
-    unseen_items: Literal["keep", "drop"] = "keep",
-) -> Split:
-    """Transductive, one global cut: the latest share `test` of all interactions is the test part.
-
-    The latest share `valid` of the rest is the validation part. Interactions with the same time
-    stay together. Users without an interaction before a cut are left out of that part.
-
-    Args:
-        data: What `load` or `read` returns, with times.
-        seed: Unused: nothing is drawn; accepted so that all strategies have the same call.
-        valid: Share of the interactions before the test part, in [0, 1).
-        test: Share of all interactions, in (0, 1).
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
-
-    Returns:
-        A split of the transductive protocol, already checked for leaks.
-
-    Raises:
-        ItemrecError: The data has no times, a share is out of range, or a part would be empty.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
-        >>> ir.split_by_time(data).settings["strategy"]
-        'time'
-    """
-    _generator(seed)  # validates the seed
-    matrix, order = _sorted(data)
-    times = _times(data, "split_by_time")[order]
-    part = np.zeros(matrix.nnz, np.int8)
-    part[times >= _cut(times, _share("test", test, low=0))] = TEST
-    rest = part == TRAIN
-    if _share("valid", valid) > 0 and rest.any():
-        part[rest & (times >= _cut(times[rest], valid))] = VALID
-    settings = {"strategy": "time", "seed": seed, "valid": valid, "test": test}
-    return transductive_split(
-        data, matrix, part, settings | {"unseen_items": unseen_items}, past=True
-    )
-
-
-def split_window(
-    data: Interactions,
-    *,
-    seed: int = 0,
-    windows: int = 5,
-    window: int = 1,
-    start: float = 0.5,
-    valid: float = 0.1,
-    new_users: Literal["fold-in", "drop"] = "fold-in",
-) -> Split:
-    """One of the time windows of `split_rolling`, which has the same arguments.
-
-    Args:
-        data: What `load` or `read` returns, with times.
-        seed: Seed of the draw of the validation part.
-        windows: Number of windows.
-        window: Which one, from 1.
-        start: Share of all interactions before the first window, in (0, 1).
-        valid: Share of a user's interactions before the window for validation, in [0, 1).
-        new_users: Whether users whose first interaction is in the window are evaluated, too.
-
-    Returns:
-        A split of the transductive protocol, already checked for leaks.
-
-    Raises:
-        ItemrecError: The data has no times, or a number is out of range.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
-        >>> ir.split_window(data, windows=2, window=2, start=0.8).settings["window"]
-        2
-    """
-    positive_integers(windows=windows, window=window)
-    if window > windows:
-        raise ItemrecError(f"'window' must be at most 'windows' ({windows}), got {window}")
-    one_of("new_users", new_users, ("fold-in", "drop"))
-    _share("start", start, low=0), _share("valid", valid)
-    rng = _generator(seed)
-    matrix, order = _sorted(data)
-    times = _times(data, "split_rolling")[order]
-    settings = {"strategy": "rolling", "seed": seed, "windows": windows, "window": window}
-    settings |= {"start": start, "valid": valid, "new_users": new_users}
-    found = Window.cut(times, start, windows, window)
-    return window_split(data, matrix, times, found, rng, settings)
-
-
-def split_rolling(
-    data: Interactions,
-    windows: int = 5,
-    *,
-    seed: int = 0,
-    start: float = 0.5,
-    valid: float = 0.1,
-    new_users: Literal["fold-in", "drop"] = "fold-in",
-) -> list[Split]:
-    """Rolling time windows: train until t, test from t to t + 1, then train until t + 1, …
-
-    The first share `start` of all interactions is before the first window; the rest is cut into
-    windows of equal numbers of interactions. Interactions with the same time stay together.
-    A model knows all interactions before its window; the share `valid` of each user's is its
-    validation part. Items that never occurred before a window cannot be recommended: they are no
-    targets, and a note tells their share. A user whose first interaction is in a window is folded
-    in with the earlier half of the interactions there ("fold-in"), or left out ("drop").
-
-    Args:
-        data: What `load` or `read` returns, with times.
-        windows: Number of windows.
-        seed: Seed of the draw of the validation parts.
-        start: Share of all interactions before the first window, in (0, 1).
-        valid: Share of a user's interactions before a window for validation, in [0, 1).
-        new_users: Whether users whose first interaction is in a window are evaluated, too.
-
-    Returns:
-        A split for each window, in order, each already checked for leaks.
-
-    Raises:
-        ItemrecError: The data has no times, or a number is out of range.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
-        >>> splits = ir.split_rolling(data, windows=3)
-        >>> [split.refit().train.nnz for split in splits]
-        [450, 600, 750]
-    """
-    positive_integers(windows=windows)
-    fixed = {"seed": seed, "start": start, "valid": valid, "new_users": new_users}
-    return [split_window(data, windows=windows, window=n + 1, **fixed) for n in range(windows)]  # type: ignore[arg-type]
-
-
-def leave_last_out(
-    data: Interactions, *, seed: int = 0, unseen_items: Literal["keep", "drop"] = "keep"
-) -> Split:
-    """Transductive: each user's last item is the test part, the one before it validation.
-
-    Ties in time are broken at random by the seed; at least one item stays in training.
-
-    Args:
-        data: What `load` or `read` returns, with times.
-        seed: Breaks ties.
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
-
-    Returns:
-        A split of the transductive protocol, already checked for leaks.
-
-    Raises:
-        ItemrecError: The data has no times, or a part would be empty.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.leave_last_out(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> int(split.test.target.sum(axis=1).max())  # one item per user
-        1
-    """
-    matrix, order = _sorted(data)
-    times, rows = _times(data, "leave_last_out")[order], row_of_entry(matrix)
-    late = np.lexsort((_generator(seed).random(matrix.nnz), times, rows))
-    from_end = np.empty(matrix.nnz, np.int64)
-    from_end[late] = matrix.indptr[rows + 1] - 1 - np.arange(matrix.nnz)
-    size = np.diff(matrix.indptr)[rows]
-    part = np.zeros(matrix.nnz, np.int8)
-    part[(from_end == 0) & (size >= 2)] = TEST
-    part[(from_end == 1) & (size >= 3)] = VALID
-    settings = {"strategy": "last", "seed": seed, "unseen_items": unseen_items}
     return transductive_split(data, matrix, part, settings)
 
 
@@ -300,12 +125,12 @@ def split_users(
         >>> split.n_users, len(split.valid), len(split.test)
         (42, 6, 12)
     """
-    _share("test", test, low=0), _share("valid", valid)
-    _share("fold_in", fold_in, low=0)
+    check_share("test", test, low=0), check_share("valid", valid)
+    check_share("fold_in", fold_in, low=0)
     if valid + test >= 1:
         raise ItemrecError(f"'valid' and 'test' must leave training users, got {valid} and {test}")
-    rng = _generator(seed)
-    matrix, _ = _sorted(data)
+    rng = seeded(seed)
+    matrix, _ = sorted_matrix(data)
     order = rng.permutation(data.n_users)
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
     groups = np.split(order, [n_test, n_test + n_valid])
@@ -361,21 +186,21 @@ def split_items(
         >>> split.n_items, len(split.new_items), split.test.target.shape[1]
         (72, 8, 80)
     """
-    rng = _generator(seed)
-    matrix, _ = _sorted(data)
+    rng = seeded(seed)
+    matrix, _ = sorted_matrix(data)
     features = data.features or titles_and_genres(data.item_ids, data.titles, data.genres)
     if features is None:
         raise ItemrecError(
             f"split_items needs features of items, and {data.name!r} has none: "
             "give item_features or --item-features"
         )
-    n_new = round(_share("test", test, low=0) * data.n_items)
+    n_new = round(check_share("test", test, low=0) * data.n_items)
     order = rng.permutation(data.n_items)
     new, known = np.sort(order[:n_new]), np.sort(order[n_new:])
     if not n_new or not len(known):
         raise ItemrecError(f"'test' must hold out some of the {data.n_items} items, got {test}")
     target, rest = take_columns(matrix, new), take_columns(matrix, known)
-    chosen = pick_share(rest, _share("valid", valid), rng, leave=1)
+    chosen = pick_share(rest, check_share("valid", valid), rng, leave=1)
     train, held = take_entries(rest, ~chosen), take_entries(rest, chosen)
     notes = [f"New items, held out with all their {target.nnz:,} interactions: {n_new:,}."]
     users = np.arange(data.n_users, dtype=np.int64)
@@ -421,13 +246,13 @@ def keep_all(
     """
     if protocol not in ("transductive", "inductive"):
         raise ItemrecError(f"'protocol' must be transductive or inductive, got {protocol!r}")
-    rng = _generator(seed)
-    matrix = as_sorted(_sorted(data)[0])
+    rng = seeded(seed)
+    matrix = as_sorted(sorted_matrix(data)[0])
     empty, users = as_sorted(matrix[:0]), np.arange(data.n_users, dtype=np.int64)
     test = HeldOut(empty, empty, users[:0], data.user_ids.ids[:0])
     settings = {"strategy": "all", "seed": seed, "protocol": protocol}
     columns, notes, train, held = np.arange(data.n_items), list[str](), matrix, None
-    if _share("valid", valid):
+    if check_share("valid", valid):
         if protocol == "inductive":
             raise ItemrecError("'valid' must be 0 in the inductive protocol: nothing is refitted")
         settings["valid"] = valid
@@ -482,7 +307,7 @@ def cold_start(
     one_of("exclude", exclude, ("kept", "all"))
     if split.new_items is not None:
         raise ItemrecError("'split' must not hold out items: cold_start thins users")
-    rng = _generator(seed)
+    rng = seeded(seed)
     train = take_entries(split.train, pick_share(split.train, keep, rng, least=1))
     valid, test, notes = split.valid, split.test, list(split.notes)
     if split.protocol == "transductive":
@@ -522,46 +347,3 @@ SPLITS: dict[str, Callable[..., Split]] = {
     "items": split_items,
     "all": keep_all,
 }
-
-
-def _share(name: str, value: float, low: float = -1) -> float:
-    if not isinstance(value, Real) or not max(low, 0) <= value < 1 or value == low:
-        rule = "(0, 1)" if low == 0 else "[0, 1)"
-        raise ItemrecError(f"{name!r} must be a share in {rule}, got {value!r}")
-    return value
-
-
-def _generator(seed: int) -> np.random.Generator:
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise ItemrecError(f"'seed' must be an integer of at least 0, got {seed!r}")
-    return np.random.default_rng(int(seed))
-
-
-def _times(data: Interactions, strategy: str) -> npt.NDArray[np.float64]:
-    if data.times is None:
-        none = f"{strategy} needs timestamps, and {data.name!r} has none"
-        raise ItemrecError(data.left_out.get("time", none))
-    return data.times
-
-
-def _cut(times: npt.NDArray[np.float64], share: float) -> float:
-    at = min(len(times) - 1, round((1 - share) * len(times)))
-    return float(np.partition(times, at)[at])
-
-
-def _sorted(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
-    """The interactions as CSR with their weights, and each entry's position in the data.
-
-    Because of the sorting a split depends on the seed and the pairs, not on the order of rows.
-    """
-    if not isinstance(data, Interactions):
-        raise ItemrecError(
-            f"'data' must be what 'load' or 'read' returns, got {type(data).__name__}"
-        )
-    if not len(data):
-        raise ItemrecError(f"{data.name!r} has no interactions to split")
-    order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)
-    counts = np.bincount(data.users, minlength=data.n_users)
-    indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    weights = None if data.weights is None else data.weights[order]
-    return from_parts(data.items[order], indptr, data.n_items, weights), order

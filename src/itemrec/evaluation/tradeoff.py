@@ -10,14 +10,8 @@ import numpy as np
 
 from itemrec.data.item_table import ItemTable
 from itemrec.data.split import HeldOut, Split
-from itemrec.evaluation.evaluate import (
-    Evaluator,
-    TrainedRun,
-    check_held_out,
-    facts_of,
-    sample_users,
-    scorer_of,
-)
+from itemrec.evaluation.evaluate import TrainedRun, check_held_out, facts_of, scorer_of
+from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.evaluation.metrics import GENRE_METRICS, parse_metric
 from itemrec.reranking.steering import SLIDERS, Steering
 from itemrec.validation import one_of, positive_integer

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from itemrec.data.split import HeldOut
-from itemrec.evaluation.evaluate import Evaluator, sample_users
+from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.models.hybrid import Hybrid, standardised
 from itemrec.training.progress import track
 

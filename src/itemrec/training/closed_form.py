@@ -13,7 +13,7 @@ import torch
 
 from itemrec.data.split import HeldOut, Split
 from itemrec.environment import pick_device
-from itemrec.evaluation.evaluate import Evaluator, sample_users
+from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.models.base import Model
 from itemrec.training.config import TrainConfig

@@ -9,7 +9,7 @@ import torch
 
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.evaluate import Evaluator
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.models.base import Model
 from itemrec.training.config import TrainConfig
 from itemrec.training.interrupt import Interrupt

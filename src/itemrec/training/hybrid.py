@@ -15,7 +15,7 @@ import torch
 
 from itemrec.data.split import HeldOut, Split
 from itemrec.environment import pick_device
-from itemrec.evaluation.evaluate import Evaluator, sample_users
+from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.losses import bind, unbind
 from itemrec.models.hybrid import BLEND, OF_LINEAR, Hybrid

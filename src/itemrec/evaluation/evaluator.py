@@ -1,0 +1,210 @@
+"""A held-out part on a device, ready to be ranked many times within a memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.data.split import HeldOut
+from itemrec.errors import ItemrecError
+from itemrec.evaluation.conventions import convention_values
+from itemrec.evaluation.list_metrics import list_metric
+from itemrec.evaluation.metrics import (
+    CATALOGUE_METRICS,
+    FULL_METRICS,
+    METRICS,
+    Metric,
+    parse_metric,
+)
+from itemrec.evaluation.ranking import BUDGET, ROWS, block_scores, mask_history, steered_items
+from itemrec.models.base import Model
+from itemrec.reranking.item_facts import ItemFacts
+from itemrec.reranking.reranker import Reranker
+from itemrec.reranking.steering import Steering
+
+COMPARED = {"cpu": 2**27, "cuda": 2**29}  # scores that are ranked at most to compare settings
+
+
+def with_targets(held: HeldOut) -> HeldOut:
+    """Only the users who have targets."""
+    rows = np.flatnonzero(np.diff(held.target.indptr))
+    return held if len(rows) == len(held) else held.take(rows)
+
+
+def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
+    """Held-out users to choose settings on: all, or as many as can be ranked in a short time."""
+    held = with_targets(held)
+    most = max(COMPARED["cuda" if device.type == "cuda" else "cpu"] // held.target.shape[1], 1000)
+    if len(held) <= most:
+        return held
+    return held.take(np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False)))
+
+
+class Evaluator:
+    """A held-out part on a device, ready to be evaluated many times."""
+
+    def __init__(self, held: HeldOut, device: torch.device | str, budget: float = BUDGET) -> None:
+        if budget <= 0:
+            raise ItemrecError(f"'budget' must be a positive number of MB, got {budget}")
+        held = with_targets(held)
+        if not len(held):
+            raise ItemrecError("no user can be evaluated: no held-out user has a target")
+        self.held, self.users, self.device, self.budget = held, held.users, device, budget
+        self.n_items = held.target.shape[1]
+        rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
+        keys = np.append(rows * self.n_items + held.target.indices, np.iinfo(np.int64).max)
+        self.targets = torch.from_numpy(np.sort(keys)).to(device)  # row · items + item
+        self.n_target = np.diff(held.target.indptr).astype(np.int64)
+        self.reranker: Reranker | None = None
+        self.available: Tensor | None = None
+
+    def steer(self, facts: ItemFacts, steering: Steering) -> None:
+        """Re-rank lists from now on, unless the settings are those of a plain list."""
+        self.reranker = None if steering.is_plain else Reranker(facts, steering)
+        self.available = facts.available
+
+    def metrics(self, model: Model, metric: str) -> dict[str, float]:
+        """Validation metrics: the one that selects the epoch, and three that are always shown."""
+        asked = parse_metric(metric)
+        k = asked.k or 20
+        wanted = [Metric(name, k) for name in ("recall", "capped_recall", "ndcg")]
+        values, _ = self.values(model, [*wanted, *([] if asked in wanted else [asked])])
+        return {name: float(np.mean(v)) for name, v in values.items()}
+
+    def values(
+        self,
+        model: Model,
+        wanted: list[Metric],
+        facts: ItemFacts | None = None,
+        metrics_as: str | None = None,
+    ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
+        """Per-user values of each metric, and the metrics of the catalogue as a whole."""
+        return self.values_of(self.blocks(model), wanted, facts, metrics_as)
+
+    def values_of(
+        self,
+        blocks: Iterable[tuple[int, Tensor]],
+        wanted: list[Metric],
+        facts: ItemFacts | None = None,
+        metrics_as: str | None = None,
+    ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
+        """The same of scores that were computed before, as `blocks` gives them."""
+        full = [metric for metric in wanted if metric.k is None]
+        if full and self.reranker is not None:
+            raise ItemrecError(
+                f"'{full[0].key}' is of the whole ranking: a steered list needs a cut-off, such as "
+                f"{full[0].name}@20"
+            )
+        depths = self._depths(wanted)
+        lists, ranks = self._lists(blocks, depths, with_ranks=bool(full))
+        out: dict[str, npt.NDArray[np.float64]] = {}
+        catalogue: dict[str, float] = {}
+        where = np.repeat(np.arange(len(self.held)), self.n_target)
+        for metric in wanted:
+            if metric.k is None:
+                out[metric.key] = FULL_METRICS[metric.name](ranks, where, len(self.held))
+                continue
+            k = min(metric.k, self.n_items)
+            hits, top = lists[min(depth for depth in depths if depth >= k)]
+            if metrics_as is not None:
+                out[metric.key] = convention_values(metrics_as, metric, hits, self.n_target, top)
+                continue
+            if metric.name in METRICS:
+                out[metric.key] = METRICS[metric.name](hits, self.n_target, k)
+                continue
+            assert facts is not None
+            found = list_metric(Metric(metric.name, k), top, self.held.history, facts)
+            (catalogue if metric.name in CATALOGUE_METRICS else out)[metric.key] = found
+        return out, catalogue
+
+    def _lists(
+        self, blocks: Iterable[tuple[int, Tensor]], depths: list[int], *, with_ranks: bool
+    ) -> tuple[dict[int, tuple[npt.NDArray[Any], ...]], npt.NDArray[np.int64]]:
+        """Hits and items of the lists of each length, and the ranks of all targets."""
+        made: dict[int, list[tuple[Tensor, Tensor]]] = {depth: [] for depth in depths}
+        ranks = [np.empty(0, dtype=np.int64)]
+        for start, scores in blocks:
+            for depth in depths:
+                made[depth].append(self._hits(scores, start, depth))
+            if with_ranks:
+                ranks.append(self._ranks(scores, start))
+        lists = {
+            depth: tuple(torch.cat(parts).cpu().numpy() for parts in zip(*pairs, strict=True))
+            for depth, pairs in made.items()
+        }
+        return lists, np.concatenate(ranks)
+
+    def _depths(self, wanted: list[Metric]) -> list[int]:
+        """Lengths of the lists to make: the longest, or each one if lists are steered."""
+        cuts = {min(metric.k, self.n_items) for metric in wanted if metric.k} or {1}
+        return sorted(cuts) if self.reranker else [max(cuts)]
+
+    @torch.no_grad()
+    def compare(
+        self, scorings: Callable[[sp.csr_array, npt.NDArray[np.int64]], Iterator[Tensor]], key: str
+    ) -> npt.NDArray[np.float64]:
+        """One metric of several scorings of the same users, ``[scorings, users]``.
+
+        ``scorings`` yields the scores of a block of users, one tensor for each scoring.
+        """
+        metric, blocks = parse_metric(key), []
+        depth = min(metric.k or self.n_items, self.n_items)
+        for start in range(0, len(self.users), self._rows()):
+            part = slice(start, start + self._rows())
+            history, values = self.held.history[part], []
+            for scores in scorings(history, self.users[part]):
+                hits, _ = self._hits(self._masked(scores, part), start, depth)
+                found, n_target = hits.cpu().numpy(), self.n_target[part]
+                values.append(METRICS[metric.name](found, n_target, depth))
+            blocks.append(np.stack(values))
+        return np.concatenate(blocks, axis=1)
+
+    def _rows(self) -> int:
+        """Users in a block, so that its scores fit into the budget."""
+        size = int(self.budget * 2**20 / 4 / self.n_items)
+        return max(ROWS, size // ROWS * ROWS)
+
+    def _hits(self, scores: Tensor, start: int, depth: int) -> tuple[Tensor, Tensor]:
+        """Whether each of the best items is a target, and these items, both ``[b, depth]``."""
+        top = steered_items(scores, depth, self.reranker)  # −1 where no item is left
+        rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
+        wanted = rows * self.n_items + top
+        found = self.targets[torch.searchsorted(self.targets, wanted)] == wanted
+        return found & (top >= 0), top
+
+    @torch.no_grad()
+    def blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
+        """Scores of one block of users after another, with the items of their history at −∞."""
+        size, history, users = self._rows(), self.held.history, self.users
+        for start in range(0, len(users), size):
+            part = slice(start, start + size)
+            rows = history[part]
+            count = rows.shape[0]
+            yield start, self._masked(block_scores(model, rows, users[part]), part)[:count]
+
+    def _masked(self, scores: Tensor, part: slice) -> Tensor:
+        """−∞ at what is not ranked: histories, what is excluded besides, what is not available."""
+        scores = mask_history(scores, self.held.history[part])
+        if self.held.excluded is not None:
+            scores = mask_history(scores, self.held.excluded[part])
+        if self.available is not None:
+            scores[:, ~self.available] = -torch.inf
+        return scores
+
+    def _ranks(self, scores: Tensor, start: int) -> npt.NDArray[np.int64]:
+        """1-based rank of every target in the whole list; ties go to the lower item."""
+        part = self.held.target[start : start + len(scores)]
+        place = torch.argsort(scores, dim=1, descending=True, stable=True)
+        rank = torch.empty_like(place)
+        order = torch.arange(1, scores.shape[1] + 1, device=scores.device)
+        rank.scatter_(1, place, order.expand_as(place))
+        rows = np.repeat(np.arange(part.shape[0], dtype=np.int64), np.diff(part.indptr))
+        flat = torch.from_numpy(rows * scores.shape[1] + part.indices).to(rank.device)
+        out: npt.NDArray[np.int64] = rank.view(-1)[flat].cpu().numpy()
+        return out
