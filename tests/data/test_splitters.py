@@ -17,11 +17,10 @@ from itemrec.data.splitters import (
     SPLITS,
     cold_start,
     keep_all,
-    leave_last_out,
-    split_by_time,
     split_interactions,
     split_users,
 )
+from itemrec.data.time_splits import leave_last_out, split_by_time
 from itemrec.errors import ItemrecError, LeakError
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.models import Model
