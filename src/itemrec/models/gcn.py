@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from itemrec.graph.graph import Adjacency
 from itemrec.graph.propagation import neighbour_sum
-from itemrec.models.gnn import Pooling, WeightedGNN, glorot
+from itemrec.models.gnn import WeightedGNN, glorot
 
 
 class GCN(WeightedGNN):
@@ -43,16 +43,6 @@ class GCN(WeightedGNN):
     paper = "Semi-Supervised Classification with Graph Convolutional Networks"
     year = 2017
     weighs = ("graph", "loss")
-
-    def __init__(
-        self,
-        dim: int = 64,
-        layers: int | None = None,
-        pooling: Pooling = "auto",
-        shared_lr: float = 1.0,
-        init_std: float = 0.1,
-    ) -> None:
-        super().__init__(dim, layers, pooling, shared_lr, init_std)
 
     def make_layers(self, generator: torch.Generator) -> None:
         """Allocate one weight matrix and one bias per layer."""
