@@ -15,7 +15,7 @@ from itemrec.graph.edge_ops import weighted_sum
 from itemrec.graph.graph import Adjacency, fold_adjacency
 from itemrec.models.base import Kind, Model
 from itemrec.ops.dense import dense_rows
-from itemrec.ops.segment import segment_sum
+from itemrec.ops.segment import row_tensors, segment_sum
 
 Floats = npt.NDArray[np.float32]
 BLOCK = 1024  # items at a time
@@ -43,11 +43,7 @@ def gram_on_device(train: sp.csr_array, device: torch.device) -> Tensor:
     """``XᵀX`` in full on a device: sums over the users of each item, some columns at a time."""
     n_users, n_items = train.shape
     by_item = sp.csr_array(train.T)  # [items, users]
-    starts, index = (
-        torch.from_numpy(part.astype(np.int64)).to(device)
-        for part in (by_item.indptr, by_item.indices)
-    )
-    weight = torch.from_numpy(by_item.data.astype(np.float32)).to(device)
+    starts, index, weight = row_tensors(by_item, device)
     gram = torch.empty(n_items, n_items, device=device)
     size = max(DENSE // n_users, 1)
     for start in range(0, n_items, size):

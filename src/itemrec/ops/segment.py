@@ -13,9 +13,20 @@ import functools
 import importlib.util
 import warnings
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def row_tensors(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Starts, indices and float32 weights of the rows of a scipy matrix, for `segment_sum`."""
+    starts, index = (
+        torch.from_numpy(part.astype(np.int64)).to(device)
+        for part in (matrix.indptr, matrix.indices)
+    )
+    return starts, index, torch.from_numpy(matrix.data.astype(np.float32)).to(device)
 
 
 def segment_sum(

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
+from itemrec.ops.segment import row_tensors, segment_sum
 
 BLOCK = 1024  # rows of the inverse at a time
 
@@ -60,10 +60,5 @@ def correction_flops(n: int, rank: int, entries: int) -> float:
 
 def _product(rows: sp.csr_array, dense: Tensor) -> Tensor:
     """A sparse matrix times a dense one, on the device of the dense one."""
-    if dense.device.type == "cpu":
-        found = rows.astype(np.float32, copy=False) @ dense.numpy()
-        return torch.from_numpy(np.ascontiguousarray(found))
-    crow, col = (torch.from_numpy(x.astype(np.int64)) for x in (rows.indptr, rows.indices))
-    values = torch.from_numpy(rows.data.astype(np.float32))
-    sparse = torch.sparse_csr_tensor(crow, col, values, rows.shape).to(dense.device)
-    return sparse @ dense
+    starts, index, weight = row_tensors(rows, dense.device)
+    return segment_sum(starts, index, dense, weight=weight.to(dense.dtype))
