@@ -281,27 +281,36 @@ def test_node2vec_settings_reach_the_walk() -> None:
 # --- LINE ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2, "both"])
 @pytest.mark.parametrize("by", ["users", "interactions"])
-def test_line_gradient_equals_that_of_the_naive_formula(order: int, by: str) -> None:
+def test_line_gradient_equals_that_of_the_naive_formula(order: Any, by: str) -> None:
     train = random_matrix(30, 20, 0.3)
-    model = LINE(dim=4, order=order, negatives=3)
+    model = LINE(dim=4, order=order, negatives=3, l2=0.3)
     graph, batch = ready(model, train), batch_of(train, by)
     loss = model.own_loss(graph, batch, generator(4))
     again, shape = generator(4), (batch.positives.numel(), 3)
     noise_users, noise_items = model.user_noise(shape, again), model.item_noise(shape, again)
-    towards_items = model.item_context if order == 2 else model.items
-    towards_users = model.user_context if order == 2 else model.users
+    tables = []  # vectors of a user and what items are to it, then the other direction
+    if order in (1, "both"):
+        near = (model.near_users, model.near_items)
+        tables.append((*near, model.near_items, model.near_users))
+    if order in (2, "both"):
+        tables.append((model.users, model.item_context, model.items, model.user_context))
     terms, edge = [], 0
     for row, user in enumerate(batch.users.tolist()):
         for item, real in zip(batch.positives[row].tolist(), batch.mask[row].tolist(), strict=True):
             if real:
-                term = -torch.sigmoid(model.users[user] @ towards_items[item]).log()
-                term = term - torch.sigmoid(model.items[item] @ towards_users[user]).log()
-                for j in noise_items[edge].tolist():
-                    term = term - torch.sigmoid(-model.users[user] @ towards_items[j]).log()
-                for v in noise_users[edge].tolist():
-                    term = term - torch.sigmoid(-model.items[item] @ towards_users[v]).log()
+                term = torch.zeros(())
+                for of_user, to_item, of_item, to_user in tables:
+                    term = term - torch.sigmoid(of_user[user] @ to_item[item]).log()
+                    term = term - torch.sigmoid(of_item[item] @ to_user[user]).log()
+                    for j in noise_items[edge].tolist():
+                        term = term - torch.sigmoid(-of_user[user] @ to_item[j]).log()
+                    for v in noise_users[edge].tolist():
+                        term = term - torch.sigmoid(-of_item[item] @ to_user[v]).log()
+                for name, table in model.named_parameters():
+                    node = user if "user" in name else item
+                    term = term + 0.15 * table[node].square().sum()
                 terms.append(term)
             edge += 1
     naive = torch.stack(terms).mean()
@@ -609,7 +618,7 @@ def test_gf_cf_equals_its_dense_formula() -> None:
         (lambda: ENMF(dropout=1.0), "'dropout' must be at least 0 and below 1, got 1.0"),
         (lambda: DeepWalk(window=0), "'window' must be a positive integer, got 0"),
         (lambda: Node2Vec(p=-1.0), "'p' must be a positive number, got -1.0"),
-        (lambda: LINE(order=3), "'order' must be 1 or 2, got 3"),
+        (lambda: LINE(order=3), "'order' must be 1, 2 or \"both\", got 3"),
         (lambda: MultVAE(beta=-1.0), "'beta' must be a number of at least 0, got -1.0"),
         (lambda: UltraGCN(w3=-2.0), "'w3' must be a number of at least 0, got -2.0"),
         (lambda: ItemKNN(shrink=-1.0), "'shrink' must be a number of at least 0, got -1.0"),

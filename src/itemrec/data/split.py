@@ -159,6 +159,28 @@ class Split:
         grown = self.train + scatter_rows(self.valid.target, self.valid.users, self.n_users)
         return replace(self, train=as_sorted(grown), valid=None)
 
+    def without_test(self) -> Split:
+        """The split without its test users, for trials of settings, which are chosen on validation.
+
+        Returns:
+            A split with an empty test part.
+
+        Raises:
+            ItemrecError: The split has no validation part.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+            >>> len(ir.split_users(data).without_test().test)
+            0
+        """
+        if self.valid is None:
+            raise ItemrecError(
+                "'split' must hold out a validation part for the trials, got "
+                f"{self.settings['strategy']!r} without one"
+            )
+        return replace(self, test=self.test.take(np.empty(0, np.int64)))
+
     def among_all_items(self) -> Split:
         """The split of `split_items`, with held-out items that are ranked among all items.
 

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -127,7 +126,7 @@ def tune(
         data = make_data(config)
     if known not in ("", data.fingerprint):
         raise ItemrecError(f"{folder} holds a search on other data; it cannot be resumed")
-    split = _without_test(make_split(config, data))
+    split = make_split(config, data).without_test()
     this = _Search(config, space, split, folder, full.metric, full.seed)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
@@ -260,17 +259,6 @@ def _best(trials: Sequence[Trial]) -> Trial:
         why = f", the first failed with: {trials[0].error}" if trials else ": no time was left"
         raise ItemrecError(f"none of {len(trials)} trials succeeded{why}")
     return max(found)[2]
-
-
-def _without_test(split: Split) -> Split:
-    if split.valid is None:
-        strategy = split.settings["strategy"]
-        raise ItemrecError(
-            f"'split' must hold out a validation part for the trials, got {strategy!r} without one"
-        )
-    test = split.test
-    empty = test.take(np.empty(0, np.int64))
-    return replace(split, test=empty)
 
 
 # --- files ---------------------------------------------------------------------------------------

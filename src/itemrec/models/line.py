@@ -6,16 +6,19 @@ items j (for the other direction: users) drawn in proportion to degree^power:
     order 1: −log σ(c_u·c_i) − Σ_j log σ(−c_u·c_j)           one vector c per node
     order 2: −log σ(c_u·x_i) − Σ_j log σ(−c_u·x_j)           and a context vector x
 
-both for u → i and for i → u. Noise nodes come from the other side of the edge, since edges always
+both for u → i and for i → u; "both" trains the two side by side and adds their scores, as the paper
+joins them. Noise nodes come from the other side of the edge, since edges always
 join a user and an item. The score is the modelled quantity: ``c_u·c_i``, or ``c_u·x_i + x_u·c_i``.
 Edges are the batch's positives: with ``batch_by = "interactions"`` each one once per epoch. The
-paper's power is ¾; 0 keeps popularity in the scores, see `deepwalk`. Not inductive: the vectors of
-nodes are trained parameters.
+paper's power is ¾; 0 keeps popularity in the scores, see `deepwalk`. An L2 term ½·l2·|·|² of an
+edge's two nodes is not in the paper, which ends training early instead. Not inductive: the vectors
+of nodes are trained parameters.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Literal
 
 import scipy.sparse as sp
 import torch
@@ -27,7 +30,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_walks import NodeDraws
-from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.ops.pair_scores import pair_scores, squared_lengths, take_rows
 from itemrec.sampling.batch import Batch
 from itemrec.validation import at_least_zero, positive_integers
 
@@ -39,9 +42,10 @@ class LINE(EmbeddingModel):
 
     Args:
         dim: Length of a vector.
-        order: 1 (edges directly) or 2 (edges through context vectors).
+        order: 1 (edges directly), 2 (edges through context vectors) or "both".
         negatives: Noise nodes per edge, K.
         power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
+        l2: Strength of the L2 penalty on the vectors of a batch.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -61,33 +65,46 @@ class LINE(EmbeddingModel):
     kind = Kind.OWN_OBJECTIVE
 
     def __init__(
-        self, dim: int = 64, order: int = 2, negatives: int = 5, power: float = 0.0
+        self,
+        dim: int = 64,
+        order: Literal[1, 2, "both"] = 2,
+        negatives: int = 5,
+        power: float = 0.0,
+        l2: float = 0.0,
     ) -> None:
         super().__init__()
         positive_integers(dim=dim, negatives=negatives)
-        at_least_zero(power=power)
-        if order not in (1, 2):
-            raise ItemrecError(f"'order' must be 1 or 2, got {order}")
+        at_least_zero(power=power, l2=l2)
+        if order not in (1, 2, "both"):
+            raise ItemrecError(f"'order' must be 1, 2 or \"both\", got {order!r}")
         self.dim, self.order, self.negatives, self.power = dim, order, negatives, power
+        self.l2 = l2
         self.known: Graph | None = None
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Allocate one vector per node and, in the second order, one context vector."""
+        """Allocate the vectors of the first order, and those of the second with their contexts."""
         super().setup(train, inductive=inductive, generator=generator)
 
         def table(n: int) -> nn.Parameter:
             return nn.Parameter(torch.randn(n, self.dim, generator=generator) * 0.1)
 
-        self.users, self.items = table(self.n_users), table(self.n_items)
-        if self.order == 2:
+        if self.order != 2:
+            self.near_users, self.near_items = table(self.n_users), table(self.n_items)
+        if self.order != 1:
+            self.users, self.items = table(self.n_users), table(self.n_items)
             self.user_context, self.item_context = table(self.n_users), table(self.n_items)
 
-    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        """The vectors, in the second order concatenated with the context vectors."""
+    def pairs(self) -> list[tuple[nn.Parameter, nn.Parameter]]:
+        """Tables of users and of items whose products are the parts of a score."""
+        first = [] if self.order == 2 else [(self.near_users, self.near_items)]
         if self.order == 1:
-            return self.users, self.items
-        users = torch.cat([self.users, self.user_context], dim=1)
-        return users, torch.cat([self.item_context, self.items], dim=1)
+            return first
+        return [*first, (self.users, self.item_context), (self.user_context, self.items)]
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """All vectors of a node, concatenated so that the product is the score."""
+        users, items = zip(*self.pairs(), strict=True)
+        return torch.cat(users, dim=1), torch.cat(items, dim=1)
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """Both directions of the batch's edges, averaged over the edges."""
@@ -99,11 +116,18 @@ class LINE(EmbeddingModel):
         item, real = batch.positives.flatten(), batch.mask.flatten()
         shape = (len(user), self.negatives)
         users, items = self.user_noise(shape, generator), self.item_noise(shape, generator)
-        item_targets = self.item_context if self.order == 2 else self.items
-        user_targets = self.user_context if self.order == 2 else self.users
-        forward = edge_loss(self.users, item_targets, user, item, items)
-        backward = edge_loss(self.items, user_targets, item, user, users)
-        return ((forward + backward) * real).sum() / real.sum().clamp(min=1)
+        value = user.new_zeros(len(user), dtype=torch.float32)
+        if self.order != 2:
+            value = value + edge_loss(self.near_users, self.near_items, user, item, items)
+            value = value + edge_loss(self.near_items, self.near_users, item, user, users)
+        if self.order != 1:
+            value = value + edge_loss(self.users, self.item_context, user, item, items)
+            value = value + edge_loss(self.items, self.user_context, item, user, users)
+        if self.l2:
+            of_users, of_items = self.encode(graph)
+            norms = squared_lengths(of_users)[user] + squared_lengths(of_items)[item]
+            value = value + 0.5 * self.l2 * norms
+        return (value * real).sum() / real.sum().clamp(min=1)
 
 
 def edge_loss(source: Tensor, target: Tensor, one: Tensor, other: Tensor, noise: Tensor) -> Tensor:
