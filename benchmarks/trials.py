@@ -1,7 +1,7 @@
 """Trials of settings for rows of the tables: equal effort for every row, judged on validation only.
 
 ``trials.toml`` lists the settings. Each trial is one run of a row with these settings instead of
-its own; its best validation value goes to ``results/trials.jsonl``, one line a trial, and trials
+its own; its best validation value goes to ``trials.jsonl``, one line a trial, and trials
 that are there are not run again. The test part is never looked at.
 
     python benchmarks/trials.py --device cuda --jobs 8
@@ -66,7 +66,7 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=1)
     options.add_argument("--only", help="one row, such as transductive/ngcf@ml-1m")
     options.add_argument("--trials", type=Path, default=HERE / "trials.toml")
-    options.add_argument("--out", type=Path, default=HERE.parent / "results" / "trials.jsonl")
+    options.add_argument("--out", type=Path, default=HERE / "trials.jsonl")
     options.add_argument("--data-root")
     asked = options.parse_args()
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []

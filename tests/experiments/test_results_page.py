@@ -156,7 +156,29 @@ def test_tests_of_other_results_are_not_shown(folder: Path) -> None:
     add(folder, "tempered", 1, result("tempered", 1, 0.061, id="newer"))
     text = generate(folder)[FOUND]
     assert "▲" not in text.partition("Settings of the rows")[0]
-    assert "No paired tests: some of these results are newer than the stored tests." in text
+    assert "No paired tests of *tempered*: the results are newer than the stored tests." in text
+
+
+def test_any_template_becomes_a_page(folder: Path) -> None:
+    (folder / "more.template.md").write_text(f"# More\n\nUniform: {{{PLACE} uniform ndcg@20}}.")
+    made = generate(folder)
+    assert made["more.md"].startswith("# More\n\nUniform: 5.20.\n")
+    assert "- [More](results/more.md)" in made["RESULTS.md"]
+
+
+def test_published_figures_are_compared_with_ours(folder: Path) -> None:
+    text = (FOLDER / "negatives.toml").read_text()
+    for row, figure in (("tempered", 0.0580), ("uniform", 0.0650)):
+        name = f'name = "{row}"\n'
+        text = text.replace(name, name + f'paper.yelp2018 = {{ "ndcg@20" = {figure} }}\n')
+    (folder / "negatives.toml").write_text(text)
+    (folder / TEMPLATE).write_text("{gaps negatives ndcg@20}\n\n{short 5 negatives ndcg@20}")
+    table, short, _ = generate(folder)["RESULTS.md"].split("\n\n")
+    rows = [line.split(" | ") for line in table.splitlines()]
+    assert rows[0][1].strip(" |") == DATA
+    assert ["| tempered", "5.80 (+0.0 %) |"] in rows
+    assert ["| uniform", "5.20 (−20.0 %) |"] in rows
+    assert short == "*uniform*"
 
 
 def test_a_row_that_left_the_suite_does_not_remove_the_tests(folder: Path) -> None:
@@ -206,7 +228,7 @@ def test_the_summary_is_short_and_its_links_exist() -> None:
     text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 200
     pages = {ROOT / "RESULTS.md", *(ROOT / "results").glob("*.md")}
-    for page in pages - {ROOT / "results" / TEMPLATE}:
+    for page in pages - {*(ROOT / "results").glob("*.template.md")}:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), (page.name, target)
 
@@ -232,6 +254,9 @@ def test_the_legend_names_the_baseline_of_a_row(folder: Path) -> None:
     row = 'name = "tempered"\n'
     assert "below *uniform*, p" in generate(folder)[FOUND]
     (folder / "negatives.toml").write_text(text.replace(row, row + 'baseline = "literal"\n'))
+    add(folder, "literal", 0, result("literal", 0, 0.05))
+    tests = read(folder).tests("negatives", DATA)
+    append(folder, "negatives", {**tests, "runs": {**tests["runs"], "literal-0": "literal0"}})
     assert "below *literal* (*tempered*), p" in generate(folder)[FOUND]
 
 

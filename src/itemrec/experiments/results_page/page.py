@@ -1,4 +1,4 @@
-"""All generated pages: RESULTS.md, a page and a plot per suite, data sets, example lists.
+"""All generated pages: templates with figures, a page and a plot per suite, data sets, lists.
 
 ``python -m itemrec.experiments.results_page.page [RESULTS_FOLDER] [RESULTS.md]`` sorts the store
 and writes them; `make results` calls it.
@@ -14,7 +14,7 @@ from itemrec.errors import ItemrecError
 from itemrec.experiments.results_page import dataset_table, qualitative, suite_page
 from itemrec.experiments.results_page.formatting import heading, title
 from itemrec.experiments.results_page.plot import Point, panels
-from itemrec.experiments.results_page.summary import Found, summary
+from itemrec.experiments.results_page.summary import Found, filled_in, templates
 from itemrec.experiments.results_page.tables import Table, read_tables, suite_of
 from itemrec.experiments.suites.store import read, tidy
 from itemrec.experiments.suites.suite import Suite
@@ -66,7 +66,11 @@ def generate(results: Path) -> dict[str, str]:
     if text:
         files |= {"qualitative.md": text, "plots/qualitative.svg": picture}
         pages[f"{results.name}/qualitative.md"] = qualitative.TITLE
-    return {SUMMARY: summary(results, Found(suites, pages)), **files}
+    for name in templates(results):
+        text = filled_in(results, name, Found(suites, pages))
+        files[f"{name}.md"] = text
+        pages[f"{results.name}/{name}.md"] = text.partition("\n")[0].removeprefix("# ")
+    return {SUMMARY: filled_in(results, "RESULTS", Found(suites, pages)), **files}
 
 
 def _read_suites(results: Path) -> dict[str, tuple[Suite, list[Table]]]:

@@ -1,6 +1,7 @@
-"""RESULTS.md: a template written by hand, with every figure looked up in the stored results.
+"""Pages written by hand as templates, with every figure looked up in the stored results.
 
-``results/RESULTS.template.md`` has these placeholders; figures are × 100::
+``results/RESULTS.template.md`` becomes RESULTS.md, any other ``results/NAME.template.md`` the page
+``results/NAME.md``. They have these placeholders; figures are × 100::
 
     {SUITE DATA ROW METRIC}              mean over seeds; METRIC#0: of seed 0 alone
     {p SUITE DATA ROW METRIC}            the corrected p-value of the paired test with the baseline
@@ -14,6 +15,9 @@
     {above SUITE ENDING METRIC}          how many rows with that ending beat their baseline
     {significant SUITE ENDING METRIC}    how many of these do so significantly
     {exceeds SUITE,SUITE ROW ROW METRIC} on how many data sets the first row beats the second
+    {gaps SUITE METRIC}                  a table of rows and data sets: the mean, and its difference
+                                         from the published figure in per cent
+    {short PERCENT SUITE,SUITE METRIC}   the rows more than that below on each of their data sets
     {pages}                              links to the pages of all suites
 """
 
@@ -30,7 +34,7 @@ from itemrec.experiments.results_page.formatting import GENERATED, probability
 from itemrec.experiments.results_page.tables import Line, Table
 from itemrec.experiments.suites.suite import Suite
 
-TEMPLATE = "RESULTS.template.md"
+ENDING = ".template.md"
 PLAIN = "# Results\n\n{pages}"  # if there is no template
 WIDTH = 105  # of paragraphs, after figures are filled in
 
@@ -57,9 +61,15 @@ class Found:
         )
 
 
-def summary(results: Path, found: Found) -> str:
-    """The template with its figures filled in."""
-    path = results / TEMPLATE
+def templates(results: Path) -> list[str]:
+    """The names of the templates, RESULTS apart."""
+    names = [path.name.removesuffix(ENDING) for path in sorted(results.glob(f"*{ENDING}"))]
+    return [name for name in names if name != "RESULTS"]
+
+
+def filled_in(results: Path, name: str, found: Found) -> str:
+    """A template with its figures filled in."""
+    path = results / f"{name}{ENDING}"
     text = path.read_text(encoding="utf-8").strip() if path.exists() else PLAIN
 
     def look_up(match: re.Match[str]) -> str:
@@ -182,6 +192,42 @@ def _exceeds(found: Found, suites: str, row: str, other: str, metric: str) -> st
     return _of(outcomes)
 
 
+def _gaps(found: Found, suite: str, metric: str) -> str:
+    known = [(table.entry.key, line) for table, line in _with_figures(found, suite, metric)]
+    columns = list(dict.fromkeys(data for data, _ in known))
+    cells = {(line.cell.row, data): _gap_text(line, metric) for data, line in known}
+    rows = [row for row in found.suites[suite][0].rows if any((row, c) in cells for c in columns)]
+    head = ["| | " + " | ".join(columns) + " |", "| :-- |" + " --: |" * len(columns)]
+    body = [
+        f"| {row} | " + " | ".join(cells.get((row, c), "") for c in columns) + " |" for row in rows
+    ]
+    return "\n".join([*head, *body])
+
+
+def _short(found: Found, percent: str, suites: str, metric: str) -> str:
+    best: dict[str, float] = {}
+    for suite in suites.split(","):
+        for _, line in _with_figures(found, suite, metric):
+            row = line.cell.row
+            best[row] = max(best.get(row, -1.0), _gap(line, metric))
+    rows = [f"*{row}*" for row, gap in best.items() if gap < -float(percent) / 100]
+    return ", ".join(rows) or "none"
+
+
+def _with_figures(found: Found, suite: str, metric: str) -> Iterator[tuple[Table, Line]]:
+    """The lines of a suite that have a published figure."""
+    return ((t, line) for t, line in found.lines(suite) if metric in line.cell.paper)
+
+
+def _gap(line: Line, metric: str) -> float:
+    return (line.mean(metric) or 0.0) / (100 * line.cell.paper[metric]) - 1
+
+
+def _gap_text(line: Line, metric: str) -> str:
+    gap = f"{100 * _gap(line, metric):+.1f} %".replace("-", "−")
+    return f"{line.mean(metric):.2f} ({gap})"
+
+
 def _pages(found: Found) -> str:
     return "\n".join(f"- [{title}]({path})" for path, title in found.pages.items())
 
@@ -197,5 +243,7 @@ LOOKUPS: dict[str, Callable[..., str]] = {
     "above": _above,
     "significant": _significant,
     "exceeds": _exceeds,
+    "gaps": _gaps,
+    "short": _short,
     "pages": _pages,
 }

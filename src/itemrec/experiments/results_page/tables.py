@@ -10,6 +10,7 @@ from pathlib import Path
 from itemrec.experiments.config import changes
 from itemrec.experiments.results_page.formatting import title
 from itemrec.experiments.suites.overrides import Entry
+from itemrec.experiments.suites.paired_tests import is_current
 from itemrec.experiments.suites.store import Line as StoredLine
 from itemrec.experiments.suites.store import Result, Store
 from itemrec.experiments.suites.suite import Cell, Suite, load_suite
@@ -100,16 +101,19 @@ def _read_table(
     suite: Suite, entry: Entry, found: dict[str, list[Result]], tests: StoredLine
 ) -> Table:
     """The rows of one data set, with the paired tests if they compare the same results."""
-    notes = []
-    if tests and not _are_of(tests, suite, found):
-        notes.append("No paired tests: some of these results are newer than the stored tests.")
-        tests = {}
-    lines = []
+    notes, lines, stale = [], [], []
+    ids = {row: {int(r["seed"]): r["id"] for r in results} for row, results in found.items()}
     for cell in suite.cells([entry.key]):
         if results := sorted(found.get(cell.row, []), key=lambda result: int(result["seed"])):
             rows = tests.get("rows", {}).get(cell.row, {})
+            if rows and not is_current(tests, cell.row, suite.baseline_of(cell.row), ids):
+                stale.append(cell.row)
+                rows = {}
             p = {m: (t["p_t"], t["difference"]) for m, t in rows.items() if isinstance(t, dict)}
             lines.append(Line(cell, results, p, tuple(_remarks(cell, results))))
+    if stale:
+        names = ", ".join(f"*{row}*" for row in stale)
+        notes.append(f"No paired tests of {names}: the results are newer than the stored tests.")
     left_out = sorted(set(found) - set(suite.rows))
     if left_out:
         notes.append(f"Left out because the suite no longer has them: {', '.join(left_out)}.")
@@ -117,21 +121,17 @@ def _read_table(
 
 
 def _tested_over(tests: StoredLine) -> str:
-    """Users and seeds; with one seed, and in tests of versions before 0.3, users alone."""
-    found = [
-        test.get("seeds", 1)
-        for row in tests.get("rows", {}).values()
-        for test in row.values()
+    """Users and seeds; with one seed, and in tests of older versions, users alone."""
+    found = {
+        row: test.get("seeds", 1)
+        for row, tested in tests.get("rows", {}).items()
+        for test in tested.values()
         if isinstance(test, dict)
-    ]
-    return "users and seeds" if max(found, default=1) > 1 else "users"
-
-
-def _are_of(tests: StoredLine, suite: Suite, found: dict[str, list[Result]]) -> bool:
-    """Whether paired tests compared exactly these results, ignoring rows that left the suite."""
-    runs = {f"{row}-{r['seed']}": r["id"] for row in suite.rows for r in found.get(row, [])}
-    tested = {k: v for k, v in tests["runs"].items() if k.rpartition("-")[0] in suite.rows}
-    return tested == runs
+    }
+    if max(found.values(), default=1) == 1:
+        return "users"
+    alone = [f"*{row}*" for row, seeds in found.items() if seeds == 1]
+    return "users and seeds" + (f", over users alone for {', '.join(alone)}" if alone else "")
 
 
 def _remarks(cell: Cell, results: list[Result]) -> Iterable[str]:

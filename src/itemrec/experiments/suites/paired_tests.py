@@ -12,6 +12,7 @@ from itemrec.experiments.suites.store import Line, Store, append
 from itemrec.experiments.suites.suite import Suite
 from itemrec.experiments.suites.values import Values, differences, read_values, values_path
 
+Ids = dict[str, dict[int, str]]  # row → seed → id of the run
 Runs = dict[str, dict[int, Values]]  # row → seed → values of its users
 
 
@@ -29,37 +30,83 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
     """Store the paired tests of a data set; returns notes if that is not possible.
 
     A row and its baseline are compared over the seeds that both have by `crossed_test`, with one
-    seed over users alone. All p-values of the data set, over rows and metrics, are corrected
-    together. Nothing is written unless the values of all finished
-    runs are available, so that a machine with only some of them cannot overwrite complete tests.
+    seed over users alone. Where the per-user values of a row or of its baseline are not at hand,
+    the stored test stays if it compared the same runs, and otherwise the row has none. All p-values
+    of the data set, over rows and metrics, are corrected together.
     """
-    found, missing = _read_runs(suite, data, store, values)
-    if missing:
-        return [
-            f"{data}: the paired tests are left unchanged because the per-user values of {missing} "
-            f"runs are not in {values}"
-        ]
-    comparisons = [comparison for row in found for comparison in _compare(suite, row, found)]
-    if comparisons:
-        line = _line(suite, data, found, comparisons)
-        if line != store.tests(suite.name, data):
-            append(store.folder, suite.name, line)
-    return []
-
-
-def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[Runs, int]:
-    """The per-user values of the finished runs of a data set, and how many runs lack them."""
-    found: Runs = {row: {} for row in suite.rows}
-    missing = 0
-    for result in store.results(suite.name) if suite.name in store.files else ():
-        if result["data"] != data or result["row"] not in found:
+    ids, found = _read_runs(suite, data, store, values)
+    stored = store.tests(suite.name, data)
+    new, old, without = [], [], []
+    for row in suite.rows:
+        base = suite.baseline_of(row)
+        if row == base or not ids[row] or not ids[base]:
             continue
-        kept = read_values(values_path(values, result["id"]))
-        if kept is None or kept.run != result["id"]:
-            missing += 1
+        needed = {row: ids[row].keys(), base: ids[row].keys() & ids[base].keys()}
+        if all(seeds <= found[name].keys() for name, seeds in needed.items()):
+            new += _compare(suite, row, found)
+        elif is_current(stored, row, base, ids):
+            old += _stored(stored, row)
+            without.append(row)
         else:
-            found[result["row"]][int(result["seed"])] = kept
-    return found, missing
+            without.append(row)
+    if new:
+        line = _line(suite, data, ids, [*new, *old])
+        if line != stored:
+            append(store.folder, suite.name, line)
+    if not without:
+        return []
+    return [
+        f"{data}: the paired tests are left unchanged for {', '.join(without)}: the per-user "
+        f"values of their runs, or of their baseline's, are not in {values}"
+    ]
+
+
+def is_current(tests: Line, row: str, base: str, ids: Ids) -> bool:
+    """Whether stored tests compared a row with its baseline in exactly these runs."""
+    tested: Ids = {row: {}, base: {}}
+    for key, run in tests.get("runs", {}).items():
+        name, _, seed = key.rpartition("-")
+        if name in tested:
+            tested[name][int(seed)] = run
+    return bool(tested[row]) and all(tested[name] == ids.get(name) for name in (row, base))
+
+
+def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[Ids, Runs]:
+    """The finished runs of a data set, and the per-user values of those that have them."""
+    ids: Ids = {row: {} for row in suite.rows}
+    found: Runs = {row: {} for row in suite.rows}
+    for result in store.results(suite.name) if suite.name in store.files else ():
+        if result["data"] != data or result["row"] not in ids:
+            continue
+        seed = int(result["seed"])
+        ids[result["row"]][seed] = result["id"]
+        kept = read_values(values_path(values, result["id"]))
+        if kept is not None and kept.run == result["id"]:
+            found[result["row"]][seed] = kept
+    return ids, found
+
+
+def _stored(tests: Line, row: str) -> list[Comparison]:
+    """The comparisons of a row that are stored already, before Holm's correction."""
+    own = tests["rows"].get(row, {})
+    return [
+        Comparison(
+            row,
+            metric,
+            own["seeds"],
+            PairedTest(
+                n=figures["users"],
+                difference=figures["difference"],
+                t=math.nan,
+                p_t=figures["uncorrected"]["p_t"],
+                p_wilcoxon=figures["uncorrected"]["p_wilcoxon"],
+                effect_size=figures["effect_size"],
+                seeds=figures.get("seeds", 1),
+            ),
+        )
+        for metric, figures in own.items()
+        if isinstance(figures, dict)
+    ]
 
 
 def _compare(suite: Suite, row: str, found: Runs) -> list[Comparison]:
@@ -78,7 +125,7 @@ def _compare(suite: Suite, row: str, found: Runs) -> list[Comparison]:
     return out
 
 
-def _line(suite: Suite, data: str, found: Runs, comparisons: list[Comparison]) -> Line:
+def _line(suite: Suite, data: str, ids: Ids, comparisons: list[Comparison]) -> Line:
     """The line of the store."""
     p_t = holm([comparison.test.p_t for comparison in comparisons])
     p_wilcoxon = holm([comparison.test.p_wilcoxon for comparison in comparisons])
@@ -98,8 +145,9 @@ def _line(suite: Suite, data: str, found: Runs, comparisons: list[Comparison]) -
         own = {} if base == suite.baseline else {"baseline": base}
         entry = rows.setdefault(row, {"seeds": comparison.seeds, **own})
         entry[comparison.metric] = _finite(figures)
+    compared = {row for c in comparisons for row in (c.row, suite.baseline_of(c.row))}
     runs = {  # the runs compared, to detect newer results
-        f"{row}-{seed}": run.run for row, seeds in found.items() for seed, run in seeds.items()
+        f"{row}-{seed}": ids[row][seed] for row in ids if row in compared for seed in ids[row]
     }
     return {"kind": "tests", "data": data, "baseline": suite.baseline, "rows": rows, "runs": runs}
 

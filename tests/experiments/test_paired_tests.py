@@ -1,0 +1,83 @@
+"""Paired tests where the per-user values of only some rows are at hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from itemrec.experiments.suites.paired_tests import write_tests
+from itemrec.experiments.suites.store import Line, append, read, row_line
+from itemrec.experiments.suites.suite import load_suite
+from itemrec.experiments.suites.values import keep_values, values_path
+
+DATA = "yelp2018/transductive"
+SUITE = load_suite("negatives")
+USERS = np.arange(40)
+
+
+def scores(row: str) -> np.ndarray:
+    shift = {"uniform": 0.0, "tempered": 0.01, "strong": 0.2}[row]
+    return shift + np.random.default_rng(len(row)).random(len(USERS))
+
+
+def run_of(row: str) -> Line:
+    return {"kind": "run", "id": f"{row}-run", "test": {}, "config": {}}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Three rows of one seed, all tested: *uniform* is the baseline."""
+    folder = tmp_path / "results"
+    for row in ("uniform", "tempered", "strong"):
+        append(folder, "negatives", run_of(row), row_line(DATA, row, 0, f"{row}-run"))
+        values = {"user": USERS, "ndcg@20": scores(row)}
+        keep_values(values_path(tmp_path / "all", f"{row}-run"), values, f"{row}-run")
+    assert write_tests(SUITE, DATA, read(folder), tmp_path / "all") == []
+    return folder
+
+
+def p_values(home: Path) -> dict[str, float]:
+    rows = read(home).tests("negatives", DATA)["rows"]
+    return {row: tested["ndcg@20"]["p_t"] for row, tested in rows.items()}
+
+
+def expected(rows: list[str]) -> dict[str, float]:
+    """scipy's paired t-test, times the number of tests that are not smaller (Holm, 1979)."""
+    p = {row: stats.ttest_rel(f32(row), f32("uniform")).pvalue for row in rows}
+    order = sorted(p, key=p.__getitem__)
+    steps = [min(1.0, p[row] * (len(p) - n)) for n, row in enumerate(order)]
+    return dict(zip(order, np.maximum.accumulate(steps).tolist(), strict=True))
+
+
+def f32(row: str) -> np.ndarray:
+    return scores(row).astype(np.float32).astype(np.float64)
+
+
+def test_p_values_are_corrected_over_rows(home: Path) -> None:
+    assert p_values(home) == pytest.approx(expected(["tempered", "strong"]))
+
+
+def test_a_row_without_values_keeps_its_test(home: Path, tmp_path: Path) -> None:
+    before = p_values(home)
+    for row in ("uniform", "tempered"):
+        source, target = (values_path(tmp_path / n, f"{row}-run") for n in ("all", "some"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+    notes = write_tests(SUITE, DATA, read(home), tmp_path / "some")
+    assert p_values(home) == pytest.approx(before)
+    assert "left unchanged for strong" in notes[0]
+
+
+def test_a_newer_run_without_values_loses_its_test(home: Path, tmp_path: Path) -> None:
+    newer = {**run_of("strong"), "id": "newer"}
+    append(home, "negatives", newer, row_line(DATA, "strong", 0, "newer"))
+    write_tests(SUITE, DATA, read(home), tmp_path / "all")
+    assert p_values(home) == pytest.approx(expected(["tempered"]))
+
+
+def test_nothing_is_written_without_values(home: Path, tmp_path: Path) -> None:
+    before = read(home).tests("negatives", DATA)
+    notes = write_tests(SUITE, DATA, read(home), tmp_path / "nowhere")
+    assert read(home).tests("negatives", DATA) == before
+    assert "left unchanged for" in notes[0]
