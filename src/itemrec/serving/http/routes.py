@@ -129,6 +129,7 @@ class Api:
             protocol=data.protocol,
             users=len(data.user_ids),
             items=served.recommender.n_items,
+            new_items=len(served.recommender.items.new),
             explains=served.recommender.model.explains,
             titled=served.recommender.items.titles is not None,
             genres=list(served.catalogue.filter.genres),

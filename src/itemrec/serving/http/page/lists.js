@@ -21,11 +21,18 @@ function shareLine(reason, widest) {
     element("span", {className: "value"}, signed(reason.share)));
 }
 
+// A new item has no history of its own: it is here because of known items that are like it.
+function newMark(pick) {
+  const known = (pick.like ?? []).map((one) => `${named(one)}${one.shared.length ? ` (${one.shared.slice(0, 3).join(", ")})` : ""}`);
+  return element("div", {className: "fresh"}, element("span", {className: "mark"}, "new"), known.length ? ` like ${known.join(" · ")}` : "");
+}
+
 function row(pick, place, widest, otherPlaces, actions, measure) {
   const text = element("div", {className: "text"}, ...picture(pick), element("div", {className: "title"}, named(pick)));
   if (pick.genres) text.append(element("div", {className: "genres"}, genresOf(pick)));
   const there = otherPlaces?.get(String(pick.item));
   if (there !== undefined) text.append(element("span", {className: "both"}, `in both lists, ${there + 1} there`));
+  if (pick.is_new) text.append(newMark(pick));
   const name = named(pick);
   text.append(element("div", {className: "actions"},
     button("Like", `Like ${name}`, () => actions.like(pick, place)),

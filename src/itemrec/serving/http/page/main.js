@@ -73,7 +73,10 @@ function remarks(columns) {
   const {fallback, picks, unknown} = columns[0];
   if (isEmpty() && !state.similar) told.push("Choose something you like: search for it, or take it from a shelf.");
   else if (fallback) told.push("Nothing is known of these items, so these are the most popular ones.");
-  if (unknown.length) told.push(`Not known to this model and left out: ${unknown.join(", ")}.`);
+  const fresh = state.liked.filter((entry) => entry.is_new);
+  if (fresh.length && !state.similar) told.push(`New, so it says nothing of your taste yet: ${fresh.map(named).join(", ")}.`);
+  const others = unknown.filter((item) => !fresh.some((entry) => same(entry, {item})));
+  if (others.length) told.push(`Not known to this model and left out: ${others.join(", ")}.`);
   if (!picks.length) told.push(state.similar ? "No item is similar." : "No item is left to recommend.");
   return told.join(" ");
 }
@@ -241,7 +244,8 @@ async function start() {
     $("key").hidden = true;
     setImageHosts(first.image_hosts);
     const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
-    $("about").textContent = [first.model, first.data, count(first.items, "items"), count(first.users, "users")].join(" · ");
+    const itemsText = ({items, new_items: fresh}) => count(items, "items") + (fresh ? ` (${fresh.toLocaleString("en")} new)` : "");
+    $("about").textContent = [first.model, first.data, itemsText(first), count(first.users, "users")].join(" · ");
     $("genre-field").hidden = !first.genres.length;
     $("genre").replaceChildren($("genre").options[0], ...first.genres.map((name) => element("option", {}, name)));
     for (const field of document.querySelectorAll(".runs")) field.hidden = first.runs.length < 2;
