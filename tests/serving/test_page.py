@@ -18,7 +18,7 @@ import itemrec as ir
 
 pytestmark = pytest.mark.browser
 LIKED = "?item=12&item=57"
-NAMES = ("gnn · lightgcn", "ease · ease")
+NAMES = ("gnn · lightgcn", "ease")
 KINDS = {"js": "text/javascript", "css": "text/css"}
 
 
@@ -349,6 +349,7 @@ def test_new_items_have_a_mark_and_say_what_they_are_like(browser, tmp_path):
         for text, pick in zip(browser.texts(".fresh"), new, strict=True):
             assert text.startswith("new like ")
             assert all(one.title in text for one in pick.like)
+        assert set(browser.texts(".shares .rest .what")) == {"its features"}  # EASE has no other
         assert violations(browser) == []
         browser.open(f"{service.address}/?item=12&item=9002")
         assert browser.texts("#note") == [

@@ -5,9 +5,15 @@ import {$, button, element, genresOf, named, picture} from "./elements.js";
 const signed = (number) => `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(3)}`;
 const scoreText = (score) => (Number.isInteger(score) ? score.toLocaleString("en") : score.toFixed(3));
 
+// What a score has besides the shares of items.
+function ownPart(pick, ofUser) {
+  if (ofUser) return "the user's own part";
+  return pick.is_new ? "its features" : "its popularity";
+}
+
 // The shares of a score, with those that are not listed in one line.
-function shares(pick) {
-  const rest = [["others together", pick.others], ["the user's own part", pick.own]];
+function shares(pick, ofUser) {
+  const rest = [["others together", pick.others], [ownPart(pick, ofUser), pick.own]];
   const extra = rest.filter(([, share]) => Math.abs(share ?? 0) > 1e-4 * Math.abs(pick.score));
   return pick.reasons.length ? [...pick.reasons, ...extra.map(([title, share]) => ({title, share, rest: true}))] : [];
 }
@@ -27,7 +33,7 @@ function newMark(pick) {
   return element("div", {className: "fresh"}, element("span", {className: "mark"}, "new"), known.length ? ` like ${known.join(" · ")}` : "");
 }
 
-function row(pick, place, widest, otherPlaces, actions, measure) {
+function row(pick, place, {widest, ofUser, measure}, otherPlaces, actions) {
   const text = element("div", {className: "text"}, ...picture(pick), element("div", {className: "title"}, named(pick)));
   if (pick.genres) text.append(element("div", {className: "genres"}, genresOf(pick)));
   const there = otherPlaces?.get(String(pick.item));
@@ -38,7 +44,7 @@ function row(pick, place, widest, otherPlaces, actions, measure) {
     button("Like", `Like ${name}`, () => actions.like(pick, place)),
     button("Dislike", `Dislike ${name}`, () => actions.dislike(pick, place)),
     button("Similar", `Items similar to ${name}`, () => actions.similar(pick))));
-  const lines = shares(pick).map((reason) => shareLine(reason, widest));
+  const lines = shares(pick, ofUser).map((reason) => shareLine(reason, widest));
   const score = element("span", {className: "score"}, scoreText(pick.score), element("small", {}, ` ${measure}`));
   return element("li", {className: there === undefined ? "pick" : "pick shared"},
     element("span", {className: "place"}, String(place + 1)), text,
@@ -47,10 +53,10 @@ function row(pick, place, widest, otherPlaces, actions, measure) {
 
 export function showLists(columns, actions) {
   const places = columns.map(({picks}) => new Map(picks.map((pick, place) => [String(pick.item), place])));
-  const made = columns.map(({title, picks, measure}, number) => {
-    const widest = Math.max(0, ...picks.flatMap((pick) => shares(pick).map((reason) => Math.abs(reason.share))));
+  const made = columns.map(({title, picks, measure, ofUser}, number) => {
+    const widest = Math.max(0, ...picks.flatMap((pick) => shares(pick, ofUser).map((reason) => Math.abs(reason.share))));
     const other = columns.length > 1 ? places[1 - number] : null;
-    const rows = picks.map((pick, place) => row(pick, place, widest, other, actions, measure));
+    const rows = picks.map((pick, place) => row(pick, place, {widest, ofUser, measure}, other, actions));
     const list = element("ol", {className: widest || other ? "picks" : "picks plain", ariaLabel: title || "Recommendations"}, ...rows);
     const heading = columns.length > 1 ? [element("h3", {}, title)] : [];
     return element("div", {className: "column"}, ...heading, list);

@@ -14,7 +14,7 @@ const runs = new Map(); // name → what the service tells about it
 let latest = 0; // only the latest response is shown
 
 const main = () => runs.values().next().value;
-const titleOf = (run) => (runs.size > 1 ? `${run} · ${runs.get(run).model}` : "");
+const titleOf = (run) => (runs.size > 1 ? [...new Set([run, runs.get(run).model])].join(" · ") : "");
 
 function note(text, isError = false) {
   $("note").textContent = text;
@@ -40,11 +40,12 @@ async function column(run) {
   const title = titleOf(run);
   if (state.similar) {
     const picks = await api.similar(state.similar.item, Number(state.k), run);
-    return {title, picks, measure: "similarity", fallback: "", unknown: []};
+    return {title, picks, measure: "similarity", ofUser: false, fallback: "", unknown: []};
   }
-  const found = await api.recommend(request(run, runs.get(run).explains));
+  const asked = request(run, runs.get(run).explains);
+  const found = await api.recommend(asked);
   const measure = found.fallback ? "users" : "score";
-  return {title, picks: found.items, measure, fallback: found.fallback, unknown: found.unknown};
+  return {title, picks: found.items, measure, ofUser: "user" in asked, fallback: found.fallback, unknown: found.unknown};
 }
 
 // Show the state; `focus` finds what has the focus afterwards.
