@@ -190,6 +190,9 @@ def test_the_service_finds_recommends_and_explains_new_items(folder: Path, tmp_p
             assert [one["item"] for one in pick["like"]] == like
         found = client.get("/v1/items", params={"q": "late arr"}).json()
         assert [(item["item"], item["is_new"]) for item in found] == [(5001, True)]
+        listed = client.get("/v1/items", params={"new": True, "genre": "Drama"}).json()
+        dramas = {pick.item for pick in new.values() if "Drama" in pick.genres.split("|")}
+        assert {item["item"] for item in listed} == dramas
         known = client.get("/v1/items", params={"q": "3", "limit": 1}).json()
         assert [(item["item"], item["is_new"]) for item in known] == [(3, False)]
         about = client.get("/v1/about").json()

@@ -118,7 +118,7 @@ def test_a_shelf_fills_the_list_and_feedback_is_stored(browser, service):
     browser.wait("document.querySelector('.card')")
     genre = browser.texts(".shelf h2")[0]
     assert all(genre in text for text in browser.texts(".shelf:first-child small"))
-    name = browser.run("document.querySelector('.card').firstChild.textContent")
+    name = browser.run("document.querySelector('.card .name').textContent")
     browser.click(".card")
     assert browser.texts("#chosen .liked span") == [name]
     assert browser.run("document.getElementById('shelves').hidden")
@@ -355,6 +355,11 @@ def test_new_items_have_a_mark_and_say_what_they_are_like(browser, tmp_path):
         assert browser.texts("#note") == [
             "New, so it says nothing of your taste yet: Quite Alone (2020)."
         ]
+        browser.open(service.address)
+        browser.wait("document.querySelectorAll('.shelf').length === 4")
+        assert browser.texts(".shelf:last-child .name") == titles(sorted(new, key=lambda p: p.item))
+        browser.click(".shelf:last-child .card")
+        assert browser.texts("#heading") == [f"Similar to {DATA.titles[twin]}"]
         browser.run("document.getElementById('search').focus()")
         browser.type("quite alone")
         browser.wait("document.querySelector('#found .mark')")

@@ -38,9 +38,14 @@ class Catalogue:
             is_new=row >= self.n_known,
         )
 
-    def find(self, query: str, limit: int, genre: str | None = None) -> list[Item]:
+    def find(
+        self, query: str, limit: int, genre: str | None = None, *, only_new: bool = False
+    ) -> list[Item]:
         """Items by a part of their title or by id, the best match first."""
         allowed, _ = self.filter.allowed(None, None, genre)
+        if only_new:
+            is_new = np.arange(len(self.ids)) >= self.n_known
+            allowed = is_new if allowed is None else allowed & is_new
         return [self.item(row) for row in self.search.find(query, limit, allowed)]
 
     def history(self, user: Any) -> list[Item]:

@@ -167,6 +167,17 @@ function hideShelves() {
   $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
 }
 
+// A known item can be liked; a new one says nothing of a taste, but there are items like it.
+function shelf(title, entries) {
+  const cards = entries.map((entry) => {
+    const label = `${entry.is_new ? "Items similar to" : "Like"} ${named(entry)}`;
+    const card = button("", label, () => (entry.is_new ? actions.similar(entry) : actions.like(entry, 0)), "card");
+    card.append(...picture(entry), element("span", {className: "name"}, named(entry)), element("small", {}, genresOf(entry)));
+    return element("li", {}, card);
+  });
+  return element("div", {className: "shelf"}, element("h2", {}, title), element("ul", {ariaLabel: title}, ...cards));
+}
+
 async function drawShelves() {
   const counts = new Map();
   const popular = await api.items("", 100).catch(() => []);
@@ -174,16 +185,10 @@ async function drawShelves() {
     counts.set(genre, (counts.get(genre) ?? 0) + 1);
   }
   const genres = [...counts].sort((a, b) => b[1] - a[1]).slice(0, SHELVES).map(([genre]) => genre);
-  const filled = await Promise.all(genres.map(async (genre) => {
-    const cards = (await api.shelf(genre, 12).catch(() => [])).map((entry) => {
-      const card = button(named(entry), `Like ${named(entry)}`, () => actions.like(entry, 0), "card");
-      card.prepend(...picture(entry));
-      card.append(element("small", {}, genresOf(entry)));
-      return element("li", {}, card);
-    });
-    return element("div", {className: "shelf"}, element("h2", {}, genre), element("ul", {ariaLabel: genre}, ...cards));
-  }));
-  $("shelves").replaceChildren(...filled);
+  const filled = await Promise.all(genres.map((genre) => api.items("", 12, {genre}).catch(() => [])));
+  const made = filled.map((entries, place) => shelf(genres[place], entries));
+  if (main().new_items) made.push(shelf("New", await api.items("", 12, {new: true}).catch(() => [])));
+  $("shelves").replaceChildren(...made);
   hideShelves(); // nothing else is drawn: somebody may be typing
 }
 
@@ -246,7 +251,7 @@ async function start() {
     setImageHosts(first.image_hosts);
     const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
     const itemsText = ({items, new_items: fresh}) => count(items, "items") + (fresh ? ` (${fresh.toLocaleString("en")} new)` : "");
-    $("about").textContent = [first.model, first.data, itemsText(first), count(first.users, "users")].join(" · ");
+    $("about").textContent = [first.model, first.data, itemsText(first), count(first.users, "users")].join("\u00a0· ");
     $("genre-field").hidden = !first.genres.length;
     $("genre").replaceChildren($("genre").options[0], ...first.genres.map((name) => element("option", {}, name)));
     for (const field of document.querySelectorAll(".runs")) field.hidden = first.runs.length < 2;
