@@ -96,6 +96,7 @@ class Load:
         """Open the connection of a place; returns whether that was possible."""
         try:
             self.sockets[place] = socket.create_connection(self.place, timeout=30)
+            self.sockets[place].setblocking(False)
         except OSError:  # nothing was accepted
             self.failures["refused"] += 1
             return False
@@ -103,6 +104,8 @@ class Load:
 
     def ask(self, place: int) -> None:
         """Send a request over the connection of this place, or over a new one."""
+        if place in self.sockets and is_closed(self.sockets[place]):  # it was idle for too long
+            self.sockets.pop(place).close()
         if place not in self.sockets and not self.connect(place):
             return
         self.sent += 1
@@ -133,6 +136,16 @@ class Load:
             self.failures["closed without an answer"] += 1
         if not part or b"connection: close" in head.lower():
             self.sockets.pop(request.place).close()
+        return True
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the service has closed an idle connection."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
         return True
 
 
