@@ -191,7 +191,7 @@ def overload(setting: Setting, service: Service, capacity: float) -> None:
     found = setting.load(
         service,
         processes=processes,
-        connections=256 if setting.quick else 4096,
+        connections=256 if setting.quick else 2048,
         seconds=2 * setting.seconds,
         rate=4 * capacity,
     ).result()
