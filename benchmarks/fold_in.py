@@ -13,11 +13,15 @@ from common import Verdicts, begin, parser
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from itemrec.data.split import Split
 from itemrec.graph.graph import Graph
 from itemrec.losses import item_ndcg
+from itemrec.models.base import Model
+from itemrec.models.hybrid import Hybrid
 from itemrec.models.lightgcn import LightGCN
+from itemrec.models.rlae import KEPT
 from itemrec.sampling import Uniform
 from itemrec.serving.recommender import Recommender
 from itemrec.training.config import TrainConfig
@@ -65,14 +69,31 @@ def histories(split: Split, calls: int) -> Iterator[list[Any]]:
         yield split.item_ids.external(rows).tolist()
 
 
-def untrained(split: Split) -> Run:
+def untrained(split: Split, model: Model | None = None, seed: int = 0) -> Run:
     """A run with random weights, which cost as much time as trained ones."""
-    model = LightGCN(64, 3)
-    model.setup(split.train, inductive=False, generator=torch.Generator().manual_seed(0))
+    model = model or LightGCN(64, 3)
+    model.setup(split.train, inductive=False, generator=torch.Generator().manual_seed(seed))
+    if isinstance(model, Hybrid):
+        model.linear.keep(random_weights(split, seed))
+    assert isinstance(model, Hybrid | LightGCN)
     model.cache_embeddings(Graph.from_csr(split.train))
     run = Run.of(Plan(split, model, item_ndcg(tau=1.0), Uniform(), TrainConfig()))
     run.finish(split.train, TrainState(), refit=False)
     return run
+
+
+def random_weights(split: Split, seed: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """As many weights of each item as a linear model stores, from items drawn by popularity.
+
+    That is at least as much work as with trained weights: histories have popular items, too.
+    """
+    rng = np.random.default_rng(seed)
+    popularity = np.bincount(split.train.indices, minlength=split.n_items) + 1.0
+    chance = popularity / popularity.sum()
+    shape = (split.n_items, min(KEPT, split.n_items))
+    sources = rng.choice(split.n_items, shape, p=chance)
+    weights = rng.normal(size=shape).astype(np.float32)
+    yield 0, torch.from_numpy(sources), torch.from_numpy(weights)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,23 @@
 """Load on a service from a process of its own: connections that stay open and ask again and again.
 
-Prints JSON: statuses, seconds of each answer, and how requests failed. With --rate, requests are
-sent by the clock, whether or not earlier ones are answered; a connection has one at a time.
+Says `ready` when it is connected. At the end, or at SIGTERM, it reads the last answers and prints
+JSON: statuses, seconds of each answer, how requests failed, how long it was sending, and when it
+sent the last. With --rate, requests are sent by the clock, whether or not earlier ones are
+answered; a connection has one at a time.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import json
 import re
+import resource
 import selectors
+import signal
 import socket
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +32,11 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10**9, help="stop after this many")
     parser.add_argument("--rate", type=float, help="requests a second, all connections together")
     options = parser.parse_args()
-    json.dump(Load(options).run(), sys.stdout)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    load = Load(options)
+    signal.signal(signal.SIGTERM, lambda *_: load.stop())
+    json.dump(load.run(), sys.stdout)
 
 
 class Load:
@@ -45,54 +52,73 @@ class Load:
         self.statuses: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.seconds: list[float] = []
-        self.sent = 0
+        self.sockets: dict[int, socket.socket] = {}
+        self.sent, self.last_sent, self.is_over = 0, 0.0, False
         self.waiting = selectors.DefaultSelector()
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self.is_over = True
 
     def run(self) -> dict[str, object]:
         """Ask until time is over, then read the last answers."""
-        began = time.perf_counter()
-        end, rate = began + self.options.seconds, self.options.rate
-        number = self.options.connections
-        pause = number / rate if rate else 0.0
-        due = [(began + pause * place / number, place) for place in range(number)]
-        sockets: dict[int, socket.socket] = {}
+        idle = deque(p for p in range(self.options.connections) if self.connect(p))
+        print("ready", flush=True)
+        began = time.monotonic()
         while True:
-            now = time.perf_counter()
-            while due and due[0][0] <= now:
-                at, place = heapq.heappop(due)
-                if now < end and self.sent < self.options.requests:
-                    self.ask(sockets, place, max(at + pause, now) if rate else 0.0)
-            if not (due or self.waiting.get_map()):
+            now = time.monotonic()
+            late = now >= began + self.options.seconds or self.sent >= self.options.requests
+            self.is_over = self.is_over or late
+            while idle and not self.is_over and self.due(began) <= now:
+                self.ask(idle.popleft())
+                self.is_over = self.sent >= self.options.requests
+            if not self.waiting.get_map() and (self.is_over or not idle):
                 break
-            timeout = min(0.5, max(0.0, due[0][0] - now)) if due else 0.5
-            for key, _ in self.waiting.select(timeout):
-                if self.read(sockets, key.data):
-                    heapq.heappush(due, (key.data.next_at, key.data.place))
+            pause = self.due(began) - now if idle and not self.is_over else 0.5
+            for key, _ in self.waiting.select(min(0.5, max(0.0, pause))):
+                if self.read(key.data):
+                    idle.append(key.data.place)
         return {
             "statuses": self.statuses,
             "failures": self.failures,
             "seconds": sorted(self.seconds),
-            "elapsed": time.perf_counter() - began,
+            "sent": self.sent,
+            "sending": self.last_sent - began,
+            "last_sent": self.last_sent,
+            "elapsed": time.monotonic() - began,
         }
 
-    def ask(self, sockets: dict[int, socket.socket], place: int, next_at: float) -> None:
+    def due(self, began: float) -> float:
+        """When the next request is to be sent."""
+        return began + self.sent / self.options.rate if self.options.rate else 0.0
+
+    def connect(self, place: int) -> bool:
+        """Open the connection of a place; returns whether that was possible."""
+        try:
+            self.sockets[place] = socket.create_connection(self.place, timeout=30)
+            self.sockets[place].setblocking(False)
+        except OSError:  # nothing was accepted
+            self.failures["refused"] += 1
+            return False
+        return True
+
+    def ask(self, place: int) -> None:
         """Send a request over the connection of this place, or over a new one."""
-        if place not in sockets:
-            try:
-                sockets[place] = socket.create_connection(self.place, timeout=30)
-            except OSError:  # nothing was accepted
-                self.failures["refused"] += 1
-                return
+        if place in self.sockets and is_closed(self.sockets[place]):  # it was idle for too long
+            self.sockets.pop(place).close()
+        if place not in self.sockets and not self.connect(place):
+            return
         self.sent += 1
         message = self.messages[self.sent % len(self.messages)]
-        request = Asked(place, time.perf_counter(), next_at)
+        self.last_sent = time.monotonic()
+        request = Asked(place, self.last_sent)
         with suppress(OSError):  # which reading will find as well
-            sockets[place].sendall(message)
-        self.waiting.register(sockets[place], selectors.EVENT_READ, request)
+            self.sockets[place].sendall(message)
+        self.waiting.register(self.sockets[place], selectors.EVENT_READ, request)
 
-    def read(self, sockets: dict[int, socket.socket], request: Asked) -> bool:
+    def read(self, request: Asked) -> bool:
         """Read a part of an answer; returns whether that was the last of it."""
-        connection = sockets[request.place]
+        connection = self.sockets[request.place]
         try:
             part = connection.recv(2**16)
         except OSError:
@@ -104,12 +130,22 @@ class Load:
             return False
         self.waiting.unregister(connection)
         if part:
-            self.seconds.append(time.perf_counter() - request.sent_at)
+            self.seconds.append(time.monotonic() - request.sent_at)
             self.statuses[head.split()[1].decode()] += 1
         else:
             self.failures["closed without an answer"] += 1
         if not part or b"connection: close" in head.lower():
-            sockets.pop(request.place).close()
+            self.sockets.pop(request.place).close()
+        return True
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the service has closed an idle connection."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
         return True
 
 
@@ -119,7 +155,6 @@ class Asked:
 
     place: int
     sent_at: float
-    next_at: float
     answer: bytes = b""
 
 

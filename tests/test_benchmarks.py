@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(
     path.name
     for path in FOLDER.glob("*.py")
-    if path.name not in ("common.py", "peers_recbole.py", "peers_implicit.py")
+    if path.name not in ("common.py", "service_process.py", "peers_recbole.py", "peers_implicit.py")
 )
 SMALL = "synthetic:users=120,items=90,interactions=2500"
 
@@ -50,6 +50,9 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         (["epoch.py"], "epoch_speedup"),
         (["busy.py"], "busy_over_alone"),
         (["serve.py"], "serve_over_python"),
+        pytest.param(
+            ["serve.py", "--model", "hybrid"], "serve_over_python", marks=pytest.mark.slow
+        ),
         (["evaluate.py"], "evaluate_speedup"),
         (["fold_in.py"], "fold_in_p99_ms"),
         (["hybrid.py"], "ndcg"),

@@ -160,13 +160,62 @@ def test_a_report_of_new_items_can_be_written(folder: Path, tmp_path: Path) -> N
     assert "Popularity of recommended items" in out.read_text()
 
 
-def test_the_service_finds_and_recommends_new_items(folder: Path) -> None:
-    pytest.importorskip("fastapi")
-    from itemrec.serving.http.catalogue import Catalogue
+LATE = "item,title,genres\n5001,Late Arrival (2020),Drama|Comedy\n"
 
-    recommender = ir.Recommender.load(folder)
-    found = Catalogue(recommender).find("Nothing Alike", 5)
-    assert [item.item for item in found][:1] == [1002]
+
+def test_the_service_finds_recommends_and_explains_new_items(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fastapi")
+    from fastapi.testclient import TestClient
+
+    from itemrec.serving.http import Runs, ServiceSettings, create_app
+
+    late = tmp_path / "late.csv"
+    late.write_text(LATE)
+    settings = ServiceSettings(new_items=late)
+    app = create_app(Runs({"run": settings.load(folder, "cpu")}), settings, folders={"run": folder})
+    body = {"history": [3, 9], "k": 200, "explain": True}
+    expected = ir.Recommender.load(folder, new_items=late).recommend(**body)
+    new = {pick.item: pick for pick in expected if pick.is_new}
+    assert set(new) == {1001, 1002, 1003, 5001}
+
+    def asked(client: TestClient) -> tuple[set[int], str]:
+        answer = client.post("/v1/recommend", json=body).json()
+        return {pick["item"] for pick in answer["items"]}, answer["run_fingerprint"]
+
+    with TestClient(app, base_url="http://localhost") as client:
+        picks = client.post("/v1/recommend", json=body).json()["items"]
+        assert {pick["item"] for pick in picks if pick["is_new"]} == set(new)
+        for pick in picks:
+            like = [one.item for one in new[pick["item"]].like] if pick["is_new"] else []
+            assert [one["item"] for one in pick["like"]] == like
+        found = client.get("/v1/items", params={"q": "late arr"}).json()
+        assert [(item["item"], item["is_new"]) for item in found] == [(5001, True)]
+        listed = client.get("/v1/items", params={"new": True, "genre": "Drama"}).json()
+        dramas = {pick.item for pick in new.values() if "Drama" in pick.genres.split("|")}
+        assert {item["item"] for item in listed} == dramas
+        known = client.get("/v1/items", params={"q": "3", "limit": 1}).json()
+        assert [(item["item"], item["is_new"]) for item in known] == [(3, False)]
+        about = client.get("/v1/about").json()
+        assert (about["items"], about["new_items"]) == (len(expected) + 2, 4)
+        before = asked(client)
+        late.write_text(LATE.replace("5001", "5002"))
+        client.portal.call(app.state.reloader.look)  # it is seen
+        client.portal.call(app.state.reloader.look)  # and rests
+        after = asked(client)
+        assert (before[0] - after[0], after[0] - before[0]) == ({5001}, {5002})
+        assert before[1] != after[1]
+        late.write_text("")
+        client.portal.call(app.state.reloader.look)
+        client.portal.call(app.state.reloader.look)
+        assert asked(client) == after  # refused: the old one stays
+
+
+def test_serving_new_items_from_a_missing_file_is_one_sentence(folder: Path) -> None:
+    pytest.importorskip("fastapi")
+    options = ["--new-items", "nowhere.csv", "--port", "0", "--workers", "1"]
+    bad = CliRunner().invoke(app, ["serve", str(folder), *options])
+    assert bad.exit_code == 2
+    assert "must be an existing file" in bad.output
 
 
 @pytest.mark.parametrize(

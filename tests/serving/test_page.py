@@ -18,7 +18,7 @@ import itemrec as ir
 
 pytestmark = pytest.mark.browser
 LIKED = "?item=12&item=57"
-NAMES = ("gnn · lightgcn", "ease · ease")
+NAMES = ("gnn · lightgcn", "ease")
 KINDS = {"js": "text/javascript", "css": "text/css"}
 
 
@@ -118,7 +118,7 @@ def test_a_shelf_fills_the_list_and_feedback_is_stored(browser, service):
     browser.wait("document.querySelector('.card')")
     genre = browser.texts(".shelf h2")[0]
     assert all(genre in text for text in browser.texts(".shelf:first-child small"))
-    name = browser.run("document.querySelector('.card').firstChild.textContent")
+    name = browser.run("document.querySelector('.card .name').textContent")
     browser.click(".card")
     assert browser.texts("#chosen .liked span") == [name]
     assert browser.run("document.getElementById('shelves').hidden")
@@ -320,21 +320,61 @@ def test_an_error_page_of_a_proxy_is_a_sentence(browser):
         server.shutdown()
 
 
-@pytest.mark.skipif(
+def violations(browser) -> list[list[str]]:
+    """What axe-core finds wrong with the page."""
+    axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
+    browser.run(f"{axe}; null")
+    return browser.run("axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes[0].html]))")
+
+
+AXE = pytest.mark.skipif(
     importlib.util.find_spec("axe_core_python") is None, reason="pip install axe-core-python"
 )
+
+
+@AXE
+def test_new_items_have_a_mark_and_say_what_they_are_like(browser, tmp_path):
+    run = ir.train(ir.split_interactions(DATA, seed=0), ir.models.EASE())
+    run.save(tmp_path / "run")
+    late, twin = tmp_path / "late.csv", DATA.item_ids.ids.tolist().index(12)
+    row = f'9001,"{DATA.titles[twin]}",{DATA.genres[twin]}'
+    late.write_text(f"item,title,genres\n{row}\n9002,Quite Alone (2020),Drama\n")
+    picks = ir.Recommender(run, new_items=late).recommend(history=[12, 57], k=50, explain=True)
+    new = [pick for pick in picks if pick.is_new]
+    with Service(tmp_path / "run", "--new-items", late) as service:
+        browser.open(f"{service.address}/{LIKED}&k=50")
+        assert "92 items (2 new)" in browser.texts("#about")[0]
+        marked = "[...document.querySelectorAll('.pick:has(.mark) .title')]"
+        assert browser.run(f"{marked}.map((e) => e.textContent)") == titles(new)
+        for text, pick in zip(browser.texts(".fresh"), new, strict=True):
+            assert text.startswith("new like ")
+            assert all(one.title in text for one in pick.like)
+        assert set(browser.texts(".shares .rest .what")) == {"its features"}  # EASE has no other
+        assert violations(browser) == []
+        browser.open(f"{service.address}/?item=12&item=9002")
+        assert browser.texts("#note") == [
+            "New, so it says nothing of your taste yet: Quite Alone (2020)."
+        ]
+        browser.open(service.address)
+        browser.wait("document.querySelectorAll('.shelf').length === 4")
+        assert browser.texts(".shelf:last-child .name") == titles(sorted(new, key=lambda p: p.item))
+        browser.click(".shelf:last-child .card")
+        assert browser.texts("#heading") == [f"Similar to {DATA.titles[twin]}"]
+        browser.run("document.getElementById('search').focus()")
+        browser.type("quite alone")
+        browser.wait("document.querySelector('#found .mark')")
+
+
+@AXE
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1200, 390])
 @pytest.mark.parametrize(
     "path", ["", f"{LIKED}&diversity=0.5", f"{LIKED}&not=30&with=ease", "?user=5", "?user=nobody"]
 )
 def test_axe_finds_no_violation(browser, service, path, width, dark):
-    axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
     browser.resize(width, 900, dark=dark)
     browser.open(f"{service.address}/{path}")
-    browser.run(f"{axe}; null")
-    found = browser.run("axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes[0].html]))")
-    assert found == []
+    assert violations(browser) == []
 
 
 def test_screenshots_can_be_taken(browser, service, tmp_path: Path):

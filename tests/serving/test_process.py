@@ -227,6 +227,22 @@ def test_a_worker_that_is_killed_is_replaced(folder):
 
 
 @linux
+def test_connections_wait_until_a_worker_can_take_them(folder):
+    with Service(folder, workers=2) as service:
+        pids = worker_pids(service)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)  # as if both were very busy
+        clients = [socket.create_connection(service.place, timeout=60) for _ in range(800)]
+        for client in clients:
+            client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        time.sleep(0.5)  # more than the workers' channels hold have arrived
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        for client in clients:
+            with client, client.makefile("rb") as answer:
+                assert answer.readline().startswith(b"HTTP/1.1 200")
+
+
 def test_workers_end_with_their_supervisor(folder):
     with Service(folder, workers=2) as service:
         pids = worker_pids(service)

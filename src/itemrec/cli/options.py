@@ -34,6 +34,13 @@ DataRoot = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NewItems = Annotated[
+    Path | None,
+    typer.Option(
+        help="A table of new items with their features, which may then be recommended.",
+        rich_help_panel="Items",
+    ),
+]
 ScoringDevice = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 
 

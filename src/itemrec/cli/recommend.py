@@ -104,14 +104,7 @@ class FilterOptions:
             rich_help_panel=FILTERS,
         ),
     ] = None
-
-    new_items: Annotated[
-        str | None,
-        typer.Option(
-            help="A table of new items with their features, which may then be recommended.",
-            rich_help_panel=FILTERS,
-        ),
-    ] = None
+    new_items: options.NewItems = None
 
     def arguments(self, known: IdMap) -> dict[str, Any]:
         """The keyword arguments of `Recommender.recommend`."""

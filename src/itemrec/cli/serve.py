@@ -29,6 +29,7 @@ def serve(
         ),
     ],
     table: TableOptions,
+    new_items: options.NewItems = None,
     host: Annotated[
         str, typer.Option(help="Address to listen at; 0.0.0.0: all interfaces.")
     ] = "127.0.0.1",
@@ -110,6 +111,7 @@ def serve(
         access_log=access_log,
         item_table=table.item_table,
         available=table.available,
+        new_items=new_items,
         image_hosts=tuple(image_host or ()),
     )
     run_service(

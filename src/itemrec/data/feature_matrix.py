@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemrec.data.item_features import YEAR, FeatureColumn, ItemFeatures
+from itemrec.data.feature_columns import YEAR, FeatureColumn
+from itemrec.data.item_features import ItemFeatures
 
 KNOTS = 8  # of a number: the regression is linear between them
 CATEGORIES, PAIRS = 1000, 500  # regressors of a column at most, the most frequent ones

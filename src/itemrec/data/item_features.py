@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from itemrec.data import readers
-from itemrec.data.columns import KNOWN_NAMES, is_missing, plain_name, to_number
+from itemrec.data.columns import KNOWN_NAMES, is_missing, plain_name
+from itemrec.data.feature_columns import (
+    OF_YEAR,
+    FeatureColumn,
+    Kind,
+    are_numbers,
+    as_categories,
+    as_texts,
+    parsed,
+    recognised,
+    text_columns,
+    years_of,
+)
 from itemrec.data.interactions import IdMap
 from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 
-Kind = Literal["category", "number", "vector", "text"]
-KINDS: tuple[Kind, ...] = ("category", "number", "vector", "text")
 TYPES: dict[str, Kind] = {  # of a column's name in RecBole's files, such as "class:token"
     "token": "category",
     "token_seq": "text",
@@ -31,49 +41,7 @@ TYPES: dict[str, Kind] = {  # of a column's name in RecBole's files, such as "cl
     "float_seq": "vector",
 }
 TITLES, GENRES = ("title", "name", "movietitle"), ("genres", "genre", "category")
-NONE_LISTED = "(no genres listed)"
-YEAR = re.compile(r"\((\d{4})\)\s*$")
-OF_YEAR = " (year)"  # ends the name of the year in a text
 PART = re.compile(r"(.+)_(\d+)")  # a column of a vector
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureColumn:
-    """One feature of every item.
-
-    Attributes:
-        name: Name of the column.
-        kind: "category", "number", "vector" or "text".
-        values: Categories as tuples of texts, texts as texts, numbers `[n]`, vectors `[n, d]`; a
-            missing value is empty or NaN.
-    """
-
-    name: str
-    kind: Kind
-    values: Any
-
-    def take(self, rows: npt.NDArray[np.int64]) -> FeatureColumn:
-        """The column of other rows; −1 is a missing value."""
-        if self.kind in ("number", "vector"):
-            array = np.asarray(self.values)[rows].copy()
-            array[rows < 0] = np.nan
-            return FeatureColumn(self.name, self.kind, array)
-        empty: Any = () if self.kind == "category" else ""
-        values = [self.values[row] if row >= 0 else empty for row in rows.tolist()]
-        return FeatureColumn(self.name, self.kind, values)
-
-    def describe(self) -> str:
-        """What the column was taken for, such as "genres: 19 categories"."""
-        if self.kind == "category":
-            count = len({name for names in self.values for name in names})
-            several = ", several an item" if any(len(names) > 1 for names in self.values) else ""
-            return f"{self.name}: {count:,} categories{several}"
-        if self.kind == "vector":
-            return f"{self.name}: a vector of {self.values.shape[1]:,} numbers"
-        if self.kind == "number":
-            some = self.values[np.isfinite(self.values)]
-            return f"{self.name}: a number from {some.min():g} to {some.max():g}"
-        return f"{self.name}: text, by its words and pairs of words"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,7 +153,7 @@ def read_item_features(
     left_out: list[str] = []
     for name, values, kind in _joined(table):
         try:
-            columns += _recognised(name, values, kind, place)
+            columns += recognised(name, values, kind, place)
         except ItemrecError as error:
             left_out.append(str(error))
     if not columns:
@@ -201,9 +169,9 @@ def titles_and_genres(
     """The features of a catalogue that has titles or genres, else None."""
     columns: list[FeatureColumn] = []
     if titles is not None:
-        columns += _text("title", [str(text) for text in titles])
+        columns += text_columns("title", [str(text) for text in titles])
     if genres is not None:
-        columns.append(FeatureColumn("genres", "category", _categories(genres.tolist())))
+        columns.append(FeatureColumn("genres", "category", as_categories(genres.tolist())))
     return ItemFeatures(ids, tuple(columns)) if columns else None
 
 
@@ -265,7 +233,7 @@ def _joined(table: Mapping[str, list[Any]]) -> list[tuple[str, list[Any], Kind |
         count = [number for number, _ in group]
         names = [name for _, name in group]
         in_order = count in (list(range(len(group))), list(range(1, len(group) + 1)))
-        if len(group) > 2 and in_order and all(_are_numbers(table[name]) for name in names):
+        if len(group) > 2 and in_order and all(are_numbers(table[name]) for name in names):
             rows = zip(*(table[name] for name in names), strict=True)
             out.append((base, [list(row) for row in rows], None))
             used |= set(names)
@@ -275,34 +243,6 @@ def _joined(table: Mapping[str, list[Any]]) -> list[tuple[str, list[Any], Kind |
             is_typed = kind in TYPES
             out.append((short if is_typed else name, values, TYPES.get(kind)))
     return out
-
-
-# --- kinds ---------------------------------------------------------------------------------------
-
-
-def _recognised(name: str, values: list[Any], kind: Kind | None, place: str) -> list[FeatureColumn]:
-    """The features of a column; an error says why it has none."""
-    some = [value for value in values if not _is_empty(value)]
-    if not some:
-        raise ItemrecError(f"{name} is empty")
-    if kind is None:
-        kind = _kind_of(some)
-    column = _parsed(name, values, kind, place)
-    return _text(name, column.values) if kind == "text" else [column]
-
-
-def _kind_of(some: list[Any]) -> Kind:
-    if all(_is_list(value) for value in some):
-        is_text = any(isinstance(part, str) for value in some for part in value)
-        return "category" if is_text else "vector"
-    if _are_numbers(some):
-        return "number"
-    texts = [str(value) for value in some]
-    several = sum("|" in text for text in texts)
-    words = sum(len(text.split()) for text in texts) / len(texts)
-    if several or (len(set(texts)) <= len(texts) / 2 and words <= 4):
-        return "category"
-    return "text"
 
 
 def _columns_like(
@@ -321,95 +261,10 @@ def _columns_like(
             continue
         found += 1
         if is_year:
-            out.append(FeatureColumn(column.name, "number", _years(_texts(values))))
+            out.append(FeatureColumn(column.name, "number", years_of(as_texts(values))))
         else:
-            out.append(_parsed(column.name, values, column.kind, place, like=column))
+            out.append(parsed(column.name, values, column.kind, place, like=column))
     if not found:
         names = ", ".join(column.name for column in like.columns)
         raise ItemrecError(f"{place}: must have at least one of the columns {names}")
     return tuple(out)
-
-
-def _parsed(
-    name: str, values: list[Any], kind: Kind, place: str, like: FeatureColumn | None = None
-) -> FeatureColumn:
-    """A column of a given kind."""
-    if kind == "category":
-        return FeatureColumn(name, kind, _categories(values))
-    if kind == "text":
-        return FeatureColumn(name, kind, _texts(values))
-    parse: Callable[[Any], Any] = _number if kind == "number" else _vector
-    try:
-        listed = [parse(value) for value in values]
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        bad = next(value for value in values if not _can(parse, value))
-        raise ItemrecError(f"{place}: {name} must be a {kind}, got {str(bad)[:60]!r}") from None
-    if kind == "number":
-        return FeatureColumn(name, kind, np.array(listed, dtype=np.float64))
-    width = max(len(vector) for vector in listed) if like is None else like.values.shape[1]
-    out = np.full((len(listed), width), np.nan, dtype=np.float32)
-    for row, vector in enumerate(listed):
-        if len(vector) not in (0, width):
-            raise ItemrecError(f"{place}: {name} must have {width} numbers, got {len(vector)}")
-        if vector:
-            out[row] = vector
-    return FeatureColumn(name, kind, out)
-
-
-def _text(name: str, texts: list[str]) -> list[FeatureColumn]:
-    """A text, and the year in parentheses at its end where most texts have one."""
-    years = _years(texts)
-    out = [FeatureColumn(name, "text", texts)]
-    if np.isfinite(years).sum() > sum(map(bool, texts)) / 2:
-        out.append(FeatureColumn(f"{name}{OF_YEAR}", "number", years))
-    return out
-
-
-def _years(texts: list[str]) -> npt.NDArray[np.float64]:
-    found = [YEAR.search(text) for text in texts]
-    return np.array([float(year[1]) if year else np.nan for year in found])
-
-
-def _texts(values: list[Any]) -> list[str]:
-    return ["" if _is_empty(value) else str(value).strip() for value in values]
-
-
-def _categories(values: Sequence[Any]) -> list[tuple[str, ...]]:
-    out = []
-    for value in values:
-        listed = value if _is_list(value) else ("" if _is_empty(value) else str(value)).split("|")
-        names = (str(name).strip() for name in listed)
-        out.append(tuple(dict.fromkeys(name for name in names if name and name != NONE_LISTED)))
-    return out
-
-
-def _number(value: Any) -> float:
-    number = np.nan if is_missing(value) else to_number(value, "time")
-    return number if abs(number) < 1e30 else np.nan
-
-
-def _vector(value: Any) -> list[float]:
-    if _is_empty(value):
-        return []
-    parts = value if _is_list(value) else str(value).replace(",", " ").strip("[] ").split()
-    return [float(part) for part in parts]
-
-
-def _are_numbers(values: list[Any]) -> bool:
-    return all(_can(_number, value) for value in values)
-
-
-def _can(parse: Callable[[Any], Any], value: Any) -> bool:
-    try:
-        parse(value)
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        return False
-    return True
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple | np.ndarray)
-
-
-def _is_empty(value: Any) -> bool:
-    return (_is_list(value) and len(value) == 0) or (not _is_list(value) and is_missing(value))

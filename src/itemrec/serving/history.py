@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError
 from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.validation import is_number
@@ -44,6 +45,29 @@ class History:
         """The disliked items alone as a sparse row ``[1, items]``."""
         below = self.values < 0
         return replace(self, items=self.items[below], values=self.values[below]).matrix(n_items)
+
+
+def trained_history(
+    user: Any, weights: Iterable[float] | None, users: IdMap, train: sp.csr_array
+) -> History:
+    """The history of a training user."""
+    row = int(rows_of_users([user], users)[0])
+    if weights is not None:
+        raise ItemrecError("'weights' is for a 'history', a known user has trained ones")
+    start, end = train.indptr[row : row + 2]
+    return History(row, train.indices[start:end].astype(np.int64), train.data[start:end])
+
+
+def rows_of_users(users: Iterable[Any], known: IdMap) -> npt.NDArray[np.int64]:
+    """Training rows of known users."""
+    listed = as_list("users", users)
+    rows = known.index(listed)
+    for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
+        raise ItemrecError(
+            f"'user' must be a user of the training data, got {user!r}; "
+            "for a new user give a history of items"
+        )
+    return rows
 
 
 def new_history(

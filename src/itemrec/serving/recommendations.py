@@ -58,8 +58,8 @@ class Recommendation:
         score: The score by which items are ranked.
         reasons: With `explain`, the share of each history item in the score, largest first.
         others: The sum of the shares that are not listed in `reasons`.
-        own: With `explain`, the rest of the score: the part of a trained user's own vector, zero
-            for a user given by a history.
+        own: With `explain`, the rest of the score: the part of a trained user's own vector, of the
+            item's popularity in a hybrid, and of the features of a new item.
         image: The address of a picture, "" if there is none.
         is_new: Whether it has no interactions and is scored by its features.
         like: With `explain`, the known items that a new item is most like.

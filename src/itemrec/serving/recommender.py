@@ -9,29 +9,26 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from itemrec.data.item_table import ItemTable
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.ranking import (
-    BUDGET,
-    mask_history,
-    own_scores,
-    steered_items,
-    top_items,
-)
+from itemrec.evaluation.ranking import BUDGET
 from itemrec.reranking.item_facts import ItemFacts
-from itemrec.reranking.reranker import Reranker
-from itemrec.reranking.steering import Steering, check_steering
-from itemrec.serving.filters import ItemFilter, as_list
-from itemrec.serving.history import History, new_history, with_dislikes
+from itemrec.reranking.steering import Steering
+from itemrec.serving.filters import ItemFilter
+from itemrec.serving.history import (
+    new_history,
+    rows_of_users,
+    trained_history,
+    with_dislikes,
+)
 from itemrec.serving.new_items import ServedItems
+from itemrec.serving.presented_items import PresentedItems
+from itemrec.serving.ranker import Ranker
 from itemrec.serving.recommendation_frame import check_frames, frame_of, kind_of_frame
 from itemrec.serving.recommendation_table import RecommendationTable
-from itemrec.serving.recommendations import Likeness, Reason, Recommendation, Recommendations
-from itemrec.training.progress import track
+from itemrec.serving.recommendations import Likeness, Recommendation, Recommendations
 from itemrec.training.run import Run
 from itemrec.validation import positive_integer, shown
 
@@ -81,11 +78,11 @@ class Recommender:
         self.model, self.train = self.items.model(), self.items.train
         self.n_known, self.n_items = len(run.item_ids), len(self.items.ids)
         self._filter = ItemFilter(self.items.ids, self.items.genres)
-        self._ids = self.items.ids.ids.tolist()
         self.item_table = item_table
         columns = (self.items.ids, self.items.genres, self.items.titles)
         self.facts = ItemFacts(self.model, self.train, *columns, item_table)
-        self._images = self.facts.column(*IMAGES)
+        self._ranker = Ranker(self.model, self.train, self.facts)
+        self._presented = PresentedItems(self.items, self.facts.column(*IMAGES))
 
     @classmethod
     def load(
@@ -202,29 +199,24 @@ class Recommender:
                 f"{type(self.run.model).__name__} cannot use 'dislikes': its scores are not sums "
                 "over the history; 'without' leaves items out"
             )
-        given, unknown = self._history_of(user, history, weights)
+        if (user is None) == (history is None):
+            raise ItemrecError("give either 'user' or 'history'")
+        if history is None:
+            given, unknown = trained_history(user, weights, self.run.user_ids, self.train), ()
+        else:
+            given, unknown = new_history(history, weights, self._filter)
         given, others = with_dislikes(given, dislikes, self._filter)
         new = given.items[given.items >= self.n_known]  # they say nothing to the model
-        unknown += (*others, *(self._ids[one] for one in new.tolist()))
+        unknown += (*others, *self.items.ids.external(new).tolist())
         seen = given.below(self.n_known)
-        row, items = seen.row, seen.items
         allowed, ignored = self._filter.allowed(only, without, genre)
-        history_row = seen.matrix(self.n_items)
-        if seen.is_known:
-            scores = own_scores(
-                self.model, history_row, np.array([row], dtype=np.int64)
-            )  # [1, items]
-        else:
-            scores = self._popularity.clone().unsqueeze(0)
         hidden = given.matrix(self.n_items) if exclude_seen else given.disliked(self.n_items)
-        scores = self._only_allowed(mask_history(scores, hidden), allowed)
-        best = steered_items(scores, k, self._reranker(steering))[0]
-        best = best[best >= 0]
-        values = scores[0, best]
-        shares = None
+        best, scores = self._ranker.for_history(seen, hidden, k, allowed, steering)
         if explain and seen.is_known:
-            shares = self.model.explain(history_row, row, best)  # [k, history]
-        picks = self._picks(best, values, items, shares, listed)
+            shares = self.model.explain(seen.matrix(self.n_items), seen.row, best)  # [k, history]
+            picks = self._presented.explained(best, scores, seen.items, shares, listed)
+        else:
+            picks = self._presented.plain(best, scores)
         if explain:
             picks = tuple(
                 replace(pick, like=self._like(row)) if pick.is_new else pick
@@ -275,28 +267,21 @@ class Recommender:
         """
         k = positive_integer("k", k)
         allowed, unknown = self._filter.allowed(only, without, genre)
-        reranker = self._reranker(steering)
-        user_rows = np.arange(self.train.shape[0]) if users is None else self._rows_of(users)
-        depth = min(k, self.n_items)
-        rows = np.full((len(user_rows), depth), -1, dtype=np.int32)
-        values = np.zeros((len(user_rows), depth), dtype=np.float32)
-        size = max(1, int(budget * 2**20 / 4 / self.n_items))  # users per block
-        starts = range(0, len(user_rows), size)
-        for start in track(starts, "recommending to all users", show=progress):
-            part = slice(start, start + size)
-            histories = self.train[user_rows[part]]
-            scores = own_scores(self.model, histories, user_rows[part])
-            without_history = np.flatnonzero(np.diff(histories.indptr) == 0)
-            if len(without_history):
-                scores[torch.from_numpy(without_history).to(scores.device)] = self._popularity
-            if exclude_seen:
-                scores = mask_history(scores, histories)
-            scores = self._only_allowed(scores, allowed)
-            best = steered_items(scores, k, reranker)
-            rows[part] = best.cpu().numpy()
-            values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
-        users_ids, ids = self.run.user_ids.external(user_rows), self.items.ids.ids
-        return RecommendationTable(users_ids, rows, values, ids, unknown)
+        known = self.run.user_ids
+        every = np.arange(self.train.shape[0])
+        user_rows = every if users is None else rows_of_users(users, known)
+        rows, values = self._ranker.for_users(
+            user_rows,
+            k,
+            allowed,
+            steering,
+            exclude_seen=exclude_seen,
+            budget=budget,
+            progress=progress,
+        )
+        return RecommendationTable(
+            known.external(user_rows), rows, values, self.items.ids.ids, unknown
+        )
 
     def recommend_frame(
         self, users: Iterable[Any] | None = None, k: int = 20, **options: Any
@@ -353,11 +338,7 @@ class Recommender:
         row = int(self.items.ids.index([item])[0])
         if row < 0:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
-        scores = self.model.similar_to(row).clone()
-        scores[row] = -torch.inf
-        best = top_items(self._only_allowed(scores.unsqueeze(0), None), k)[0]
-        best = best[best >= 0]
-        return self._picks(best, scores[best], np.empty(0, dtype=np.int64), None)
+        return self._presented.plain(*self._ranker.similar_to(row, k))
 
     @cached_property
     def genres(self) -> tuple[str, ...]:
@@ -388,121 +369,8 @@ class Recommender:
             >>> ir.Recommender(ir.train(split, ir.models.EASE()), item_table=table).image_of(0)
             'https://images.example/1.jpg'
         """
-        return "" if self._images is None else self._images[row]
+        return self._presented.image_of(row)
 
-    # --- internal --------------------------------------------------------------------------------
-
-    def _reranker(self, steering: Steering | None) -> Reranker | None:
-        checked = check_steering(steering)
-        return None if checked.is_plain else Reranker(self.facts, checked)
-
-    def _only_allowed(self, scores: Tensor, allowed: npt.NDArray[np.bool_] | None) -> Tensor:
-        """−∞ at the items that a filter excludes or that are not available, in place."""
-        if allowed is not None:
-            scores[:, ~torch.from_numpy(allowed).to(scores.device)] = -torch.inf
-        if self.facts.available is not None:
-            scores[:, ~self.facts.available] = -torch.inf
-        return scores
-
-    @cached_property
-    def _popularity(self) -> Tensor:
-        counts = np.bincount(self.train.indices, self.train.data, self.n_items).astype(np.float32)
-        return torch.from_numpy(counts).to(self.model.device)
-
-    def _history_of(
-        self, user: Any, history: Iterable[Any] | None, weights: Iterable[float] | None
-    ) -> tuple[History, tuple[Any, ...]]:
-        """What is known of a user, and the ids of the history that are not."""
-        if (user is None) == (history is None):
-            raise ItemrecError("give either 'user' or 'history'")
-        if history is None:
-            row = int(self._rows_of([user])[0])
-            if weights is not None:
-                raise ItemrecError("'weights' is for a 'history', a known user has trained ones")
-            start, end = self.train.indptr[row : row + 2]
-            items = self.train.indices[start:end].astype(np.int64)
-            return History(row, items, self.train.data[start:end]), ()
-        return new_history(history, weights, self._filter)
-
-    def _like(self, row: int, most: int = 3) -> tuple[Likeness, ...]:
-        """The known items with the features most like those of a new one; of equals the popular."""
-        weight = self.model.similar_to(row)[: self.n_known]
-        popularity = self._popularity[: self.n_known]
-        weight = weight + 1e-3 * popularity / popularity.max().clamp(min=1)
-        found = top_items(weight.unsqueeze(0), most)[0].tolist()
-        return tuple(
-            Likeness(self._ids[one], self._text("titles", one), self.items.shared(row, one))
-            for one in found
-        )
-
-    def _rows_of(self, users: Iterable[Any]) -> npt.NDArray[np.int64]:
-        """Training rows of known users."""
-        listed = as_list("users", users)
-        rows = self.run.user_ids.index(listed)
-        for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
-            raise ItemrecError(
-                f"'user' must be a user of the training data, got {user!r}; "
-                "for a new user give a history of items"
-            )
-        return rows
-
-    def _picks(
-        self,
-        best: Tensor,
-        values: Tensor,
-        history: npt.NDArray[np.int64],
-        shares: Tensor | None,
-        listed: int | None = None,
-    ) -> tuple[Recommendation, ...]:
-        rows, scores = best.tolist(), values.tolist()
-        if shares is None:
-            return tuple(
-                Recommendation(
-                    *self._named(row), s, image=self.image_of(row), is_new=row >= self.n_known
-                )
-                for row, s in zip(rows, scores, strict=True)
-            )
-        names = [(self._ids[row], self._text("titles", row)) for row in history.tolist()]
-
-        def reasons(ranked: list[int], part: list[float]) -> tuple[Reason, ...]:
-            pairs = zip(ranked, part, strict=True)
-            return tuple(Reason(names[h][0], names[h][1], share) for h, share in pairs)
-
-        total = shares.double().sum(1)
-        if listed is not None and listed < len(names):  # those that move the score most
-            kept = shares.abs().topk(listed, dim=1).indices.sort(dim=1).values  # [k, listed]
-        else:
-            kept = torch.arange(len(names), device=shares.device).expand(len(rows), -1)
-        parts = shares.gather(1, kept)
-        order = parts.argsort(dim=1, descending=True, stable=True)
-        kept, parts = kept.gather(1, order), parts.gather(1, order)
-        own = (values.double() - total).tolist()
-        others = (total - parts.double().sum(1)).tolist() if kept.shape[1] < len(names) else None
-        return tuple(
-            Recommendation(
-                *self._named(row),
-                score,
-                reasons(ranked, part),
-                rest,
-                unlisted,
-                self.image_of(row),
-                row >= self.n_known,
-            )
-            for row, score, ranked, part, rest, unlisted in zip(
-                rows,
-                scores,
-                kept.tolist(),
-                parts.tolist(),
-                own,
-                others or [0.0] * len(rows),
-                strict=True,
-            )
-        )
-
-    def _named(self, row: int) -> tuple[Any, str, str]:
-        """Id, title and genres of an item."""
-        return self._ids[row], self._text("titles", row), self._text("genres", row)
-
-    def _text(self, column: str, row: int) -> str:
-        texts = getattr(self.items, column)
-        return "" if texts is None else str(texts[row])
+    def _like(self, row: int) -> tuple[Likeness, ...]:
+        """The known items that a new one is most like."""
+        return self._presented.likenesses(row, self._ranker.known_like(row, self.n_known))

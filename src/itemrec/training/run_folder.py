@@ -25,8 +25,9 @@ from torch import Tensor
 
 from itemrec.config_file import Config, difference, dump_config, load_config, normalise
 from itemrec.data import csr
+from itemrec.data.feature_columns import KINDS, FeatureColumn
 from itemrec.data.interactions import IdMap
-from itemrec.data.item_features import KINDS, FeatureColumn, ItemFeatures
+from itemrec.data.item_features import ItemFeatures
 from itemrec.data.texts import fixed_width, text_array
 from itemrec.data.weights import is_weighted
 from itemrec.environment import pick_device

@@ -18,7 +18,7 @@ class Catalogue:
 
     def __init__(self, recommender: Recommender) -> None:
         self.run, items = recommender.run, recommender.items
-        self.image_of = recommender.image_of
+        self.image_of, self.n_known = recommender.image_of, recommender.n_known
         self.ids = items.ids.ids.tolist()
         counts = np.bincount(self.run.train.indices, minlength=len(self.ids))
         none = [""] * len(self.ids)
@@ -35,11 +35,17 @@ class Catalogue:
             title=self.titles[row],
             genres=self.genres[row],
             image=self.image_of(row),
+            is_new=row >= self.n_known,
         )
 
-    def find(self, query: str, limit: int, genre: str | None = None) -> list[Item]:
+    def find(
+        self, query: str, limit: int, genre: str | None = None, *, only_new: bool = False
+    ) -> list[Item]:
         """Items by a part of their title or by id, the best match first."""
         allowed, _ = self.filter.allowed(None, None, genre)
+        if only_new:
+            is_new = np.arange(len(self.ids)) >= self.n_known
+            allowed = is_new if allowed is None else allowed & is_new
         return [self.item(row) for row in self.search.find(query, limit, allowed)]
 
     def history(self, user: Any) -> list[Item]:

@@ -36,8 +36,7 @@ class Reloader:
     ) -> None:
         self.runs, self.folders, self.telemetry = runs, folders, telemetry
         self.settings, self.device = settings or ServiceSettings(), device
-        files = (self.settings.item_table, self.settings.available)
-        self._files = [file for file in files if file is not None]
+        self._files = self.settings.item_files
         self._loaded = {name: stamp(folder, self._files) for name, folder in folders.items()}
         self._seen = dict(self._loaded)
         self._wake = asyncio.Event()

@@ -129,6 +129,7 @@ class Api:
             protocol=data.protocol,
             users=len(data.user_ids),
             items=served.recommender.n_items,
+            new_items=len(served.recommender.items.new),
             explains=served.recommender.model.explains,
             titled=served.recommender.items.titles is not None,
             genres=list(served.catalogue.filter.genres),
@@ -200,11 +201,14 @@ class Api:
         q: Annotated[str, Query(max_length=200)] = "",
         limit: Annotated[int, Query(ge=1, le=MAX_K)] = 10,
         genre: Annotated[str | None, Query(max_length=200)] = None,
+        new: Annotated[bool, Query(description="Only items without interactions.")] = False,
         run: RunName = None,
     ) -> list[Item]:
         """Items by a part of their title, or by their id; without a query the most popular."""
         served = self._chosen(request, run or self.runs.names[0], None)
-        return await self.queue.run(request, lambda: served.catalogue.find(q, limit, genre))
+        return await self.queue.run(
+            request, lambda: served.catalogue.find(q, limit, genre, only_new=new)
+        )
 
     async def history(
         self,

@@ -171,6 +171,7 @@ class Item(BaseModel):
     title: str
     genres: str
     image: str = ""
+    is_new: bool = Field(False, description="Whether it has no interactions.")
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,7 @@ class About(BaseModel):
     protocol: str
     users: int
     items: int
+    new_items: int = Field(description="How many of the items have no interactions.")
     explains: bool
     titled: bool
     genres: list[str]

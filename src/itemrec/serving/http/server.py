@@ -194,21 +194,23 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0.02)
 
     def _take(self, channel: socket.socket) -> None:
-        """Take a connection that the supervisor has accepted."""
-        try:
-            word, handles, _, _ = socket.recv_fds(channel, 1, 1)
-        except BlockingIOError:
-            return
-        except OSError:
-            word, handles = b"", []
-        if not word:  # there is no supervisor any more, or it ends
-            asyncio.get_running_loop().remove_reader(channel)
-            channel.close()
-            self.channel, self.should_exit = None, True
-            return
-        if not handles:  # too many open files: the connection is lost
-            return
-        connection = socket.socket(fileno=handles[0])
+        """Take some of the connections that the supervisor has accepted."""
+        for _ in range(TAKEN):
+            try:
+                word, handles, _, _ = socket.recv_fds(channel, 1, 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                word, handles = b"", []
+            if not word:  # there is no supervisor any more, or it ends
+                asyncio.get_running_loop().remove_reader(channel)
+                channel.close()
+                self.channel, self.should_exit = None, True
+                return
+            if handles:  # else there are too many open files, and the connection is lost
+                self._arrive(socket.socket(fileno=handles[0]))
+
+    def _arrive(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         loop = asyncio.get_running_loop()
         task = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))

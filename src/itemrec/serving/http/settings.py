@@ -32,6 +32,7 @@ class ServiceSettings:
         seconds: How long a request may wait for a thread.
         item_table: A file with more columns of the items.
         available: A file with the items that may be recommended.
+        new_items: A table of items without interactions, which are recommended by their features.
         image_hosts: Origins from which the page may load pictures.
 
     Examples:
@@ -50,6 +51,7 @@ class ServiceSettings:
     seconds: float = 1.0
     item_table: Path | None = None
     available: Path | None = None
+    new_items: Path | None = None
     image_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -72,7 +74,14 @@ class ServiceSettings:
 
     def load(self, folder: Path, device: str) -> Recommender:
         """The recommender of a run folder, with the files of the items."""
-        return Recommender.load(folder, device, read_item_table(self.item_table, self.available))
+        table = read_item_table(self.item_table, self.available)
+        return Recommender.load(folder, device, table, self.new_items)
+
+    @property
+    def item_files(self) -> list[Path]:
+        """The files that say something of the items."""
+        files = (self.item_table, self.available, self.new_items)
+        return [file for file in files if file is not None]
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import tempfile
@@ -84,6 +85,7 @@ class _Supervisor:
         n_keys = len(job.settings.api_keys)
         self.buckets = CONTEXT.Array("d", 2 * n_keys) if n_keys else None
         self.workers: list[_Worker] = []
+        self.accepted: socket.socket | None = None  # a connection that no worker could take yet
         self.n_workers, self.ending, self.start_at = n_workers, 0, 0.0
 
     def run(self, ready: Callable[[], None]) -> None:
@@ -129,20 +131,36 @@ class _Supervisor:
 
     def _deal(self) -> None:
         """Wait a moment for connections and give each to the worker whose turn it is."""
+        self._wait()
+        while any(worker.is_ready for worker in self.workers):
+            if self.accepted is None:
+                try:
+                    self.accepted, _ = self.listener.accept()
+                except OSError:  # no more, or too many open files
+                    return
+            if not self._give(self.accepted):
+                return  # it is the next one's turn when this one is given away
+            self.accepted.close()
+            self.accepted = None
+
+    def _wait(self) -> None:
+        """Wait until there is a connection and a worker for it, but not for long."""
         ready = [worker for worker in self.workers if worker.is_ready]
-        wait([self.listener] if ready else [w.report for w in self.workers], timeout=0.1)
-        while ready:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:  # no more, or too many open files
-                return
-            with connection:
-                for worker in ready:
-                    if worker.give(connection):
-                        self.workers.remove(worker)
-                        self.workers.append(worker)  # the others are first next time
-                        break
-            ready = [worker for worker in self.workers if worker.is_ready]
+        if not ready:
+            wait([worker.report for worker in self.workers], timeout=0.1)
+        elif self.accepted is None:
+            wait([self.listener], timeout=0.1)
+        else:
+            select.select([], [worker.channel for worker in ready], [], 0.1)
+
+    def _give(self, connection: socket.socket) -> bool:
+        """Hand a connection to the first worker that takes it; returns whether there is one."""
+        for worker in self.workers:
+            if worker.is_ready and worker.give(connection):
+                self.workers.remove(worker)
+                self.workers.append(worker)  # the others are first next time
+                return True
+        return False
 
     def _replace(self) -> None:
         """Start a worker for each that has ended, after a pause."""
@@ -168,6 +186,8 @@ class _Supervisor:
         while any(worker.is_ready for worker in self.workers) and time.monotonic() < last:
             self._deal()
         self.listener.close()
+        if self.accepted is not None:
+            self.accepted.close()
         deadline = time.monotonic() + PATIENCE
         for worker in self.workers:
             worker.channel.close()  # there are no further connections

@@ -57,8 +57,7 @@ export const about = (run) => query("/about", run ? {run} : {});
 export const recommend = (body) => send("/recommend", body);
 export const similar = (item, k, run) => query("/similar", {item, k, ...(run && {run})});
 export const history = (user) => query("/history", {user});
-export const items = (q, limit) => query("/items", {q, limit});
-export const shelf = (genre, limit) => query("/items", {genre, limit});
+export const items = (q, limit, filter = {}) => query("/items", {q, limit, ...filter});
 export const feedback = (event, item, user, run) => send("/feedback", {event, items: [item], user, run});
 
 // The item of an id, with its title where the catalogue has one.

@@ -14,7 +14,7 @@ const runs = new Map(); // name → what the service tells about it
 let latest = 0; // only the latest response is shown
 
 const main = () => runs.values().next().value;
-const titleOf = (run) => (runs.size > 1 ? `${run} · ${runs.get(run).model}` : "");
+const titleOf = (run) => (runs.size > 1 ? [...new Set([run, runs.get(run).model])].join(" · ") : "");
 
 function note(text, isError = false) {
   $("note").textContent = text;
@@ -40,11 +40,12 @@ async function column(run) {
   const title = titleOf(run);
   if (state.similar) {
     const picks = await api.similar(state.similar.item, Number(state.k), run);
-    return {title, picks, measure: "similarity", fallback: "", unknown: []};
+    return {title, picks, measure: "similarity", ofUser: false, fallback: "", unknown: []};
   }
-  const found = await api.recommend(request(run, runs.get(run).explains));
+  const asked = request(run, runs.get(run).explains);
+  const found = await api.recommend(asked);
   const measure = found.fallback ? "users" : "score";
-  return {title, picks: found.items, measure, fallback: found.fallback, unknown: found.unknown};
+  return {title, picks: found.items, measure, ofUser: "user" in asked, fallback: found.fallback, unknown: found.unknown};
 }
 
 // Show the state; `focus` finds what has the focus afterwards.
@@ -73,7 +74,10 @@ function remarks(columns) {
   const {fallback, picks, unknown} = columns[0];
   if (isEmpty() && !state.similar) told.push("Choose something you like: search for it, or take it from a shelf.");
   else if (fallback) told.push("Nothing is known of these items, so these are the most popular ones.");
-  if (unknown.length) told.push(`Not known to this model and left out: ${unknown.join(", ")}.`);
+  const fresh = state.liked.filter((entry) => entry.is_new);
+  if (fresh.length && !state.similar) told.push(`New, so it says nothing of your taste yet: ${fresh.map(named).join(", ")}.`);
+  const others = unknown.filter((item) => !fresh.some((entry) => same(entry, {item})));
+  if (others.length) told.push(`Not known to this model and left out: ${others.join(", ")}.`);
   if (!picks.length) told.push(state.similar ? "No item is similar." : "No item is left to recommend.");
   return told.join(" ");
 }
@@ -163,6 +167,17 @@ function hideShelves() {
   $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
 }
 
+// A known item can be liked; a new one says nothing of a taste, but there are items like it.
+function shelf(title, entries) {
+  const cards = entries.map((entry) => {
+    const label = `${entry.is_new ? "Items similar to" : "Like"} ${named(entry)}`;
+    const card = button("", label, () => (entry.is_new ? actions.similar(entry) : actions.like(entry, 0)), "card");
+    card.append(...picture(entry), element("span", {className: "name"}, named(entry)), element("small", {}, genresOf(entry)));
+    return element("li", {}, card);
+  });
+  return element("div", {className: "shelf"}, element("h2", {}, title), element("ul", {ariaLabel: title}, ...cards));
+}
+
 async function drawShelves() {
   const counts = new Map();
   const popular = await api.items("", 100).catch(() => []);
@@ -170,16 +185,10 @@ async function drawShelves() {
     counts.set(genre, (counts.get(genre) ?? 0) + 1);
   }
   const genres = [...counts].sort((a, b) => b[1] - a[1]).slice(0, SHELVES).map(([genre]) => genre);
-  const filled = await Promise.all(genres.map(async (genre) => {
-    const cards = (await api.shelf(genre, 12).catch(() => [])).map((entry) => {
-      const card = button(named(entry), `Like ${named(entry)}`, () => actions.like(entry, 0), "card");
-      card.prepend(...picture(entry));
-      card.append(element("small", {}, genresOf(entry)));
-      return element("li", {}, card);
-    });
-    return element("div", {className: "shelf"}, element("h2", {}, genre), element("ul", {ariaLabel: genre}, ...cards));
-  }));
-  $("shelves").replaceChildren(...filled);
+  const filled = await Promise.all(genres.map((genre) => api.items("", 12, {genre}).catch(() => [])));
+  const made = filled.map((entries, place) => shelf(genres[place], entries));
+  if (main().new_items) made.push(shelf("New", await api.items("", 12, {new: true}).catch(() => [])));
+  $("shelves").replaceChildren(...made);
   hideShelves(); // nothing else is drawn: somebody may be typing
 }
 
@@ -241,7 +250,8 @@ async function start() {
     $("key").hidden = true;
     setImageHosts(first.image_hosts);
     const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
-    $("about").textContent = [first.model, first.data, count(first.items, "items"), count(first.users, "users")].join(" · ");
+    const itemsText = ({items, new_items: fresh}) => count(items, "items") + (fresh ? ` (${fresh.toLocaleString("en")} new)` : "");
+    $("about").textContent = [first.model, first.data, itemsText(first), count(first.users, "users")].join("\u00a0· ");
     $("genre-field").hidden = !first.genres.length;
     $("genre").replaceChildren($("genre").options[0], ...first.genres.map((name) => element("option", {}, name)));
     for (const field of document.querySelectorAll(".runs")) field.hidden = first.runs.length < 2;

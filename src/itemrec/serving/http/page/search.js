@@ -28,6 +28,7 @@ async function search(choose) {
     const rows = items.map((entry, place) => {
       const row = element("li", {role: "option", id: `option-${place}`, ariaSelected: "false"}, named(entry));
       if (entry.genres) row.append(" ", element("small", {}, genresOf(entry)));
+      if (entry.is_new) row.append(" ", element("span", {className: "mark"}, "new"));
       row.onmousedown = (event) => { event.preventDefault(); pick(entry, choose); };
       row.entry = entry;
       return row;
