@@ -17,6 +17,7 @@ from itemrec.data.feedback import FILES, read_feedback
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.item_features import read_item_features
 from itemrec.data.merging import merge_rows
+from itemrec.data.prepared import is_prepared, read_prepared
 from itemrec.data.texts import text_array
 from itemrec.data.weights import Weighting, duration_text
 from itemrec.errors import ItemrecError, NoRowsError
@@ -157,16 +158,19 @@ def _read_source(
     skip = bool(requested["skip_bad_rows"])
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
-        parts = readers.matching_files(path)
-        if parts is None:
-            table, adjacent = _read_path(path, names, skip)
-        else:
-            table, adjacent = readers.read_parquet_parts(path, parts, names, skip=skip), None
         arguments = {
             key: str(value) if isinstance(value, Path) else value
             for key, value in {"data": path.resolve(), **requested}.items()
             if value is not None
         }
+        if path.is_dir() and is_prepared(path):
+            _check_prepared(path, names, weighting, skip)
+            return read_prepared(path, name or short_name(path), arguments), None
+        parts = readers.matching_files(path)
+        if parts is None:
+            table, adjacent = _read_path(path, names, skip)
+        else:
+            table, adjacent = readers.read_parquet_parts(path, parts, names, skip=skip), None
         return _build(table, None, name or short_name(path), arguments, weighting), adjacent
     if sp.issparse(source):
         if skip:
@@ -184,6 +188,15 @@ def _read_source(
         "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
         f"a scipy sparse matrix, got {type(source).__name__}"
     )
+
+
+def _check_prepared(path: Path, names: Names, weighting: Weighting, skip: bool) -> None:
+    """Raise if a setting is given that only counts while a folder is prepared."""
+    settings = {**names, **weighting.settings(), "skip_bad_rows": skip or None}
+    for setting in (name for name, value in settings.items() if value is not None):
+        raise ItemrecError(
+            f"'{setting}' is for files with rows, {path} is prepared: give it to `itemrec prepare`"
+        )
 
 
 def short_name(path: Path) -> str:
