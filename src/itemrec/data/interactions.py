@@ -11,11 +11,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemrec.data.content_hash import fingerprint_of, hash_ids, in_pieces
+from itemrec.data.id_search import IdSearch
 from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
     from itemrec.data.item_features import ItemFeatures
 
+MOST_IN_DICT = 2**20  # ids of a map that are looked up in a dictionary
 HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
 
 
@@ -46,6 +48,10 @@ class IdMap:
     def _row_of(self) -> dict[str, int]:
         return {str(value): row for row, value in enumerate(self.ids.tolist())}
 
+    @cached_property
+    def _search(self) -> IdSearch:
+        return IdSearch(self.ids)
+
     def index(self, external: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Rows of external ids, -1 where unknown; ids compare by their text, so "1" finds 1.
 
@@ -60,18 +66,22 @@ class IdMap:
             >>> IdMap(np.array(["ann", "bob"])).index(["bob", "eve"]).tolist()
             [1, -1]
         """
-        values = external.tolist() if isinstance(external, np.ndarray) else list(external)
-        return np.fromiter(map(self._find, values), np.int64, len(values))
+        is_array = isinstance(external, np.ndarray)
+        if is_array and external.dtype.kind == self.ids.dtype.kind == "i":
+            return self._search.find(external)
+        values = external.tolist() if is_array else [_plain(value) for value in external]
+        rows = self._rows([_text(value) for value in values])
+        for at in np.flatnonzero(rows < 0).tolist():
+            value = values[at]
+            if isinstance(value, float) and value.is_integer():  # they were read as integers
+                rows[at] = self._rows([str(int(value))])[0]
+        return rows
 
-    def _find(self, value: Any) -> int:
-        if isinstance(value, np.generic | np.ndarray) and value.size == 1:
-            value = value.item()
-        if isinstance(value, bytes):  # bytes that are not UTF-8 match nothing
-            value = value.decode(errors="surrogateescape")
-        row = self._row_of.get(str(value).strip(), -1)
-        if row < 0 and isinstance(value, float) and value.is_integer():
-            return self._row_of.get(str(int(value)), -1)  # whole floats were read as integers
-        return row
+    def _rows(self, texts: list[str]) -> npt.NDArray[np.int64]:
+        if len(self) > MOST_IN_DICT and self.ids.dtype.kind in "iuUO":
+            return self._search.rows(texts)
+        get = self._row_of.get
+        return np.fromiter((get(text, -1) for text in texts), np.int64, len(texts))
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> "IdMap":
         """The map of a selection of rows, renumbered from 0.
@@ -104,6 +114,19 @@ class IdMap:
             ['bob']
         """
         return np.asarray(self.ids[rows])
+
+
+def _plain(value: Any) -> Any:
+    """A single value of numpy as one of Python."""
+    is_single = isinstance(value, np.generic | np.ndarray) and value.size == 1
+    return value.item() if is_single else value
+
+
+def _text(value: Any) -> str:
+    """The text of an id."""
+    if isinstance(value, bytes):  # bytes that are not UTF-8 match nothing
+        value = value.decode(errors="surrogateescape")
+    return str(value).strip()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,23 +13,23 @@ from itemrec.data.preparing.inputs import Table
 from itemrec.errors import ItemrecError
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-LARGE = ("UBIGINT", "HUGEINT", "UHUGEINT")
+LARGE = ("UBIGINT",)  # larger ones are floats in parquet
 FLOATS = ("FLOAT", "DOUBLE")
 # what Python's strip removes
 WHITE = " || ".join(f"chr({n})" for n in range(0x3001) if chr(n).isspace())
 NUMBER = r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"
 MOMENT = r"(19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?)?"
 PLAIN = r"0|-?[1-9][0-9]{0,17}"  # an integer that is written as Python writes it
-TYPES = {"integer": "BIGINT", "large": "HUGEINT", "float": "DOUBLE", "text": "VARCHAR"}
+TYPES = {"integer": "BIGINT", "large": "UBIGINT", "float": "DOUBLE", "text": "VARCHAR"}
 
 
 def add_functions(connection: Any) -> None:
     """The Python functions that the expressions use."""
 
     def number(role: str) -> Any:
-        def convert(text: str) -> float | None:
+        def convert(text: str) -> float:
             try:
-                return None if is_missing(text) else to_number(text, role)
+                return math.nan if is_missing(text) else to_number(text, role)
             except NOT_A_NUMBER:
                 return math.nan
 
@@ -55,6 +55,8 @@ def kind_of_ids(tables: list[Table], role: str) -> str:
             kinds.add("text")
         else:
             raise ItemrecError(f"{table.path}, row 1: {role} ids must be numbers or strings")
+    if {"integer", "large"} <= kinds:  # as frames have it
+        return "float"
     return next(kind for kind in ("text", "float", "large", "integer") if kind in kinds)
 
 
@@ -79,7 +81,7 @@ def id_problem(column: str, held_as: str) -> str:
 
 
 def number_value(column: str, kind: str, role: str) -> str:
-    """A number in SQL, or the seconds since 1970 of a time; NULL where missing, NaN if invalid."""
+    """A number in SQL, or the seconds since 1970 of a time; NULL or NaN where there is none."""
     units = {"TIMESTAMP_NS": ("ns", 9), "TIMESTAMP_MS": ("ms", 3), "DATE": ("us", 6)}
     if kind.startswith("TIMESTAMP") or kind == "DATE":
         unit, digits = units.get(kind, ("us", 6))

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from itemrec.data import prepared
 from itemrec.data.columns import Names
-from itemrec.data.prepared import MANIFEST, Prepared, facts_of, is_prepared, read_manifest
+from itemrec.data.prepared import MANIFEST, Prepared, facts_of, read_manifest
 from itemrec.data.preparing import finish, rows
 from itemrec.data.preparing.expressions import add_functions, final_id
 from itemrec.data.preparing.ids import bucket_limits, write_ids
@@ -30,7 +30,7 @@ from itemrec.data.preparing.pairs import (
     write_pairs,
 )
 from itemrec.data.preparing.rows import Plan
-from itemrec.data.preparing.work import Facts, Report, Work, check_request
+from itemrec.data.preparing.work import Facts, KeptError, Report, Work, check_request
 from itemrec.data.weights import Weighting, duration_text
 from itemrec.environment import need_packages
 from itemrec.errors import ItemrecError
@@ -170,20 +170,13 @@ def _claimed(folder: Path) -> Iterator[None]:
     with locked(folder, wait=False):
         try:
             yield
+        except KeptError:
+            raise
         except ItemrecError:
-            if not (folder / MANIFEST).exists() and not _has_progress(folder):
-                Work.clear(folder)
+            Work.clear(folder)
             if not any(folder.iterdir()):
                 folder.rmdir()
             raise
-
-
-def _has_progress(folder: Path) -> bool:
-    """Whether some step was finished, which is worth keeping."""
-    try:
-        return is_prepared(folder)
-    except ItemrecError:
-        return Work.has_steps(folder)
 
 
 @contextmanager
@@ -206,16 +199,14 @@ def _connected(work: Work, memory: int, threads: int) -> Iterator[Any]:
         try:
             yield connection
         except duckdb.OutOfMemoryException as error:
-            raise ItemrecError(
+            raise KeptError(
                 f"'memory' must be larger: {memory / 1e9:.3g} GB are not enough for this data with "
                 f"{threads} threads ({first_sentence(error)})"
             ) from error
         except duckdb.IOException as error:
             if "No space left" in str(error) or "max_temp_directory_size" in str(error):
                 raise OSError(28, os.strerror(28), str(work.folder)) from error
-            raise ItemrecError(
-                f"a file cannot be read or written: {first_sentence(error)}"
-            ) from error
+            raise KeptError(f"a file cannot be read or written: {first_sentence(error)}") from error
 
 
 def first_sentence(error: Exception) -> str:

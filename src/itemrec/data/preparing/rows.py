@@ -157,7 +157,7 @@ def _facts(connection: Any, plan: Plan, staged: str) -> Facts:
             whole = f"{role} = floor({role}) AND abs({role}) < {2.0**53!r}"
             wanted[f"{role}_plain"] = f"coalesce(bool_and({whole}) {good}, true)"
         elif held_as == "large":
-            whole = f"{role} BETWEEN {-(2**63)} AND {2**63 - 1}"
+            whole = f"{role} < {2**63}"
             wanted[f"{role}_plain"] = f"coalesce(bool_and({whole}) {good}, true)"
         else:
             wanted[f"{role}_plain"] = str(held_as == "integer").lower()

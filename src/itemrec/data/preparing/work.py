@@ -19,6 +19,10 @@ Facts = dict[str, Any]
 Report = Callable[[str, int, int, float], None]  # phase, steps done, steps in all, seconds
 
 
+class KeptError(ItemrecError):
+    """An error that leaves the work of finished steps in place."""
+
+
 class Work:
     """The files of a preparation under way, and the facts that finished steps have recorded.
 
@@ -73,12 +77,6 @@ class Work:
         """Remove the work in a folder."""
         shutil.rmtree(out / STATE.parent, ignore_errors=True)
 
-    @staticmethod
-    def has_steps(out: Path) -> bool:
-        """Whether a step was finished in a folder."""
-        path = out / STATE
-        return path.exists() and bool(read_file(path, json_object).get("steps"))
-
     def _tell(self, phase: str, done: int, steps: int, began: float) -> None:
         if self.report is not None:
             self.report(phase, done, steps, time.monotonic() - began)
@@ -96,7 +94,7 @@ def check_request(out: Path, stored: Facts, request: Facts) -> None:
         same_files = {entry[0] for entry in before} == {entry[0] for entry in now}
         why = f"{changed} has changed since" if same_files and changed else "the files were others"
     if why:
-        raise ItemrecError(
+        raise KeptError(
             f"{out} was prepared otherwise: {why}; choose another --out, or delete the folder"
         )
 
