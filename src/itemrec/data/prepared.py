@@ -23,7 +23,6 @@ from itemrec.files import json_object, read_file, write_text
 
 MANIFEST, STATE = "prepared.json", Path("work", "state.json")
 FORMAT = 1
-COLUMNS = ("ratings", "times", "weights")  # arrays that may be absent
 
 
 @dataclass(frozen=True)
@@ -109,15 +108,23 @@ def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactio
         return read_file(folder / file, mapped) if file in files else None
 
     users, items = array("users"), array("indices")
-    ids = [_ids(folder / f"{role}.parquet", getattr(facts, role)) for role in ("users", "items")]
     if users is None or items is None or not len(users) == len(items) == facts.interactions:
         raise ItemrecError(f"the files of {folder} do not belong together")
-    ratings, times, weights = map(array, COLUMNS)
     data = Interactions(
-        users, items, *ids, ratings=ratings, times=times, weights=weights,
-        weighting=facts.weighting, name=name, duplicates=facts.duplicates, source=source,
-        left_out=facts.left_out, skipped=facts.skipped,
-    )  # fmt: skip
+        users=users,
+        items=items,
+        user_ids=_ids(folder / "users.parquet", facts.users),
+        item_ids=_ids(folder / "items.parquet", facts.items),
+        ratings=array("ratings"),
+        times=array("times"),
+        weights=array("weights"),
+        weighting=facts.weighting,
+        name=name,
+        duplicates=facts.duplicates,
+        source=source,
+        left_out=facts.left_out,
+        skipped=facts.skipped,
+    )
     data.__dict__["fingerprint"] = facts.fingerprint  # of files that have their checksums
     return data
 
@@ -138,17 +145,15 @@ def id_column(path: Path) -> npt.NDArray[Any]:
     """The ids in a parquet file, int64 or text."""
     try:
         import polars as pl
-
-        column = pl.read_parquet(path, columns=["id"], glob=False)["id"]
-        is_text = column.dtype == pl.String
     except ImportError:
         import pyarrow.parquet as pq
 
         column = pq.read_table(path, columns=["id"])["id"]
-        is_text = "string" in str(column.type)
-    if is_text:
-        return text_array(column.to_list() if hasattr(column, "to_list") else column.to_pylist())
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+        is_text, listed = "string" in str(column.type), column.to_pylist
+    else:
+        column = pl.read_parquet(path, columns=["id"], glob=False)["id"]
+        is_text, listed = column.dtype == pl.String, column.to_list
+    return text_array(listed()) if is_text else np.asarray(column.to_numpy(), dtype=np.int64)
 
 
 def _digest(path: Path) -> str:

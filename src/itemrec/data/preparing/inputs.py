@@ -103,7 +103,7 @@ def _partition(path: Path, root: Path) -> dict[str, str]:
     """
     folders = path.relative_to(root).parts[:-1] if path.is_relative_to(root) else ()
     pairs = (name.split("=", 1) for name in folders if "=" in name)
-    return dict(pairs)  # type: ignore[arg-type]
+    return dict(pairs)
 
 
 # --- what a file holds ---------------------------------------------------------------------------

@@ -185,7 +185,7 @@ def _connected(work: Work, memory: int, threads: int) -> Iterator[Any]:
     import duckdb
 
     spill = work.fresh("spill")
-    config = {
+    config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{int((memory - PROGRAM) * SHARE)}B",
         "temp_directory": str(spill),
         "threads": threads,
