@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.id_files import read_ids
 from itemrec.data.interactions import IdMap, Interactions
-from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 from itemrec.files import json_object, read_file, write_text
 
@@ -135,25 +135,10 @@ def mapped(path: Path) -> npt.NDArray[Any]:
 
 
 def _ids(path: Path, count: int) -> IdMap:
-    found = read_file(path, id_column)
+    found = read_file(path, read_ids)
     if len(found) != count:
         raise ItemrecError(f"{path} is damaged: expected {count:,} ids, found {len(found):,}")
     return IdMap(found)
-
-
-def id_column(path: Path) -> npt.NDArray[Any]:
-    """The ids in a parquet file, int64 or text."""
-    try:
-        import polars as pl
-    except ImportError:
-        import pyarrow.parquet as pq
-
-        column = pq.read_table(path, columns=["id"])["id"]
-        is_text, listed = "string" in str(column.type), column.to_pylist
-    else:
-        column = pl.read_parquet(path, columns=["id"], glob=False)["id"]
-        is_text, listed = column.dtype == pl.String, column.to_list
-    return text_array(listed()) if is_text else np.asarray(column.to_numpy(), dtype=np.int64)
 
 
 def _digest(path: Path) -> str:
