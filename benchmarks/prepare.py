@@ -35,6 +35,7 @@ def main() -> None:
     arguments.add_argument("--interactions", type=float, default=100.0, help="millions of rows")
     arguments.add_argument("--memory", type=float, default=4.0, help="GB that may be used")
     arguments.add_argument("--threads", type=int, default=2)
+    arguments.add_argument("--quick", action="store_true", help="few rows: only a check")
     arguments.add_argument("--folder", help="where the temporary folder is made")
     options = arguments.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="itemrec-prepare-", dir=options.folder))
@@ -46,7 +47,7 @@ def main() -> None:
 
 def compare(folder: Path, options: argparse.Namespace) -> None:
     """Prepare the same files twice, once with interruptions."""
-    n_rows = round(options.interactions * 1e6)
+    n_rows = 50_000 if options.quick else round(options.interactions * 1e6)
     size = write_rows(folder / "rows", n_rows)
     print(hardware(options.threads), flush=True)
     print(f"{n_rows:,} rows in parquet files of {size / 1e9:.2f} GB", flush=True)

@@ -47,7 +47,8 @@ def read(
 
     Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; a pattern such as
     "plays/*.parquet" names several parquet files. Folders hold train.txt (and test.txt) as in
-    LightGCN, ratings.csv (and movies.csv) as in MovieLens, or parquet files. A table is a pandas or
+    LightGCN, ratings.csv (and movies.csv) as in MovieLens, or parquet files, or were written by
+    `prepare`. A table is a pandas or
     polars frame, an Arrow table, a DuckDB relation, or anything else with Arrow's C stream. Of the
     feedback that `itemrec serve` writes, a .jsonl file or its folder, likes and clicks are
     interactions.

@@ -8,6 +8,7 @@ import numpy as np
 
 from itemrec.config_file import Config
 from itemrec.data.later import later_part
+from itemrec.data.prepared import is_prepared
 from itemrec.data.readers import is_pattern
 from itemrec.data.sources import short_name
 from itemrec.data.split import Split
@@ -37,6 +38,9 @@ def split_of(
     if data is not None:
         config["data"]["data"] = str(data)
         config["data"].pop("titles", None)  # evaluation does not need them
+        if is_prepared(Path(data).expanduser()):  # its rows were read when it was prepared
+            for name in ("user", "item", "rating", "time", "skip_bad_rows"):
+                config["data"].pop(name, None)
     elif Path(stored).is_absolute() and not (Path(stored).exists() or is_pattern(Path(stored))):
         raise ItemrecError(f"{stored}, the data of this run, has moved: give its place with --data")
     found = make_data(config)
