@@ -1,4 +1,7 @@
-"""Graphs of 2³¹ edges and more have 64-bit positions: forced on small graphs, nothing changes."""
+"""Graphs of 2³¹ edges and more have 64-bit positions, and large ones are mapped from disk.
+
+Forced on small graphs, neither changes a result.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +15,7 @@ from small import random_matrix
 
 import itemrec as ir
 from itemrec.data.splitters import split_interactions
-from itemrec.graph import edge_ops, graph, ppr
+from itemrec.graph import both_directions, edge_ops, graph, ppr
 from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import neighbour_sum, propagate, smooth_items
 from itemrec.ops import segment
@@ -80,6 +83,30 @@ def test_wide_graphs_give_the_same_bits(device: str, has_weights: bool) -> None:
         assert Graph.from_csr(matrix, device).col.dtype == torch.int32
         for one, two in zip(narrow, results(matrix, device), strict=True):
             assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_mapped_graphs_give_the_same_bits(
+    has_weights: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = random_matrix(30, 25, 0.2)
+    matrix = weighted(matrix) if has_weights else matrix
+    held = results(matrix, "cpu")
+    monkeypatch.setattr(both_directions, "MAPPED", 0)
+    monkeypatch.setattr(both_directions, "CHUNK", 7)
+    mapped: list[Any] = []
+    empty = both_directions._empty
+
+    def watched(*arguments: Any) -> Any:
+        mapped.append(empty(*arguments))
+        return mapped[-1]
+
+    monkeypatch.setattr(both_directions, "_empty", watched)
+    built = Graph.from_csr(matrix)
+    assert all(isinstance(array.base, np.memmap) for array in mapped)
+    assert built.col.data_ptr() == mapped[0].ctypes.data  # not copied
+    for one, two in zip(held, results(matrix, "cpu"), strict=True):
+        assert torch.equal(one, two)
 
 
 def test_blocks_cover_every_row_and_entry_once() -> None:

@@ -66,10 +66,12 @@ class IdMap:
             >>> IdMap(np.array(["ann", "bob"])).index(["bob", "eve"]).tolist()
             [1, -1]
         """
-        is_array = isinstance(external, np.ndarray)
-        if is_array and external.dtype.kind == self.ids.dtype.kind == "i":
-            return self._search.find(external)
-        values = external.tolist() if is_array else [_plain(value) for value in external]
+        if isinstance(external, np.ndarray):
+            if external.dtype.kind == self.ids.dtype.kind == "i":
+                return self._search.find(external)
+            values = external.tolist()
+        else:
+            values = [_plain(value) for value in external]
         rows = self._rows([_text(value) for value in values])
         for at in np.flatnonzero(rows < 0).tolist():
             value = values[at]

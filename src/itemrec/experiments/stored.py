@@ -15,7 +15,7 @@ from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_split
 from itemrec.experiments.registry import model_class, protocol_of, with_names
-from itemrec.training.new_data import read_new
+from itemrec.training.new_data import COLUMNS, read_new
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 
@@ -39,7 +39,7 @@ def split_of(
         config["data"]["data"] = str(data)
         config["data"].pop("titles", None)  # evaluation does not need them
         if is_prepared(Path(data).expanduser()):  # its rows were read when it was prepared
-            for name in ("user", "item", "rating", "time", "skip_bad_rows"):
+            for name in COLUMNS:
                 config["data"].pop(name, None)
     elif Path(stored).is_absolute() and not (Path(stored).exists() or is_pattern(Path(stored))):
         raise ItemrecError(f"{stored}, the data of this run, has moved: give its place with --data")

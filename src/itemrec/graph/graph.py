@@ -14,6 +14,7 @@ from torch import Tensor
 
 from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
+from itemrec.graph.both_directions import both_directions
 
 Side = Literal["users", "items"]
 MOST_NARROW = 2**31 - 1  # edges whose positions fit into 32 bits
@@ -100,29 +101,17 @@ class Graph(Adjacency):
         forward = sp.csr_array(train)
         if not forward.has_sorted_indices:
             forward = forward.sorted_indices()  # a copy: the caller's matrix is not modified
-        backward = sp.csr_array(forward.T)  # conversion leaves sorted indices
-        starts = (part.indptr.astype(np.int64) for part in (forward, backward))
-        crow = np.concatenate([next(starts), next(starts)[1:] + forward.nnz])
-        crow = crow.astype(row_type(2 * forward.nnz))
-        col = np.empty(2 * forward.nnz, dtype=np.int32)
-        np.add(forward.indices, n_users, out=col[: forward.nnz], casting="same_kind")
-        col[forward.nnz :] = backward.indices
-        weight = None
-        if is_weighted(forward):
-            data = np.concatenate([forward.data, backward.data]).astype(np.float32)
-            weight = torch.from_numpy(data).to(device)
-            sums = [np.asarray(part.sum(axis=1, dtype=np.float64)) for part in (forward, backward)]
-            degree = torch.from_numpy(np.concatenate(sums).astype(np.float32)).to(device)
-        else:
-            degree = torch.from_numpy(np.diff(crow).astype(np.float32)).to(device)
+        on_cpu = torch.device(device).type == "cpu"
+        crow, col, weight, degree = both_directions(forward, may_map=on_cpu)
+        degrees = torch.from_numpy(degree).to(device)
         return cls(
-            crow=torch.from_numpy(crow).to(device),
+            crow=torch.from_numpy(crow.astype(row_type(len(col)))).to(device),
             col=torch.from_numpy(col).to(device),
-            degree=degree,
-            source_degree=degree,
+            degree=degrees,
+            source_degree=degrees,
             n_users=n_users,
             n_items=n_items,
-            weight=weight,
+            weight=None if weight is None else torch.from_numpy(weight).to(device),
         )
 
     @property
