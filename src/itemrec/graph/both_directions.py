@@ -41,16 +41,12 @@ def both_directions(forward: sp.csr_array, *, may_map: bool) -> Edges:
         if weight is not None:
             weight[half:] = backward.data
     crow = np.concatenate([forward.indptr.astype(np.int64), starts[1:].astype(np.int64) + half])
-    return crow, col, weight, _degrees(forward, crow, weight)
-
-
-def _degrees(forward: sp.csr_array, crow: Array, weight: Array | None) -> Array:
-    """The number of edges of each node, or the sum of their weights."""
     if weight is None:
-        return np.diff(crow).astype(np.float32)
-    users = np.asarray(forward.sum(axis=1, dtype=np.float64))
-    items = np.bincount(forward.indices, weights=forward.data, minlength=forward.shape[1])
-    return np.concatenate([users, items]).astype(np.float32)
+        return crow, col, weight, np.diff(crow).astype(np.float32)
+    shape = forward.shape[::-1]
+    backward = sp.csr_array((weight[half:], col[half:], starts), shape=shape)
+    sums = [np.asarray(part.sum(axis=1, dtype=np.float64)) for part in (forward, backward)]
+    return crow, col, weight, np.concatenate(sums).astype(np.float32)
 
 
 def _transpose(forward: sp.csr_array, col: Array, weight: Array | None) -> Array:
