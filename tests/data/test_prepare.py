@@ -298,6 +298,13 @@ def test_folders_patterns_and_lists_are_one_table(tmp_path: Path) -> None:
     assert_same(prepared(folder, tmp_path / "summed", **in_order), ir.read(folder, **in_order))
 
 
+def test_a_folder_inside_that_of_the_files_is_not_among_them(tmp_path: Path) -> None:
+    plays().write_parquet(tmp_path / "plays.parquet")
+    first = ir.prepare(tmp_path, tmp_path / "out")
+    assert ir.prepare(tmp_path, tmp_path / "out") == first
+    assert first.fingerprint == ir.read(tmp_path / "plays.parquet").fingerprint
+
+
 def test_a_partition_is_a_column(tmp_path: Path) -> None:
     for day in ("2026-01-30", "2026-01-31"):
         folder = tmp_path / "plays" / f"date={day}"

@@ -42,8 +42,11 @@ class Table:
     header: Header | None = None  # of a text file
 
 
-def find_inputs(files: Any) -> list[Input]:
-    """All files of paths, patterns and folders, each once; they are all parquet, or all text."""
+def find_inputs(files: Any, without: Path) -> list[Input]:
+    """All files of paths, patterns and folders, each once, but none in the folder ``without``.
+
+    They must all be parquet, or all be text.
+    """
     given = [files] if isinstance(files, str | Path) else files
     if not isinstance(given, Iterable) or isinstance(given, bytes):
         raise ItemrecError(f"'files' must be paths or patterns, got {shown(files)}")
@@ -52,7 +55,8 @@ def find_inputs(files: Any) -> list[Input]:
         if not isinstance(one, str | Path) or not str(one):
             raise ItemrecError(f"'files' must be paths or patterns, got {shown(one)}")
         for input_ in _expanded(Path(one).expanduser()):
-            found.setdefault(input_.path, input_)
+            if not input_.path.is_relative_to(without):
+                found.setdefault(input_.path, input_)
     if not found:
         raise ItemrecError("'files' must name at least one file")
     kinds = {kind_of(path) == ".parquet": path for path in found}

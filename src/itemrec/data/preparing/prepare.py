@@ -116,7 +116,8 @@ def prepare(
         raise ItemrecError(f"'skip_bad_rows' must be true or false, got {skip_bad_rows!r}")
     limits = memory_bytes(memory), positive_integer("threads", threads or usable_cpus())
     need_packages("prepare", ["duckdb"])
-    inputs, folder = find_inputs(files), check_folder("out", out)
+    folder = check_folder("out", out)
+    inputs = find_inputs(files, without=folder.resolve())
     settings = {**names, **weighting.settings(), "min_rating": min_rating}
     settings["skip_bad_rows"] = skip_bad_rows or None
     given = {name: value for name, value in settings.items() if value is not None}
