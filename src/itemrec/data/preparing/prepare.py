@@ -116,7 +116,7 @@ def prepare(
         raise ItemrecError(f"'skip_bad_rows' must be true or false, got {skip_bad_rows!r}")
     limits = memory_bytes(memory), positive_integer("threads", threads or usable_cpus())
     need_packages("prepare", ["duckdb"])
-    folder = check_folder("out", out)
+    folder = _free(check_folder("out", out))
     inputs = find_inputs(files, without=folder.resolve())
     settings = {**names, **weighting.settings(), "min_rating": min_rating}
     settings["skip_bad_rows"] = skip_bad_rows or None
@@ -161,12 +161,17 @@ def _finished(folder: Path, request: Facts) -> Prepared:
     return facts_of(folder, manifest)
 
 
+def _free(folder: Path) -> Path:
+    """The folder, if it holds nothing but what a preparation has written."""
+    known = MANIFEST, prepared.STATE.parent
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / n).exists() for n in known):
+        raise ItemrecError(f"'out' must be a new or an empty folder, got '{folder}'")
+    return folder
+
+
 @contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
     """Keep other processes out; an error in the input leaves nothing behind."""
-    known = {MANIFEST, prepared.STATE.parent.name}
-    if folder.is_dir() and any(folder.iterdir()) and not any((folder / n).exists() for n in known):
-        raise ItemrecError(f"'out' must be a new or an empty folder, got '{folder}'")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
         try:
