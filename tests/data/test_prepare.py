@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import itemrec as ir
 from itemrec.data.columns import to_number, value_problem
 from itemrec.data.interactions import Interactions
-from itemrec.data.preparing import expressions
+from itemrec.data.preparing import expressions, finish
 from itemrec.data.preparing import prepare as module
 from itemrec.data.preparing.work import Work
 
@@ -403,8 +403,33 @@ def test_a_preparation_continues_after_any_step(
     assert_same(ir.load(out), ir.load(tmp_path / "whole"))
 
 
-def _die() -> None:
+def _die(*_: Any) -> None:
     raise Killed
+
+
+def test_a_kill_while_files_are_moved_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "plays.parquet"
+    plays().write_parquet(path)
+    ir.prepare(path, tmp_path / "whole", min_rating=4.5)  # so high that ids are renumbered
+    move, out, moved = finish.move, tmp_path / "out", 0
+    while not (out / "prepared.json").exists():
+        left = [1]
+
+        def move_one(*files: Path, left: list[int] = left) -> None:
+            if not left:
+                raise Killed
+            left.pop()
+            move(*files)
+
+        monkeypatch.setattr(finish, "move", move_one)
+        try:
+            ir.prepare(path, out, min_rating=4.5)
+        except Killed:
+            moved += 1
+    assert moved == 6
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 def test_kill_9_in_the_middle_changes_nothing(tmp_path: Path) -> None:

@@ -55,26 +55,32 @@ def find_fingerprint(connection: Any, work: Work, counts: dict[str, int]) -> Fac
         for ids in id_chunks(connection, work.folder / f"final-{role}.parquet", counts[role]):
             hashes[role][start : start + len(ids)] = hash_ids(np.asarray(ids))
             start += len(ids)
-    pairs = zip(*(pieces(_latest(work, name)) for name in ("users", "indices")), strict=True)
+    pairs = zip(
+        *(pieces(_latest(work, f"{name}.npy")) for name in ("users", "indices")), strict=True
+    )
     return {"fingerprint": fingerprint_of(hashes["users"], hashes["items"], pairs)}
 
 
 def publish(work: Work, out: Path, facts: dict[str, Any]) -> None:
     """Move all files to their place and write the manifest; what has been moved before is there."""
     names = [f"{role}.parquet" for role in ROLES]
-    names += [f"{name}.npy" for name in ARRAYS if _latest(work, name).exists()]
-    names += [f"{name}.npy" for name in ARRAYS if (out / f"{name}.npy").exists()]
-    for name in dict.fromkeys(names):
-        final, plain = work.folder / f"final-{name}", work.folder / name
-        source = final if final.exists() or name.endswith(".parquet") else plain
+    arrays = (f"{array}.npy" for array in ARRAYS)
+    names += [name for name in arrays if _latest(work, name).exists() or (out / name).exists()]
+    for name in names:
+        source = _latest(work, name)
         if source.exists():
-            source.replace(out / name)
-            if source == final:
-                plain.unlink(missing_ok=True)
-    write_manifest(out, sorted(dict.fromkeys(names)), facts)
+            if source.name != name:  # first what it replaces, which must not follow it
+                (work.folder / name).unlink(missing_ok=True)
+            move(source, out / name)
+    write_manifest(out, sorted(names), facts)
+
+
+def move(source: Path, target: Path) -> None:
+    """Move a complete file to its place."""
+    source.replace(target)
 
 
 def _latest(work: Work, name: str) -> Path:
-    """The file of an array, renumbered if that was needed."""
-    final = work.folder / f"final-{name}.npy"
-    return final if final.exists() else work.folder / f"{name}.npy"
+    """A file as the steps have left it, renumbered if that was needed."""
+    final = work.folder / f"final-{name}"
+    return final if final.exists() or name.endswith(".parquet") else work.folder / name
