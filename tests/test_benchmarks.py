@@ -74,6 +74,17 @@ def test_quick_runs_end_with_a_verdict(
     assert verdict in ("pass", "short")
 
 
+def test_preparing_is_bounded_and_survives_kills(
+    call: Call, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--interactions", "0.02", "--threads", "1", "--folder", str(tmp_path)]
+    assert call("prepare.py", *options) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert "also prepare_continued_same 1 1 pass" in lines
+    assert lines[-1].split()[0] == "prepare_peak_gb"
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_gpu_script_reports_a_missing_gpu(
     call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

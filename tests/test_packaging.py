@@ -110,7 +110,15 @@ def test_the_installed_wheel_answers_and_trains(installed):
 def test_extras_are_declared_for_everything_that_says_pip_install():
     extras = PROJECT["optional-dependencies"]
     listed = {re.split(r"[<>=\[ ]", line)[0] for name in extras for line in extras[name]}
-    assert {"usearch", "faiss-cpu", "onnx", "onnxruntime", "mlflow-skinny", "tensorboard"} <= listed
+    assert {
+        "duckdb",
+        "usearch",
+        "faiss-cpu",
+        "onnx",
+        "onnxruntime",
+        "mlflow-skinny",
+        "tensorboard",
+    } <= listed
 
 
 # --- the image -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemrec import losses, models, negatives
     from itemrec.data.datasets import load
     from itemrec.data.interactions import Interactions
+    from itemrec.data.preparing.prepare import prepare
     from itemrec.data.sources import read
     from itemrec.data.split import Split
     from itemrec.data.splitters import (
@@ -59,6 +60,7 @@ __all__ = [
     "losses",
     "models",
     "negatives",
+    "prepare",
     "read",
     "split_by_time",
     "split_interactions",

@@ -18,6 +18,7 @@ COMMANDS = (
     "serve",
     "describe",
     "export",
+    "prepare",
 )
 REPORT = """
 import sys

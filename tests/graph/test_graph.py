@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import bipartite, dense_adjacency
 
-from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph, fold_adjacency, graph_fingerprint, inverse_root
 
 
@@ -119,13 +118,6 @@ def test_folded_in_users_use_item_degrees_of_training() -> None:
     assert inverse_root(adjacency.source_degree).squeeze(1).tolist() == pytest.approx(
         [5**-0.5, 2**-0.5, 0]
     )
-
-
-def test_too_many_interactions_are_refused_before_anything_is_allocated() -> None:
-    train = sp.csr_array((2, 2), dtype=np.float32)
-    train.indptr = np.array([0, 2**29, 2**30], np.int32)  # claims this size without storing it
-    with pytest.raises(ItemrecError, match=r"at most 2\*\*30 - 1 interactions, got 1073741824"):
-        Graph.from_csr(train)
 
 
 def test_the_fingerprint_depends_on_shape_and_edges_only() -> None:

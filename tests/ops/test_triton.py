@@ -119,6 +119,29 @@ def test_weighted_sums_and_products_by_heads(heads: int, width: int) -> None:
     agree(lambda w: row_total(graph[w.device.type], w), weight)
 
 
+def test_64_bit_positions_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix, x = random_matrix(USERS, ITEMS, 0.3), vectors(NODES, 64).to(DEVICE)
+    users, items = torch.arange(USERS, device=DEVICE), torch.arange(0, ITEMS, 2, device=DEVICE)
+
+    def found() -> list[Tensor]:
+        graph = Graph.from_csr(matrix, DEVICE)
+        weight = vectors(len(graph.col), 4).to(DEVICE)
+        with kernels():
+            return [
+                *(propagate(graph, x), *smooth_items(graph, x[:ITEMS], 3), neighbour_sum(graph, x)),
+                *(weighted_sum(graph, weight, x), edge_dot(graph, x, x, 4)),
+                *(row_total(graph, weight), largest_source(graph, x[:, 0])),
+                *draw_positives(graph, users, 3, torch.Generator(DEVICE).manual_seed(0)),
+                Positives(matrix, DEVICE).is_positive(users, items),
+            ]
+
+    narrow = found()
+    monkeypatch.setattr("itemrec.graph.graph.MOST_NARROW", 0)
+    assert Graph.from_csr(matrix, DEVICE).crow.dtype == torch.int64
+    for one, two in zip(narrow, found(), strict=True):
+        assert torch.equal(one, two)
+
+
 def test_half_precision_is_close() -> None:
     full, x = graphs()[DEVICE], vectors(NODES, 64).to(DEVICE)
     graph = replace(full, half=True)

@@ -22,6 +22,7 @@ from itemrec.cli.evaluate import evaluate
 from itemrec.cli.export import export
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_optional_list
+from itemrec.cli.prepare import prepare
 from itemrec.cli.recommend import recommend
 from itemrec.cli.reproduce import reproduce
 from itemrec.cli.serve import serve
@@ -149,6 +150,7 @@ def describe(
         console.print(description.ppr_negatives(negatives))
 
 
+app.command(cls=Command)(prepare)
 app.command(cls=Command)(train)
 app.command(cls=Command)(tune)
 app.command(cls=Command)(update)

@@ -21,6 +21,7 @@ from itemrec.threads import usable_cpus
 
 REQUIRED = ("torch", "numpy", "scipy", "safetensors", "tomli-w", "typer", "rich")
 OPTIONAL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
+OPTIONAL |= {"duckdb": "itemrec prepare"}
 OPTIONAL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
 OPTIONAL |= {
     name: f"itemrec export --to {name.removesuffix('-cpu').removesuffix('runtime')}"

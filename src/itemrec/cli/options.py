@@ -23,7 +23,7 @@ TRAINING, CONFIGURATION = "Training", "Configuration"
 
 DATA_HELP = (
     "A built-in name, a folder with train.txt, a .csv, .tsv, .inter (.gz), .parquet or .jsonl "
-    "file, or several parquet files, such as 'plays/*.parquet'."
+    "file, several parquet files, such as 'plays/*.parquet', or a folder of `itemrec prepare`."
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 RunFolder = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
@@ -45,20 +45,12 @@ ScoringDevice = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
 
 
 @dataclass(frozen=True)
-class DataOptions:
-    """How data is read and filtered."""
+class RowOptions:
+    """How the rows of files become interactions."""
 
-    data_root: DataRoot = None
     min_rating: Annotated[
         float | None,
         typer.Option(help="Keep ratings of at least this value.", rich_help_panel=DATA),
-    ] = None
-    k_core: Annotated[
-        int | None,
-        typer.Option(
-            help="Keep users and items with at least this many interactions.",
-            rich_help_panel=DATA,
-        ),
     ] = None
     user_col: Annotated[
         str | None, typer.Option(help="Name of the user column.", rich_help_panel=DATA)
@@ -103,6 +95,44 @@ class DataOptions:
             rich_help_panel=DATA,
         ),
     ] = None
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows",
+            help="Leave out rows with a missing or invalid value; they are counted by reason.",
+            rich_help_panel=DATA,
+        ),
+    ] = False
+
+    def settings(self) -> dict[str, Any]:
+        """The options that were given, under the names that `read` and `prepare` use."""
+        return _given(
+            min_rating=self.min_rating,
+            user=self.user_col,
+            item=self.item_col,
+            rating=self.rating_col,
+            time=self.time_col,
+            weight=self.weight_col,
+            weight_transform=self.weight_transform,
+            half_life=self.half_life,
+            duplicates=self.duplicates,
+            skip_bad_rows=self.skip_bad_rows or None,
+        )
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How data is read and filtered."""
+
+    rows: RowOptions
+    data_root: DataRoot = None
+    k_core: Annotated[
+        int | None,
+        typer.Option(
+            help="Keep users and items with at least this many interactions.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
     titles: Annotated[
         str | None,
         typer.Option(help="A file with an item and a title column.", rich_help_panel=DATA),
@@ -115,32 +145,15 @@ class DataOptions:
             rich_help_panel=DATA,
         ),
     ] = None
-    skip_bad_rows: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad-rows",
-            help="Leave out rows with a missing or invalid value; they are counted by reason.",
-            rich_help_panel=DATA,
-        ),
-    ] = False
 
     def settings(self) -> dict[str, Any]:
         """The options that were given, under the names that `load` and `read` use."""
         return _given(
             data_root=None if self.data_root is None else str(self.data_root),
-            min_rating=self.min_rating,
             k_core=self.k_core,
-            user=self.user_col,
-            item=self.item_col,
-            rating=self.rating_col,
-            time=self.time_col,
-            weight=self.weight_col,
-            weight_transform=self.weight_transform,
-            half_life=self.half_life,
-            duplicates=self.duplicates,
             titles=self.titles,
             item_features=self.item_features,
-            skip_bad_rows=self.skip_bad_rows or None,
+            **self.rows.settings(),
         )
 
 

@@ -34,8 +34,12 @@ def by_kind(found: Problems) -> dict[str, list[int]]:
     """The rows of each kind of problem, which is its text without the value."""
     kinds: dict[str, list[int]] = {}
     for row in sorted(found):
-        kinds.setdefault(re.split(", (?:got|found) ", found[row])[0], []).append(row)
+        kinds.setdefault(_kind(found[row]), []).append(row)
     return kinds
+
+
+def _kind(problem: str) -> str:
+    return re.split(", (?:got|found) ", problem)[0]
 
 
 def kept_rows(
@@ -56,9 +60,43 @@ def kept_rows(
 
 
 def _listing(found: Problems, kinds: Mapping[str, list[int]], where: Where) -> str:
-    parts: list[str] = []
+    count = ProblemCount()
     for rows in kinds.values():
-        row = where(rows[0])
-        more = f" ({len(rows):,} such rows)" if len(rows) > 1 else ""
-        parts.append(f"{row.rpartition(', ')[2] if parts else row}: {found[rows[0]]}{more}")
-    return "; ".join(parts)
+        count.add(where(rows[0]), found[rows[0]], len(rows))
+    return count.sentence()
+
+
+class ProblemCount:
+    """Problems of rows that are met one after another: the first place of each kind, and counts.
+
+    >>> count = ProblemCount()
+    >>> for line in (2, 5):
+    ...     count.add(f"plays.csv, line {line}", "the user id is missing")
+    >>> count.sentence(), count.kinds
+    ('plays.csv, line 2: the user id is missing (2 such rows)', {'the user id is missing': 2})
+    """
+
+    def __init__(self) -> None:
+        self.first: dict[str, tuple[str, str]] = {}  # kind → place and problem
+        self.kinds: dict[str, int] = {}
+
+    def add(self, place: str, problem: str, rows: int = 1) -> None:
+        """Count rows with a problem."""
+        kind = _kind(problem)
+        self.first.setdefault(kind, (place, problem))
+        self.kinds[kind] = self.kinds.get(kind, 0) + rows
+
+    def sentence(self) -> str:
+        """The first row of each kind; a file is named once."""
+        parts: list[str] = []
+        named = ""
+        for kind, (place, problem) in self.first.items():
+            file, _, row = place.rpartition(", ")
+            more = f" ({self.kinds[kind]:,} such rows)" if self.kinds[kind] > 1 else ""
+            parts.append(f"{row if parts and file == named else place}: {problem}{more}")
+            named = file
+        return "; ".join(parts)
+
+    def error(self) -> ItemrecError:
+        """The error for rows that must not be left out."""
+        return ItemrecError(f"{self.sentence()}; {HOW_TO_SKIP}")

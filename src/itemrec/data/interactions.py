@@ -1,6 +1,5 @@
 """Interactions between users and items, with external ids mapped to rows."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,11 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.content_hash import fingerprint_of, hash_ids, in_pieces
+from itemrec.data.id_search import IdSearch
 from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
     from itemrec.data.item_features import ItemFeatures
 
+MOST_IN_DICT = 2**20  # ids of a map that are looked up in a dictionary
 HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
 
 
@@ -46,6 +48,10 @@ class IdMap:
     def _row_of(self) -> dict[str, int]:
         return {str(value): row for row, value in enumerate(self.ids.tolist())}
 
+    @cached_property
+    def _search(self) -> IdSearch:
+        return IdSearch(self.ids)
+
     def index(self, external: Iterable[Any]) -> npt.NDArray[np.int64]:
         """Rows of external ids, -1 where unknown; ids compare by their text, so "1" finds 1.
 
@@ -60,18 +66,24 @@ class IdMap:
             >>> IdMap(np.array(["ann", "bob"])).index(["bob", "eve"]).tolist()
             [1, -1]
         """
-        values = external.tolist() if isinstance(external, np.ndarray) else list(external)
-        return np.fromiter(map(self._find, values), np.int64, len(values))
+        if isinstance(external, np.ndarray):
+            if external.dtype.kind == self.ids.dtype.kind == "i":
+                return self._search.find(external)
+            values = external.tolist()
+        else:
+            values = [_plain(value) for value in external]
+        rows = self._rows([_text(value) for value in values])
+        for at in np.flatnonzero(rows < 0).tolist():
+            value = values[at]
+            if isinstance(value, float) and value.is_integer():  # they were read as integers
+                rows[at] = self._rows([str(int(value))])[0]
+        return rows
 
-    def _find(self, value: Any) -> int:
-        if isinstance(value, np.generic | np.ndarray) and value.size == 1:
-            value = value.item()
-        if isinstance(value, bytes):  # bytes that are not UTF-8 match nothing
-            value = value.decode(errors="surrogateescape")
-        row = self._row_of.get(str(value).strip(), -1)
-        if row < 0 and isinstance(value, float) and value.is_integer():
-            return self._row_of.get(str(int(value)), -1)  # whole floats were read as integers
-        return row
+    def _rows(self, texts: list[str]) -> npt.NDArray[np.int64]:
+        if len(self) > MOST_IN_DICT and self.ids.dtype.kind in "iuUO":
+            return self._search.rows(texts)
+        get = self._row_of.get
+        return np.fromiter((get(text, -1) for text in texts), np.int64, len(texts))
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> "IdMap":
         """The map of a selection of rows, renumbered from 0.
@@ -104,6 +116,19 @@ class IdMap:
             ['bob']
         """
         return np.asarray(self.ids[rows])
+
+
+def _plain(value: Any) -> Any:
+    """A single value of numpy as one of Python."""
+    is_single = isinstance(value, np.generic | np.ndarray) and value.size == 1
+    return value.item() if is_single else value
+
+
+def _text(value: Any) -> str:
+    """The text of an id."""
+    if isinstance(value, bytes):  # bytes that are not UTF-8 match nothing
+        value = value.decode(errors="surrogateescape")
+    return str(value).strip()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,8 +229,7 @@ class Interactions:
     def fingerprint(self) -> str:
         """16 hex digits over external ids, pairs and `held_out`; the order of rows does not matter.
 
-        Every pair is hashed to 64 bits and the hashes are summed, so no sorting is needed; ids are
-        compared as text, so 1 in a frame and "1" in a file are the same id.
+        Ids are compared as text, so 1 in a frame and "1" in a file are the same id.
 
         Examples:
             >>> import scipy.sparse as sp
@@ -213,13 +237,9 @@ class Interactions:
             >>> ir.read(sp.csr_array([[1, 0], [0, 1]])).fingerprint
             'f1d0b04d53f90501'
         """
-        user_hash, item_hash = _hash_ids(self.user_ids.ids), _hash_ids(self.item_ids.ids)
-        held = np.zeros(1, np.uint64) if self.held_out is None else self.held_out.astype(np.uint64)
-        pair = _mix(user_hash[self.users] * _ODD[0] + _mix(item_hash[self.items]) + held * _ODD[1])
-        sums = [user_hash, _mix(user_hash), item_hash, _mix(item_hash), pair, _mix(pair)]
-        numbers = [len(self), self.n_users, self.n_items]
-        numbers += [int(np.sum(s, dtype=np.uint64)) for s in sums]
-        return hashlib.sha256(" ".join(map(str, numbers)).encode()).hexdigest()[:16]
+        hashes = hash_ids(self.user_ids.ids), hash_ids(self.item_ids.ids)
+        held_out = () if self.held_out is None else (self.held_out,)
+        return fingerprint_of(*hashes, in_pieces(self.users, self.items, *held_out))
 
     def where(self, keep: npt.NDArray[np.bool_]) -> "Interactions":
         """The pairs where `keep` is true; users and items without a remaining pair are removed.
@@ -318,29 +338,3 @@ class Interactions:
         if not keep.any():
             raise ItemrecError(f"'k_core' must be smaller: '{self.name}' has no {k}-core")
         return self.where(keep)
-
-
-_ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
-
-
-def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64: every input bit reaches every output bit."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-def _hash_ids(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """FNV-1a over the code points of each id's text, all ids of a similar length at once."""
-    texts = [str(value) for value in ids.tolist()]
-    sizes = np.array([len(text).bit_length() for text in texts], dtype=np.int64)
-    out = np.zeros(len(texts), np.uint64)
-    for size in np.unique(sizes):
-        rows = np.flatnonzero(sizes == size)
-        text = np.array([texts[row] for row in rows])
-        points = text.view(np.uint32).reshape(len(rows), -1)  # [n, longest], zero padded
-        state = np.full(len(rows), 0xCBF29CE484222325, dtype=np.uint64)
-        for column in points.T:
-            state = np.where(column > 0, (state ^ column) * np.uint64(0x100000001B3), state)
-        out[rows] = state
-    return _mix(out)

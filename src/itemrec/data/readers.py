@@ -4,8 +4,8 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TextIO
 
@@ -180,7 +180,8 @@ def arrow_frame(table: Any) -> Any:
     return pl.DataFrame(table)
 
 
-def _parquet(path: Path) -> Any:
+def check_parquet(path: Path) -> None:
+    """Raise if a file is not a parquet file, or only the beginning of one."""
     with path.open("rb") as file:
         head = file.read(4)
         file.seek(max(0, path.stat().st_size - 4))
@@ -189,6 +190,10 @@ def _parquet(path: Path) -> Any:
         raise ItemrecError(f"{path}: not a parquet file (it does not begin with PAR1)")
     if tail != b"PAR1":
         raise ItemrecError(f"{path}: the parquet file is truncated (it does not end with PAR1)")
+
+
+def _parquet(path: Path) -> Any:
+    check_parquet(path)
     try:
         return _load(path)
     except Exception as error:  # each engine raises its own types
@@ -224,26 +229,64 @@ def _separator(path: Path) -> str:
     return max(",;\t|", key=first.count)  # the comma wins ties
 
 
-def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
-    """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
+@dataclass(frozen=True)
+class Header:
+    """The first line of a text file: its columns, the position of each role, and the format."""
+
+    line: int
+    columns: list[str]
+    at: dict[str, int]  # role → position
+    sep: str
+    quotes: bool
+
+    @property
+    def shown(self) -> str:
+        """The separator in a sentence."""
+        return {"\t": "a tab"}.get(self.sep, f"'{self.sep}'")
+
+    def ragged(self, fields: list[str]) -> str:
+        """The problem of a row that has not as many fields as the header, or an empty string."""
+        if len(fields) == len(self.columns):
+            return ""
+        return (
+            f"expected {len(self.columns)} fields separated by {self.shown}, as in the header, "
+            f"found {len(fields)}: {self.sep.join(fields)[:60]!r}"
+        )
+
+
+def read_header(path: Path, names: Names, more: Sequence[str] = ()) -> Header:
+    """The header of a text file; roles may also be found in ``more`` columns, which follow."""
     sep, quotes = _separator(path), kind_of(path) != ".inter"
-    shown = {"\t": "a tab"}.get(sep, f"'{sep}'")
-    header = next(_records(path, sep, quotes), None)
-    if header is None:
+    first = next(_records(path, sep, quotes), None)
+    if first is None:
         raise ItemrecError(f"{path}: the file is empty; expected a header line and rows")
-    columns = header[1]
+    line, columns = first
+    header = Header(line, columns, {}, sep, quotes)
     if len(columns) == 1:
         raise ItemrecError(
-            f"{path}, line {header[0]}: expected columns separated by {shown}, "
+            f"{path}, line {line}: expected columns separated by {header.shown}, "
             f"found one column: {columns[0][:60]!r}"
         )
     try:
-        at = choose_columns(columns, names, str(path))
+        return replace(header, at=choose_columns([*columns, *more], names, str(path)))
     except ItemrecError as error:
         if not _looks_like_data(columns):
             raise
-        hint = f"line {header[0]} looks like data, not column names: add a header line"
+        hint = f"line {line} looks like data, not column names: add a header line"
         raise ItemrecError(f"{error}; {hint}") from error
+
+
+def text_records(path: Path, header: Header) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of every row below the header that is not blank."""
+    records = _records(path, header.sep, header.quotes)
+    next(records, None)
+    return records
+
+
+def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
+    """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
+    header = read_header(path, names)
+    columns, at, sep, quotes = header.columns, header.at, header.sep, header.quotes
 
     def where(row: int) -> str:
         for n, (line, _) in enumerate(_records(path, sep, quotes)):
@@ -256,7 +299,7 @@ def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
         try:
             frame = _load(path, sep=sep, quotes=quotes, text=text)
         except Exception as error:  # each engine raises its own types
-            problem = f"{path}: not readable as text separated by {shown} ({_first(error)})"
+            problem = f"{path}: not readable as text separated by {header.shown} ({_first(error)})"
             raise ItemrecError(problem) from error
         if len(frame) == 0:
             raise NoRowsError(f"{path}: the file has a header but no rows")
@@ -264,13 +307,8 @@ def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
         return table_of(lambda j: frame[real[j]], at, where, text=True, names=names)
 
     def without_bad_rows() -> RawTable | None:
-        rows = [fields for _, fields in _records(path, sep, quotes)][1:]
-        ragged = {
-            row: f"expected {len(columns)} fields separated by {shown}, as in the header, "
-            f"found {len(fields)}: {sep.join(fields)[:60]!r}"
-            for row, fields in enumerate(rows)
-            if len(fields) != len(columns)
-        }
+        rows = [fields for _, fields in text_records(path, header)]
+        ragged = {row: why for row, fields in enumerate(rows) if (why := header.ragged(fields))}
         whole = [fields if row not in ragged else columns for row, fields in enumerate(rows)]
         used = _used(at, names, skip)
         bad = find_problems({r: [f[at[r]] for f in whole] for r in used}, ragged)

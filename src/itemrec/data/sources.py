@@ -16,8 +16,10 @@ from itemrec.data.columns import Names, RawTable
 from itemrec.data.feedback import FILES, read_feedback
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.item_features import read_item_features
+from itemrec.data.merging import merge_rows
+from itemrec.data.prepared import is_prepared, read_prepared
 from itemrec.data.texts import text_array
-from itemrec.data.weights import Weighting, duration_text, pair_weights
+from itemrec.data.weights import Weighting, duration_text
 from itemrec.errors import ItemrecError, NoRowsError
 
 FILE_KINDS = ".csv, .tsv, .inter (each also with .gz), .parquet or .jsonl"
@@ -45,7 +47,8 @@ def read(
 
     Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; a pattern such as
     "plays/*.parquet" names several parquet files. Folders hold train.txt (and test.txt) as in
-    LightGCN, ratings.csv (and movies.csv) as in MovieLens, or parquet files. A table is a pandas or
+    LightGCN, ratings.csv (and movies.csv) as in MovieLens, or parquet files, or were written by
+    `prepare`. A table is a pandas or
     polars frame, an Arrow table, a DuckDB relation, or anything else with Arrow's C stream. Of the
     feedback that `itemrec serve` writes, a .jsonl file or its folder, likes and clicks are
     interactions.
@@ -156,16 +159,19 @@ def _read_source(
     skip = bool(requested["skip_bad_rows"])
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
-        parts = readers.matching_files(path)
-        if parts is None:
-            table, adjacent = _read_path(path, names, skip)
-        else:
-            table, adjacent = readers.read_parquet_parts(path, parts, names, skip=skip), None
         arguments = {
             key: str(value) if isinstance(value, Path) else value
             for key, value in {"data": path.resolve(), **requested}.items()
             if value is not None
         }
+        if path.is_dir() and is_prepared(path):
+            _check_prepared(path, names, weighting, skip)
+            return read_prepared(path, name or short_name(path), arguments), None
+        parts = readers.matching_files(path)
+        if parts is None:
+            table, adjacent = _read_path(path, names, skip)
+        else:
+            table, adjacent = readers.read_parquet_parts(path, parts, names, skip=skip), None
         return _build(table, None, name or short_name(path), arguments, weighting), adjacent
     if sp.issparse(source):
         if skip:
@@ -183,6 +189,15 @@ def _read_source(
         "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
         f"a scipy sparse matrix, got {type(source).__name__}"
     )
+
+
+def _check_prepared(path: Path, names: Names, weighting: Weighting, skip: bool) -> None:
+    """Raise if a setting is given that only counts while a folder is prepared."""
+    settings = {**names, **weighting.settings(), "skip_bad_rows": skip or None}
+    for setting in (name for name, value in settings.items() if value is not None):
+        raise ItemrecError(
+            f"'{setting}' is for files with rows, {path} is prepared: give it to `itemrec prepare`"
+        )
 
 
 def short_name(path: Path) -> str:
@@ -304,49 +319,31 @@ def _build(
         users, items = table.user, table.item
     if max(len(user_ids), len(item_ids)) >= 2**31:
         raise ItemrecError(f"{name}: at most 2**31 users and items are supported")
-    key = users * len(item_ids) + items  # [rows]
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-    starts = np.flatnonzero(first)
-    pick = order[starts]  # [n]
-
-    def merged(values: npt.NDArray[Any] | None, best: np.ufunc) -> Any:
-        return None if values is None else best.reduceat(values[order], starts)
-
-    ratings = merged(table.rating, np.maximum)
+    check_recency(table, weighting, name)
+    pairs = merge_rows(users, items, len(item_ids), table, weighting)
     return Interactions(
-        users=users[pick].astype(np.int32),
-        items=items[pick].astype(np.int32),
+        users=pairs.users,
+        items=pairs.items,
         user_ids=user_ids,
         item_ids=item_ids,
-        ratings=None if ratings is None else ratings.astype(np.float32),
-        times=merged(table.time, np.maximum),
-        held_out=merged(table.held_out, np.logical_and),
-        weights=_weights(table, weighting, order, starts, name) if weighting.is_used else None,
+        ratings=pairs.ratings,
+        times=pairs.times,
+        held_out=pairs.held_out,
+        weights=pairs.weights,
         weighting=str(weighting),
         name=name,
-        duplicates=len(key) - len(pick),
+        duplicates=pairs.duplicates,
         source=source,
         left_out=table.left_out,
         skipped=table.skipped,
     )
 
 
-def _weights(
-    table: RawTable,
-    weighting: Weighting,
-    order: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    name: str,
-) -> npt.NDArray[np.float64]:
-    """The weight of each pair; recency is refused where there are no times."""
+def check_recency(table: RawTable, weighting: Weighting, name: str) -> None:
+    """Raise if recency is asked for and there are no times."""
     if weighting.half_life is not None and table.time is None:
         none = f"'half_life' needs timestamps, and {name!r} has none"
         raise ItemrecError(table.left_out.get("time", none))
-    values = np.ones(len(order)) if table.weight is None else table.weight[order]
-    times = None if table.time is None else table.time[order]
-    return pair_weights(weighting, values, times, starts)
 
 
 def _with_titles(data: Interactions, place: str, found: readers.Titles) -> Interactions:

@@ -46,11 +46,22 @@ def sorted_matrix(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int6
         )
     if not len(data):
         raise ItemrecError(f"{data.name!r} has no interactions to split")
-    order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)
+    if _is_sorted(data):  # as read and prepared; mapped items are then not copied
+        items, order = data.items, np.arange(len(data))
+    else:
+        order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)
+        items = data.items[order]
     counts = np.bincount(data.users, minlength=data.n_users)
     indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     weights = None if data.weights is None else data.weights[order]
-    return from_parts(data.items[order], indptr, data.n_items, weights), order
+    return from_parts(items, indptr, data.n_items, weights), order
+
+
+def _is_sorted(data: Interactions) -> bool:
+    """Whether pairs are ordered by user and item."""
+    users, items = data.users, data.items
+    after, same = users[1:] > users[:-1], users[1:] == users[:-1]
+    return bool((after | (same & (items[1:] > items[:-1]))).all())
 
 
 def transductive_split(

@@ -102,10 +102,12 @@ def pair_weights(
     values: Floats,
     times: Floats | None,
     starts: npt.NDArray[np.int64],
+    latest: float | None = None,
 ) -> Floats:
     """The weight of each pair, of the values and times of its rows.
 
-    Rows are ordered by pair, and ``starts`` says where each pair begins.
+    Rows are ordered by pair, and ``starts`` says where each pair begins. Recency counts from
+    ``latest``, or from the last of these times.
 
     >>> Weighting("plays", duplicates="sum", transform="none")
     Weighting(column='plays', half_life=None, transform='none', duplicates='sum')
@@ -114,11 +116,13 @@ def pair_weights(
     """
     fading, recency = np.ones(len(values)), np.ones(len(starts))
     if weighting.half_life is not None and times is not None:
-        halvings = times / half_life_seconds(weighting.half_life)
+        half_life = half_life_seconds(weighting.half_life)
+        halvings = times / half_life
         last = np.maximum.reduceat(halvings, starts)  # of each pair
         size = np.diff(np.append(starts, len(values)))
         fading = _power(halvings - np.repeat(last, size))  # until the pair's last row
-        recency = _power(last - last.max())  # from then until the data's last row
+        end = last.max() if latest is None else latest / half_life
+        recency = _power(last - end)  # from then until the data's last row
     if weighting.duplicates == "sum":
         total = np.add.reduceat(values * fading, starts)
     else:

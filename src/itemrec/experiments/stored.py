@@ -8,13 +8,14 @@ import numpy as np
 
 from itemrec.config_file import Config
 from itemrec.data.later import later_part
+from itemrec.data.prepared import is_prepared
 from itemrec.data.readers import is_pattern
 from itemrec.data.sources import short_name
 from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_split
 from itemrec.experiments.registry import model_class, protocol_of, with_names
-from itemrec.training.new_data import read_new
+from itemrec.training.new_data import COLUMNS, read_new
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 
@@ -37,6 +38,9 @@ def split_of(
     if data is not None:
         config["data"]["data"] = str(data)
         config["data"].pop("titles", None)  # evaluation does not need them
+        if is_prepared(Path(data).expanduser()):  # its rows were read when it was prepared
+            for name in COLUMNS:
+                config["data"].pop(name, None)
     elif Path(stored).is_absolute() and not (Path(stored).exists() or is_pattern(Path(stored))):
         raise ItemrecError(f"{stored}, the data of this run, has moved: give its place with --data")
     found = make_data(config)

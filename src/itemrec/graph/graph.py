@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,8 +14,10 @@ from torch import Tensor
 
 from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
+from itemrec.graph.both_directions import both_directions
 
 Side = Literal["users", "items"]
+MOST_NARROW = 2**31 - 1  # edges whose positions fit into 32 bits
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Adjacency:
     size.
     """
 
-    crow: Tensor  # int32 [targets + 1]
+    crow: Tensor  # int32 [targets + 1], int64 if there are 2**31 edges or more
     col: Tensor  # int32 [edges], ascending within a row
     degree: Tensor  # float32 [targets]
     source_degree: Tensor  # float32 [sources], degrees in the training graph
@@ -94,30 +96,22 @@ class Graph(Adjacency):
         [2.0, 1.0, 1.0, 2.0]
         """
         n_users, n_items = train.shape
-        if train.nnz >= 2**30:  # two directions would overflow 32-bit indices
-            raise ItemrecError(f"a graph holds at most 2**30 - 1 interactions, got {train.nnz}")
+        if n_users + n_items >= 2**31:
+            raise ItemrecError(f"a graph holds less than 2**31 nodes, got {n_users + n_items:,}")
         forward = sp.csr_array(train)
         if not forward.has_sorted_indices:
             forward = forward.sorted_indices()  # a copy: the caller's matrix is not modified
-        backward = sp.csr_array(forward.T)  # conversion leaves sorted indices
-        crow = np.concatenate([forward.indptr, backward.indptr[1:] + forward.indptr[-1]])
-        col = np.concatenate([forward.indices + n_users, backward.indices])
-        weight = None
-        if is_weighted(forward):
-            data = np.concatenate([forward.data, backward.data]).astype(np.float32)
-            weight = torch.from_numpy(data).to(device)
-            sums = [np.asarray(part.sum(axis=1, dtype=np.float64)) for part in (forward, backward)]
-            degree = torch.from_numpy(np.concatenate(sums).astype(np.float32)).to(device)
-        else:
-            degree = torch.from_numpy(np.diff(crow).astype(np.float32)).to(device)
+        on_cpu = torch.device(device).type == "cpu"
+        crow, col, weight, degree = both_directions(forward, may_map=on_cpu)
+        degrees = torch.from_numpy(degree).to(device)
         return cls(
-            crow=torch.from_numpy(crow.astype(np.int32)).to(device),
-            col=torch.from_numpy(col.astype(np.int32)).to(device),
-            degree=degree,
-            source_degree=degree,
+            crow=torch.from_numpy(crow.astype(row_type(len(col)))).to(device),
+            col=torch.from_numpy(col).to(device),
+            degree=degrees,
+            source_degree=degrees,
             n_users=n_users,
             n_items=n_items,
-            weight=weight,
+            weight=None if weight is None else torch.from_numpy(weight).to(device),
         )
 
     @property
@@ -138,7 +132,7 @@ class Graph(Adjacency):
     @property
     def history_length(self) -> Tensor:
         """Training interactions of each user, int32 [users]."""
-        return self.crow[: self.n_users + 1].diff()
+        return self.crow[: self.n_users + 1].diff().int()
 
     @cached_property
     def sides(self) -> dict[Side, Adjacency]:
@@ -200,7 +194,8 @@ class Graph(Adjacency):
         keep = torch.ones(half, dtype=torch.bool, device=self.col.device)
         keep[drawn[: round(share * half)].to(self.col.device)] = False
         keep = torch.cat([keep, keep[self.reverse[half:]]])
-        ends = torch.cat([keep.new_zeros(1, dtype=torch.int32), keep.cumsum(0, dtype=torch.int32)])
+        kind = self.crow.dtype
+        ends = torch.cat([keep.new_zeros(1, dtype=kind), keep.cumsum(0, dtype=kind)])
         crow = ends[self.crow.long()]
         weight = None if self.weight is None else self.weight[keep]
         degree = degrees(crow, weight)
@@ -212,6 +207,15 @@ class Graph(Adjacency):
             source_degree=degree,
             weight=weight,
         )
+
+
+def row_type(edges: int) -> type[np.signedinteger[Any]]:
+    """The type of positions among so many edges: 32 bits while they suffice.
+
+    >>> row_type(10), row_type(2**31)
+    (<class 'numpy.int32'>, <class 'numpy.int64'>)
+    """
+    return np.int32 if edges <= MOST_NARROW else np.int64
 
 
 def degrees(crow: Tensor, weight: Tensor | None) -> Tensor:
@@ -229,7 +233,7 @@ def inverse_root(degree: Tensor) -> Tensor:
 def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
     """New users (rows of ``history``) as targets of items; item degrees are unchanged."""
     device = item_degree.device
-    crow = torch.from_numpy(history.indptr.astype(np.int32)).to(device)
+    crow = torch.from_numpy(history.indptr.astype(row_type(history.nnz))).to(device)
     col = torch.from_numpy(history.indices.astype(np.int32)).to(device)
     if not is_weighted(history):
         return Adjacency(crow, col, crow.diff().float(), item_degree)

@@ -23,11 +23,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from itemrec.data.csr import as_ones
 from itemrec.errors import ItemrecError
+from itemrec.graph.graph import row_type
+from itemrec.ops.segment import segment_sum
 from itemrec.validation import one_of, positive, positive_integers
 
 Method = Literal["power", "push"]
@@ -196,13 +197,14 @@ class _Walk:
 
     def __init__(self, train: sp.csr_array, restart: float, device: torch.device) -> None:
         def put(matrix: sp.csr_array) -> tuple[Tensor, Tensor, Tensor]:
-            crow = torch.from_numpy(matrix.indptr.astype(np.int32)).to(device)
+            crow = torch.from_numpy(matrix.indptr.astype(row_type(matrix.nnz))).to(device)
             col = torch.from_numpy(matrix.indices.astype(np.int32)).to(device)
             if device.type == "cpu":
                 return crow, col, col
             ones = torch.ones(len(col), device=device)
             size = matrix.shape
-            csr = torch.sparse_csr_tensor(crow, col, ones, size=size, check_invariants=False)
+            both = crow, col.to(crow.dtype)
+            csr = torch.sparse_csr_tensor(*both, ones, size=size, check_invariants=False)
             return crow, col, csr
 
         self.damping = (1 - restart) ** 2  # a²
@@ -259,7 +261,7 @@ def _gather(matrix: tuple[Tensor, Tensor, Tensor], x: Tensor) -> Tensor:
     crow, col, product = matrix
     if x.is_cuda:
         return (product @ x).contiguous()  # entries are added in place later
-    return F.embedding_bag(col, x, crow, mode="sum", include_last_offset=True)
+    return segment_sum(crow, col, x)
 
 
 def _cut_dense(x: Tensor, known: Tensor, error: Tensor, cut: _Cut) -> _Block:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,12 +41,18 @@ def segment_sum(
     """``out[v] = Σ_e w_e · x[index[e]]`` over the entries of each row, ``[rows, d]``.
 
     Weights are ``[entries]`` or ``[entries, heads]``. ``order`` may list the rows longest first,
-    which helps a GPU. Both index tensors must have the same type.
+    which helps a GPU. Starts may be int64 where the index is int32.
     """
     if fused(x):
         from itemrec.ops.triton.segment import gather_sum
 
         return gather_sum(starts, index, _rows(starts, order), x, weight=weight)
+    if starts.dtype != index.dtype:
+        sums = (
+            segment_sum(own, index[part], x, weight=None if weight is None else weight[part])
+            for _, part, own in narrow_blocks(starts)
+        )
+        return torch.cat(list(sums))
     if weight is not None and weight.dim() == 2:
         parts = zip(x.chunk(weight.shape[1], dim=1), weight.unbind(1), strict=True)
         return torch.cat([segment_sum(starts, index, part, weight=w) for part, w in parts], dim=1)
@@ -77,6 +84,12 @@ def sampled_dot(
 
         dots = edge_dots(starts, index, _rows(starts, order), rows, x, heads or 1)
         return dots.squeeze(1) if heads is None else dots
+    if starts.dtype != index.dtype:
+        products = (
+            sampled_dot(own, index[part], rows[block], x, heads=heads)
+            for block, part, own in narrow_blocks(starts)
+        )
+        return torch.cat(list(products))
     if heads is not None:
         parts = zip(rows.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
         return torch.stack(
@@ -106,6 +119,25 @@ def segment_max(
     lowest = torch.finfo(values.dtype).min
     gathered = values.index_select(0, index)
     return torch.segment_reduce(gathered, "max", offsets=starts.long(), axis=0, initial=lowest)
+
+
+MOST_NARROW = 2**31 - 1  # entries whose positions fit into 32 bits
+
+
+def narrow_blocks(starts: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Blocks of rows whose positions fit into 32 bits: the rows, their entries, and int32 starts.
+
+    The kernels of a CPU want starts and indices of the same type; making indices as wide as the
+    starts would double the memory of a large graph.
+    """
+    row, rows = 0, len(starts) - 1
+    while row < rows:
+        first = int(starts[row])
+        end = int(torch.searchsorted(starts, first + MOST_NARROW, right=True)) - 1
+        end = min(max(end, row + 1), rows)
+        own = (starts[row : end + 1] - first).int()
+        yield slice(row, end), slice(first, int(starts[end])), own
+        row = end
 
 
 def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from itemrec.data.csr import as_ones, row_of_entry
+from itemrec.graph.graph import row_type
 from itemrec.ops.segment import on_triton
 
 
@@ -22,7 +23,7 @@ class Positives:
         keys = row_of_entry(train) * self.n_items + train.indices
         # a last key that matches nothing, so that every search result is a valid position
         self.keys = torch.from_numpy(np.append(keys, np.iinfo(np.int64).max)).to(device)
-        self.starts = torch.from_numpy(train.indptr.astype(np.int32)).to(device)
+        self.starts = torch.from_numpy(train.indptr.astype(row_type(train.nnz))).to(device)
         self.items = torch.from_numpy(train.indices.astype(np.int32)).to(device)
 
     def is_positive(self, users: Tensor, items: Tensor) -> Tensor:

@@ -16,11 +16,14 @@ COVERED = (
     *("config.toml", "model.safetensors", "ids.json"),
     *("history.jsonl", "per_user.npz", "metrics.json"),
 )
+OPTIONAL = ("user_ids.parquet", "item_ids.parquet")  # of runs with very many users or items
 
 
 def write_checksums(folder: Path, metrics: str) -> None:
     """Write the checksums of all files; that of ``metrics.json``, written next, is of its text."""
-    known = {name: _digest(folder / name) for name in COVERED if name != "metrics.json"}
+    present = [name for name in OPTIONAL if (folder / name).exists()]
+    names = [name for name in COVERED if name != "metrics.json"] + present
+    known = {name: _digest(folder / name) for name in names}
     known["metrics.json"] = hashlib.sha256(metrics.encode()).hexdigest()
     write_text(folder / NAME, json.dumps(known, indent=1) + "\n")
 
@@ -39,7 +42,7 @@ def check_files(folder: Path, version: int) -> None:
         )
         return
     known = read_file(path, json_object)
-    for name in COVERED:
+    for name in (*COVERED, *(name for name in OPTIONAL if (folder / name).exists())):
         file = folder / name
         if name not in known:
             raise ItemrecError(f"{path} is damaged: it has no '{name}'")

@@ -1,8 +1,9 @@
 """A run folder: atomic saving, loading, and the state from which training resumes exactly.
 
 ``config.toml`` everything needed to repeat the run · ``model.safetensors`` weights and cached
-vectors · ``ids.json`` external ids and titles · ``state.pt`` optimizer and generators, for resuming
-only · ``history.jsonl`` one line per evaluation · ``metrics.json`` · ``per_user.npz`` ·
+vectors · ``ids.json`` external ids and titles · ``user_ids.parquet``, ``item_ids.parquet`` instead
+of very long lists in it · ``state.pt`` optimizer and generators, for resuming only ·
+``history.jsonl`` one line per evaluation · ``metrics.json`` · ``per_user.npz`` ·
 ``checksums.json`` of all others but ``state.pt``.
 """
 
@@ -26,6 +27,7 @@ from torch import Tensor
 from itemrec.config_file import Config, difference, dump_config, load_config, normalise
 from itemrec.data import csr
 from itemrec.data.feature_columns import KINDS, FeatureColumn
+from itemrec.data.id_files import read_ids, write_ids
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_features import ItemFeatures
 from itemrec.data.texts import fixed_width, text_array
@@ -46,7 +48,7 @@ from itemrec.files import (
 from itemrec.models import MODELS
 from itemrec.models.base import Kind, Model
 from itemrec.training import checksums
-from itemrec.training.checksums import COVERED, check_files, write_checksums
+from itemrec.training.checksums import COVERED, OPTIONAL, check_files, write_checksums
 from itemrec.training.config import TrainConfig
 from itemrec.training.learner import Learner
 from itemrec.training.plan import OPEN
@@ -57,6 +59,9 @@ from itemrec.validation import check_settings, schema, shown
 NEEDED = ("config.toml", "model.safetensors", "ids.json", "metrics.json")  # files of a finished run
 FEATURES = "features."  # begins the names of the vectors among the tensors
 FORMAT = 2  # version of the run folder; newer versions are rejected
+FORMAT_OF_FILES = 3  # with ids in parquet files, which need not be read one by one
+MOST_IN_JSON = 2**20  # users or items that are listed in ``ids.json``
+ID_FILES = dict(zip(("users", "items"), OPTIONAL, strict=True))
 
 
 class RunFolder:
@@ -135,7 +140,7 @@ class RunFolder:
     def _abandon(self) -> None:
         """Remove what a failed training wrote if there is no state to resume it from."""
         if self.claimed and not (self.path / "state.pt").exists():
-            for name in (*COVERED, checksums.NAME):
+            for name in (*COVERED, *OPTIONAL, checksums.NAME):
                 (self.path / name).unlink(missing_ok=True)
         if not any(self.path.iterdir()):
             self.path.rmdir()
@@ -233,12 +238,15 @@ class RunFolder:
             path.chmod((self.path / "config.toml").stat().st_mode)  # it is created as private
 
     def _save_ids(self, run: Run) -> None:
-        ids: dict[str, Any] = {
-            "format": FORMAT,
-            "protocol": run.protocol,
-            "users": run.user_ids.ids.tolist(),
-            "items": run.item_ids.ids.tolist(),
-        }
+        ids: dict[str, Any] = {"format": FORMAT, "protocol": run.protocol}
+        for role, known in (("users", run.user_ids), ("items", run.item_ids)):
+            path = self.path / ID_FILES[role]
+            path.unlink(missing_ok=True)
+            if len(known) <= MOST_IN_JSON:
+                ids[role] = known.ids.tolist()
+            else:
+                write_ids(path, known.ids)
+                ids |= {"format": FORMAT_OF_FILES, role: path.name}
         for name, column in (("titles", run.titles), ("genres", run.genres)):
             if column is not None:
                 ids[name] = [str(text) for text in column]
@@ -261,7 +269,8 @@ class RunFolder:
             crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
             weight = tensors.pop("train.weight", None)
             weights = None if weight is None else weight.cpu().numpy()
-            train = csr.checked(col, crow, (len(ids["users"]), len(ids["items"])), weights)
+            user_ids, item_ids = (self._id_map(ids, role) for role in ("users", "items"))
+            train = csr.checked(col, crow, (len(user_ids), len(item_ids)), weights)
             vectors = {
                 name.removeprefix(FEATURES): tensors.pop(name).cpu().numpy()
                 for name in list(tensors)
@@ -273,10 +282,10 @@ class RunFolder:
                 config=config,
                 protocol=ids["protocol"],
                 dataset=metrics["dataset"],
-                user_ids=_id_map(ids["users"]),
-                item_ids=_id_map(ids["items"]),
-                titles=_texts(ids, "titles"),
-                genres=_texts(ids, "genres"),
+                user_ids=user_ids,
+                item_ids=item_ids,
+                titles=_texts(ids, "titles", len(item_ids)),
+                genres=_texts(ids, "genres", len(item_ids)),
                 train=train,
                 notes=tuple(metrics.get("notes", ())),
                 history=history,
@@ -313,9 +322,15 @@ class RunFolder:
 
     def _read_ids(self) -> dict[str, Any]:
         ids = read_file(self.path / "ids.json", json_object)
-        if ids.get("format", 0) not in range(FORMAT + 1):
+        if ids.get("format", 0) not in range(FORMAT_OF_FILES + 1):
             raise ItemrecError(f"{self.path} was written by a newer itemrec")
         return ids
+
+    def _id_map(self, ids: dict[str, Any], role: str) -> IdMap:
+        """The users or the items, listed or in a file of their own."""
+        if ids[role] == ID_FILES[role]:
+            return IdMap(read_file(self.path / ID_FILES[role], read_ids))
+        return _id_map(ids[role])
 
     def _read_metrics(self) -> dict[str, Any]:
         metrics = read_file(self.path / "metrics.json", json_object)
@@ -343,12 +358,12 @@ def _id_map(ids: list[Any]) -> IdMap:
     return IdMap(text_array(ids) if is_text else np.array(ids))
 
 
-def _texts(ids: dict[str, Any], column: str) -> npt.NDArray[Any] | None:
+def _texts(ids: dict[str, Any], column: str, n_items: int) -> npt.NDArray[Any] | None:
     """A text for each item, or None."""
     if column not in ids:
         return None
-    if len(ids[column]) != len(ids["items"]):
-        raise ValueError(f"there are {len(ids[column])} {column} for {len(ids['items'])} items")
+    if len(ids[column]) != n_items:
+        raise ValueError(f"there are {len(ids[column])} {column} for {n_items} items")
     return text_array(ids[column])
 
 

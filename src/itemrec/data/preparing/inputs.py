@@ -1,0 +1,188 @@
+"""The files that are prepared: patterns, folders and partitions, and what each file holds."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from itemrec.data.columns import Names, choose_columns
+from itemrec.data.readers import Header, check_parquet, kind_of, read_header
+from itemrec.errors import ItemrecError
+from itemrec.validation import shown
+
+TEXT = (".csv", ".tsv", ".inter")
+LONGEST_LINE = 2**24  # bytes of a text file
+FILE_KINDS = ".parquet, .csv, .tsv or .inter (text also with .gz)"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file, and the columns that the names of its folders give, as in ``day=2026-01-31/``."""
+
+    path: Path
+    partition: dict[str, str] = field(default_factory=dict)
+
+    def stamp(self) -> list[Any]:
+        """What shows that a file is still the same: its path, its size and when it was changed."""
+        found = self.path.stat()
+        return [str(self.path), found.st_size, found.st_mtime_ns]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file with the columns that are used: a column of DuckDB and its type, for each role."""
+
+    path: Path
+    relation: str  # what DuckDB reads
+    columns: dict[str, tuple[str, str]]  # role → (expression, type)
+    header: Header | None = None  # of a text file
+
+
+def find_inputs(files: Any, without: Path) -> list[Input]:
+    """All files of paths, patterns and folders, each once, but none in the folder ``without``.
+
+    They must all be parquet, or all be text.
+    """
+    given = [files] if isinstance(files, str | Path) else files
+    if not isinstance(given, Iterable) or isinstance(given, bytes):
+        raise ItemrecError(f"'files' must be paths or patterns, got {shown(files)}")
+    found: dict[Path, Input] = {}
+    for one in given:
+        if not isinstance(one, str | Path) or not str(one):
+            raise ItemrecError(f"'files' must be paths or patterns, got {shown(one)}")
+        for input_ in _expanded(Path(one).expanduser()):
+            if not input_.path.is_relative_to(without):
+                found.setdefault(input_.path, input_)
+    if not found:
+        raise ItemrecError("'files' must name at least one file")
+    kinds = {kind_of(path) == ".parquet": path for path in found}
+    if len(kinds) > 1:
+        raise ItemrecError(
+            f"'files' must all be parquet or all be text, got {kinds[True]} and {kinds[False]}"
+        )
+    return list(found.values())
+
+
+def _expanded(path: Path) -> Iterator[Input]:
+    """The files of one path, sorted."""
+    if re.search(r"[*?\[]", str(path)) and not path.exists():
+        paths = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
+        paths = [found for found in paths if found.is_file()]
+        if not paths:
+            raise ItemrecError(f"{path}: no file matches this pattern")
+        fixed = re.split(r"[*?\[]", str(path))[0]
+        root = Path(fixed if fixed.endswith("/") else str(Path(fixed).parent))
+    elif path.is_dir():
+        paths = sorted(found for found in path.rglob("*") if found.is_file() and _known(found))
+        if not paths:
+            raise ItemrecError(f"{path}: expected files that end in {FILE_KINDS} in the folder")
+        root = path
+    else:
+        paths, root = [path], path.parent
+    for found in paths:
+        if not found.exists():
+            raise ItemrecError(f"{found}: no such file or folder")
+        if not found.is_file():
+            raise ItemrecError(f"{found}: must be a file or a folder, not a pipe or a device")
+        if not _known(found):
+            kind = found.suffix
+            raise ItemrecError(f"{found}: unknown kind of file '{kind}'; expected {FILE_KINDS}")
+        yield Input(found.resolve(), _partition(found, root))
+
+
+def _known(path: Path) -> bool:
+    gzipped_parquet = path.name.lower().endswith(".parquet.gz")
+    return kind_of(path) in (".parquet", *TEXT) and not gzipped_parquet
+
+
+def _partition(path: Path, root: Path) -> dict[str, str]:
+    """The columns in the names of the folders between the root and a file.
+
+    >>> _partition(Path("plays/day=2026-01-31/a.parquet"), Path("plays"))
+    {'day': '2026-01-31'}
+    """
+    folders = path.relative_to(root).parts[:-1] if path.is_relative_to(root) else ()
+    pairs = (name.split("=", 1) for name in folders if "=" in name)
+    return dict(pairs)
+
+
+# --- what a file holds ---------------------------------------------------------------------------
+
+
+def open_table(connection: Any, input_: Input, names: Names) -> Table:
+    """The columns of a file; raises if the user or the item column is not among them."""
+    if kind_of(input_.path) == ".parquet":
+        return _open_parquet(connection, input_, names)
+    return _open_text(input_, names)
+
+
+def same_columns(tables: list[Table]) -> None:
+    """Raise if a file has not the columns of the first, or a column is text in one of them only."""
+    first = tables[0]
+    for table in tables:
+        for role in {*first.columns, *table.columns}:
+            if (role in first.columns) != (role in table.columns):
+                without = table if role in first.columns else first
+                raise ItemrecError(
+                    f"{without.path}: has no {role} column, other files have: give files with the "
+                    "same columns"
+                )
+            kinds = [found.columns[role][1] == "VARCHAR" for found in (first, table)]
+            if kinds[0] != kinds[1]:
+                problem = f"text in this file or in {first.path.name}, but not in both"
+                raise ItemrecError(f"{table.path}: the {role} column is {problem}")
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def parquet(*paths: Path) -> str:
+    """Parquet files as a table of SQL, with the position of each row."""
+    listed = ", ".join(literal(str(path)) for path in paths)
+    return f"read_parquet([{listed}], file_row_number = true, hive_partitioning = false)"
+
+
+def _open_parquet(connection: Any, input_: Input, names: Names) -> Table:
+    path = input_.path
+    check_parquet(path)
+    relation = parquet(path)
+    try:
+        found = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+    except Exception as error:
+        raise ItemrecError(f"{path}: the parquet file is damaged ({first_line(error)})") from error
+    types = {name: kind for name, kind, *_ in found if name != "file_row_number"}
+    known = {name: ('"' + name.replace('"', '""') + '"', kind) for name, kind in types.items()}
+    parts = {name: (literal(value), "VARCHAR") for name, value in input_.partition.items()}
+    known = {**parts, **known}  # a column of the file comes before one of its folder
+    at = choose_columns(list(known), names, str(path))
+    listed = list(known.values())
+    columns = {role: listed[position] for role, position in at.items()}
+    return Table(path, relation, columns)
+
+
+def _open_text(input_: Input, names: Names) -> Table:
+    path, more = input_.path, list(input_.partition)
+    header = read_header(path, names, more)
+    declared = ", ".join(f"'c{j}': 'VARCHAR'" for j in range(len(header.columns)))
+    quote = literal('"' if header.quotes else "")
+    relation = (
+        f"read_csv({literal(str(path))}, delim = {literal(header.sep)}, header = true, "
+        f"skip = {header.line - 1}, quote = {quote}, escape = {quote}, auto_detect = false, "
+        f"max_line_size = {LONGEST_LINE}, columns = {{{declared}}}"
+    )
+    known = [f"c{j}" for j in range(len(header.columns))]
+    known += [literal(input_.partition[name]) for name in more]
+    columns = {role: (known[position], "VARCHAR") for role, position in header.at.items()}
+    return Table(path, relation, columns, header)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, which DuckDB begins with the kind of the error."""
+    text = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"^[A-Z][\w ]* Error: ", "", text[0])[:120]

@@ -1,0 +1,141 @@
+"""The last phases: rows with numbered ids in buckets of users, then each bucket's pairs.
+
+A bucket has all rows of consecutive users and fits into memory, so its rows are sorted and merged
+by the code of `read`, and the arrays grow bucket by bucket.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemrec.data.columns import RawTable
+from itemrec.data.merging import Pairs, merge_rows
+from itemrec.data.preparing.arrays import append
+from itemrec.data.preparing.inputs import literal, parquet
+from itemrec.data.preparing.work import Facts, Work
+from itemrec.data.weights import Weighting
+
+ARRAYS = {
+    "indptr": np.int64,
+    "users": np.int32,
+    "indices": np.int32,
+    "ratings": np.float32,
+    "times": np.float64,
+    "weights": np.float64,
+}
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """How rows are numbered and put into buckets."""
+
+    user: str  # the final id in SQL
+    item: str
+    columns: list[str]  # rating, time and weight where they are used
+    condition: str  # of rows that are used
+    limits: npt.NDArray[np.int64]  # first user of each bucket, and the end
+    in_order: bool
+
+
+def write_buckets(connection: Any, work: Work, part: int, numbering: Numbering) -> Facts:
+    """Number the ids of one staged file and divide its rows into buckets."""
+    staged, folder = work.folder / f"rows-{part}.parquet", work.fresh(f"buckets-{part}")
+    columns = ", ".join(["", *numbering.columns])
+    place = f", file_row_number + {part} * {2**40} AS place" if numbering.in_order else ""
+    rows = (
+        f"SELECT {numbering.user} AS user_id, {numbering.item} AS item_id{columns}{place} "
+        f"FROM {parquet(staged)} WHERE {numbering.condition}"
+    )
+    ids = "SELECT id, CAST(file_row_number AS INTEGER) AS row FROM"
+    select = (
+        f"SELECT u.row AS u, i.row AS i{columns}{', place' if place else ''}, "
+        f"{_bucket(numbering.limits, 0, len(numbering.limits) - 1)} AS bucket FROM ({rows}) r "
+        f"JOIN ({ids} {parquet(work.folder / 'users.parquet')}) u ON r.user_id = u.id "
+        f"JOIN ({ids} {parquet(work.folder / 'items.parquet')}) i ON r.item_id = i.id"
+    )
+    connection.execute("SET preserve_insertion_order = false")
+    options = "(FORMAT parquet, COMPRESSION lz4_raw, PARTITION_BY (bucket))"
+    folder.mkdir()
+    connection.execute(f"COPY ({select}) TO {literal(str(folder))} {options}")
+    return {}
+
+
+def _bucket(limits: npt.NDArray[np.int64], low: int, high: int) -> str:
+    """The number of a user's bucket in SQL, by halves."""
+    if high - low == 1:
+        return str(low)
+    middle = (low + high) // 2
+    below, above = _bucket(limits, low, middle), _bucket(limits, middle, high)
+    return f"CASE WHEN u.row < {limits[middle]} THEN {below} ELSE {above} END"
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How the rows of a bucket become pairs."""
+
+    n_items: int
+    weighting: Weighting
+    latest: float | None
+    min_rating: float | None
+
+
+def write_pairs(
+    connection: Any, work: Work, bucket: int, numbering: Numbering, merging: Merging, before: Facts
+) -> Facts:
+    """Append the pairs of a bucket to the arrays; ``before`` are the facts of the last bucket."""
+    low, high = (int(limit) for limit in numbering.limits[bucket : bucket + 2])
+    pairs = _merged(_read_bucket(connection, work, bucket, numbering), merging)
+    facts = {"duplicates": before.get("duplicates", 0) + pairs.duplicates}
+    if pairs.ratings is not None and merging.min_rating is not None:
+        facts["lowest"] = min(float(pairs.ratings.min()), before.get("lowest", np.inf))
+        facts["highest"] = max(float(pairs.ratings.max()), before.get("highest", -np.inf))
+    found = _filtered(pairs, merging.min_rating)
+    start = before.get("pairs", 0)
+    facts["pairs"] = start + len(found["users"])
+    ends = start + np.cumsum(np.bincount(found["users"] - low, minlength=high - low))
+    first = bucket == 0
+    found["indptr"] = np.concatenate(([0], ends)) if first else ends
+    for name, values in found.items():
+        done = 0 if first else low + 1 if name == "indptr" else start
+        append(work.folder / f"{name}.npy", done, values.astype(ARRAYS[name], copy=False))
+    return facts
+
+
+def remove_bucket(work: Work, bucket: int) -> None:
+    """Remove the rows of a bucket whose pairs are written."""
+    for folder in work.folder.glob(f"buckets-*/bucket={bucket}"):
+        shutil.rmtree(folder)
+
+
+def _read_bucket(
+    connection: Any, work: Work, bucket: int, numbering: Numbering
+) -> dict[str, npt.NDArray[Any]]:
+    paths = sorted(work.folder.glob(f"buckets-*/bucket={bucket}/*.parquet"))
+    names = ["u", "i", *numbering.columns]
+    order = " ORDER BY place" if numbering.in_order else ""
+    connection.execute(f"SET preserve_insertion_order = {str(numbering.in_order).lower()}")
+    found = connection.execute(f"SELECT {', '.join(names)} FROM {parquet(*paths)}{order}")
+    arrays: dict[str, npt.NDArray[Any]] = found.fetchnumpy()
+    return arrays
+
+
+def _merged(rows: dict[str, npt.NDArray[Any]], merging: Merging) -> Pairs:
+    users, items = (rows.pop(name).astype(np.int64) for name in ("u", "i"))
+    table = RawTable(users, items, rows.get("rating"), rows.get("time"), rows.get("weight"))
+    return merge_rows(users, items, merging.n_items, table, merging.weighting, merging.latest)
+
+
+def _filtered(pairs: Pairs, min_rating: float | None) -> dict[str, npt.NDArray[Any]]:
+    """The columns of the pairs that are kept, by the names of their files."""
+    columns: dict[str, Any] = {"users": pairs.users, "indices": pairs.items}
+    columns |= {"ratings": pairs.ratings, "times": pairs.times, "weights": pairs.weights}
+    found = {name: values for name, values in columns.items() if values is not None}
+    if min_rating is None or pairs.ratings is None:
+        return found
+    keep = pairs.ratings >= min_rating
+    return {name: values[keep] for name, values in found.items()}
