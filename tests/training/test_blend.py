@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from itemrec.data.split import HeldOut
-from itemrec.evaluation import evaluate
+from itemrec.evaluation import evaluator
 from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
 from itemrec.models.base import Model
@@ -300,7 +300,7 @@ def test_users_without_targets_are_never_taken() -> None:
 
 def test_of_many_users_a_fixed_sample_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     held = held_out([2] * 1300)
-    monkeypatch.setattr(evaluate, "COMPARED", {"cpu": ITEMS * 1100})
+    monkeypatch.setattr(evaluator, "COMPARED", {"cpu": ITEMS * 1100})
     found = sample_users(held, CPU)
     assert len(found) == 1100
     assert same_users(found, sample_users(held, CPU))
@@ -309,5 +309,5 @@ def test_of_many_users_a_fixed_sample_is_taken(monkeypatch: pytest.MonkeyPatch) 
     rows = found.ids - 100
     expected = HeldOut(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
     assert same_users(found, expected)
-    monkeypatch.setattr(evaluate, "COMPARED", {"cpu": 1})
+    monkeypatch.setattr(evaluator, "COMPARED", {"cpu": 1})
     assert len(sample_users(held, CPU)) == 1000  # at least
