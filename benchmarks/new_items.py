@@ -254,6 +254,8 @@ def main() -> None:
         write_text(options.out / "new-items.json", json.dumps(found, indent=1) + "\n")
         write_text(options.out / "new-items.md", text)
     ours = [test for one in found for test in one["tests"] if test["ours"] == options.systems[-1]]
+    if not ours:
+        return
     worst, ahead = max(t["p_splits"] for t in ours), min(t["difference"] for t in ours)
     verdicts = Verdicts()
     verdicts.also("least_difference", ahead, 0.0, at_least=True)
