@@ -1,8 +1,8 @@
 """The way of a new user: a fresh clone, an empty home, a file of ratings, one command a step.
 
 describe → train → compare → update → export → serve, as the documentation has them, with the
-seconds of each and of all. The latest 5 % of the file are what `update` adds. Without `--python` the
-clone gets an environment of its own by the Makefile, whose seconds count as well; with it, the
+seconds of each and of all. The latest 5 % of the file are what `update` adds. Without `--python`
+the clone gets an environment of its own by the Makefile, whose seconds count as well; with it, the
 packages of that interpreter are used and only the package itself comes from the clone.
 """
 
@@ -15,7 +15,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -146,4 +145,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
