@@ -174,7 +174,11 @@ def popularity(
 
 def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[str, str]]) -> str:
     """NDCG against what a slider changes, a panel for each slider and metric."""
-    shown = [panel for panel in panels if any(panel[0] in found for found in sweeps.values())]
+    shown = [
+        (slider, metric)
+        for slider, metric in panels
+        if any(slider in found and found[slider].measures(metric) for found in sweeps.values())
+    ]
     n_rows = -(-len(shown) // 2)
 
     def draw(figure: Any) -> None:
@@ -183,7 +187,7 @@ def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[
             points = [
                 _tradeoff(axes, found[slider], metric, colour, name)
                 for colour, (name, found) in zip(_colours(sweeps), sweeps.items(), strict=True)
-                if slider in found
+                if slider in found and found[slider].measures(metric)
             ]
             axes.set_title(f"slider: {slider}", loc="left", fontsize=10)
             axes.set_xlabel(metric.replace("_", " "))
