@@ -1,17 +1,15 @@
-"""What diversity costs, its slider chosen on validation and confirmed on test, on five splits.
+"""What diversity costs: its slider is chosen on some splits and confirmed on five others.
 
-On each split a model is trained without its validation part. The slider is set to the value at
-which the mean NDCG@20 over the validation parts of all splits has lost 2 %. The lists of the test
-users are measured at this value against the plain ones. So neither the slider nor a split was
-chosen by what is reported. With `--out`, the figures are written to a file that docs/steering.md
-shows.
+A model is trained on each split. The slider is set to the value at which the mean NDCG@20 over the
+first splits has lost 2 %. The lists of the test users of the other splits are measured at this
+value against the plain ones. So neither the slider nor a split was chosen by what is reported. With
+`--out`, the figures are written to a file that docs/steering.md shows.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +31,17 @@ LOSS, GAIN = 0.02, 0.1  # largest loss of NDCG, least gain of diversity
 K = 20
 
 
-def sweepers(data: Interactions, seed: int, options: Any) -> tuple[Sweeper, Sweeper]:
-    """The validation users and the test users of a split, with a model that knows neither part."""
+def sweeper(data: Interactions, seed: int, options: Any) -> Sweeper:
+    """The test users of a split with the scores of a model."""
     split = split_interactions(data, seed=seed)
-    settings: dict[str, Any] = {"device": options.device, "seed": seed, "refit": False}
+    settings: dict[str, Any] = {"device": options.device, "seed": seed}
     if options.quick:
         settings |= {"epochs": 4, "eval_every": 2, "patience": 2}
-    run = train(split, MODELS[options.model](), progress=True, **settings)
-    assert split.valid is not None
-    valid = replace(split, test=split.valid)
-    return Sweeper(run, valid, k=K), Sweeper(run, split, k=K)
+    return Sweeper(train(split, MODELS[options.model](), progress=True, **settings), split, k=K)
 
 
 def chosen(parts: list[Sweeper], base: Steering) -> float:
-    """Where the mean NDCG of several validation parts has lost as much as it may."""
+    """Where the mean NDCG of several splits has lost as much as it may."""
     curves = [list(part.sweep("diversity", base)) for part in parts]
     mean = [
         Point(points[0].value, {key: mean_of(points, key) for key in points[0].metrics})
@@ -67,17 +62,20 @@ def changes(part: Sweeper, base: Steering, slider: float) -> dict[str, float]:
     return {key: steered[key] / plain[key] - 1 for key in plain if plain[key]}
 
 
-def measure(data: Interactions, seeds: list[int], options: Any) -> list[dict[str, Any]]:
+def measure(data: Interactions, options: Any) -> list[dict[str, Any]]:
     """The figures of every split, for each way to compare items."""
-    parts = {seed: sweepers(data, seed, options) for seed in seeds}
+    first, others = (
+        {seed: sweeper(data, seed, options) for seed in seeds}
+        for seeds in (options.choose, options.confirm)
+    )
     out = []
     for by in (BY_MODEL, "genre") if data.genres is not None else (BY_MODEL,):
         base = Steering(diversity_by=by)
-        slider = chosen([valid for valid, _ in parts.values()], base)
-        for seed, (_, test) in parts.items():
-            found = changes(test, base, slider)
+        slider = chosen(list(first.values()), base)
+        for seed, part in others.items():
+            found = changes(part, base, slider)
             told = {"model": options.model, "by": by, "seed": seed, "slider": slider}
-            out.append({**told, "users": len(test.evaluator.held), "change": found})
+            out.append({**told, "users": len(part.evaluator.held), "change": found})
             print(
                 f"{options.model}, by {by}, seed {seed}: slider {slider:g}, NDCG "
                 f"{found[f'ndcg@{K}']:+.1%}, {target(by)} {found[target(by)]:+.1%}",
@@ -95,14 +93,20 @@ def main() -> None:
     arguments = parser(__doc__, "ml-latest-small")
     arguments.add_argument("--device", default="cpu", help="cpu or cuda")
     arguments.add_argument("--model", default="hybrid", help="a model by name")
-    arguments.add_argument("--seeds", default="10,11,12,13,14", help="of splits and training")
+    for name, seeds, text in (
+        ("--choose", "0,1,2,3,4", "seeds of the splits that the slider is chosen on"),
+        ("--confirm", "10,11,12,13,14", "seeds of the splits that are reported"),
+    ):
+        arguments.add_argument(name, default=seeds, help=text)
     arguments.add_argument("--out", type=Path, help="file of figures; other models in it stay")
     options = arguments.parse_args()
     torch.set_num_threads(options.threads)
     data = load(options.data, data_root=options.data_root)
     print(f"{data}; {hardware(options.threads, options.device != 'cpu')}")
-    seeds = [int(seed) for seed in ("0" if options.quick else options.seeds).split(",")]
-    rows = measure(data, seeds, options)
+    for name in ("choose", "confirm"):
+        seeds = [int(seed) for seed in getattr(options, name).split(",")]
+        setattr(options, name, seeds[:1] if options.quick else seeds)
+    rows = measure(data, options)
     if options.out is not None:
         known = json.loads(options.out.read_text()) if options.out.is_file() else []
         kept = [row for row in known if row["model"] != options.model]
