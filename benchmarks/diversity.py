@@ -104,8 +104,8 @@ def main() -> None:
     data = load(options.data, data_root=options.data_root)
     print(f"{data}; {hardware(options.threads, options.device != 'cpu')}")
     for name in ("choose", "confirm"):
-        seeds = [int(seed) for seed in getattr(options, name).split(",")]
-        setattr(options, name, seeds[:1] if options.quick else seeds)
+        listed = [int(seed) for seed in getattr(options, name).split(",")]
+        setattr(options, name, listed[:1] if options.quick else listed)
     rows = measure(data, options)
     if options.out is not None:
         known = json.loads(options.out.read_text()) if options.out.is_file() else []
