@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MINUTES = 15
 LATE = 0.05  # share of the rows that arrive after training
 TIMES = ("timestamp", "time", "date")
-KEPT = ("PATH", "LANG", "PIP_CACHE_DIR", "PIP_CONFIG_FILE", "PIP_INDEX_URL", "TMPDIR")
+KEPT = ("PATH", "LANG", "TMPDIR", "OMP_NUM_THREADS")
 
 
 class NewUser:
@@ -40,6 +40,7 @@ class NewUser:
         for folder in (home, self.place):
             folder.mkdir()
         self.env = {name: os.environ[name] for name in KEPT if name in os.environ}
+        self.env |= pip_settings()
         self.env |= {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache")}
         self.seconds: dict[str, float] = {}
         self.python = python or str(self.clone / ".venv/bin/python")
@@ -96,6 +97,16 @@ class NewUser:
             finally:
                 process.send_signal(signal.SIGINT)
                 process.wait(timeout=60)
+
+
+def pip_settings() -> dict[str, str]:
+    """pip keeps its settings and its downloads; everything else starts from an empty home."""
+    out = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    home, cache = Path.home(), os.environ.get("XDG_CACHE_HOME")
+    out.setdefault("PIP_CACHE_DIR", str(Path(cache or home / ".cache") / "pip"))
+    settings = [home / ".config/pip/pip.conf", home / ".pip/pip.conf"]
+    found = [str(path) for path in settings if path.is_file()]
+    return {"PIP_CONFIG_FILE": found[0], **out} if found else out
 
 
 def ask(address: str, body: dict[str, Any]) -> Any:
