@@ -200,18 +200,20 @@ def steering() -> str:
 
 
 def diversity() -> str:
-    """What a slider that was chosen on validation brings, from ``benchmarks/diversity.py``."""
+    """What a slider that was chosen on other users brings, from ``benchmarks/diversity.py``."""
     stored = json.loads((Path(__file__).parent / "diversity.json").read_text(encoding="utf-8"))
-    groups: dict[tuple[str, str, float], list[dict[str, float]]] = {}
-    for row in stored:
-        groups.setdefault((row["model"], row["by"], row["slider"]), []).append(row["change"])
     rows = []
-    for (model, by, slider), changes in groups.items():
-        cells = []
+    for model, by in dict.fromkeys((row["model"], row["by"]) for row in stored):
+        own = [row for row in stored if (row["model"], row["by"]) == (model, by)]
+        sliders = [row["slider"] for row in own]
+        cells = [f"{min(sliders):g} to {max(sliders):g}"]
         for metric in ("ndcg@20", "diversity@20", "genre_diversity@20"):
-            values = [change[metric] for change in changes]
+            values = [
+                mean(row["change"][metric] for row in own if row["seed"] == seed)
+                for seed in dict.fromkeys(row["seed"] for row in own)
+            ]
             cells.append(f"{mean(values):+.1%} ± {stdev(values):.1%}")
-        rows.append((model, f"`{by}`", f"{slider:g}", *cells))
+        rows.append((model, f"`{by}`", *cells))
     head = ("model", "`--diversity-by`", "`--diversity`")
     metrics = ("`ndcg@20`", "`diversity@20`", "`genre_diversity@20`")
     return table((*head, *metrics), *rows)
