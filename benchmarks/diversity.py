@@ -36,7 +36,7 @@ K = 20
 def halves(data: Interactions, seed: int, options: Any) -> list[Sweeper]:
     """Two halves of the test users of a split, with the scores of a model."""
     split = split_interactions(data, seed=seed)
-    settings: dict[str, Any] = {"device": options.device, "seed": seed}
+    settings = {"device": options.device, "seed": seed, "budget": options.budget}
     if options.quick:
         settings |= {"epochs": 4, "eval_every": 2, "patience": 2}
     run = train(split, MODELS[options.model](), progress=True, **settings)
@@ -86,6 +86,7 @@ def main() -> None:
     arguments.add_argument("--device", default="cpu", help="cpu or cuda")
     arguments.add_argument("--model", default="hybrid", help="a model by name")
     arguments.add_argument("--seeds", default="10,11,12,13,14", help="of splits and training")
+    arguments.add_argument("--budget", type=float, help="seconds of a training; default: no limit")
     arguments.add_argument("--out", type=Path, help="file of figures; other models in it stay")
     options = arguments.parse_args()
     torch.set_num_threads(options.threads)
