@@ -85,7 +85,7 @@ def main() -> None:
     arguments = parser(__doc__, "ml-latest-small")
     arguments.add_argument("--device", default="cpu", help="cpu or cuda")
     arguments.add_argument("--model", default="hybrid", help="a model by name")
-    arguments.add_argument("--seeds", default="10,11,12,13,14", help="of splits and training")
+    arguments.add_argument("--seeds", default="20,21,22,23,24", help="of splits and training")
     arguments.add_argument("--budget", type=float, help="seconds of a training; default: no limit")
     arguments.add_argument("--out", type=Path, help="file of figures; other models in it stay")
     options = arguments.parse_args()
