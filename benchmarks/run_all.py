@@ -33,7 +33,8 @@ CPU = (
     "serve.py yelp2018 --model hybrid",
     "ppr.py yelp2018",
     "peers.py ml-1m",
-    "update.py ml-latest-small --seeds 3",
+    "update.py ml-latest-small",
+    "diversity.py ml-latest-small",
     "scaling.py",
     "prepare.py",
 )

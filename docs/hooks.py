@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from html import unescape
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import typer
@@ -194,16 +195,28 @@ def steering() -> str:
         )
         for point in first.points
     ]
-    lines = [f"{first.users} users, split and training of seed 0:\n"]
-    lines.append(table(("`--diversity`", *(f"`{name}@20`" for name in names)), *rows))
-    lines.append("At a loss of 2 % of NDCG@20, with a split and a training of each seed:\n")
-    bought = []
-    for name, sweep in sweeps.items():
-        found = [sweep.at_loss(0.02, metric) for metric in ("diversity", "genre_diversity")]
-        cells = [f"{at[1]:+.1%}" if at else "" for at in found]
-        bought.append((name, f"{found[0][0]:.2f}" if found[0] else "", *cells))
-    head = ("model", "`--diversity`", "`diversity@20`", "`genre_diversity@20`")
-    return "\n".join([*lines, table(head, *bought)])
+    head = ("`--diversity`", *(f"`{name}@20`" for name in names))
+    return f"{first.users} users, split and training of seed 0:\n\n" + table(head, *rows)
+
+
+def diversity() -> str:
+    """What a slider that was chosen on other users brings, from ``benchmarks/diversity.py``."""
+    stored = json.loads((Path(__file__).parent / "diversity.json").read_text(encoding="utf-8"))
+    rows = []
+    for model, by in dict.fromkeys((row["model"], row["by"]) for row in stored):
+        own = [row for row in stored if (row["model"], row["by"]) == (model, by)]
+        sliders = [row["slider"] for row in own]
+        cells = [f"{min(sliders):g} to {max(sliders):g}"]
+        for metric in ("ndcg@20", "diversity@20", "genre_diversity@20"):
+            values = [
+                mean(row["change"][metric] for row in own if row["seed"] == seed)
+                for seed in dict.fromkeys(row["seed"] for row in own)
+            ]
+            cells.append(f"{mean(values):+.1%} ± {stdev(values):.1%}")
+        rows.append((model, f"`{by}`", *cells))
+    head = ("model", "`--diversity-by`", "`--diversity`")
+    metrics = ("`ndcg@20`", "`diversity@20`", "`genre_diversity@20`")
+    return table((*head, *metrics), *rows)
 
 
 MADE: dict[str, Callable[[], str]] = {
@@ -214,4 +227,5 @@ MADE: dict[str, Callable[[], str]] = {
     "datasets": datasets,
     "tutorial": tutorial,
     "steering": steering,
+    "diversity": diversity,
 }

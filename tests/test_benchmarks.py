@@ -58,6 +58,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         (["hybrid.py"], "ndcg"),
         (["update.py"], "synthetic_update_ndcg_share"),
         (["new_items.py"], "new_items_p"),
+        (["diversity.py", "--model", "ease"], "ease_diversity_gain"),
         (["gpu.py", "--device", "cpu"], "gpu_epoch_seconds"),
         (["gpu.py", "--device", "cpu", "--full-catalogue"], "gpu_full_epoch_seconds"),
     ],

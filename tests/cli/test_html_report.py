@@ -6,7 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 import itemrec as ir
+from itemrec.cli import plots
 from itemrec.cli.html_report import report
+from itemrec.evaluation.tradeoff import Point, Sweep
 
 DATA = "synthetic:users=120,items=90,interactions=1800"
 
@@ -150,3 +152,27 @@ def test_runs_on_time_windows_become_a_curve_for_each_model(tmp_path) -> None:
     assert ">ease<" in re.sub(r"\s+", "", curve).replace("<!--ease-->", ">ease<")
     assert "popularity" not in curve  # a single window is no curve
     assert "of one time window" in text  # no paired tests between windows
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.002, 0.05])
+def test_labels_of_curves_do_not_overlap(apart: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
+
+    def curve(shift: float) -> dict[str, Sweep]:
+        values = [n / 10 for n in range(11)]
+        points = [{"ndcg@20": 0.3 + shift - v**4 / 15, "gini@20": 1 - v / 3} for v in values]
+        found = tuple(Point(v, p) for v, p in zip(values, points, strict=True))
+        return {"diversity": Sweep("diversity", 20, 9, found)}
+
+    figure = Figure(figsize=(7.2, 2.7), layout="constrained")
+    monkeypatch.setattr(plots, "_rendered", lambda draw, *_: draw(figure))
+    plots.tradeoffs({"a": curve(0.0), "b": curve(apart)}, [("diversity", "gini")])
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    labels = [text for text in figure.axes[0].texts if isinstance(text, Annotation)]
+    boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
+    assert {label.get_text() for label in labels} == {"0.2", "0.4", "0.6", "0.8", "1"}
+    for n, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:n])

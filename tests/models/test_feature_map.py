@@ -8,7 +8,7 @@ import torch
 import itemrec as ir
 from itemrec.data.feature_matrix import FeatureEncoder, FeatureMatrix
 from itemrec.models.feature_map import FeatureMap, MapSettings, Ridge, similarities, smoother
-from itemrec.models.feature_map_fit import Fold, choose_map, fit_weights
+from itemrec.models.feature_map_fit import ITEMS, SHARE, Fold, choose_map, fit_weights, make_folds
 from itemrec.models.with_new_items import WithNewItems
 
 RNG = np.random.default_rng(0)
@@ -212,3 +212,20 @@ def test_without_a_model_histories_are_mapped_alone() -> None:
         ideal = gain[: int(row.sum())].sum()
         by_chance.append(row[SPLIT.n_items :][listed] @ gain / ideal)
     assert found > 1.2 * np.mean(by_chance)
+
+
+@pytest.mark.parametrize("n_items", [30, 400, 3000])
+def test_few_items_leave_at_a_time_and_none_twice(n_items: int) -> None:
+    train = sp.csr_array((RNG.random((60, n_items)) < 0.2).astype(np.float32))
+    model = ir.models.Popularity()
+    model.setup(train, inductive=False, generator=torch.Generator())
+    model.fit(train)
+    folds = list(make_folds(model, train, features(n_items)))
+    gone = np.concatenate([fold.out_items for fold in folds])
+    assert len(set(gone.tolist())) == len(gone) <= n_items
+    assert len(gone) >= 0.5 * n_items
+    for fold in folds:
+        assert len(fold.out_items) <= max(ITEMS[0], SHARE * n_items)
+        assert not set(fold.out_items.tolist()) & set(fold.kept_items.tolist())
+        assert not fold.history[:, fold.out_items].any()
+        assert fold.target.any(axis=1).all()  # every user has something to predict

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import itemrec as ir
 from itemrec.cli.app import app
 from itemrec.data.item_table import ItemTable
+from itemrec.evaluation.tradeoff import Point, Sweeper
 from itemrec.reranking.similarity import NEAREST
 from itemrec.training.fingerprint import fingerprint
 from itemrec.training.run_folder import read_features
@@ -135,7 +136,8 @@ def test_the_commands_train_and_recommend(table: Path, tmp_path: Path) -> None:
     assert "genres: 18 categories" in " ".join(done.output.split())
     metrics = json.loads((tmp_path / "r" / "metrics.json").read_text())
     assert 0 < metrics["test"]["ndcg@20"] < 1
-    assert set(metrics["among_all_items"]) == set(metrics["test"])
+    more = set(metrics["among_all_items"]) - set(metrics["test"])
+    assert {key.partition("@")[0][:15] for key in more} == {"popularity_bias"}
     again = call(app, ["evaluate", run, "--json"])
     assert json.loads(again.output)["metrics"]["ndcg@20"] == metrics["test"]["ndcg@20"]
     more = tmp_path / "more.csv"
@@ -279,6 +281,10 @@ def test_a_new_item_may_be_disliked(folder: Path) -> None:
         assert total == pytest.approx(pick.score, abs=1e-5)
 
 
+def points_of(run: ir.Run, split: ir.Split) -> list[Point]:
+    return list(Sweeper(run, split).sweep("popularity_discount", values=(0.0, 0.5)))
+
+
 def test_held_out_items_can_be_steered_and_ranked_among_all(table: Path) -> None:
     split = ir.split_items(ir.load(DATA, item_features=table))
     run = ir.train(split, ir.models.EASE(l2=20.0))
@@ -286,6 +292,10 @@ def test_held_out_items_can_be_steered_and_ranked_among_all(table: Path) -> None
     plain = ir.evaluate(run, split, metrics=metrics).metrics
     assert {name: run.metrics["test"][name] for name in metrics} == plain
     assert 0 < plain["diversity@20"] < 1
+    # the popularity of new items is always 0, so it says nothing of lists of them
+    assert not any(name.startswith("popularity_bias") for name in run.metrics["test"])
+    assert "popularity_bias@20" in run.metrics["among_all_items"]
+    assert not any("popularity_bias" in key for key in points_of(run, split)[0].metrics)
     varied = ir.Steering(diversity=0.9, diversity_by="genre")
     steered = ir.evaluate(run, split, 3, metrics=["genre_diversity@3"], steering=varied).metrics
     before = ir.evaluate(run, split, 3, metrics=["genre_diversity@3"]).metrics

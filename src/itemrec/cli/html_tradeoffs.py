@@ -101,7 +101,7 @@ def _bought(name: str, sweeps: Mapping[str, Sweep], named: bool) -> str:
     for slider in SLIDERS:
         if slider.title not in sweeps:
             continue
-        for metric in slider.against:
+        for metric in filter(sweeps[slider.title].measures, slider.against):
             cells = [slider.title, metric]
             for loss in LOSSES:
                 at = sweeps[slider.title].at_loss(loss, metric)

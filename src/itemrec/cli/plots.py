@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 import numpy as np
@@ -174,19 +174,26 @@ def popularity(
 
 def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[str, str]]) -> str:
     """NDCG against what a slider changes, a panel for each slider and metric."""
-    shown = [panel for panel in panels if any(panel[0] in found for found in sweeps.values())]
+    shown = [
+        (slider, metric)
+        for slider, metric in panels
+        if any(slider in found and found[slider].measures(metric) for found in sweeps.values())
+    ]
     n_rows = -(-len(shown) // 2)
 
     def draw(figure: Any) -> None:
         grid = figure.subplots(n_rows, 2, squeeze=False).flatten()
         for axes, (slider, metric) in zip(grid, shown, strict=False):
-            for colour, (name, found) in zip(_colours(sweeps), sweeps.items(), strict=True):
-                if slider in found:
-                    _tradeoff(axes, found[slider], metric, colour, name)
+            points = [
+                _tradeoff(axes, found[slider], metric, colour, name)
+                for colour, (name, found) in zip(_colours(sweeps), sweeps.items(), strict=True)
+                if slider in found and found[slider].measures(metric)
+            ]
             axes.set_title(f"slider: {slider}", loc="left", fontsize=10)
             axes.set_xlabel(metric.replace("_", " "))
             axes.set_ylabel("NDCG@20")
             axes.margins(0.08, 0.12)
+            _label(axes, points)
         for axes in grid[len(shown) :]:
             axes.set_axis_off()
         if len(sweeps) > 1:
@@ -196,18 +203,33 @@ def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[
     return _rendered(draw, "what steering costs", (7.2, 2.7 * n_rows))
 
 
-def _tradeoff(axes: Any, sweep: Sweep, metric: str, colour: str, name: str) -> None:
-    """One curve from the plain list on, with values of the slider at its points."""
+Points = list[tuple[float, float, str, str]]  # x, y, label, colour
+
+
+def _tradeoff(axes: Any, sweep: Sweep, metric: str, colour: str, name: str) -> Points:
+    """One curve from the plain list on; returns points and the values of the slider there."""
     y = np.array(sweep.series("ndcg"))
     kept = y >= 0.75 * y[0]
     x, y = np.array(sweep.series(metric))[kept], y[kept]
     values = np.array([point.value for point in sweep.points])[kept]
     axes.plot(x, y, "o-", color=colour, linewidth=1.8, markersize=3, label=name)
     axes.plot(x[0], y[0], "o", color=colour, markersize=7)
-    for place in range(2, len(values), 2):
-        at = (x[place], y[place])
-        text = {"textcoords": "offset points", "fontsize": 8, "color": DIM}
-        axes.annotate(f"{values[place]:g}", at, xytext=(4, 4), **text)
+    return [(x[n], y[n], f"{values[n]:g}", colour) for n in range(2, len(values), 2)]
+
+
+def _label(axes: Any, curves: Sequence[Points]) -> None:
+    """Values of the slider in the colours of the curves, right or left of them, where is room."""
+    axes.autoscale_view()
+    taken: list[tuple[float, float]] = []
+    for side, points in zip(cycle(((4, 4, "left"), (-4, -10, "right"))), curves, strict=False):
+        right, up, end = side
+        for x, y, text, colour in points:
+            place, above = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+            at = (float(place) + right / 60, float(above) + up / 80)
+            if all(abs(at[0] - a) > 0.09 or abs(at[1] - b) > 0.07 for a, b in taken):
+                taken.append(at)
+                style = {"textcoords": "offset points", "fontsize": 8, "color": colour, "ha": end}
+                axes.annotate(text, (x, y), xytext=(right, up), **style)
 
 
 def _colours(runs: Mapping[str, Any]) -> list[str]:

@@ -225,13 +225,21 @@ def _wanted(
     k: int | Sequence[int], metrics: Sequence[str] | None, facts: ItemFacts
 ) -> list[Metric]:
     """The metrics that are asked for, or all that the data permits."""
-    wanted = _defaults(k) if metrics is None else parse_metrics(metrics)
-    if facts.has_genres:
-        return wanted
+    if metrics is None:
+        return [metric for metric in _defaults(k) if says_something(metric.name, facts)]
+    wanted = parse_metrics(metrics)
     needy = [metric.key for metric in wanted if metric.name in GENRE_METRICS]
-    if needy and metrics is not None:
+    if needy and not facts.has_genres:
         raise ItemrecError(f"'{needy[0]}' needs genres, and the data has none")
-    return [metric for metric in wanted if metric.name not in GENRE_METRICS]
+    return wanted
+
+
+def says_something(name: str, facts: ItemFacts) -> bool:
+    """Whether a metric can be computed and differs: the popularity of new items is always 0."""
+    if name in GENRE_METRICS:
+        return facts.has_genres
+    only_new = isinstance(facts.model, WithNewItems) and facts.model.only_new
+    return not (only_new and name.startswith("popularity_bias"))
 
 
 def check_held_out(run: TrainedRun | Model, split: Split, part: str = "test") -> HeldOut:

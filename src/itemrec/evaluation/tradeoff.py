@@ -10,9 +10,15 @@ import numpy as np
 
 from itemrec.data.item_table import ItemTable
 from itemrec.data.split import HeldOut, Split
-from itemrec.evaluation.evaluate import TrainedRun, check_held_out, facts_of, scorer_of
+from itemrec.evaluation.evaluate import (
+    TrainedRun,
+    check_held_out,
+    facts_of,
+    says_something,
+    scorer_of,
+)
 from itemrec.evaluation.evaluator import Evaluator, sample_users
-from itemrec.evaluation.metrics import GENRE_METRICS, parse_metric
+from itemrec.evaluation.metrics import parse_metric
 from itemrec.reranking.steering import SLIDERS, Steering
 from itemrec.validation import one_of, positive_integer
 
@@ -39,6 +45,10 @@ class Sweep:
     k: int
     users: int
     points: tuple[Point, ...]
+
+    def measures(self, name: str) -> bool:
+        """Whether a metric, such as "ndcg", was measured."""
+        return f"{name}@{self.k}" in self.points[0].metrics
 
     def series(self, name: str) -> list[float]:
         """The values of a metric, such as "ndcg", at each value of the slider."""
@@ -87,7 +97,7 @@ class Sweeper:
         self.evaluator = Evaluator(_spaced(held, most_users), run.model.device)
         self.evaluator.steer(self.facts, Steering())
         self.blocks = list(self.evaluator.blocks(model))
-        names = [n for n in MEASURED if self.facts.has_genres or n not in GENRE_METRICS]
+        names = [name for name in MEASURED if says_something(name, self.facts)]
         self.wanted = [parse_metric(f"{name}@{k}") for name in names]
 
     def sweep(

@@ -3,6 +3,8 @@
 Some known items play new ones: they leave the regression and the histories of users. What users did
 with them says how strong the regression should be and how much each part counts: the weights are
 those of a conditional logit model, the likelihood of a user's items among all that were left out.
+Few items leave at a time, but many times: a new item meets nearly all known items, and what tells
+most of it, such as the other parts of its series, must not be left out with it.
 """
 
 from __future__ import annotations
@@ -27,12 +29,17 @@ from itemrec.models.feature_map import (
     smoother,
 )
 
-FOLDS = 3  # times that items are left out
-SHARE, ITEMS = 0.2, 800  # of the known items that are left out: a share, at most so many
-USERS = 400  # whose items are predicted, in each fold
+FOLDS = 20  # times that items are left out, at most
+SHARE, ITEMS = 0.03, (40, 800)  # of the known items that are left out: a share, within bounds
+PARTS = 5  # of a small catalogue, each of which is left out once
+FEWEST, USERS = 20, 200  # whose items are predicted, in each fold
+ENTRIES = 2**26  # scores of all folds that are held at a time, if there are not too many items
 HALF = (0.0, 10.0, 30.0)
-L2 = (1.0, 10.0, 100.0, 1000.0)
-SIMILAR = ((1.0, 3.0), (2.0, 3.0), (2.0, 1.0), (3.0, 0.3), (4.0, 0.1))  # power and prior
+L2 = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+SIMILAR = (  # power and prior
+    *((1.0, 3.0), (2.0, 3.0), (2.0, 1.0), (3.0, 0.3), (4.0, 0.1)),
+    *((4.0, 0.03), (6.0, 0.03), (8.0, 0.01)),
+)
 NAMES = ("scores", "history", "similar_scores", "similar_history")
 PENALTY = 1e-3  # on the squared weights, so that they are finite
 STEPS, HALVINGS, ENOUGH = 12, 6, 1e-5  # of Newton's method: steps, tries, least gain
@@ -96,15 +103,17 @@ def make_folds(model: Model, train: sp.csr_array, known: FeatureMatrix) -> Itera
     n_items = int(train.shape[1])
     degree = np.bincount(train.indices, minlength=n_items)
     seen = np.flatnonzero(degree)
-    size = min(int(SHARE * len(seen)), ITEMS)
-    for chosen in np.split(rng.permutation(seen)[: FOLDS * size], FOLDS) if size else ():
+    size = min(len(seen) // PARTS, int(np.clip(SHARE * len(seen), *ITEMS)))
+    folds = min(FOLDS, len(seen) // size) if size else 0
+    most = min(max(ENTRIES // max(folds * len(seen), 1), FEWEST), USERS)
+    for chosen in rng.permutation(seen)[: folds * size].reshape(folds, size):
         is_out = np.zeros(n_items, dtype=np.bool_)
         is_out[chosen] = True
         hidden = is_out[train.indices]
         kept = take_entries(train, ~hidden)
         gone = take_entries(train, hidden)
         users = np.flatnonzero((np.diff(kept.indptr) > 0) & (np.diff(gone.indptr) > 0))
-        users = np.sort(rng.permutation(users)[:USERS])
+        users = np.sort(rng.permutation(users)[:most])
         if not len(users):
             continue
         out_items = np.flatnonzero(is_out)

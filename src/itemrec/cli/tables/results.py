@@ -149,7 +149,7 @@ def loss_sentence(found: Sweep, loss: float = 0.02) -> str:
     """What a small loss of accuracy buys, "" if accuracy never loses as much."""
     parts = []
     for name in ("diversity", "genre_diversity", "coverage", "gini", "popularity_bias"):
-        if f"{name}@{found.k}" in found.points[0].metrics and (at := found.at_loss(loss, name)):
+        if found.measures(name) and (at := found.at_loss(loss, name)):
             parts.append(f"{name} {at[1]:+.1%}")
             slider = at[0]
     if not parts:
