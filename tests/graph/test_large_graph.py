@@ -28,6 +28,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every graph counts as large, with blocks of three sources and five targets at a time."""
     monkeypatch.setattr(graph_module, "LARGE", 0)
     monkeypatch.setattr(blocked, "ROWS", 3)
+    monkeypatch.setattr(blocked, "DENSE", 0)
     monkeypatch.setattr(blocked, "TARGETS", 5)
 
 
@@ -94,6 +95,7 @@ def test_sums_do_not_depend_on_threads_and_targets_at_a_time(
 ) -> None:
     monkeypatch.setattr(graph_module, "LARGE", 0)
     monkeypatch.setattr(blocked, "ROWS", 50)
+    assert blocked.block_count(300, 200, 6000) == 6
     graph = replace(Graph.from_csr(random_matrix(300, 200, 0.1)), half=True)
     x, found, threads = torch.randn(500, 64), [], torch.get_num_threads()
     try:
@@ -116,6 +118,14 @@ def test_every_edge_is_in_one_block_of_neighbouring_sources() -> None:
         parts = np.ones(len(block.index)), block.index.numpy() + block.first, block.starts.numpy()
         joined = joined + sp.csr_array(parts, shape=(40, 30))
     assert (joined != train).nnz == 0
+
+
+def test_blocks_are_fewer_if_targets_have_few_entries() -> None:
+    """The starts of all blocks, four bytes for each target, never need more than the entries."""
+    for sources, targets, entries in ((10**7, 10**8, 10**9), (10**8, 10**7, 10**9), (9, 9, 0)):
+        count = blocked.block_count(sources, targets, entries)
+        assert 1 <= count <= max(entries / targets / 4, 1)
+    assert blocked.block_count(300_000, 750_000, 30_000_000) == 5
 
 
 @pytest.mark.usefixtures("large")

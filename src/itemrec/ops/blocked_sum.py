@@ -15,7 +15,8 @@ from torch import Tensor
 
 from itemrec.ops.segment import segment_sum
 
-ROWS = 1 << 16  # of a block at most; of 64 columns: 8 MB in bfloat16, 16 MB in float32
+ROWS = 1 << 16  # of a block, or more; of 64 columns: 8 MB in bfloat16, 16 MB in float32
+DENSE = 4  # entries of a target in a block on average; with fewer, adding blocks costs too much
 TARGETS = 1 << 12  # summed at a time by each thread, so that sums stay in its own cache
 
 
@@ -30,16 +31,22 @@ class Block:
     weight: Tensor | None  # float32 [entries]
 
 
+def block_count(n_sources: int, n_targets: int, entries: int) -> int:
+    """How many blocks of `ROWS` sources there are, if the entries are enough for as many."""
+    return max(min(-(-n_sources // ROWS), entries // max(DENSE * n_targets, 1)), 1)
+
+
 def source_blocks(
     starts: Tensor, index: Tensor, n_sources: int, weight: Tensor | None = None
 ) -> tuple[Block, ...]:
-    """Group the entries of a CSR matrix by equal blocks of at most `ROWS` sources."""
-    count = max(-(-n_sources // ROWS), 1)
+    """Group the entries of a CSR matrix by equal blocks of sources."""
+    count = block_count(n_sources, len(starts) - 1, len(index))
     out = []
     for number in range(count):
         first, last = (n_sources * end // count for end in (number, number + 1))
         inside = (index >= first) & (index < last)
-        before = torch.cat([inside.new_zeros(1, dtype=torch.int32), inside.cumsum(0).int()])
+        ends = inside.cumsum(0, dtype=torch.int32)
+        before = torch.cat([ends.new_zeros(1), ends])
         own = None if weight is None else weight[inside]
         out.append(Block(first, last, before[starts.long()], index[inside] - first, own))
     return tuple(out)
@@ -63,8 +70,8 @@ def blocked_sum(
             starts = block.starts[begin : end + 1] - low
             part = segment_sum(starts, block.index[low:high], table, weight=weight)
             if block is blocks[0]:
-                out[begin:end] = part
+                out[begin:end].copy_(part)
             else:
-                out[begin:end] += part
+                out[begin:end].add_(part)
             if block is blocks[-1]:
                 finish(begin, end)
