@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -35,7 +36,8 @@ from itemrec.ops.blocked_sum import block_count
 from itemrec.training.config import TrainConfig
 
 STEPS = 16  # per epoch
-DIM, POSITIVES, NEGATIVES = 64, 5, 200
+DIM, LAYERS, POSITIVES, NEGATIVES = 64, 3, 5, 200
+LARGEST_BATCH = 1 << 20  # users of a step: about 13 GB on a CPU
 PLOT = Path(__file__).with_name("scaling.svg")
 PROJECTED = (  # users, items, interactions
     (1_000_000, 400_000, 40_000_000),
@@ -75,7 +77,10 @@ def arguments() -> argparse.Namespace:
     out.add_argument("--constant-degree", action="store_true", help="40 items for each user")
     out.add_argument("--plot", type=Path, default=PLOT, help="file of the plot")
     out.add_argument("--store", type=Path, help="JSON file for docs/scale.md")
-    return out.parse_args()
+    options = out.parse_args()
+    if len(options.millions.split(",")) < 2:
+        out.error(f"'--millions' must list at least two sizes, got {options.millions}")
+    return options
 
 
 def in_process(size: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -151,12 +156,17 @@ def formula(users: int, items: int, edges: int, batch: int) -> dict[str, int]:
 
 
 def page(found: list[dict[str, Any]], machine: str) -> dict[str, Any]:
-    """What docs/scale.md shows: the measured sizes, and the formula beyond them."""
+    """What docs/scale.md shows: the measured sizes, and the formulas beyond them."""
     rows = []
     for users, items, edges in PROJECTED:
-        parts = formula(users, items, edges, -(-users // STEPS))
-        rows.append({"users": users, "items": items, "interactions": edges, "formula": parts})
-    return {"hardware": machine, "measured": found, "projected": rows}
+        batch = min(-(-users // STEPS), LARGEST_BATCH)
+        row = {"users": users, "items": items, "interactions": edges, "batch": batch}
+        row["steps"] = -(-users // batch)
+        row["gathered"] = 2 * LAYERS * 2 * edges * DIM * 2  # bfloat16, forward and backward
+        row["sent"] = 2 * 4 * batch * (POSITIVES + NEGATIVES)  # scores, and their gradients
+        rows.append(row | {"formula": formula(users, items, edges, batch)})
+    load = round(os.getloadavg()[0], 1)
+    return {"hardware": machine, "load": load, "measured": found, "projected": rows}
 
 
 def prepare(interactions: int, power: float) -> Training:
@@ -165,7 +175,7 @@ def prepare(interactions: int, power: float) -> Training:
     train = synthetic(users=users, items=items, interactions=interactions).csr()
     forget_peak()  # memory used to generate the data does not count
     config = TrainConfig(batch=-(-users // STEPS), positives=POSITIVES, n_negatives=NEGATIVES)
-    return Training(train, item_ndcg(tau=1.0), config, dim=DIM)
+    return Training(train, item_ndcg(tau=1.0), config, dim=DIM, layers=LAYERS)
 
 
 def steps(training: Training, count: int) -> list[float]:

@@ -26,7 +26,7 @@ class Block:
 
     first: int
     last: int
-    starts: Tensor  # int32 [targets + 1]
+    starts: Tensor  # [targets + 1], in the type of the matrix
     index: Tensor  # int32 [entries], counted from `first`
     weight: Tensor | None  # float32 [entries]
 
@@ -45,7 +45,7 @@ def source_blocks(
     for number in range(count):
         first, last = (n_sources * end // count for end in (number, number + 1))
         inside = (index >= first) & (index < last)
-        ends = inside.cumsum(0, dtype=torch.int32)
+        ends = inside.cumsum(0, dtype=starts.dtype)
         before = torch.cat([ends.new_zeros(1), ends])
         own = None if weight is None else weight[inside]
         out.append(Block(first, last, before[starts.long()], index[inside] - first, own))
@@ -67,7 +67,7 @@ def blocked_sum(
             end = min(begin + width, n_targets)
             low, high = int(block.starts[begin]), int(block.starts[end])
             weight = None if block.weight is None else block.weight[low:high].to(x.dtype)
-            starts = block.starts[begin : end + 1] - low
+            starts = (block.starts[begin : end + 1] - low).to(block.index.dtype)
             part = segment_sum(starts, block.index[low:high], table, weight=weight)
             if block is blocks[0]:
                 out[begin:end].copy_(part)
