@@ -54,7 +54,8 @@ class Adjacency:
 
         A step recorded as a CUDA graph reads this memory and so uses the new edges.
         """
-        vars(self).pop("blocks", None)  # of the old edges, and only on a CPU
+        for name in ("blocks", "scratch"):  # of the old edges, and only on a CPU
+            vars(self).pop(name, None)
         for name, value in vars(self).items():
             new_value = getattr(other, name)
             if isinstance(value, Tensor):
@@ -154,6 +155,11 @@ class Graph(Adjacency):
     def blocked(self) -> bool:
         """Whether sums go by `blocks`: on a CPU, if the graph is large."""
         return self.n_nodes >= LARGE and not self.col.is_cuda
+
+    @cached_property
+    def scratch(self) -> dict[tuple[int, int, torch.dtype, int], Tensor]:
+        """Memory for layers between the first and the last; new memory costs as much as a sum."""
+        return {}
 
     @cached_property
     def blocks(self) -> dict[Side, tuple[Block, ...]]:

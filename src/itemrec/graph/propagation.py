@@ -106,7 +106,8 @@ def first_messages(graph: Graph, side: Side | None, x: Tensor, share: float = 1.
     the graph's type. On a GPU every edge of a graph with weights is scaled in `step`.
     """
     if _by_blocks(graph, x):
-        return (x * (_scale(graph, side) * share)).to(graph.read)
+        scale = _scale(graph, side) * share
+        return torch.mul(x, scale, out=_buffer(graph, x.shape, graph.read))
     if graph.weight is not None or not fused(x):
         return x if share == 1 else x * share
     from itemrec.ops.triton.segment import scaled_rows
@@ -126,7 +127,7 @@ def step(
 ) -> tuple[Tensor, Tensor]:
     """``share·base + Â·messages`` of all nodes or of one side, and the next messages."""
     if _by_blocks(graph, messages):
-        return _blocked_step(graph, to, messages, base, share, sends=sends)
+        return _blocked_step(graph, to, messages, base, share, sends=sends, writes=writes)
     adjacency = graph if to is None else graph.sides[to]
     if graph.weight is None and fused(messages):
         from itemrec.ops.triton.segment import smooth_step
@@ -146,6 +147,16 @@ def _by_blocks(graph: Graph, x: Tensor) -> bool:
     return graph.blocked and x.dtype in (torch.float32, torch.bfloat16)
 
 
+def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor) -> Tensor:
+    """Memory of the graph that is not in use."""
+    number = 0
+    while True:
+        out = graph.scratch.setdefault((*shape, kind, number), torch.empty(0, dtype=kind))
+        if not any(out is other for other in used):
+            return out.resize_(shape)
+        number += 1
+
+
 def _blocked_step(
     graph: Graph,
     to: Side | None,
@@ -154,11 +165,13 @@ def _blocked_step(
     share: float,
     *,
     sends: bool,
+    writes: bool,
 ) -> tuple[Tensor, Tensor]:
     """`step` for a large graph on a CPU; rows are scaled while they are in the cache."""
     scale, n = _scale(graph, to), graph.n_users
-    out = messages.new_empty(len(scale), messages.shape[1], dtype=torch.float32)
-    following = torch.empty_like(out, dtype=messages.dtype) if sends else out
+    shape = torch.Size([len(scale), messages.shape[1]])
+    out = torch.empty(shape) if writes else _buffer(graph, shape, torch.float32, messages)
+    following = _buffer(graph, shape, messages.dtype, messages, out) if sends else out
 
     def finish(begin: int, end: int) -> None:
         rows = out[begin:end].mul_(scale[begin:end])
