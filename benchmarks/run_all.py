@@ -37,6 +37,7 @@ CPU = (
     "diversity.py ml-latest-small",
     "scaling.py",
     "prepare.py",
+    "scaling.py --constant-degree",
 )
 GPU = (
     "gpu.py yelp2018",
@@ -69,7 +70,7 @@ def run(line: str, data_root: str | None, quick: bool) -> dict[str, Any]:
     """Run one script and record its output."""
     script, *arguments = line.split()
     command = [sys.executable, str(HERE / script), *arguments]
-    if arguments and data_root:
+    if arguments and data_root and not arguments[0].startswith("--"):
         command += ["--data-root", data_root]
     if quick and script != "ppr.py":
         command.append("--quick")

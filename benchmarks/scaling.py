@@ -6,16 +6,22 @@ step passes messages over the whole graph, so an epoch is linear in interactions
 figures are the worst cost per million at 3 to 30 million, as a multiple of that at 1 million.
 
 With --constant-degree, users and items grow in proportion to the interactions instead, and so do
-the vectors: 9 MB at 1 million, 270 MB at 30 million, which no longer fit into a cache.
+the vectors: 9 MB at 1 million, 270 MB at 30 million, which no longer fit into a cache. The figure
+is then the cost per million at the largest size. Peak memory is compared with the formula of
+docs/scale.md, and --store writes what was found, with the formula carried on to a billion
+interactions, for that page.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from common import Training, Verdicts, forget_peak, hardware, parser, resident
 
@@ -23,59 +29,144 @@ import numpy as np
 import torch
 
 from itemrec.data.synthetic import synthetic
+from itemrec.files import write_text
+from itemrec.graph.graph import LARGE
 from itemrec.losses import item_ndcg
+from itemrec.ops.blocked_sum import block_count
 from itemrec.training.config import TrainConfig
 
-MILLIONS = (1, 3, 10, 30)
 STEPS = 16  # per epoch
+DIM, LAYERS, POSITIVES, NEGATIVES = 64, 3, 5, 200
+LARGEST_BATCH = 1 << 20  # users of a step: about 13 GB on a CPU
 PLOT = Path(__file__).with_name("scaling.svg")
+PROJECTED = (  # users, items, interactions
+    (1_000_000, 400_000, 40_000_000),
+    (2_500_000, 1_000_000, 100_000_000),
+    (25_000_000, 10_000_000, 1_000_000_000),
+    (100_000_000, 1_000_000, 1_000_000_000),
+    (100_000_000, 10_000_000, 1_000_000_000),
+)
 
 
 def main() -> None:
-    arguments = parser(__doc__)
-    arguments.add_argument("--interactions", type=int, help="measure only this size and print JSON")
-    arguments.add_argument("--constant-degree", action="store_true", help="40 items for each user")
-    arguments.add_argument("--plot", type=Path, default=PLOT, help="file of the plot")
-    options = arguments.parse_args()
+    options = arguments()
     if options.interactions:
         power = 1.0 if options.constant_degree else 0.5
         print(json.dumps(measure(options.interactions, power, options.threads, options.quick)))
         return
     print(hardware(options.threads))
     unit = 50_000 if options.quick else 1_000_000
-    found = []
-    for count in MILLIONS:
-        command = [sys.executable, __file__, "--interactions", str(count * unit)]
-        command += ["--threads", str(options.threads), *(["--quick"] if options.quick else [])]
-        command += ["--constant-degree"] if options.constant_degree else []
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        row = json.loads(done.stdout.splitlines()[-1])
-        found.append(row)
-        millions = row["interactions"] / 1e6
-        print(
-            f"{millions:6.2f} million, {row['nodes']} nodes: {row['seconds']:7.2f} s per epoch "
-            f"({row['seconds'] / millions:.3f} per million), {row['memory'] / 2**20:6.0f} MB "
-            f"({row['memory'] / 2**20 / millions:.0f} per million)"
-        )
-    draw(found, options.plot)
+    sizes = [round(float(size) * unit) for size in options.millions.split(",")]
+    found = [in_process(size, options) for size in sizes]
+    # a machine's speed drifts: the first size, to which all are compared, is measured again
+    again = in_process(sizes[0], options)
+    found[0]["seconds"] = (found[0]["seconds"] + again["seconds"]) / 2
+    if not options.constant_degree:
+        draw(found, options.plot)
+    if options.store:
+        text = json.dumps(page(found, hardware(options.threads)), indent=1)
+        write_text(options.store, text + "\n")
+    verdict(found, options.constant_degree)
+
+
+def arguments() -> argparse.Namespace:
+    """The options, of which ``interactions`` is for the script's own processes."""
+    out = parser(__doc__)
+    out.add_argument("--interactions", type=int, help="measure only this size and print JSON")
+    out.add_argument("--millions", default="1,3,10,30", help="sizes, ascending")
+    out.add_argument("--constant-degree", action="store_true", help="40 items for each user")
+    out.add_argument("--plot", type=Path, default=PLOT, help="file of the plot")
+    out.add_argument("--store", type=Path, help="JSON file for docs/scale.md")
+    options = out.parse_args()
+    if len(options.millions.split(",")) < 2:
+        out.error(f"'--millions' must list at least two sizes, got {options.millions}")
+    return options
+
+
+def in_process(size: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure one size in a process of its own, and print it."""
+    command = [sys.executable, __file__, "--interactions", str(size)]
+    command += ["--threads", str(options.threads), *(["--quick"] if options.quick else [])]
+    command += ["--constant-degree"] if options.constant_degree else []
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    millions, formula = row["interactions"] / 1e6, sum(row["formula"].values())
+    print(
+        f"{millions:6.2f} million, {row['users'] + row['items']} nodes: "
+        f"{row['seconds']:7.2f} s per epoch ({row['seconds'] / millions:.3f} per million), "
+        f"{row['memory'] / 2**20:6.0f} MB ({row['memory'] / 2**20 / millions:.0f} per million; "
+        f"{row['memory'] / formula:.2f} of the formula)",
+        flush=True,
+    )
+    return row
+
+
+def verdict(found: list[dict[str, Any]], constant_degree: bool) -> None:
+    """Costs per interaction as multiples of those at the first size, with their bounds."""
     seconds = [row["seconds"] / row["interactions"] for row in found]
     memory = [row["memory"] / row["interactions"] for row in found]
+    shares = [row["memory"] / sum(row["formula"].values()) for row in found]
+    for row, second in zip(found, seconds, strict=True):
+        print(f"{row['interactions'] / 1e6:6.2f} million: {second / seconds[0]:.2f} × the first")
     verdicts = Verdicts()
-    verdicts.also("scaling_memory", max(memory[1:]) / memory[0], 1.3)
-    verdicts.last("scaling_seconds", max(seconds[1:]) / seconds[0], 1.3)
+    if constant_degree:
+        verdicts.also("growth_memory", max(memory[1:]) / memory[0], 1.3)
+        verdicts.also("growth_memory_of_formula", max(shares[1:]), 1.1)
+        verdicts.last("growth_seconds", seconds[-1] / seconds[0], 1.5)
+    else:
+        verdicts.also("scaling_memory", max(memory[1:]) / memory[0], 1.3)
+        verdicts.last("scaling_seconds", max(seconds[1:]) / seconds[0], 1.3)
 
 
-def measure(interactions: int, power: float, threads: int, quick: bool) -> dict[str, float]:
+def measure(interactions: int, power: float, threads: int, quick: bool) -> dict[str, Any]:
     """Seconds (median step × steps) and peak bytes of an epoch, including the interactions."""
     torch.set_num_threads(threads)
     steps(prepare(20_000, 1.0), 2)  # libraries and threads that any training needs do not count
     start = resident("VmRSS")
     training = prepare(interactions, power)
-    seconds = float(np.median(steps(training, 3 if quick else 7)[1:])) * STEPS
+    few = 3 if quick else 7
+    spent = steps(training, few if interactions > 5_000_000 else STEPS)
     memory = resident("VmHWM") - start
     graph = training.graph
-    edges, nodes = len(graph.col) // 2, graph.n_nodes
-    return {"interactions": edges, "nodes": nodes, "seconds": seconds, "memory": memory}
+    edges, users, items = len(graph.col) // 2, graph.n_users, graph.n_items
+    return {
+        "interactions": edges,
+        "users": users,
+        "items": items,
+        "seconds": float(np.median(spent[1:])) * STEPS,
+        "memory": memory,
+        "formula": formula(users, items, edges, -(-users // STEPS)),
+    }
+
+
+def formula(users: int, items: int, edges: int, batch: int) -> dict[str, int]:
+    """Peak bytes of training LightGCN by parts, as in docs/scale.md."""
+    nodes, lists = users + items, batch * (POSITIVES + NEGATIVES)
+    table = 4 * nodes * DIM
+    blocks = users * block_count(items, users, edges) + items * block_count(users, items, edges)
+    return {
+        "interactions": 8 * edges + 4 * users,
+        # both directions of an edge, and their weights or the same edges by blocks
+        "graph": 16 * edges + 12 * nodes + 4 * blocks * (nodes >= LARGE),
+        "negatives": 16 * edges + 40 * users,
+        "tables": 5 * table,  # weights, gradients, Adam's two moments, average
+        "activations": 4 * table,  # vectors, their gradients, a layer, messages in and out
+        "batch": 36 * lists + 4 * batch * POSITIVES * NEGATIVES,
+    }
+
+
+def page(found: list[dict[str, Any]], machine: str) -> dict[str, Any]:
+    """What docs/scale.md shows: the measured sizes, and the formulas beyond them."""
+    rows = []
+    for users, items, edges in PROJECTED:
+        batch = min(-(-users // STEPS), LARGEST_BATCH)
+        row = {"users": users, "items": items, "interactions": edges, "batch": batch}
+        row["steps"] = -(-users // batch)
+        row["gathered"] = 2 * LAYERS * 2 * edges * DIM * 2  # bfloat16, forward and backward
+        row["sent"] = 2 * 4 * batch * (POSITIVES + NEGATIVES)  # scores, and their gradients
+        rows.append(row | {"formula": formula(users, items, edges, batch)})
+    load = round(os.getloadavg()[0], 1)
+    return {"hardware": machine, "load": load, "measured": found, "projected": rows}
 
 
 def prepare(interactions: int, power: float) -> Training:
@@ -83,8 +174,8 @@ def prepare(interactions: int, power: float) -> Training:
     users, items = round(25_000 * growth), round(10_000 * growth)
     train = synthetic(users=users, items=items, interactions=interactions).csr()
     forget_peak()  # memory used to generate the data does not count
-    config = TrainConfig(batch=-(-users // STEPS), n_negatives=200)
-    return Training(train, item_ndcg(tau=1.0), config)
+    config = TrainConfig(batch=-(-users // STEPS), positives=POSITIVES, n_negatives=NEGATIVES)
+    return Training(train, item_ndcg(tau=1.0), config, dim=DIM, layers=LAYERS)
 
 
 def steps(training: Training, count: int) -> list[float]:
@@ -97,7 +188,7 @@ def steps(training: Training, count: int) -> list[float]:
     return spent
 
 
-def draw(found: list[dict[str, float]], path: Path) -> None:
+def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Both curves on logarithmic axes, with a straight line through the first point."""
     import matplotlib
 

@@ -219,6 +219,55 @@ def diversity() -> str:
     return table((*head, *metrics), *rows)
 
 
+def _scale() -> dict[str, Any]:
+    """What ``benchmarks/scaling.py --constant-degree --store`` has written."""
+    text = (Path(__file__).parent / "scale.json").read_text(encoding="utf-8")
+    stored: dict[str, Any] = json.loads(text)
+    return stored
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:,.2f}" if count < 1e10 else f"{count / 1e9:,.0f}"
+
+
+def scale_measured() -> str:
+    """Seconds and peak memory of training at several sizes, and memory by the formula."""
+    stored = _scale()
+    found = stored["measured"]
+    first = found[0]["seconds"] / found[0]["interactions"]
+    rows = []
+    for row in found:
+        cost, formula = row["seconds"] / row["interactions"], sum(row["formula"].values())
+        cells = f"{cost * 1e6:.2f}", f"{cost / first:.2f}", _gigabytes(row["memory"])
+        sizes = f"{row['interactions'] / 1e6:g}", f"{row['users'] + row['items']:,}"
+        ratio = f"{row['memory'] / formula:.2f}"
+        rows.append((*sizes, *cells, _gigabytes(formula), ratio))
+    head = ("million interactions", "nodes", "seconds per epoch and million", "× the first")
+    head += ("peak GB", "GB by the formula", "measured ÷ formula")
+    return f"{stored['hardware']}; load average {stored['load']}:\n\n{table(head, *rows)}"
+
+
+def scale_projected() -> str:
+    """Memory, traffic and time by the formulas, at sizes that were not run."""
+    stored = _scale()
+    last = stored["measured"][-1]
+    pace = last["seconds"] / last["interactions"] / 16  # of one step
+    rows = []
+    for row in stored["projected"]:
+        parts = row["formula"]
+        divided = parts["tables"] + parts["activations"]
+        shared = sum(parts.values()) - divided
+        sizes = (f"{row[name] / 1e6:g}" for name in ("users", "items", "interactions"))
+        memory = (_gigabytes(shared + divided / count) for count in (1, 4, 8))
+        hours = row["steps"] * row["interactions"] * pace / 3600
+        times = f"{row['gathered'] / 2.4e12:.2g}", f"{hours:,.2g}"
+        steps = f"{row['steps']} of {row['batch']:,} users"
+        rows.append((*sizes, steps, *memory, _gigabytes(row["sent"]), *times))
+    head = ("million users", "items", "interactions", "steps per epoch", "GB, one process", "of 4")
+    head += ("of 8", "GB sent per step", "GPU-seconds per step", "CPU-hours per epoch")
+    return table(head, *rows)
+
+
 MADE: dict[str, Callable[[], str]] = {
     "commands": commands,
     "train-settings": train_settings,
@@ -228,4 +277,6 @@ MADE: dict[str, Callable[[], str]] = {
     "tutorial": tutorial,
     "steering": steering,
     "diversity": diversity,
+    "scale-measured": scale_measured,
+    "scale-projected": scale_projected,
 }

@@ -86,6 +86,19 @@ def test_preparing_is_bounded_and_survives_kills(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
+def test_growth_is_measured_and_stored_for_the_page(
+    call: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = "--constant-degree --quick --threads 1 --millions 0.4,1 --store"
+    assert call("scaling.py", *options.split(), str(tmp_path / "scale.json")) == 0
+    name, _, bound, _ = capsys.readouterr().out.splitlines()[-1].split()
+    assert (name, bound) == ("growth_seconds", "1.5")
+    stored = json.loads((tmp_path / "scale.json").read_text())
+    assert [round(row["interactions"], -3) for row in stored["measured"]] == [20_000, 50_000]
+    assert stored["projected"][-1]["users"] == 100_000_000
+
+
 def test_the_gpu_script_reports_a_missing_gpu(
     call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

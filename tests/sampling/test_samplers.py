@@ -21,6 +21,7 @@ from itemrec.sampling import (
     PopularityNegatives,
     Sampler,
     Uniform,
+    exact,
 )
 from itemrec.sampling.exact import Draws
 from itemrec.sampling.positives import Positives
@@ -385,3 +386,16 @@ def test_a_sampler_without_its_method_is_named_with_what_it_lacks() -> None:
         Silent().score(encoded, batch, 2, torch.Generator())
     with pytest.raises(ItemrecError, match="Empty draws no items: write '__call__'"):
         Empty().score(encoded, batch, 2, torch.Generator())
+
+
+def test_draws_do_not_depend_on_how_many_users_are_marked_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    train = graph(60, 40)
+    users, found = torch.arange(60), []
+    for filled in (1, 100, exact.FILLED):
+        monkeypatch.setattr(exact, "FILLED", filled)
+        draws = exact.Draws(train)(users, 30, torch.Generator().manual_seed(0))
+        assert not train.toarray()[users.unsqueeze(1), draws].any()
+        found.append(draws)
+    assert all(torch.equal(found[0], other) for other in found[1:])

@@ -15,6 +15,9 @@ from torch import Tensor
 from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 from itemrec.graph.both_directions import both_directions
+from itemrec.ops.blocked_sum import Block, source_blocks
+
+LARGE = 1 << 18  # nodes from which a CPU's cache does not hold their vectors: 64 MB at 64 columns
 
 Side = Literal["users", "items"]
 MOST_NARROW = 2**31 - 1  # edges whose positions fit into 32 bits
@@ -51,6 +54,8 @@ class Adjacency:
 
         A step recorded as a CUDA graph reads this memory and so uses the new edges.
         """
+        for name in ("blocks", "scratch"):  # of the old edges, and only on a CPU
+            vars(self).pop(name, None)
         for name, value in vars(self).items():
             new_value = getattr(other, name)
             if isinstance(value, Tensor):
@@ -145,6 +150,25 @@ class Graph(Adjacency):
             "users": Adjacency(self.crow[: n + 1], self.col[:half] - n, users, items, weight=there),
             "items": Adjacency(self.crow[n:] - half, self.col[half:], items, users, weight=back),
         }
+
+    @property
+    def blocked(self) -> bool:
+        """Whether sums go by `blocks`: on a CPU, if the graph is large."""
+        return self.n_nodes >= LARGE and not self.col.is_cuda
+
+    @cached_property
+    def scratch(self) -> dict[tuple[int, int, torch.dtype, int], Tensor]:
+        """Memory for layers between the first and the last; new memory costs as much as a sum."""
+        return {}
+
+    @cached_property
+    def blocks(self) -> dict[Side, tuple[Block, ...]]:
+        """The edges to each side, grouped by blocks of sources; each side numbered from 0."""
+        half, n, weight = len(self.col) // 2, self.n_users, self.weight
+        there, back = (None, None) if weight is None else (weight[:half], weight[half:])
+        users = source_blocks(self.crow[: n + 1], self.col[:half] - n, self.n_items, there)
+        items = source_blocks(self.crow[n:] - half, self.col[half:], n, back)
+        return {"users": users, "items": items}
 
     @cached_property
     def inverse_root(self) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from itemrec.graph.graph import Adjacency, Graph, Side, inverse_root
+from itemrec.ops.blocked_sum import blocked_sum
 from itemrec.ops.segment import fused, segment_sum
 
 
@@ -27,8 +28,9 @@ def propagate(adjacency: Adjacency, x: Tensor) -> Tensor:
     """``Â x`` with ``Â = D^-1/2 A D^-1/2``, ``[sources, d] → [targets, d]``.
 
     In a graph the normalisation is part of the sum, and the scaled matrix is symmetric as well: it
-    scales nodes on a GPU and weights edges elsewhere, at almost no cost compared with gathering the
-    rows. For targets outside the graph, sources and targets are scaled separately.
+    scales nodes on a GPU and in a large graph, and weights edges elsewhere, at almost no cost
+    compared with gathering the rows. For targets outside the graph, sources and targets are scaled
+    separately.
     """
     if isinstance(adjacency, Graph):
         out: Tensor = _SymmetricSum.apply(x, adjacency, normalised_sum)  # type: ignore[no-untyped-call]
@@ -100,9 +102,12 @@ def _scale(graph: Graph, side: Side | None) -> Tensor:
 def first_messages(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Tensor:
     """The first messages of all nodes, or of one side: ``share·x``.
 
-    On a GPU they are scaled here, once per node instead of once per edge, in the graph's type. In
-    a graph with weights every edge is scaled in `step`.
+    On a GPU and in a large graph they are scaled here, once per node instead of once per edge, in
+    the graph's type. On a GPU every edge of a graph with weights is scaled in `step`.
     """
+    if _by_blocks(graph, x):
+        scale = _scale(graph, side) * share
+        return torch.mul(x, scale, out=_buffer(graph, x.shape, graph.read))
     if graph.weight is not None or not fused(x):
         return x if share == 1 else x * share
     from itemrec.ops.triton.segment import scaled_rows
@@ -121,6 +126,8 @@ def step(
     writes: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """``share·base + Â·messages`` of all nodes or of one side, and the next messages."""
+    if _by_blocks(graph, messages):
+        return _blocked_step(graph, to, messages, base, share, sends=sends, writes=writes)
     adjacency = graph if to is None else graph.sides[to]
     if graph.weight is None and fused(messages):
         from itemrec.ops.triton.segment import smooth_step
@@ -134,6 +141,56 @@ def step(
     order = adjacency.order if messages.is_cuda else None
     out = segment_sum(adjacency.crow, adjacency.col, messages, weight=weight, order=order)
     return (out if base is None else out.add_(base, alpha=share),) * 2
+
+
+def _by_blocks(graph: Graph, x: Tensor) -> bool:
+    return graph.blocked and x.dtype in (torch.float32, torch.bfloat16)
+
+
+def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor) -> Tensor:
+    """Memory of the graph that is not in use."""
+    number = 0
+    while True:
+        out = graph.scratch.setdefault((*shape, kind, number), torch.empty(0, dtype=kind))
+        if not any(out is other for other in used):
+            return out.resize_(shape)
+        number += 1
+
+
+def _blocked_step(
+    graph: Graph,
+    to: Side | None,
+    messages: Tensor,
+    base: Tensor | None,
+    share: float,
+    *,
+    sends: bool,
+    writes: bool,
+) -> tuple[Tensor, Tensor]:
+    """`step` for a large graph on a CPU; rows are scaled while they are in the cache."""
+    scale, n = _scale(graph, to), graph.n_users
+    shape = torch.Size([len(scale), messages.shape[1]])
+    out = torch.empty(shape) if writes else _buffer(graph, shape, torch.float32, messages)
+    following = _buffer(graph, shape, messages.dtype, messages, out) if sends else out
+
+    def finish(begin: int, end: int) -> None:
+        rows = out[begin:end].mul_(scale[begin:end])
+        if base is not None:
+            rows.add_(base[begin:end], alpha=share)
+        if sends:
+            following[begin:end] = rows * scale[begin:end]
+
+    if to is None:
+        blocked_sum(graph.blocks["users"], messages[n:], out[:n], finish)
+        blocked_sum(
+            graph.blocks["items"],
+            messages[:n],
+            out[n:],
+            lambda begin, end: finish(n + begin, n + end),
+        )
+    else:
+        blocked_sum(graph.blocks[to], messages, out, finish)
+    return out, following
 
 
 class _SymmetricSum(torch.autograd.Function):

@@ -188,17 +188,18 @@ def prepared(sampler: object, name: str) -> Any:
 # the few marked ones are looked up. The draws are as exact as `Draws`: an item drawn from the whole
 # catalogue is kept unless it *is* a positive; then it is replaced by a draw from the others.
 
-MARKS = 1 << 22  # entries of the table; a batch's positives fill a few per cent of it
+MARKS = 1 << 22  # entries of the table, which stays in a cache
+FILLED = MARKS >> 5  # positives in the table at a time; with more, too many draws are looked up
 SPREAD = 0x9E3779B1 & (MARKS - 1) | 1  # odd, so that rows map to different positions
 
 
 class Redraws:
-    """Finds draws that are positives of their users, one batch at a time."""
+    """Finds draws that are positives of their users, some users of a batch at a time."""
 
     def __init__(self, train: sp.csr_array) -> None:
         self.n_items = int(train.shape[1])
         self.crow = torch.from_numpy(train.indptr.astype(np.int64))
-        self.col = torch.from_numpy(train.indices.astype(np.int64))
+        self.col = torch.from_numpy(train.indices.astype(np.int32, copy=False))
         rows = np.repeat(np.arange(train.shape[0], dtype=np.int64), np.diff(train.indptr))
         # a last key that matches nothing, so that every search result is a valid position
         keys = np.append(rows * self.n_items + train.indices, np.iinfo(np.int64).max)
@@ -207,6 +208,16 @@ class Redraws:
     def draw(self, users: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Uniform items ``[B, n]``, and the flat positions of those that are positives."""
         items = torch.randint(self.n_items, (len(users), n), generator=generator)
+        positives = int((self.crow[users + 1] - self.crow[users]).sum())
+        size = max(FILLED * len(users) // max(positives, 1), 1)  # users at a time
+        hits = [
+            self._hits(users[at : at + size], items[at : at + size]) + at * n
+            for at in range(0, len(users), size)
+        ]
+        return items, torch.cat(hits) if hits else users.new_empty(0)
+
+    def _hits(self, users: Tensor, items: Tensor) -> Tensor:
+        """Flat positions of the items ``[B, n]`` that are positives of their users."""
         marks = torch.zeros(MARKS, dtype=torch.bool)
         start = self.crow[users]
         count = self.crow[users + 1] - start
@@ -217,6 +228,6 @@ class Redraws:
         shift = torch.arange(len(users)).unsqueeze(1) * SPREAD  # [B, 1]
         places = (items + shift).bitwise_and_(MARKS - 1).view(-1)
         marked = torch.nonzero(marks.index_select(0, places)).squeeze(1)
-        wanted = users[marked // n] * self.n_items + items.view(-1)[marked]
+        wanted = users[marked // items.shape[1]] * self.n_items + items.view(-1)[marked]
         found = self.keys[torch.searchsorted(self.keys, wanted)] == wanted
-        return items, marked[found]
+        return marked[found]

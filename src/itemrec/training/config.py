@@ -91,7 +91,8 @@ class TrainConfig:
     seed: int = _setting(0, "seed of initial weights, batches and negatives")
     device: str = _setting("auto", "cpu, cuda or auto")
     precision: Literal["auto", "full"] = _setting(
-        "auto", "precision on a GPU: auto reads neighbours as bfloat16, multiplies as TF32"
+        "auto",
+        "auto reads neighbours as bfloat16 on a GPU and in large graphs, and a GPU uses TF32",
     )
     save_seconds: float = _setting(30.0, "minimum seconds between two saved states")
 

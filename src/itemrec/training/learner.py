@@ -31,8 +31,9 @@ class Learner:
         self.model.to(self.device)
         self.graph = Graph.from_csr(split.train, self.device)
         self.coarse = on_gpu and config.precision == "auto"
+        half = config.precision == "auto" and (on_gpu or self.graph.blocked)
         # the graph over which a training step passes messages
-        self.step_graph = replace(self.graph, half=True) if self.coarse else self.graph
+        self.step_graph = replace(self.graph, half=True) if half else self.graph
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
         if self.model.kind.has_lists:
             plan.sampler.prepare(split.train, self.device)

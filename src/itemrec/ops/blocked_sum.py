@@ -1,0 +1,77 @@
+"""Neighbourhood sums over a table that no cache holds: one block of its rows at a time.
+
+A row that is gathered from memory costs several times one from a cache. The entries are therefore
+grouped by blocks of the table; while a block is gathered from, it stays in the cache, and the
+targets pass by in order. Every entry is still added once, in float32 between blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from itemrec.ops.segment import segment_sum
+
+ROWS = 1 << 16  # of a block, or more; of 64 columns: 8 MB in bfloat16, 16 MB in float32
+DENSE = 4  # entries of a target in a block on average; with fewer, adding blocks costs too much
+TARGETS = 1 << 12  # summed at a time by each thread, so that sums stay in its own cache
+
+
+@dataclass(frozen=True)
+class Block:
+    """The entries of all targets whose sources are the rows ``first`` to ``last`` of a table."""
+
+    first: int
+    last: int
+    starts: Tensor  # [targets + 1], in the type of the matrix
+    index: Tensor  # int32 [entries], counted from `first`
+    weight: Tensor | None  # float32 [entries]
+
+
+def block_count(n_sources: int, n_targets: int, entries: int) -> int:
+    """How many blocks of `ROWS` sources there are, if the entries are enough for as many."""
+    return max(min(-(-n_sources // ROWS), entries // max(DENSE * n_targets, 1)), 1)
+
+
+def source_blocks(
+    starts: Tensor, index: Tensor, n_sources: int, weight: Tensor | None = None
+) -> tuple[Block, ...]:
+    """Group the entries of a CSR matrix by equal blocks of sources."""
+    count = block_count(n_sources, len(starts) - 1, len(index))
+    out = []
+    for number in range(count):
+        first, last = (n_sources * end // count for end in (number, number + 1))
+        inside = (index >= first) & (index < last)
+        ends = inside.cumsum(0, dtype=starts.dtype)
+        before = torch.cat([ends.new_zeros(1), ends])
+        own = None if weight is None else weight[inside]
+        out.append(Block(first, last, before[starts.long()], index[inside] - first, own))
+    return tuple(out)
+
+
+def blocked_sum(
+    blocks: tuple[Block, ...], x: Tensor, out: Tensor, finish: Callable[[int, int], None]
+) -> None:
+    """``out[v] = Σ_e w_e · x[index[e]]`` in float32; ``x`` may be bfloat16.
+
+    ``finish(begin, end)`` is called as soon as these rows of ``out`` are complete, while they are
+    still in the cache.
+    """
+    n_targets, width = len(out), TARGETS * torch.get_num_threads()
+    for block in blocks:
+        table = x[block.first : block.last]
+        for begin in range(0, n_targets, width):
+            end = min(begin + width, n_targets)
+            low, high = int(block.starts[begin]), int(block.starts[end])
+            weight = None if block.weight is None else block.weight[low:high].to(x.dtype)
+            starts = (block.starts[begin : end + 1] - low).to(block.index.dtype)
+            part = segment_sum(starts, block.index[low:high], table, weight=weight)
+            if block is blocks[0]:
+                out[begin:end].copy_(part)
+            else:
+                out[begin:end].add_(part)
+            if block is blocks[-1]:
+                finish(begin, end)
