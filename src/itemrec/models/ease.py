@@ -59,9 +59,7 @@ class EASE(SparseWeights):
 
     weights: Tensor  # of the dense form [items, items]
 
-    def __init__(
-        self, l2: float = 200.0, form: str = "auto", neighbours: int = NEIGHBOURS
-    ) -> None:
+    def __init__(self, l2: float = 200.0, form: str = "auto", neighbours: int = NEIGHBOURS) -> None:
         super().__init__()
         positive(l2=l2)
         one_of("form", form, FORMS)

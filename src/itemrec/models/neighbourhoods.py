@@ -68,7 +68,9 @@ class Neighbourhoods:
         self.by_item = sp.csr_array(self.by_user.T)
         lengths = np.diff(self.by_user.indptr).astype(np.float64)
         ones = np.ones(self.by_item.nnz)
-        pattern = sp.csr_array((ones, self.by_item.indices, self.by_item.indptr), self.by_item.shape)
+        pattern = sp.csr_array(
+            (ones, self.by_item.indices, self.by_item.indptr), self.by_item.shape
+        )
         self.work = pattern @ lengths  # multiplications for the row of an item
         self.per_norm = (1 / norm[self.order]).astype(np.float32)
         self.head = min(HEAD, self.n_items)
