@@ -2,7 +2,7 @@
 
 With interactions S [users, items] and G = SᵀS, a block of items j gets
 
-    N_j = the k items i with the largest G_ij / norm_i        G_NN  and  G_Nj
+    N_j = the k items of largest cosine, G_ij / √(G_ii G_jj)        G_NN  and  G_Nj
 
 of each, so that a column of item–item weights can be solved on its neighbours alone. G itself is
 never in memory. The most popular items, the head, have their part of it as one dense matrix. The
@@ -52,13 +52,13 @@ class Neighbourhoods:
 
     Args:
         scaled: Interactions S, `[users, items]`.
-        norm: What products with an item are divided by before they are compared, `[items]`.
+        squares: The diagonal of G, `[items]`.
         k: Number of neighbours; at most all other items.
         watch: Shows progress.
     """
 
     def __init__(
-        self, scaled: sp.csr_array, norm: npt.NDArray[np.float64], k: int, watch: Watch
+        self, scaled: sp.csr_array, squares: npt.NDArray[np.float64], k: int, watch: Watch
     ) -> None:
         self.n_items = scaled.shape[1]
         self.k, self.watch = min(k, self.n_items - 1), watch
@@ -71,8 +71,11 @@ class Neighbourhoods:
         pattern = sp.csr_array(
             (ones, self.by_item.indices, self.by_item.indptr), self.by_item.shape
         )
-        self.work = pattern @ lengths  # multiplications for the row of an item
-        self.per_norm = (1 / norm[self.order]).astype(np.float32)
+        self.work: npt.NDArray[np.float64] = np.asarray(
+            pattern @ lengths
+        )  # multiplications for the row of an item
+        root = np.sqrt(np.where(squares > 0, squares, 1))[self.order]
+        self.per_root = (1 / root).astype(np.float32)  # j's own does not change its order
         self.head = min(HEAD, self.n_items)
         self.dense = gram_matrix(sp.csr_array(self.by_user[:, : self.head]))
         self.place = np.full(self.n_items, -1, dtype=np.int32)
@@ -108,7 +111,7 @@ class Neighbourhoods:
         near = np.empty((self.n_items, self.k), dtype=np.int32)
         for part in self.watch(self._parts(np.arange(self.n_items)), "finding neighbours"):
             products = self.by_item[part] @ self.by_user
-            scores = products.data * self.per_norm[products.indices]
+            scores = products.data * self.per_root[products.indices]
             starts = products.indptr
             for row, item in enumerate(part):
                 there = slice(starts[row], starts[row + 1])
@@ -118,12 +121,16 @@ class Neighbourhoods:
     def _best(
         self, item: int, found: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.int32]:
+        """The k best of the items that share users; ties: the more popular item."""
         others = found != item
         found, scores = found[others], scores[others]
         if len(found) > self.k:
-            chosen = np.argpartition(scores, len(scores) - self.k)[-self.k :]
+            least = np.partition(scores, len(scores) - self.k)[len(scores) - self.k]
+            above, ties = scores > least, np.flatnonzero(scores == least)
+            ties = ties[np.argsort(found[ties])][: self.k - int(above.sum())]
+            chosen = np.concatenate([np.flatnonzero(above), ties])
             found, scores = found[chosen], scores[chosen]
-        found = found[np.argsort(-scores, kind="stable")]
+        found = found[np.lexsort((found, -scores))]
         if len(found) == self.k:
             return found
         free = np.ones(self.k + 1, dtype=np.bool_)
@@ -177,13 +184,24 @@ class Neighbourhoods:
         rows = np.zeros((len(items) - known, len(items)), dtype=np.float32)
         self.place[items] = np.arange(len(items))
         for part in self._parts(items[known:]):
-            products = self.by_item[part] @ self.by_user
-            column = self.place[products.indices]
-            row = np.repeat(self.place[part] - known, np.diff(products.indptr))
-            there = column >= 0
-            rows[row[there], column[there]] = products.data[there]
+            at = self.place[part] - known
+            rows[at] = self._products(self.by_item[part], len(items)).toarray()
         self.place[items] = -1
         return torch.from_numpy(items), torch.from_numpy(rows)
+
+    def _products(self, rare: sp.csr_array, n_items: int) -> sp.csr_array:
+        """The products of rare items with those that have a place, from their users alone."""
+        users = np.unique(rare.indices)
+        seat = np.searchsorted(users, rare.indices)
+        histories = self.by_user[users]
+        column = self.place[histories.indices]
+        there = column >= 0
+        ends = np.concatenate(([0], there.cumsum()))[histories.indptr]
+        parts = (histories.data[there], column[there], ends)
+        few = sp.csr_array(parts, shape=(len(users), n_items))
+        return (
+            sp.csr_array((rare.data, seat, rare.indptr), (len(rare.indptr) - 1, len(users))) @ few
+        )
 
 
 @dataclass(frozen=True)
@@ -196,7 +214,6 @@ class _Products:
 
     def of(self, left: Tensor, right: Tensor) -> Tensor:
         """The products of pairs."""
-        left, right = torch.broadcast_tensors(left, right)
         known, n = len(self.items) - len(self.rare), len(self.items)
         ranks = self.items.clamp(max=len(self.dense) - 1)
         both = self.dense.view(-1)[ranks[left] * len(self.dense) + ranks[right]]

@@ -78,8 +78,7 @@ class RidgeProblem:
         """Each item's regression on its k nearest items N, without a matrix of all items.
 
         ``w = (SᵀS + diag λ)_NN⁻¹ (SᵀS)_Nj``, which is ``−P_Nj / P_jj`` of the same problem with
-        only these items. Neighbours are those with the largest product, each divided by the root
-        of its diagonal element.
+        only these items.
 
         Returns:
             The neighbours and their w, ``[items, k]`` each, and ``1 / P_jj``, ``[items]``.
@@ -95,7 +94,7 @@ class RidgeProblem:
             rest[block.targets] -= (weights * wanted).sum(1).cpu()
             return weights
 
-        near = Neighbourhoods(self.scaled, np.sqrt(diagonal), k, watch)
+        near = Neighbourhoods(self.scaled, self.squares, k, watch)
         return *near.columns(solve), rest
 
     def _product(self) -> Tensor:

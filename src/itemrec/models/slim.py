@@ -9,9 +9,9 @@ k items N of largest cosine to it, and ``G = XᵀX``:
 
 Without l1 and sign constraint each column is one k × k Cholesky solve; otherwise coordinate descent
 starts from that solution. Both run for a block of items at once. The solution is exact on the
-chosen neighbours: with all items as neighbours, no l1 and free signs, W is EASE's. Memory: W with at
-most k entries per column, and G of the most popular items (`neighbourhoods.py`). Inductive: a user is
-represented by the history alone.
+chosen neighbours: with all items as neighbours, no l1 and free signs, W is EASE's. Memory: W with
+at most k entries per column, and G of the most popular items (`neighbourhoods.py`). Inductive: a
+user is represented by the history alone.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ class SLIM(SparseWeights):
     def fit(self, train: sp.csr_array) -> None:
         """Compute the columns of W, one block of items at a time."""
         squares = np.bincount(train.indices, train.data.astype(np.float64) ** 2, self.n_items)
-        root = np.sqrt(np.where(squares > 0, squares, 1))  # the target's does not change the order
-        near = Neighbourhoods(train, root, self.neighbours, self.watch)
+        near = Neighbourhoods(train, squares, self.neighbours, self.watch)
 
         def solve(block: Block) -> Tensor:
             return self.regress(block.gram.to(self.device), block.wanted.to(self.device))
