@@ -20,7 +20,11 @@ from itemrec.models.linear_update import update_linear
 from itemrec.serving.exports.score_parts import weights_of
 
 X = random_matrix(70, 30, 0.15)
-SPARSE = {"ease": {"form": "sparse"}, "rlae": {"form": "sparse"}, "hybrid": {"linear_form": "sparse"}}
+SPARSE = {
+    "ease": {"form": "sparse"},
+    "rlae": {"form": "sparse"},
+    "hybrid": {"linear_form": "sparse"},
+}
 
 
 @pytest.fixture(params=["one dense matrix", "rows on demand"])

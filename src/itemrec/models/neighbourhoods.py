@@ -199,9 +199,8 @@ class Neighbourhoods:
         ends = np.concatenate(([0], there.cumsum()))[histories.indptr]
         parts = (histories.data[there], column[there], ends)
         few = sp.csr_array(parts, shape=(len(users), n_items))
-        return (
-            sp.csr_array((rare.data, seat, rare.indptr), (len(rare.indptr) - 1, len(users))) @ few
-        )
+        shape = (rare.shape[0], len(users))
+        return sp.csr_array(sp.csr_array((rare.data, seat, rare.indptr), shape=shape) @ few)
 
 
 @dataclass(frozen=True)

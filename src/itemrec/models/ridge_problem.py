@@ -42,7 +42,7 @@ class RidgeProblem:
         total = np.asarray(train.sum(axis=1, dtype=np.float64)).ravel()
         length = np.where(total > 0, total, 1).astype(np.float32)
         self.scaled = sp.csr_array(sp.diags_array(length ** np.float32(-user_power / 2)) @ train)
-        self.squares = _squares(self.scaled)  # the diagonal of SᵀS
+        self.squares = sum_of_squares(self.scaled)  # the diagonal of SᵀS
         self.device, n = device, train.shape[1]
         sizes = np.diff(train.indptr).astype(np.float64)
         self.rank = int((sizes > 0).sum())
@@ -117,7 +117,8 @@ def filled_rows(rows: sp.csr_array) -> sp.csr_array:
     return sp.csr_array(rows[np.flatnonzero(np.diff(rows.indptr))])
 
 
-def _squares(scaled: sp.csr_array) -> Floats:
+def sum_of_squares(scaled: sp.csr_array) -> Floats:
+    """The diagonal of SᵀS."""
     squares = scaled.data.astype(np.float64) ** 2
     out: Floats = np.bincount(scaled.indices, squares, scaled.shape[1]).astype(np.float64)
     return out

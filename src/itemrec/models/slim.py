@@ -16,14 +16,13 @@ user is represented by the history alone.
 
 from __future__ import annotations
 
-import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
 from itemrec import validation
 from itemrec.models.item_item import SparseWeights
 from itemrec.models.neighbourhoods import Block, Neighbourhoods
-from itemrec.models.ridge_problem import cholesky_solution
+from itemrec.models.ridge_problem import cholesky_solution, sum_of_squares
 
 
 class SLIM(SparseWeights):
@@ -68,7 +67,7 @@ class SLIM(SparseWeights):
 
     def fit(self, train: sp.csr_array) -> None:
         """Compute the columns of W, one block of items at a time."""
-        squares = np.bincount(train.indices, train.data.astype(np.float64) ** 2, self.n_items)
+        squares = sum_of_squares(train)
         near = Neighbourhoods(train, squares, self.neighbours, self.watch)
 
         def solve(block: Block) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from itemrec.errors import ItemrecError
 from itemrec.files import check_folder, json_object, read_file, write_text
+from itemrec.reranking.steering import check_steering
 from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.serving.recommender import Recommender
 from itemrec.training.fingerprint import fingerprint
@@ -148,8 +149,10 @@ def _lists(
 
 def _facts(recommender: Recommender, k: int, size: int, options: dict[str, Any]) -> dict[str, Any]:
     """What the contents of all parts depend on, as it is stored."""
-    steering = options.get("steering")
-    given = {**options, "steering": None if steering is None else asdict(steering)}
+    steering = check_steering(options.get("steering"))
+    plain = {"exclude_seen": True, "steering": None, **dict.fromkeys(("only", "without", "genre"))}
+    asked = {**plain, **options, "steering": None if steering.is_plain else asdict(steering)}
+    given = {name: value for name, value in asked.items() if value != plain.get(name)}
     run = fingerprint(recommender.run, recommender.item_table, recommender.items.features)
     facts = {
         "run": run,
