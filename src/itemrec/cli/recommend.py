@@ -192,11 +192,14 @@ class OutputOptions:
                 raise ItemrecError(f"'{name}' is for --all with a folder: give --out lists")
         if self.part is not None and self.part < 1:
             raise ItemrecError(f"'--part' must be a positive integer, got {self.part}")
-        if self.out is None or self.is_folder:
-            parse_shard(self.shard)
+        if self.out is None:
             return
-        from itemrec.serving.recommendation_table import check_table_path
+        from itemrec.serving.recommendation_table import check_parts_folder, check_table_path
 
+        if self.is_folder:
+            parse_shard(self.shard)
+            check_parts_folder(self.out)
+            return
         check_table_path(self.out)
         if parse_shard(None) != (0, 1):
             raise ItemrecError(

@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from itemrec.errors import ItemrecError
-from itemrec.files import check_folder, json_object, read_file, write_text
+from itemrec.files import json_object, read_file, write_text
 from itemrec.reranking.steering import check_steering
-from itemrec.serving.recommendation_table import RecommendationTable
+from itemrec.serving.recommendation_table import (
+    MANIFESTS,
+    RecommendationTable,
+    check_parts_folder,
+)
 from itemrec.serving.recommender import Recommender
 from itemrec.training.fingerprint import fingerprint
 from itemrec.training.progress import track
 from itemrec.validation import positive_integer
 
 USERS = 10_000  # of a part
-MANIFESTS = "manifest-*-of-*.json"
 
 
 class Shard(NamedTuple):
@@ -101,7 +104,7 @@ def write_parts(
         >>> sorted(path.name for path in folder.iterdir())[1:]
         ['part-00000.parquet', 'part-00002.parquet', 'part-00004.parquet']
     """
-    mine, folder = Shard(*shard), check_folder("out", folder)
+    mine, folder = Shard(*shard), check_parts_folder(folder)
     size = positive_integer("users_per_part", users_per_part)
     facts = _facts(recommender, k, size, options)
     n_users = facts["users"]
@@ -169,10 +172,7 @@ def _known_parts(
 ) -> dict[str, dict[str, Any]]:
     """The parts that manifests call complete; raise if they do not go with this call."""
     out: dict[str, dict[str, Any]] = {}
-    manifests = sorted(folder.glob(MANIFESTS))
-    if not manifests and any(folder.iterdir()):
-        raise ItemrecError(f"'out' must be a new folder, or one with such lists, got '{folder}'")
-    for path in manifests:
+    for path in sorted(folder.glob(MANIFESTS)):
         stored = read_file(path, json_object)
         for key, value in facts.items():
             if stored.get(key) != value:

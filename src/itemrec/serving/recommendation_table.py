@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.files import atomic, check_file
+from itemrec.errors import ItemrecError
+from itemrec.files import atomic, check_file, check_folder
 
 FILES = (".parquet", ".csv", ".tsv")
+MANIFESTS = "manifest-*-of-*.json"  # of a folder of parts
 Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -85,6 +87,14 @@ def save_tables(tables: Iterable[RecommendationTable], path: str | Path) -> None
 def check_table_path(path: str | Path) -> Path:
     """Reject a file name that cannot be written, before any work is done."""
     return check_file(path, FILES)
+
+
+def check_parts_folder(folder: str | Path) -> Path:
+    """Reject a folder that cannot be written, or that holds something else than parts."""
+    path = check_folder("out", folder)
+    if path.exists() and any(path.iterdir()) and not any(path.glob(MANIFESTS)):
+        raise ItemrecError(f"'out' must be a new folder, or one of such parts, got '{path}'")
+    return path
 
 
 def _write_text(blocks: Iterable[Columns], path: Path, delimiter: str) -> None:
