@@ -35,6 +35,7 @@ CPU = (
     "peers.py ml-1m",
     "update.py ml-latest-small --seeds 3",
     "scaling.py",
+    "catalogue.py",
 )
 GPU = (
     "gpu.py yelp2018",

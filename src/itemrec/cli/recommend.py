@@ -170,7 +170,7 @@ class OutputOptions:
         """Reject invalid combinations before a model is loaded."""
         if all_users and self.out is None:
             raise ItemrecError(
-                "'--all' needs a file or a folder to write to: give --out recs.parquet"
+                "'--all' needs a file to write to: give --out recs.parquet, or a folder"
             )
         for name, is_given in (("--explain", self.explain), ("--json", self.as_json)):
             if all_users and is_given:

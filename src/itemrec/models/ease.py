@@ -28,7 +28,7 @@ from itemrec.models.ridge_problem import Floats, RidgeProblem
 from itemrec.validation import one_of, positive, positive_integers
 
 FORMS = ("auto", "dense", "sparse")
-NEIGHBOURS = 100
+NEIGHBOURS = 200
 
 
 class EASE(SparseWeights):
