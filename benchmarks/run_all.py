@@ -38,6 +38,7 @@ CPU = (
     "scaling.py",
     "prepare.py",
     "scaling.py --constant-degree",
+    "catalogue.py",
 )
 GPU = (
     "gpu.py yelp2018",

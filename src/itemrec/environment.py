@@ -57,6 +57,11 @@ def tensor_cores(on: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def square_has_room(n_items: int, device: torch.device) -> bool:
+    """Whether an items × items matrix takes at most half of the device's memory."""
+    return 8 * n_items**2 <= memory_of(device)
+
+
 def check_square_fits(name: str, n_items: int, device: torch.device) -> None:
     """Raise if an items × items matrix cannot fit on the device, before it is allocated."""
     needed, available = 4 * n_items**2, memory_of(device)
@@ -65,7 +70,7 @@ def check_square_fits(name: str, n_items: int, device: torch.device) -> None:
         raise ItemrecError(
             f"'{name}' needs an items × items matrix: {n_items:,} items take "
             f"{needed / 2**30:,.0f} GiB; {where} has {available / 2**30:,.0f} GiB; "
-            "choose lightgcn or thin the data with --k-core"
+            "choose form=sparse or thin the data with --k-core"
         )
 
 

@@ -146,5 +146,5 @@ def test_invalid_settings_are_rejected(settings: dict[str, float], message: str)
 def test_memory_is_checked_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("itemrec.environment.memory_of", lambda device: 2000)
     with pytest.raises(ItemrecError, match="'rlae' needs an items × items matrix: 25 items"):
-        RLAE(l2=1.0).setup(X, inductive=True, generator=torch.Generator())
-    RLAE(l2=1.0, items=20).setup(X, inductive=True, generator=torch.Generator())
+        RLAE(l2=1.0, form="dense").setup(X, inductive=True, generator=torch.Generator())
+    RLAE(l2=1.0, items=20, form="dense").setup(X, inductive=True, generator=torch.Generator())

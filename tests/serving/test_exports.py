@@ -128,6 +128,21 @@ def test_an_index_gives_the_lists_of_known_users(library, name, recommenders, tm
     assert_same_lists(found, expected(recommender, users["user_id"].to_list()))
 
 
+def test_the_recall_of_approximate_search_is_reported(recommenders, tmp_path):
+    usearch = pytest.importorskip("usearch.index", reason="usearch is not installed")
+    recommender, out = recommenders("lightgcn"), tmp_path / "out"
+    facts = ir.export(recommender, "usearch", out)
+    users = pl.read_parquet(out / "users.parquet")["vector"].to_numpy()  # all: they are few
+    index = usearch.Index.restore(str(out / "items.usearch"))
+    best, found = (index.search(users, facts["k"], exact=e).keys.tolist() for e in (True, False))
+    shares = [len(set(b) & set(f)) / len(b) for b, f in zip(best, found, strict=True)]
+    assert facts["approximate_recall"] == pytest.approx(np.mean(shares), abs=1e-4)
+    recommender.run.save(tmp_path / "r")
+    command = ["export", str(tmp_path / "r"), "--to", "usearch", "--out", str(tmp_path / "again")]
+    said = CliRunner().invoke(app, command).output
+    assert f"finds {facts['approximate_recall']:.1%} of the best 20 items of exact" in said
+
+
 @pytest.mark.parametrize("library", ["usearch", "faiss"])
 def test_the_index_of_a_hybrid_says_what_it_lacks_and_how_much_that_matters(
     library, recommenders, tmp_path

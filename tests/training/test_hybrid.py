@@ -255,7 +255,7 @@ def test_a_model_that_was_trained_chooses_again_on_other_data() -> None:
 
 def test_a_large_catalogue_is_covered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(hybrid.COVERED, "cpu", 25)
-    run = train(split_of("inductive"), Hybrid(dim=8), **FEW)
+    run = train(split_of("inductive"), Hybrid(dim=8, linear_form="dense"), **FEW)
     assert run.metrics["chosen"]["model"]["linear_items"] == 25
     assert isinstance(run.model, Hybrid)
     sources = run.model.linear.weight_starts.diff()

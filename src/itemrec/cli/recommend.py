@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +22,7 @@ from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
     from itemrec.data.interactions import IdMap
+    from itemrec.serving.recommendation_table import RecommendationTable
     from itemrec.serving.recommender import Recommender
 
 AUDIENCE, FILTERS, OUTPUT = "Users", "Items", "Output"
@@ -125,8 +129,31 @@ class OutputOptions:
     ] = 20
     out: Annotated[
         Path | None,
-        typer.Option(help="A .parquet, .csv or .tsv file, for --all.", rich_help_panel=OUTPUT),
+        typer.Option(
+            help="For --all: a .parquet, .csv or .tsv file, or a folder for a parquet file a part.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="With a folder: write this share of the parts, such as 0/4, 1/4, 2/4 and 3/4 in "
+            "four processes. Default: all, or by RANK and WORLD_SIZE under torchrun.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+    part: Annotated[
+        int | None,
+        typer.Option(
+            help="With a folder: users of a part. Default: 10000.", rich_help_panel=OUTPUT
+        ),
+    ] = None
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="With a folder: skip parts that are complete.", rich_help_panel=OUTPUT
+        ),
+    ] = False
     explain: Annotated[
         bool | None,
         typer.Option(
@@ -142,18 +169,42 @@ class OutputOptions:
     def check(self, all_users: bool) -> None:
         """Reject invalid combinations before a model is loaded."""
         if all_users and self.out is None:
-            raise ItemrecError("'--all' needs a file to write to: give --out recs.parquet")
+            raise ItemrecError(
+                "'--all' needs a file to write to: give --out recs.parquet, or a folder"
+            )
         for name, is_given in (("--explain", self.explain), ("--json", self.as_json)):
             if all_users and is_given:
                 raise ItemrecError(f"'{name}' is for a single list; --all writes a table to --out")
-        if self.out is not None:
-            if not all_users:
-                raise ItemrecError(
-                    "'--out' is for --all; a single list is printed, also with --json"
-                )
-            from itemrec.serving.recommendation_table import check_table_path
+        if self.out is not None and not all_users:
+            raise ItemrecError("'--out' is for --all; a single list is printed, also with --json")
+        self._check_parts()
 
-            check_table_path(self.out)
+    @property
+    def is_folder(self) -> bool:
+        """Whether --out is a folder of parts."""
+        return self.out is not None and (self.out.is_dir() or not self.out.suffix)
+
+    def _check_parts(self) -> None:
+        """Reject a file that cannot be written, and options of parts without a folder."""
+        given = {"--shard": self.shard, "--part": self.part, "--resume": self.resume or None}
+        for name in (name for name, value in given.items() if value is not None):
+            if not self.is_folder:
+                raise ItemrecError(f"'{name}' is for --all with a folder: give --out lists")
+        if self.part is not None and self.part < 1:
+            raise ItemrecError(f"'--part' must be a positive integer, got {self.part}")
+        if self.out is None:
+            return
+        from itemrec.serving.recommendation_table import check_parts_folder, check_table_path
+
+        if self.is_folder:
+            parse_shard(self.shard)
+            check_parts_folder(self.out)
+            return
+        check_table_path(self.out)
+        if parse_shard(None) != (0, 1):
+            raise ItemrecError(
+                f"'--out' must be a folder if several processes write, got the file '{self.out}'"
+            )
 
 
 @with_options
@@ -200,7 +251,68 @@ def _recommend_all(
     from itemrec.cli.tables import recommendations as tables
 
     assert output.out is not None
-    lists = recommender.recommend_all(output.k, progress=error_console.is_terminal, **arguments)
-    lists.save(output.out)
-    note = tables.written(lists, output.k, output.out, recommender.run)
-    console.print(note, soft_wrap=True)
+    write = _write_parts if output.is_folder else _write_file
+    line, unknown = write(recommender, output.out, arguments, output)
+    console.print(tables.written(f"{line}: {output.out}", unknown, recommender.run), soft_wrap=True)
+
+
+def _write_file(
+    recommender: Recommender, path: Path, arguments: dict[str, Any], output: OutputOptions
+) -> tuple[str, tuple[Any, ...]]:
+    """Write one file; returns what was done, and the unknown ids in filters."""
+    from itemrec.serving.recommendation_parts import all_lists
+    from itemrec.serving.recommendation_table import save_tables
+
+    unknown: list[Any] = []
+
+    def noted() -> Iterator[RecommendationTable]:
+        show = error_console.is_terminal
+        for table in all_lists(recommender, output.k, progress=show, **arguments):
+            unknown[:] = table.unknown
+            yield table
+
+    save_tables(noted(), path)
+    line = f"{recommender.train.shape[0]:,} users, up to {output.k} items each"
+    return line, tuple(unknown)
+
+
+def _write_parts(
+    recommender: Recommender, path: Path, arguments: dict[str, Any], output: OutputOptions
+) -> tuple[str, tuple[Any, ...]]:
+    """Write a folder of parts; returns what was done, and the unknown ids in filters."""
+    from itemrec.serving.recommendation_parts import USERS, write_parts
+
+    index, count = parse_shard(output.shard)
+    done = write_parts(
+        recommender,
+        path,
+        output.k,
+        shard=(index, count),
+        resume=output.resume,
+        users_per_part=output.part or USERS,
+        progress=error_console.is_terminal,
+        **arguments,
+    )
+    line = f"{done.users:,} users, up to {output.k} items each, in {done.parts:,} parts"
+    line += f" of shard {index}/{count}" if count > 1 else ""
+    line += f", {done.skipped:,} of them complete before" if done.skipped else ""
+    return line, done.unknown
+
+
+def parse_shard(text: str | None) -> tuple[int, int]:
+    """This shard, counted from 0, and their number; by default those of torchrun, or the only one.
+
+    >>> parse_shard("1/4")
+    (1, 4)
+    >>> parse_shard("4/4")
+    Traceback (most recent call last):
+    itemrec.errors.ItemrecError: '--shard' must be i/n with i from 0 to n - 1, got '4/4'
+    """
+    name = "--shard"
+    if text is None:
+        name = "RANK/WORLD_SIZE"
+        text = f"{os.environ.get('RANK', '0')}/{os.environ.get('WORLD_SIZE', '1')}"
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text.strip())
+    if not found or not int(found[1]) < int(found[2]):
+        raise ItemrecError(f"'{name}' must be i/n with i from 0 to n - 1, got {text!r}")
+    return int(found[1]), int(found[2])

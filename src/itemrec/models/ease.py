@@ -4,7 +4,8 @@ Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", WWW 2019. With the
 
     P = (XᵀX + λI)⁻¹        B = I − P·diag(1/P_jj)        scores = history · B
 
-With weights they are the entries of X and of the history.
+With weights they are the entries of X and of the history. A catalogue whose P does not fit into
+memory has a sparse B: each column is solved on its nearest items alone (`ridge_problem.py`).
 
 The λ of the tables (200 for Yelp2018 and ml-latest-small, 1,000 for ML-1M, 50 for Amazon-CDs) were
 taken over from measurements that preceded the first version and looked at test data. `rlae` with
@@ -19,23 +20,29 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.environment import check_square_fits
+from itemrec.environment import check_square_fits, square_has_room
 from itemrec.graph.graph import fold_adjacency
 from itemrec.graph.propagation import neighbour_sum
-from itemrec.models.base import Kind, Model
-from itemrec.models.item_item import entries
+from itemrec.models.item_item import SparseWeights, entries
 from itemrec.models.ridge_problem import Floats, RidgeProblem
-from itemrec.validation import positive
+from itemrec.validation import one_of, positive, positive_integers
+
+FORMS = ("auto", "dense", "sparse")
+NEIGHBOURS = 200
 
 
-class EASE(Model):
+class EASE(SparseWeights):
     """Linear item–item weights in closed form (WWW 2019).
 
     A user is represented by the history alone, so new users need no special handling, and
-    explanations are exact. Memory is one items × items matrix.
+    explanations are exact. Memory is one items × items matrix, or, in the sparse form, `neighbours`
+    weights for each item.
 
     Args:
         l2: Regularisation λ, positive; hundreds for small data, thousands for large.
+        form: "dense" for the weights of all pairs of items, "sparse" for those of the nearest
+            ones; "auto" is sparse if the dense matrix takes more than half of the memory.
+        neighbours: Items that each item's weights come from in the sparse form.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -49,33 +56,47 @@ class EASE(Model):
 
     paper = "Embarrassingly Shallow Autoencoders for Sparse Data"
     year = 2019
-    explains = True
-    kind = Kind.CLOSED_FORM
-    weighs = ("linear",)
 
-    weights: Tensor  # [items, items]
+    weights: Tensor  # of the dense form [items, items]
 
-    def __init__(self, l2: float = 200.0) -> None:
+    def __init__(self, l2: float = 200.0, form: str = "auto", neighbours: int = NEIGHBOURS) -> None:
         super().__init__()
         positive(l2=l2)
-        self.l2 = l2
+        one_of("form", form, FORMS)
+        positive_integers(neighbours=neighbours)
+        self.l2, self.form, self.neighbours = l2, form, neighbours
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Allocate the weights; on the CPU this costs no memory until they are written."""
+        """Check the memory that `fit` will need."""
         super().setup(train, inductive=inductive, generator=generator)
-        check_square_fits("ease", self.n_items, self.device)
-        self.store("weights", torch.zeros(self.n_items, self.n_items, device=self.device))
+        if not wants_sparse(self.form, self.n_items, self.device):
+            check_square_fits("ease", self.n_items, self.device)
 
     def fit(self, train: sp.csr_array) -> None:
-        """Compute the items × items inverse; the weights take its memory."""
-        device = self.device
-        check_square_fits("ease", self.n_items, device)
-        self.store("weights", torch.empty(0, device=device))
+        """Compute the items × items inverse, in whose memory the weights are, or sparse weights."""
         problem = self.problem(train)
         ridge = self.ridge_of(problem)
+        if wants_sparse(self.form, self.n_items, self.device):
+            sources, weights, _ = problem.columns(ridge, self.neighbours, self.watch)
+            self.keep([(0, sources, weights)])
+            return
+        check_square_fits("ease", self.n_items, self.device)
+        self.store("weights", torch.empty(0, device=self.device))
         self.take_inverse(problem.inverse(ridge, self.watch), ridge, train, None)
 
-    has_all_weights = True
+    def restore(self, train: sp.csr_array) -> None:
+        """Check the weights of a file, which may have either form."""
+        if "weights" not in self._buffers:
+            super().restore(train)
+        elif self.weights.shape != (self.n_items, self.n_items):
+            raise ValueError(f"the item–item weights are not those of {self.n_items} items")
+
+    @property
+    def has_all_weights(self) -> bool:
+        """Whether the form is dense: a fitted model's own, else the one that `fit` will give."""
+        if "weight_values" in self._buffers or "weights" in self._buffers:
+            return "weights" in self._buffers
+        return not wants_sparse(self.form, self.n_items, self.device)
 
     def covered(self, train: sp.csr_array) -> tuple[sp.csr_array, None]:
         """The interactions with the items that have weights: all of them."""
@@ -104,11 +125,20 @@ class EASE(Model):
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """Rows of the weights, summed over the history."""
+        if not self.has_all_weights:
+            return super().scores(history, users)
         degree = self.weights.new_zeros(self.n_items)
         return neighbour_sum(fold_adjacency(history, degree), self.weights)
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """The weight from each history item to each recommended one, times the history's."""
+        if not self.has_all_weights:
+            return super().explain(history, user, items)
         listed = torch.from_numpy(history.indices).long().to(self.device)
         return self.weights[listed][:, items].T * entries(history, self.device)
+
+
+def wants_sparse(form: str, n_items: int, device: torch.device) -> bool:
+    """Whether a linear model of so many items is to be fitted in the sparse form."""
+    return form == "sparse" or (form == "auto" and not square_has_room(n_items, device))

@@ -27,6 +27,7 @@ from itemrec.data.csr import row_of_entry
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
+from itemrec.models.ease import FORMS, NEIGHBOURS
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.rlae import RLAE
 from itemrec.validation import (
@@ -34,6 +35,7 @@ from itemrec.validation import (
     check_settings,
     is_number,
     lookup,
+    one_of,
     positive,
     positive_integers,
     schema,
@@ -63,8 +65,12 @@ class Hybrid(Model):
         linear_user_power: Its normalisation by the length of histories.
         linear_dropout: Its dropout of inputs, below 1.
         linear_relax: How far its diagonal may be above 0.
-        linear_items: How many items it covers, the most popular ones; default: by the device.
+        linear_items: How many items it covers, the most popular ones; default: by the device, and
+            all in the sparse form.
         keep: Weights of the linear part that are stored for each item.
+        linear_form: Its form, "dense" or "sparse" as in `RLAE`; "auto" is sparse for catalogues of
+            more items than the dense form covers.
+        linear_neighbours: Items that each item's weights come from in the sparse form.
 
     Raises:
         ItemrecError: A setting is invalid, or the network cannot fold in unseen users.
@@ -117,6 +123,8 @@ class Hybrid(Model):
         linear_relax: float = 0.0,
         linear_items: int | None = None,
         keep: int | None = None,
+        linear_form: str = "auto",
+        linear_neighbours: int = NEIGHBOURS,
     ) -> None:
         super().__init__()
         self.gnn_name, self.dim, self.layers, self.kept = gnn, dim, layers, keep
@@ -125,6 +133,9 @@ class Hybrid(Model):
         self.linear_l2, self.linear_item_power = linear_l2, linear_item_power
         self.linear_user_power, self.linear_dropout = linear_user_power, linear_dropout
         self.linear_relax, self.linear_items = linear_relax, linear_items
+        self.linear_form, self.linear_neighbours = linear_form, linear_neighbours
+        one_of("linear_form", linear_form, FORMS)
+        positive_integers(linear_neighbours=linear_neighbours)
         at_least_zero(norm=norm)
         at_least_zero(linear_item_power=linear_item_power, linear_user_power=linear_user_power)
         share_below_one(linear_dropout=linear_dropout, linear_relax=linear_relax)
@@ -157,7 +168,8 @@ class Hybrid(Model):
 
     def make_linear(self) -> None:
         """The linear part with the current settings, not yet set up."""
-        settings = {name: getattr(self, f"linear_{name}") for name in (*OF_LINEAR, "items")}
+        names = (*OF_LINEAR, "items", "form", "neighbours")
+        settings = {name: getattr(self, f"linear_{name}") for name in names}
         self.linear = RLAE(**settings, keep=self.kept)
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
@@ -181,6 +193,7 @@ class Hybrid(Model):
 
     def restore(self, train: sp.csr_array) -> None:
         """Compute the final vectors again, which are not stored."""
+        self.linear.restore(train)
         self.cache_embeddings(Graph.from_csr(train, self.gnn.device))
 
     @torch.no_grad()

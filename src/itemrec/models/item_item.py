@@ -83,7 +83,7 @@ class SparseWeights(Model):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Start without weights."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.store("weight_starts", torch.zeros(self.n_items + 1, dtype=torch.int64))
+        self.register_buffer("nothing", torch.empty(0), persistent=False)  # has a device
         self.targets: tuple[Adjacency, Tensor] | None = None
         self.matrix: tuple[Tensor, sp.csr_array] | None = None
 
@@ -99,7 +99,7 @@ class SparseWeights(Model):
         for start, sources, weights in columns:
             targets = torch.arange(start, start + len(sources))
             if items is not None:
-                sources, targets = items[sources], items[targets]
+                sources, targets = items[sources.long()], items[targets]
             rows.append(sources.reshape(-1).to(torch.int32).numpy())
             values.append(weights.reshape(-1).numpy())
             lengths[targets.numpy() + 1] = sources.shape[1]
@@ -113,6 +113,19 @@ class SparseWeights(Model):
         self.store("weight_items", torch.from_numpy(matrix.indices.astype(np.int32)).to(device))
         self.store("weight_values", torch.from_numpy(matrix.data).to(device))
         self.targets = None
+
+    def restore(self, train: sp.csr_array) -> None:
+        """Check the weights of a file: compiled code that reads them trusts their positions."""
+        names = ("weight_starts", "weight_items", "weight_values")
+        if not all(name in self._buffers for name in names):
+            raise ValueError("there are no item–item weights")
+        starts, items, values = (self.get_buffer(name).cpu() for name in names)
+        if starts.shape != (self.n_items + 1,) or items.shape != values.shape or items.ndim != 1:
+            raise ValueError(f"the item–item weights are not those of {self.n_items} items")
+        if starts[0] != 0 or starts[-1] != len(items) or bool((starts.diff() < 0).any()):
+            raise ValueError("the item–item weights of items overlap")
+        if len(items) and not 0 <= int(items.min()) <= int(items.max()) < self.n_items:
+            raise ValueError(f"there are item–item weights of other items than the {self.n_items}")
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:

@@ -51,7 +51,7 @@ def update_linear(
     """
     part, items = model.covered(train)
     second, cost = model.problem(part), None
-    if items is None and old.has_all_weights:
+    if items is None and old.has_all_weights and model.has_all_weights:
         first = model.problem(before)
         rows, factors = _change(model, first, second)
         n, rank = part.shape[1], rows.shape[0]

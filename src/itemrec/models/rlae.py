@@ -7,7 +7,8 @@ Necessary for Linear Recommenders?", SIGIR 2025. With interactions X and degrees
     G = Xᵀ D_U^−b X       λ_j = λ + p/(1−p)·G_jj       P = (G + diag λ_j)⁻¹
     B_ij = −P_ij·max(λ_j, (1−ξ)/P_jj) for i ≠ j        W = D_I^a B D_I^−a
 
-Weights are the entries of X, and degrees are sums of weights.
+Weights are the entries of X, and degrees are sums of weights. In the sparse form each column of P
+is solved on the nearest items of its item alone (`ridge_problem.py`).
 """
 
 from __future__ import annotations
@@ -23,10 +24,17 @@ import torch
 from torch import Tensor
 
 from itemrec.environment import check_square_fits
+from itemrec.models.ease import FORMS, NEIGHBOURS, wants_sparse
 from itemrec.models.item_item import SparseWeights
 from itemrec.models.ridge_problem import Floats, RidgeProblem
 from itemrec.ops.dense import dense_rows
-from itemrec.validation import at_least_zero, positive, positive_integers, share_below_one
+from itemrec.validation import (
+    at_least_zero,
+    one_of,
+    positive,
+    positive_integers,
+    share_below_one,
+)
 
 TRIED_ITEMS = {"cpu": 4096, "cuda": 16384}  # settings are compared on the most popular items
 STORED = 2**23  # weights to store at most, but at least KEPT for each item
@@ -68,8 +76,11 @@ class RLAE(SparseWeights):
         relax: How far the diagonal may be above 0, between 0 and 1.
         keep: Weights to store for each item; default: about 200 for large catalogues, and all
             for small ones.
-        items: How many items have weights, the most popular ones; default: all. The cost grows
-            with the third power of it.
+        items: How many items have weights, the most popular ones; default: all. In the dense form
+            the cost grows with the third power of it.
+        form: "dense" to invert one items × items matrix, "sparse" to solve each item on its nearest
+            items; "auto" is sparse if the dense matrix takes more than half of the memory.
+        neighbours: Items that each item's weights come from in the sparse form.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -94,10 +105,15 @@ class RLAE(SparseWeights):
         relax: float = 0.0,
         keep: int | None = None,
         items: int | None = None,
+        form: str = "auto",
+        neighbours: int = NEIGHBOURS,
     ) -> None:
         super().__init__()
         if l2 is not None:
             positive(l2=l2)
+        one_of("form", form, FORMS)
+        positive_integers(neighbours=neighbours)
+        self.form, self.neighbours = form, neighbours
         at_least_zero(item_power=item_power, user_power=user_power)
         share_below_one(dropout=dropout, relax=relax)
         for name, value in (("keep", keep), ("items", items)):
@@ -113,13 +129,16 @@ class RLAE(SparseWeights):
         self._check_memory()
 
     def fit(self, train: sp.csr_array) -> None:
-        """Compute one items × items inverse, and store the largest weights."""
+        """Compute one items × items inverse, and store the largest weights, or solve each item."""
         self._check_memory()
         if self.l2 is None:
             self.take(TYPICAL)
         part, items = self.covered(train)
         problem = self.problem(part)
         ridge = self.ridge_of(problem)
+        if self.is_sparse:
+            self._fit_neighbours(problem, ridge, part, items)
+            return
         self.take_inverse(problem.inverse(ridge, self.watch), ridge, part, items)
 
     def trials(self, train: sp.csr_array) -> Iterator[dict[str, Any]]:
@@ -154,8 +173,35 @@ class RLAE(SparseWeights):
         found = seen[:, at] @ weights
         return seen.fill_(-torch.inf).index_copy_(1, at, found)
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether each item is solved on its nearest items."""
+        return wants_sparse(self.form, self._covers, self.device)
+
+    @property
+    def _covers(self) -> int:
+        """How many items have weights."""
+        return min(self.items or self.n_items, self.n_items)
+
     def _check_memory(self) -> None:
-        check_square_fits("rlae", min(self.items or self.n_items, self.n_items), self.device)
+        if not self.is_sparse:
+            check_square_fits("rlae", self._covers, self.device)
+
+    def _fit_neighbours(
+        self, problem: RidgeProblem, ridge: Floats, part: sp.csr_array, items: Tensor | None
+    ) -> None:
+        """``B_ij = w_ij · max(λ_j P_jj, 1−ξ)`` with the regressions w."""
+        sources, weights, rest = problem.columns(ridge, self.neighbours, self.watch)
+        least = torch.from_numpy(ridge.astype(np.float32)) / rest
+        weights *= least.clamp(min=1 - self.relax).unsqueeze(1)
+        if self.item_power:
+            power = self._power(part)
+            weights *= power[sources]
+            weights /= power.unsqueeze(1)
+        if self.kept is not None and self.kept < weights.shape[1]:
+            largest = weights.abs().topk(self.kept, dim=1, sorted=False).indices
+            sources, weights = sources.gather(1, largest), weights.gather(1, largest)
+        self.keep([(0, sources, weights)], items)
 
     def _popular(self, train: sp.csr_array, most: int | None) -> tuple[sp.csr_array, Tensor | None]:
         """The interactions with the most popular items, and which these are (None: all)."""
@@ -205,7 +251,7 @@ class RLAE(SparseWeights):
     @property
     def has_all_weights(self) -> bool:
         """Whether no weight was dropped, so that P can be recovered from them."""
-        covers = self.items is None or self.items >= self.n_items
+        covers = self._covers == self.n_items and not self.is_sparse
         return covers and self._stored(self.n_items) == self.n_items
 
     def dense_weights(self, train: sp.csr_array) -> Tensor:

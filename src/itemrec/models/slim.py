@@ -9,21 +9,20 @@ k items N of largest cosine to it, and ``G = XᵀX``:
 
 Without l1 and sign constraint each column is one k × k Cholesky solve; otherwise coordinate descent
 starts from that solution. Both run for a block of items at once. The solution is exact on the
-chosen neighbours: with all items as neighbours, no l1 and free signs, W is EASE's. Memory: G once,
-and W with at most k entries per column. Inductive: a user is represented by the history alone.
+chosen neighbours: with all items as neighbours, no l1 and free signs, W is EASE's. Memory: W with
+at most k entries per column, and G of the most popular items (`neighbourhoods.py`). Inductive: a
+user is represented by the history alone.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import scipy.sparse as sp
-import torch
 from torch import Tensor
 
 from itemrec import validation
-from itemrec.environment import check_square_fits
-from itemrec.errors import ItemrecError
-from itemrec.models.item_item import SparseWeights, gram_matrix, strongest
+from itemrec.models.item_item import SparseWeights
+from itemrec.models.neighbourhoods import Block, Neighbourhoods
+from itemrec.models.ridge_problem import cholesky_solution, sum_of_squares
 
 
 class SLIM(SparseWeights):
@@ -68,32 +67,18 @@ class SLIM(SparseWeights):
 
     def fit(self, train: sp.csr_array) -> None:
         """Compute the columns of W, one block of items at a time."""
-        check_square_fits("slim", self.n_items, self.device)
-        counts = gram_matrix(train)  # [items, items]
-        squares = counts.diagonal()
-        root = np.sqrt(np.where(squares > 0, squares, 1)).astype(np.float32)
-        k = min(self.neighbours, self.n_items - 1)
-        gram = torch.from_numpy(counts).to(self.device)
-        size = max(1, 2**25 // max(k, 1) ** 2)  # items per block: 128 MB of local matrices
-        blocks = []
-        for start in range(0, self.n_items, size):
-            target = np.arange(start, min(start + size, self.n_items))
-            cosine = counts[target] / root  # the target's root does not change the order
-            cosine[np.arange(len(target)), target] = -1  # never its own neighbour
-            near = strongest(cosine, k)[1].to(self.device)  # [b, k]
-            local = gram[near.unsqueeze(2), near.unsqueeze(1)]  # [b, k, k]
-            wanted = gram[torch.from_numpy(target).to(self.device).unsqueeze(1), near]  # [b, k]
-            blocks.append((start, near.cpu(), self.regress(local, wanted).cpu()))
-        self.keep(blocks)
+        squares = sum_of_squares(train)
+        near = Neighbourhoods(train, squares, self.neighbours, self.watch)
+
+        def solve(block: Block) -> Tensor:
+            return self.regress(block.gram.to(self.device), block.wanted.to(self.device))
+
+        self.keep([(0, *near.columns(solve))])
 
     def regress(self, gram: Tensor, wanted: Tensor) -> Tensor:
         """The elastic net of many items at once, ``[b, k, k], [b, k] → [b, k]``."""
         gram.diagonal(dim1=1, dim2=2).add_(self.l2)
-        factor, wrong = torch.linalg.cholesky_ex(gram)
-        if wrong.any():
-            raise ItemrecError("the items' regressions cannot be solved: try a larger 'l2'")
-        weights = torch.cholesky_solve(wanted.unsqueeze(2), factor).squeeze(2)
-        del factor
+        weights = cholesky_solution(gram, wanted)
         if self.l1 == 0 and not self.positive:
             return weights
         if self.positive:

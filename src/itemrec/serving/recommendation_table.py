@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.files import atomic, check_file
+from itemrec.errors import ItemrecError
+from itemrec.files import atomic, check_file, check_folder
 
 FILES = (".parquet", ".csv", ".tsv")
+MANIFESTS = "manifest-*-of-*.json"  # of a folder of parts
+Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -65,16 +70,18 @@ class RecommendationTable:
         Raises:
             ItemrecError: The suffix is unknown, or the folder does not exist.
         """
-        path = check_table_path(path)
-        columns = self.columns()
-        with atomic(path) as draft:
-            if path.suffix == ".parquet":
-                _write_parquet(columns, draft)
-            else:
-                with draft.open("w", newline="", encoding="utf-8") as file:
-                    writer = csv.writer(file, delimiter="," if path.suffix == ".csv" else "\t")
-                    writer.writerow(columns)
-                    writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
+        save_tables([self], path)
+
+
+def save_tables(tables: Iterable[RecommendationTable], path: str | Path) -> None:
+    """Write tables one after another into one file; only one of them is in memory at a time."""
+    path = check_table_path(path)
+    blocks = (table.columns() for table in tables)
+    with atomic(path) as draft:
+        if path.suffix == ".parquet":
+            _write_parquet(blocks, draft)
+        else:
+            _write_text(blocks, draft, "," if path.suffix == ".csv" else "\t")
 
 
 def check_table_path(path: str | Path) -> Path:
@@ -82,7 +89,40 @@ def check_table_path(path: str | Path) -> Path:
     return check_file(path, FILES)
 
 
-def _write_parquet(columns: dict[str, npt.NDArray[Any]], path: Path) -> None:
+def check_parts_folder(folder: str | Path) -> Path:
+    """Reject a folder that cannot be written, or that holds something else than parts."""
+    path = check_folder("out", folder)
+    if path.exists() and any(path.iterdir()) and not any(path.glob(MANIFESTS)):
+        raise ItemrecError(f"'out' must be a new folder, or one of such parts, got '{path}'")
+    return path
+
+
+def _write_text(blocks: Iterable[Columns], path: Path, delimiter: str) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        for number, columns in enumerate(blocks):
+            if not number:
+                writer.writerow(columns)
+            writer.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
+
+
+def _write_parquet(blocks: Iterable[Columns], path: Path) -> None:
+    """Write blocks to files of their own, which are then joined: polars has no other way."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".lists-") as folder:
+        files = []
+        try:
+            for number, columns in enumerate(blocks):
+                files.append(Path(folder) / f"{number:06}.parquet")
+                _write_block(columns, files[-1])
+            if len(files) == 1:
+                files[0].replace(path)
+            else:
+                _join(files, path)
+        except OSError as error:  # callers do not know these files
+            raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _write_block(columns: Columns, path: Path) -> None:
     try:
         import polars
     except ImportError:  # pyarrow may be installed without polars
@@ -92,3 +132,18 @@ def _write_parquet(columns: dict[str, npt.NDArray[Any]], path: Path) -> None:
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
     else:
         polars.DataFrame(columns).write_parquet(path)
+
+
+def _join(files: list[Path], path: Path) -> None:
+    """Write the rows of all files into one, in their order."""
+    try:
+        import polars
+    except ImportError:
+        import pyarrow.parquet
+
+        schema = pyarrow.parquet.read_schema(files[0])
+        with pyarrow.parquet.ParquetWriter(path, schema) as out:
+            for file in files:
+                out.write_table(pyarrow.parquet.read_table(file))
+    else:
+        polars.scan_parquet(files).sink_parquet(path)

@@ -240,7 +240,10 @@ def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
     out: dict[str, dict[str, Any]] = {"model": {}}
     if "model.dim" not in plan.given and plan.model.settings["dim"] is None:
         out["model"]["dim"] = WIDTH[device]
-    if model.linear_items is None:
+    is_large = split.n_items > COVERED[device]
+    if model.linear_form == "auto" and model.linear_items is None and is_large:
+        out["model"]["linear_form"] = "sparse"
+    elif model.linear_items is None and model.linear_form != "sparse":
         out["model"]["linear_items"] = min(COVERED[device], split.n_items)
     batch = plan.config.batch
     if "train.batch" not in plan.given:

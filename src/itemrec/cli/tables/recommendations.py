@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from itemrec.cli.tables.layout import add_row, new_table
-from itemrec.serving.recommendation_table import RecommendationTable
 from itemrec.serving.recommendations import (
     NOTHING,
     Recommendation,
@@ -71,11 +69,11 @@ def _has_own_part(pick: Recommendation) -> bool:
     return pick.own is not None and abs(pick.own) > 1e-4 * abs(pick.score)
 
 
-def written(lists: RecommendationTable, k: int, path: Path, run: Run) -> RenderableType:
-    """Where the lists of all users were written, and who has none."""
-    parts = [Text(f"{len(lists.users):,} users, up to {k} items each: {path}")]
-    if lists.unknown:
-        parts.append(Text(unknown_ids(lists.unknown), style="yellow"))
+def written(line: str, unknown: Sequence[Any], run: Run) -> RenderableType:
+    """What was written for all users, and who has no list."""
+    parts = [Text(line)]
+    if unknown:
+        parts.append(Text(unknown_ids(unknown), style="yellow"))
     if missing := run.dataset["users"] - len(run.user_ids):
         note = f"{missing:,} users were held out for evaluation and have no list"
         parts.append(Text(f"{note}; retrain on all data with train --final", style="yellow"))

@@ -79,12 +79,14 @@ def score_parts(run: Run, *, progress: bool = False) -> ScoreParts:
 def weights_of(model: Model) -> sp.csr_array | None:
     """The item–item weights of a linear model, or None."""
     shape = (model.n_items, model.n_items)
+    if isinstance(model, EASE) and model.has_all_weights:
+        return sp.csr_array(_array(model.weights))
     if isinstance(model, SparseWeights):
         parts = (model.weight_values, model.weight_items, model.weight_starts)
         return sp.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)
     if isinstance(model, GFCF):  # scores are additive over the history
         return sp.csr_array(_scores_of_single_items(model))
-    return sp.csr_array(_array(model.weights)) if isinstance(model, EASE) else None
+    return None
 
 
 @torch.no_grad()

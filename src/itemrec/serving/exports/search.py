@@ -22,12 +22,20 @@ def write_usearch(vectors: Floats, path: Path) -> None:
     index.save(str(path))
 
 
-def search_usearch(path: Path, queries: Floats, depth: int) -> Rows:
-    """The best rows of each query, by exact search."""
+def search_usearch(path: Path, queries: Floats, depth: int, *, exact: bool = True) -> Rows:
+    """The best rows of each query, by exact search or along the graph; −1 where one is missing."""
     from usearch.index import Index
 
-    found: Any = Index.restore(str(path)).search(queries, depth, exact=True)
-    return np.asarray(found.keys, dtype=np.int64).reshape(len(queries), -1)
+    index: Any = Index.restore(str(path))
+    found: Any = index.search(queries, depth, exact=exact)
+    keys = np.asarray(found.keys).astype(np.int64).reshape(len(queries), -1)
+    return np.where((keys >= 0) & (keys < len(index)), keys, -1)
+
+
+def recall_usearch(path: Path, queries: Floats, depth: int) -> float:
+    """Share of the best rows that a search along the graph, with its default settings, finds."""
+    best, found = (search_usearch(path, queries, depth, exact=exact) for exact in (True, False))
+    return float((best[:, :, None] == found[:, None, :]).any(2).mean())
 
 
 def write_faiss(vectors: Floats, path: Path) -> None:

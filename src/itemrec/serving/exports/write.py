@@ -142,20 +142,24 @@ def _write_index(library: str) -> Callable[[Run, Path, bool], Facts]:
         with atomic(path) as file:
             getattr(search, f"write_{library}")(items, file)
         sample = sample_lists(run, fold_in=False)
-        ask = getattr(search, f"search_{library}")
-        found = without_history(sample, lambda depth: ask(path, users[sample.rows], depth))
+        ask, queries = getattr(search, f"search_{library}"), users[sample.rows]
+        found = without_history(sample, lambda depth: ask(path, queries, depth))
+        compared = _compared(sample, found)
+        if library == "usearch":
+            recall = search.recall_usearch(path, queries, min(checks.K, len(items)))
+            compared["approximate_recall"] = round(recall, 4)
         if parts.weights is None:
             sample.check(found, f"the export to {library}")
-            return {"exact": True, "for": "known users"} | _compared(sample, found)
+            return {"exact": True, "for": "known users"} | compared
         depth = min(checks.CANDIDATES, len(items))
-        candidates = ask(path, users[sample.rows], depth)
+        candidates = ask(path, queries, depth)
         scores = parts.scores(sample.histories, sample.rows)
         among = np.full_like(scores, -np.inf)
         np.put_along_axis(among, candidates, np.take_along_axis(scores, candidates, 1), 1)
         again = sample.agreement(best_of(among, sample))
         facts = {"exact": False, "for": "known users", "missing": "the linear part"}
         rescored = {"candidates": depth, "same_items_rescored": round(again, 4)}
-        return facts | _compared(sample, found) | rescored
+        return facts | compared | rescored
 
     return write
 

@@ -1,0 +1,210 @@
+"""The lists of all users as a folder of parquet files, in shards, and continued after a stop.
+
+Part p holds the users of the training rows from p · size on. Shard i of n writes the parts i,
+i + n, i + 2n, …, so that neither a part's name nor its contents depend on the number of shards.
+Each shard has a manifest, which names a part once it is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from itemrec.errors import ItemrecError
+from itemrec.files import json_object, read_file, write_text
+from itemrec.reranking.steering import check_steering
+from itemrec.serving.recommendation_table import (
+    MANIFESTS,
+    RecommendationTable,
+    check_parts_folder,
+)
+from itemrec.serving.recommender import Recommender
+from itemrec.training.fingerprint import fingerprint
+from itemrec.training.progress import track
+from itemrec.validation import positive_integer
+
+USERS = 10_000  # of a part
+
+
+class Shard(NamedTuple):
+    """Which of all shards, counted from 0."""
+
+    number: int
+    of: int
+
+    @property
+    def manifest(self) -> str:
+        """The name of its manifest."""
+        return f"manifest-{self.number}-of-{self.of}.json"
+
+
+@dataclass(frozen=True)
+class PartsWritten:
+    """What a call of `write_parts` did.
+
+    Attributes:
+        users: Users of this shard.
+        parts: Parts of this shard.
+        skipped: How many of them were complete before.
+        unknown: Ids in the filters that the model does not know.
+    """
+
+    users: int
+    parts: int
+    skipped: int
+    unknown: tuple[Any, ...]
+
+
+def write_parts(
+    recommender: Recommender,
+    folder: str | Path,
+    k: int = 20,
+    *,
+    shard: tuple[int, int] = (0, 1),
+    resume: bool = False,
+    users_per_part: int = USERS,
+    progress: bool = False,
+    **options: Any,
+) -> PartsWritten:
+    """Write the lists of all users, or of one shard of them, one parquet file a part.
+
+    Memory does not grow with the number of users. Several processes may write shards of one folder
+    at the same time.
+
+    Args:
+        recommender: Whose lists.
+        folder: The folder to write to.
+        k: Number of items per user.
+        shard: This shard, counted from 0, and the number of shards.
+        resume: Skip the parts that are complete.
+        users_per_part: Number of users in a part.
+        progress: Show a progress bar.
+        **options: Further arguments of `Recommender.recommend_all`, such as `genre`.
+
+    Returns:
+        How many parts were written and skipped.
+
+    Raises:
+        ItemrecError: The folder has lists already and `resume` is not given, or they are those of
+            another run or other arguments.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import tempfile
+        >>> import itemrec as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> write_parts(recommender, folder, shard=(0, 2), users_per_part=10).parts
+        3
+        >>> sorted(path.name for path in folder.iterdir())[1:]
+        ['part-00000.parquet', 'part-00002.parquet', 'part-00004.parquet']
+    """
+    mine, folder = Shard(*shard), check_parts_folder(folder)
+    size = positive_integer("users_per_part", users_per_part)
+    facts = _facts(recommender, k, size, options)
+    n_users = facts["users"]
+    numbers = range(mine.number, -(-n_users // size), mine.of)
+    folder.mkdir(parents=True, exist_ok=True)
+    known = _known_parts(folder, facts, mine, resume)
+    _remove_drafts(folder, numbers)
+    done = {name: known[name] for name in map(_name, numbers) if _is_whole(folder, name, known)}
+    skipped, users, unknown = len(done), 0, ()
+
+    def write_manifest() -> None:
+        complete = len(done) == len(numbers)
+        record = {**facts, "shard": list(mine), "complete": complete, "parts": done}
+        write_text(folder / mine.manifest, json.dumps(record, indent=1) + "\n")
+
+    write_manifest()
+    for number in track(numbers, "recommending to all users", show=progress):
+        start = number * size
+        users += min(size, n_users - start)
+        if _name(number) in done:
+            continue
+        table = _lists(recommender, start, size, k, options)
+        path, unknown = folder / _name(number), table.unknown
+        table.save(path)
+        done[path.name] = {"users": len(table.users), "sha256": _digest(path)}
+        write_manifest()
+    return PartsWritten(users, len(numbers), skipped, unknown)
+
+
+def all_lists(
+    recommender: Recommender, k: int = 20, *, progress: bool = False, **options: Any
+) -> Iterator[RecommendationTable]:
+    """The lists of all users, some users at a time."""
+    starts = range(0, max(recommender.train.shape[0], 1), USERS)
+    for start in track(starts, "recommending to all users", show=progress):
+        yield _lists(recommender, start, USERS, k, options)
+
+
+def _lists(
+    recommender: Recommender, start: int, size: int, k: int, options: dict[str, Any]
+) -> RecommendationTable:
+    ids = recommender.run.user_ids.ids[start : start + size]
+    return recommender.recommend_all(k, users=ids, **options)
+
+
+def _facts(recommender: Recommender, k: int, size: int, options: dict[str, Any]) -> dict[str, Any]:
+    """What the contents of all parts depend on, as it is stored."""
+    steering = check_steering(options.get("steering"))
+    plain = {"exclude_seen": True, "steering": None, **dict.fromkeys(("only", "without", "genre"))}
+    asked = {**plain, **options, "steering": None if steering.is_plain else asdict(steering)}
+    given = {name: value for name, value in asked.items() if value != plain.get(name)}
+    run = fingerprint(recommender.run, recommender.item_table, recommender.items.features)
+    facts = {
+        "run": run,
+        "arguments": {"k": positive_integer("k", k)} | given,
+        "users": recommender.train.shape[0],
+        "users_per_part": size,
+    }
+    out: dict[str, Any] = json.loads(json.dumps(facts, default=str))
+    return out
+
+
+def _known_parts(
+    folder: Path, facts: dict[str, Any], mine: Shard, resume: bool
+) -> dict[str, dict[str, Any]]:
+    """The parts that manifests call complete; raise if they do not go with this call."""
+    out: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob(MANIFESTS)):
+        stored = read_file(path, json_object)
+        for key, value in facts.items():
+            if stored.get(key) != value:
+                raise ItemrecError(
+                    f"'out' must be another folder: '{folder}' has lists with another '{key}'"
+                )
+        is_beside = path.name != mine.manifest and path.match(f"*-of-{mine.of}.json")
+        if not resume and not is_beside:
+            raise ItemrecError(
+                f"'out' must be a new folder: '{folder}' has lists; --resume continues them"
+            )
+        out |= stored.get("parts", {})
+    return out
+
+
+def _remove_drafts(folder: Path, numbers: range) -> None:
+    """Remove what a killed process left of the parts of this shard."""
+    for draft in folder.glob(".part-*.tmp"):
+        if int(draft.name.split("-")[1].split(".")[0]) in numbers:
+            draft.unlink(missing_ok=True)
+
+
+def _is_whole(folder: Path, name: str, known: dict[str, dict[str, Any]]) -> bool:
+    """Whether a part is as its manifest says."""
+    path = folder / name
+    return name in known and path.is_file() and _digest(path) == known[name].get("sha256")
+
+
+def _name(number: int) -> str:
+    return f"part-{number:05}.parquet"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
