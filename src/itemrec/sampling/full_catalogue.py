@@ -14,7 +14,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.graph.graph import Graph
+from itemrec.ops.columns import sum_over_ranks
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.ops.smooth_rank import add_counts, slopes
 from itemrec.sampling.base import Encoded, Sampler, ScoredLists
@@ -48,6 +50,7 @@ class Catalogue:
             # one extra row takes the positives outside the block
             scores = users.new_empty(n_users + 1, width)
             torch.mm(users, part.T, out=scores[:n_users])
+            ranks.add_up(scores[:n_users])
             here = self.real & (self.columns >= start) & (self.columns < start + width)
             place = torch.where(here, self.rows * width + self.columns - start, n_users * width)
             scores.view(-1).index_fill_(0, place, -torch.inf)
@@ -69,6 +72,8 @@ class All(Sampler):
         'all'
     """
 
+    by_columns = True
+
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Store the training positives, which are masked."""
         self._graph = Graph.from_csr(train, device)
@@ -80,7 +85,7 @@ class All(Sampler):
         """The catalogue replaces sampled scores; ``n`` has no effect."""
         user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
         catalogue = self.catalogue(user_vectors, batch.users, encoded.items, batch.distinct_users)
-        pos = pair_scores(user_vectors, encoded.items, batch.positives)
+        pos = sum_over_ranks(pair_scores(user_vectors, encoded.items, batch.positives))
         all_items = torch.arange(len(encoded.items), device=encoded.items.device)
         return ScoredLists(pos, catalogue, all_items)
 

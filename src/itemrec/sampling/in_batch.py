@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.ops.columns import sum_over_ranks
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.base import Encoded, Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
@@ -40,6 +41,7 @@ class InBatch(Sampler):
         'in-batch'
     """
 
+    by_columns = True
     group: int | None = None
 
     def __post_init__(self) -> None:
@@ -62,8 +64,9 @@ class InBatch(Sampler):
         padded = user_vectors if len(place) == n else user_vectors[place]
         shared = batch.positives[place].view(parts, size * width)  # [parts, M], M = size · P
         vectors = take_rows(encoded.items, shared.view(-1)).view(parts, size * width, -1)
-        neg = torch.bmm(padded.view(parts, size, -1), vectors.transpose(1, 2))  # [parts, size, M]
-        pos = pair_scores(user_vectors, encoded.items, batch.positives)
+        products = torch.bmm(padded.view(parts, size, -1), vectors.transpose(1, 2))
+        neg = sum_over_ranks(products)  # [parts, size, M]
+        pos = sum_over_ranks(pair_scores(user_vectors, encoded.items, batch.positives))
         real = batch.mask[place].view(parts, size * width)
         real[-1, size * width - (len(place) - n) * width :] = False
         mask = self.mask(batch.users[place].view(parts, size), shared, real)

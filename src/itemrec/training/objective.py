@@ -10,6 +10,7 @@ from torch import Tensor
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.ops.columns import sum_over_ranks
 from itemrec.sampling.base import Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
 from itemrec.training.config import TrainConfig
@@ -48,7 +49,7 @@ def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:
     total = users @ share(batch.users, batch.mask.any(1).to(users.dtype), len(users))
     total = total + items @ share(batch.positives, batch.mask.to(items.dtype), len(items))
     real = torch.ones_like(drawn, dtype=items.dtype) if counted is None else counted.to(items.dtype)
-    return 0.5 * (total + items @ share(drawn, real, len(items)))
+    return sum_over_ranks(0.5 * (total + items @ share(drawn, real, len(items))))
 
 
 def share(index: Tensor, weight: Tensor, size: int) -> Tensor:
