@@ -201,6 +201,9 @@ class Model(nn.Module):
             graph: The training graph.
         """
 
+    def drop_embeddings(self) -> None:
+        """Free what `cache_embeddings` stored, if the next training steps need the memory."""
+
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """The whole objective of a batch; only called for `Kind.OWN_OBJECTIVE`.
 

@@ -150,6 +150,12 @@ class EmbeddingModel(Model):
         """
         return columns.whole(table, self.dim) if self.sharded else table
 
+    def drop_embeddings(self) -> None:
+        """Free the whole vectors of a sharded model, which training does not need."""
+        if self.sharded:
+            for name in list(self._buffers):
+                self.store(name, torch.empty(0))
+
     @torch.no_grad()
     def unshard(self) -> None:
         """Collect the columns of the parameters from all ranks."""

@@ -44,7 +44,7 @@ def check_model(model: Model) -> None:
     count, dim = ranks.wanted_size(), model.settings.get("dim")
     if dim is not None and dim < count:
         raise ItemrecError(f"'dim' must be at least the number of processes, {count}, got {dim}")
-    if dim is not None and dim < LEAST * count:
+    if dim is not None and dim < LEAST * count and ranks.is_first():
         text = f"{dim} columns are few for {count} processes: each gains from {LEAST} or more"
         warnings.warn(text, ItemrecWarning, stacklevel=2)
 

@@ -60,6 +60,7 @@ def descend(
                     model.cache_embeddings(graph)
                     metrics = evaluator.metrics(scorer or model, config.metric)
                     state.record(loss, metrics, config, model)
+                    model.drop_embeddings()
                 state.note_plateau(config)
             bar.update(state, loss)
             interrupt.agree()
