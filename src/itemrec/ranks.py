@@ -42,7 +42,7 @@ class _Group:
     size: int = 1  # 1 until they have
     store: Any = None  # where a rank leaves its last words
     alone: bool = False  # whether the first one works for all at the moment
-    bytes: int = 0  # handed to sums since the start
+    bytes: int = 0  # sent for sums since the start
 
 
 _group = _Group()
@@ -79,7 +79,7 @@ def is_restart() -> bool:
 
 
 def exchanged_bytes() -> int:
-    """Bytes that this rank has handed to sums over ranks since it started."""
+    """Bytes that this rank has sent for sums over ranks since it started."""
     return _group.bytes
 
 
@@ -154,12 +154,16 @@ def own_columns(width: int) -> slice:
     return column_slices(width)[rank() if size() > 1 else 0]
 
 
-def row_range(count: int, multiple: int) -> range:
-    """The rows that this rank works on; each part but the last is a multiple of ``multiple``."""
+def row_slices(count: int, multiple: int = 1) -> list[slice]:
+    """The rows that each rank works on; they begin at multiples of a number."""
     blocks = -(-count // multiple)
-    own, ranks = (rank(), size()) if size() > 1 else (0, 1)
-    first, last = blocks * own // ranks, blocks * (own + 1) // ranks
-    return range(min(first * multiple, count), min(last * multiple, count))
+    bounds = [min(blocks * at // size() * multiple, count) for at in range(size() + 1)]
+    return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+def own_rows(count: int, multiple: int = 1) -> slice:
+    """The rows that this rank works on."""
+    return row_slices(count, multiple)[rank() if size() > 1 else 0]
 
 
 # --- exchange ------------------------------------------------------------------------------------
@@ -170,9 +174,39 @@ def add_up(tensor: Tensor) -> Tensor:
     if size() > 1:
         import torch.distributed as dist
 
-        _group.bytes += tensor.numel() * tensor.element_size()
+        _count(tensor, 2)
         _exchange(dist.all_reduce, tensor)
     return tensor
+
+
+def add_up_rows(tensor: Tensor) -> Tensor:
+    """The sum of a contiguous tensor over the ranks, of which each gets its own rows."""
+    import torch.distributed as dist
+
+    _count(tensor, 1)
+    slices = row_slices(len(tensor))
+    own, rest = slices[rank()], tensor.shape[1:]
+    parts = tensor.new_empty(size() * (own.stop - own.start), *rest)
+    sent, received = [part.stop - part.start for part in slices], [own.stop - own.start] * size()
+    _exchange(dist.all_to_all_single, parts, tensor, received, sent)
+    return parts.view(size(), -1, *rest).sum(0)
+
+
+def all_rows(own: Tensor, count: int) -> Tensor:
+    """The rows of all ranks, of which each has its own."""
+    out = own.new_empty(count, *own.shape[1:])
+    _count(out, 1)
+    for source, rows in enumerate(row_slices(count)):
+        if source == rank():
+            out[rows] = own
+        broadcast(out[rows], source)
+    return out
+
+
+def _count(tensor: Tensor, times: int) -> None:
+    """Count what a rank sends: a part for each of the others, once or, for a sum on all, twice."""
+    share = times * (size() - 1) / size()
+    _group.bytes += round(share * tensor.numel() * tensor.element_size())
 
 
 def broadcast(tensor: Tensor, source: int) -> None:

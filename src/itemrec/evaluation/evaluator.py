@@ -62,7 +62,7 @@ class Evaluator:
             raise ItemrecError("no user can be evaluated: no held-out user has a target")
         self.held, self.users, self.device, self.budget = held, held.users, device, budget
         self.n_items = held.target.shape[1]
-        self.own = ranks.row_range(len(held), ROWS)
+        self.own = ranks.own_rows(len(held), ROWS)
         rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
         keys = np.append(rows * self.n_items + held.target.indices, np.iinfo(np.int64).max)
         self.targets = torch.from_numpy(np.sort(keys)).to(device)  # row · items + item

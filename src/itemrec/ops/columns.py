@@ -23,11 +23,23 @@ EXACT = 16  # normal numbers are drawn in groups of so many
 def sum_over_ranks(part: Tensor) -> Tensor:
     """The sum of a product's parts, which is overwritten; its gradient is that of every part.
 
-    Every rank computes the same loss from the same sum, so the gradient needs no exchange.
+    Every rank computes the same from the same sum, so the gradient needs no exchange.
     """
     if ranks.size() == 1:
         return part
     out: Tensor = _Sum.apply(part)  # type: ignore[no-untyped-call]
+    return out
+
+
+def sum_own_rows(part: Tensor) -> Tensor:
+    """Own rows of the sum of a product's parts, ``[B, n] → [b, n]``.
+
+    The loss of a batch is the mean over its rows, so each rank computes that of its own rows. The
+    gradient of all rows comes from all ranks.
+    """
+    if ranks.size() == 1:
+        return part
+    out: Tensor = _SumOwnRows.apply(part)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -108,6 +120,17 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         return grad
+
+
+class _SumOwnRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, part: Tensor) -> Tensor:
+        ctx.count = len(part)
+        return ranks.add_up_rows(part.detach().contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return ranks.all_rows(grad, ctx.count)
 
 
 class _SumBothWays(torch.autograd.Function):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.losses.base import Scores
-from itemrec.ops.columns import sum_over_ranks, unit_rows
+from itemrec.ops.columns import sum_own_rows, unit_rows
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.batch import Batch
 
@@ -62,6 +62,9 @@ class Encoded:
 class ScoredLists:
     """Scores of a batch's positives and negatives, and which items the negatives were.
 
+    With several ranks they are those of this rank's rows, `ranks.own_rows(B)`; `items` and
+    `counted` are always of the whole batch.
+
     Attributes:
         pos: `[B, P]`.
         neg: `[B, N]`.
@@ -89,8 +92,8 @@ class Sampler:
     Attributes:
         needs_layers: Whether `Encoded.item_layers` is required.
         draws: Whether ids are drawn; then every user must have an item left to draw.
-        by_columns: Whether `score` completes every product of vectors with `sum_over_ranks`, so
-            that several processes can train together; a class that defines `score` says so itself.
+        by_columns: Whether `score` completes every product of vectors with `sum_own_rows`, so that
+            several processes can train together; a class that defines `score` says so itself.
 
     Examples:
         >>> from itemrec.negatives import Sampler
@@ -186,6 +189,6 @@ class DrawnNegatives(Sampler):
 def score_drawn(user_vectors: Tensor, items: Tensor, batch: Batch, drawn: Tensor) -> ScoredLists:
     """Products of users ``[B, d]`` with their positives and with drawn items ``[B, n]``."""
     listed = torch.cat([batch.positives, drawn], dim=1)
-    scores = sum_over_ranks(pair_scores(user_vectors, items, listed))
+    scores = sum_own_rows(pair_scores(user_vectors, items, listed))
     cut = batch.positives.shape[1]
     return ScoredLists(scores[:, :cut], scores[:, cut:], drawn, counted=batch.real_rows(drawn))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
-from itemrec.ops.columns import sum_over_ranks
+from itemrec.ops.columns import sum_over_ranks, sum_own_rows
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.base import DrawnNegatives, Encoded, ScoredLists, score_drawn
 from itemrec.sampling.batch import Batch
@@ -116,8 +116,8 @@ class MixGCF(Candidates):
         user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
         hops, drawn = self.mix(encoded.item_layers, user_vectors, batch, n, generator)
         mixed = encoded.pool(hops)  # [B, n, d], synthetic vectors
-        neg = sum_over_ranks((mixed @ user_vectors.unsqueeze(2)).squeeze(2))  # [B, n]
-        pos = sum_over_ranks(pair_scores(user_vectors, encoded.items, batch.positives))
+        neg = sum_own_rows((mixed @ user_vectors.unsqueeze(2)).squeeze(2))  # [B, n]
+        pos = sum_own_rows(pair_scores(user_vectors, encoded.items, batch.positives))
         return ScoredLists(pos, neg, drawn, counted=batch.real_rows(drawn))
 
     def mix(

@@ -1,0 +1,94 @@
+"""Small trainings, run by one process or, as a script under `torchrun`, by several ranks.
+
+The script writes the metrics and the weights of every case into one file, so that many cases share
+the start of the processes.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+import itemrec as ir
+from itemrec import ranks
+from itemrec.training.run import Run
+
+DATA = "synthetic:users=150,items=130,interactions=3000"
+SHORT: dict[str, Any] = {"epochs": 3, "eval_every": 1, "batch": 64, "device": "cpu"}
+SHORT |= {"n_negatives": 20, "seed": 3, "refit": False}
+
+
+def known(model: Any, loss: Any, negatives: Any = None, **settings: Any) -> Run:
+    """Train on known users."""
+    split = ir.split_interactions(ir.load(DATA), seed=1)
+    return ir.train(split, model, loss=loss, negatives=negatives, **{**SHORT, **settings})
+
+
+def unseen(model: Any, loss: Any, negatives: Any = None, **settings: Any) -> Run:
+    """Train on some users, evaluate others."""
+    split = ir.split_users(ir.load(DATA), seed=1)
+    return ir.train(split, model, loss=loss, negatives=negatives, **{**SHORT, **settings})
+
+
+losses, negatives, models = ir.losses, ir.negatives, ir.models
+CASES: dict[str, Callable[[], Run]] = {
+    "item-ndcg, PageRank": lambda: known(
+        models.LightGCN(dim=18), losses.item_ndcg(tau=0.5), negatives.PPR(cache=False)
+    ),
+    "item-log, in-batch, cosine": lambda: unseen(
+        models.LightGCN(dim=16),
+        losses.item_log(tau=0.1),
+        negatives.InBatch(group=16),
+        batch_by="interactions",
+        similarity="cosine",
+    ),
+    "item-ap, whole catalogue": lambda: unseen(
+        models.LightGCN(dim=16), losses.item_ap(tau=0.5), negatives.All()
+    ),
+    "bpr, l2": lambda: known(models.MF(dim=16), losses.bpr, l2=0.01, lr=0.01),
+    "refit, concatenated layers": lambda: known(
+        models.LRGCCF(dim=16), losses.softmax(tau=0.5), refit=True
+    ),
+    "mixgcf, cosine": lambda: known(
+        models.LightGCN(dim=16),
+        losses.bpr,
+        negatives.MixGCF(candidates=4),
+        similarity="cosine",
+    ),
+    "dynamic": lambda: known(models.LightGCN(dim=16), losses.bpr, negatives.Dynamic(candidates=4)),
+    "unseen users, concatenated": lambda: unseen(models.LRGCCF(dim=16), losses.neural_ndcg),
+    "sgl": lambda: known(models.SGL(dim=16, weight=0.05), losses.bpr, l2=0.001),
+    "simgcl": lambda: known(models.SimGCL(dim=16, weight=0.05), losses.bpr, lr=0.01),
+    "xsimgcl": lambda: known(models.XSimGCL(dim=16, weight=0.05), losses.bpr, lr=0.01),
+    "hybrid": lambda: unseen(models.Hybrid(dim=16), None, lr=0.01),
+    "closed form": lambda: unseen(models.EASE(), None),
+    "popularity negatives, weights": lambda: known(
+        models.LightGCN(dim=16), losses.bsl, negatives.Popularity(), ema_decay=0
+    ),
+}
+
+
+def outcome(run: Run) -> dict[str, torch.Tensor]:
+    """Everything that must not depend on the number of ranks."""
+    out = {f"model.{k}": v.detach().contiguous() for k, v in run.model.state_dict().items()}
+    for part in ("valid", "test"):
+        out |= {f"{part}.{k}": torch.tensor(v) for k, v in run.metrics[part].items()}
+    values = {k: v for k, v in run.per_user.items() if v.dtype == np.float64}
+    return out | {f"user.{k}": torch.from_numpy(v) for k, v in values.items()}
+
+
+def outcomes(names: Sequence[str]) -> dict[str, torch.Tensor]:
+    """The outcomes of several cases."""
+    return {
+        f"{name}/{key}": value for name in names for key, value in outcome(CASES[name]()).items()
+    }
+
+
+if __name__ == "__main__":
+    found = outcomes(sys.argv[2:])
+    target = Path(sys.argv[1])
+    save_file(found, target.with_suffix(f".{ranks.rank()}"))
