@@ -5,8 +5,9 @@ on synthetic interactions at the density of `scaling.py`. Both sides take turns,
 and each time in fresh processes, started by `torchrun` if there are several.
 
 speed-up: median seconds of a step · memory: bytes of embeddings, gradients, Adam's moments and the
-average of the weights in a rank · bytes: handed to sums over ranks in a step, against the formula
-4·B·(P + N) for the scores and 8·(users + items) for the lengths of cosines.
+average of the weights in a rank · bytes: sent by a rank in a step, as the loopback device counts
+them, against the formula 8·(k − 1)/k·(B·(P + N) + 2·(users + items)) for k ranks: scores and their
+gradients, and the lengths of cosines and their gradients. Other traffic on the device counts, too.
 """
 
 from __future__ import annotations
@@ -78,10 +79,12 @@ def compare(options: Any) -> None:
                 row = in_processes(processes, matrix, options)
                 rows[processes].append(row)
                 print(
-                    f"{processes} × {options.threads} thread: {row['seconds']:.3f} s a step, "
+                    f"{processes} × {options.threads} thread: {row['seconds']:.3f} s a step "
+                    f"({row['cpu']:.3f} s of CPU in a process), "
                     f"{row['tables'] / 2**20:.1f} MB of tables, peak "
                     f"{row['peak'] / 2**20:.0f} MB above the interactions, "
-                    f"{row['bytes'] / 2**20:.2f} MB exchanged a step",
+                    f"{row['bytes'] / 2**20:.2f} MB sent by a process in a step (counted by it: "
+                    f"{row['counted'] / 2**20:.2f})",
                     flush=True,
                 )
     one, many = rows.values()
@@ -96,7 +99,7 @@ def in_processes(count: int, matrix: Path, options: Any) -> dict[str, float]:
     """What the first of ``count`` processes measures."""
     start = [sys.executable]
     if count > 1:
-        start += ["-m", "torch.distributed.run", "--nproc-per-node", str(count)]
+        start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
     command = [*start, __file__, "--matrix", str(matrix), "--steps", str(options.steps)]
     command += ["--threads", str(options.threads)]
     threads = {"OMP_NUM_THREADS": str(options.threads)}
@@ -114,20 +117,32 @@ def measure(train: sp.csr_array, steps: int) -> dict[str, float]:
     learner = network(train)
     keys = learner.batches.epoch(learner.generator)
     learner.step(keys[0])  # allocates
-    spent, sent = [], ranks.exchanged_bytes()
+    spent, cpu, counted, sent = [], [], ranks.exchanged_bytes(), loopback_bytes()
     for at in range(1, 1 + steps):
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         learner.step(keys[at % len(keys)])
         spent.append(time.perf_counter() - begin)
-    group = min(learner.plan.sampler.group, keys.shape[1])  # type: ignore[attr-defined]
-    padded = -(-keys.shape[1] // group) * group
+        cpu.append(time.process_time() - used)
+    scores = keys.shape[1] * (1 + min(learner.plan.sampler.group, keys.shape[1]))  # type: ignore[attr-defined]
+    others = (ranks.size() - 1) / ranks.size()
     return {
         "seconds": float(np.median(spent)),
+        "cpu": float(np.median(cpu)),
         "tables": float(table_bytes(learner)),
         "peak": float(resident("VmHWM") - before),
-        "bytes": (ranks.exchanged_bytes() - sent) / steps,
-        "formula": 4.0 * (padded * group + keys.shape[1]) + 8.0 * sum(train.shape),
+        "bytes": (loopback_bytes() - sent) / steps / ranks.size(),
+        "counted": (ranks.exchanged_bytes() - counted) / steps,
+        "formula": 8.0 * others * (scores + 2 * sum(train.shape)),
     }
+
+
+def loopback_bytes() -> int:
+    """Bytes that this machine has sent to itself."""
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        name, _, figures = line.partition(":")
+        if name.strip() == "lo":
+            return int(figures.split()[8])
+    raise SystemExit("/proc/net/dev has no loopback device")
 
 
 def network(train: sp.csr_array) -> Learner:

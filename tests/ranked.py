@@ -4,6 +4,8 @@ The script writes the metrics and the weights of every case into one file, so th
 the start of the processes.
 """
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import itemrec as ir
 from itemrec import ranks
+from itemrec.training.learner import Learner
 from itemrec.training.run import Run
 
 DATA = "synthetic:users=150,items=130,interactions=3000"
@@ -66,10 +69,37 @@ CASES: dict[str, Callable[[], Run]] = {
     "xsimgcl": lambda: known(models.XSimGCL(dim=16, weight=0.05), losses.bpr, lr=0.01),
     "hybrid": lambda: unseen(models.Hybrid(dim=16), None, lr=0.01),
     "closed form": lambda: unseen(models.EASE(), None),
-    "popularity negatives, weights": lambda: known(
+    "popularity negatives": lambda: known(
         models.LightGCN(dim=16), losses.bsl, negatives.Popularity(), ema_decay=0
     ),
 }
+
+
+def stored(folder: str, *, resume: bool) -> Run:
+    """Train with a run folder, in which the state of every epoch is saved."""
+    return known(
+        models.LightGCN(dim=16), losses.bpr, out=folder, resume=resume, save_seconds=0, refit=True
+    )
+
+
+def stopped(folder: str, steps: int = 60) -> None:
+    """`stored`, ended in the middle of an epoch."""
+    step, taken = Learner.step, [0]
+
+    def counted(self: Learner, keys: torch.Tensor) -> torch.Tensor:
+        taken[0] += 1
+        if taken[0] > steps:
+            raise KeyboardInterrupt
+        return step(self, keys)
+
+    Learner.step = counted  # type: ignore[method-assign]
+    try:
+        stored(folder, resume=False)
+    except KeyboardInterrupt:
+        return
+    finally:
+        Learner.step = step  # type: ignore[method-assign]
+    raise RuntimeError("the training was too short to be stopped")
 
 
 def outcome(run: Run) -> dict[str, torch.Tensor]:
@@ -82,13 +112,46 @@ def outcome(run: Run) -> dict[str, torch.Tensor]:
 
 
 def outcomes(names: Sequence[str]) -> dict[str, torch.Tensor]:
-    """The outcomes of several cases."""
-    return {
-        f"{name}/{key}": value for name in names for key, value in outcome(CASES[name]()).items()
-    }
+    """The outcomes of several cases; a name may also be that of a folder to stop or resume in."""
+    out = {}
+    for name in names:
+        what, _, folder = name.partition(":")
+        if what == "stop":
+            stopped(folder)
+            continue
+        run = stored(folder, resume=True) if what == "resume" else CASES[name]()
+        out |= {f"{what}/{key}": value for key, value in outcome(run).items()}
+    return out
+
+
+def by_ranks(count: int, names: Sequence[str], folder: Path) -> list[dict[str, torch.Tensor]]:
+    """The outcomes of the cases on each of several ranks."""
+    target = folder / f"ranks-{count}"
+    done = torchrun(count, __file__, str(target), *names)
+    assert done.returncode == 0, done.stderr
+    return [load_file(target.with_suffix(f".{rank}")) for rank in range(count)]
+
+
+def torchrun(
+    count: int, *arguments: str, options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a script, or a module after "-m", in several processes on this machine."""
+    return subprocess.run(
+        command(count, *arguments, options=options),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+
+
+def command(count: int, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """The command line of `torchrun`, with a port of its own."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return [*launcher, "--nproc-per-node", str(count), *options, *arguments]
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     found = outcomes(sys.argv[2:])
-    target = Path(sys.argv[1])
-    save_file(found, target.with_suffix(f".{ranks.rank()}"))
+    save_file(found, Path(sys.argv[1]).with_suffix(f".{ranks.rank()}"))
