@@ -23,21 +23,23 @@ from itemrec.training.run import Run
 DATA = "synthetic:users=150,items=130,interactions=3000"
 SHORT: dict[str, Any] = {"epochs": 3, "eval_every": 1, "batch": 64, "device": "cpu"}
 SHORT |= {"n_negatives": 20, "seed": 3, "refit": False}
+losses, negatives, models = ir.losses, ir.negatives, ir.models
 
 
-def known(model: Any, loss: Any, negatives: Any = None, **settings: Any) -> Run:
+def known(model: Any, loss: Any, sampler: Any = None, **settings: Any) -> Run:
     """Train on known users."""
     split = ir.split_interactions(ir.load(DATA), seed=1)
-    return ir.train(split, model, loss=loss, negatives=negatives, **{**SHORT, **settings})
+    if loss is losses.bpr:  # batches of interactions
+        settings = {"batch": 512, **settings}
+    return ir.train(split, model, loss=loss, negatives=sampler, **{**SHORT, **settings})
 
 
-def unseen(model: Any, loss: Any, negatives: Any = None, **settings: Any) -> Run:
+def unseen(model: Any, loss: Any, sampler: Any = None, **settings: Any) -> Run:
     """Train on some users, evaluate others."""
     split = ir.split_users(ir.load(DATA), seed=1)
-    return ir.train(split, model, loss=loss, negatives=negatives, **{**SHORT, **settings})
+    return ir.train(split, model, loss=loss, negatives=sampler, **{**SHORT, **settings})
 
 
-losses, negatives, models = ir.losses, ir.negatives, ir.models
 CASES: dict[str, Callable[[], Run]] = {
     "item-ndcg, PageRank": lambda: known(
         models.LightGCN(dim=18), losses.item_ndcg(tau=0.5), negatives.PPR(cache=False)
@@ -47,6 +49,7 @@ CASES: dict[str, Callable[[], Run]] = {
         losses.item_log(tau=0.1),
         negatives.InBatch(group=16),
         batch_by="interactions",
+        batch=256,
         similarity="cosine",
     ),
     "item-ap, whole catalogue": lambda: unseen(
@@ -78,7 +81,13 @@ CASES: dict[str, Callable[[], Run]] = {
 def stored(folder: str, *, resume: bool) -> Run:
     """Train with a run folder, in which the state of every epoch is saved."""
     return known(
-        models.LightGCN(dim=16), losses.bpr, out=folder, resume=resume, save_seconds=0, refit=True
+        models.LightGCN(dim=16),
+        losses.bpr,
+        batch=64,
+        out=folder,
+        resume=resume,
+        save_seconds=0,
+        refit=True,
     )
 
 

@@ -89,18 +89,32 @@ def start(device: str) -> None:
         return
     import torch
     import torch.distributed as dist
-    from torch.distributed.rendezvous import rendezvous
 
     on_gpu = device != "cpu" and torch.cuda.is_available()
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     if on_gpu:
         _use_own_gpu(torch.cuda.device_count())
     if not dist.is_initialized():
-        store, own, size = next(rendezvous("env://", timeout=PATIENCE))
-        dist.init_process_group(backend, store=store, rank=own, world_size=size, timeout=PATIENCE)
-        _group.store = store
+        try:
+            _meet(backend)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise ItemrecError(f"the processes do not find each other: {reason}") from error
         atexit.register(stop)
     _group.size = dist.get_world_size()
+
+
+def _meet(backend: str) -> None:
+    import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
+
+    store, own, count = next(rendezvous("env://", timeout=PATIENCE))
+    # `torchrun` may keep its store for the next attempt, with the addresses of dead processes
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)
+    _group.store = dist.PrefixStore(f"itemrec/{attempt}/{count}", store)  # type: ignore[attr-defined]
+    dist.init_process_group(
+        backend, store=_group.store, rank=own, world_size=count, timeout=PATIENCE
+    )
 
 
 def stop() -> None:
