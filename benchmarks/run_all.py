@@ -37,6 +37,7 @@ CPU = (
     "diversity.py ml-latest-small",
     "scaling.py",
     "prepare.py",
+    "distributed.py",
 )
 GPU = (
     "gpu.py yelp2018",

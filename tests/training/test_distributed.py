@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +20,10 @@ from typer.testing import CliRunner
 import itemrec as ir
 from itemrec import ranks
 from itemrec.cli.app import app
+from itemrec.models.base import Kind
 from itemrec.ops.columns import drawn
 from itemrec.sampling import Uniform
-from itemrec.training.across_ranks import check_model, check_sampler
+from itemrec.training.across_ranks import check_model, check_sampler, is_by_columns
 
 DATA = "synthetic:users=300,items=200,interactions=8000"
 LONG = [DATA, "--model", "lightgcn", "--dim", "16", "--device", "cpu"]
@@ -166,6 +166,15 @@ def test_a_class_answers_for_itself_alone() -> None:
         check_sampler(OwnScores())
 
 
+def test_the_page_names_all_models_and_says_what_happens_to_them() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text(encoding="utf-8")
+    able, refused = page.split("## What is refused")[1].split("Models with weight matrices")
+    refused = refused.split("## Faults")[0]
+    for name, kind in ir.models.MODELS.items():
+        divided = is_by_columns(kind) or kind.kind in (Kind.CLOSED_FORM, Kind.HYBRID)
+        assert f"`{name}`" in (able if divided else refused), name
+
+
 @given(st.integers(1, 70_000), st.integers(1, 9), st.integers(0, 8), st.integers(0, 8))
 def test_columns_drawn_in_blocks_are_those_of_one_draw(n: int, width: int, a: int, b: int) -> None:
     columns = slice(min(a, b, width - 1), max(a, b, 1))
@@ -237,7 +246,3 @@ def test_evaluation_divides_the_users_and_other_commands_run_once(tmp_path: Path
     line = ["recommend", out, "--history", "3,5", "--k", "2"]
     shown = ranked.torchrun(2, "-m", "itemrec", *line).stdout
     assert shown == CliRunner().invoke(app, line).stdout
-
-
-if sys.platform == "win32":
-    pytest.skip("torchrun's signals are those of POSIX", allow_module_level=True)
