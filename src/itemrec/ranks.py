@@ -62,7 +62,9 @@ def is_first() -> bool:
 
 
 def wanted_size() -> int:
-    """How many processes were started together, whether or not they have found each other."""
+    """How many processes are to work together, whether or not they have found each other."""
+    if _group.alone:
+        return 1
     env = os.environ
     started = "RANK" in env and "MASTER_ADDR" in env and "WORLD_SIZE" in env
     return int(env["WORLD_SIZE"]) if started else 1

@@ -23,15 +23,16 @@ def noisy_passes(
     depth: int,
     noise: Sequence[float],
     generator: torch.Generator,
-    width: int,
+    width: int | None = None,
 ) -> list[list[Tensor]]:
     """``h⁰ = x … hᴸ`` of one pass per ε in ``noise``, where ``hˡ⁺¹ = disturb(Â hˡ, ε)``.
 
     All passes start from the same ``Â x``. The noise depends on a vector only through its signs,
     which have no slope: every pass has the gradient of the layers without noise, and one backward
     pass serves all of them, by Horner's rule ``y ← g_l + Â y`` with ``g_l`` summed over the passes.
-    ``width`` is the length of a vector, of which ``x`` may hold the columns of this rank.
+    ``width`` is the length of a vector if ``x`` may hold only the columns of this rank.
     """
+    width = width or x.shape[1]
     flat = _NoisyPasses.apply(x, graph, depth, noise, generator, width)  # type: ignore[no-untyped-call]
     return [[x, *flat[at : at + depth]] for at in range(0, len(flat), depth)]
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
+from itemrec import ranks
 from itemrec.data.split import HeldOut, Split
 from itemrec.environment import pick_device
 from itemrec.evaluation.evaluator import Evaluator, sample_users
@@ -45,6 +46,7 @@ def solve(
         lambda: choose_and_fit(model, split.train, valid, config, state, progress),
     )
     state.choose("model", found)
+    state.trials = ranks.from_first(lambda: state.trials)
     state.seconds += time.perf_counter() - started
     if valid is not None:
         metrics = Evaluator(valid, model.device).metrics(model, config.metric)

@@ -124,6 +124,7 @@ def fit_linear(
     solved_on_first(
         linear, train, lambda: choose_and_fit(linear, train, sample, plan.config, state, progress)
     )
+    state.trials = ranks.from_first(lambda: state.trials)
     if model.linear_l2 is None:
         found = {f"linear_{name}": getattr(linear, name) for name in OF_LINEAR}
         model.take(found)
