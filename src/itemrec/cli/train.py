@@ -52,7 +52,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     """Train a model, select the epoch on validation data, evaluate once on the test users.
 
     Without --model a hybrid is trained, which chooses its own settings on validation data. Several
-    processes train one model together under torchrun --nproc-per-node N -m itemrec train ….
+    processes train one model together: torchrun --nproc-per-node N -m itemrec train plays.csv.
 
     Example: itemrec train plays.csv --out r
     """
