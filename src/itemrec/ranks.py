@@ -2,7 +2,7 @@
 
 Every rank executes the same program on the same data and with the same random numbers, but holds
 only some columns of the embeddings. Until `start` is called, and with one process, there is one
-rank, and every function does nothing. Torch is imported when several ranks start.
+rank, and every function does nothing. Nothing heavy is imported before several ranks start.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import torch
     from torch import Tensor
 
@@ -271,6 +269,7 @@ def gather_rows(own: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
     if size() == 1:
         assert own is not None
         return own
+    import numpy as np
     import torch
 
     parts = []
