@@ -58,11 +58,8 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         (["hybrid.py"], "ndcg"),
         (["update.py"], "synthetic_update_ndcg_share"),
         (["new_items.py"], "new_items_p"),
-<<<<<<< HEAD
         (["diversity.py", "--model", "ease"], "ease_diversity_gain"),
-=======
         (["distributed.py"], "distributed_speedup"),
->>>>>>> bb6aa8c (Documentation of several processes; the benchmark among the others)
         (["gpu.py", "--device", "cpu"], "gpu_epoch_seconds"),
         (["gpu.py", "--device", "cpu", "--full-catalogue"], "gpu_full_epoch_seconds"),
     ],
