@@ -114,6 +114,23 @@ class Verdicts:
 # --- the package ---------------------------------------------------------------------------------
 
 
+def split_of(train: Any) -> Split:
+    """A split that has nothing but these training interactions."""
+    empty = train[:0]
+    return Split(
+        protocol="transductive",
+        train=train,
+        valid=None,
+        test=HeldOut(empty, empty, np.empty(0, np.int64), np.empty(0)),
+        user_ids=IdMap(np.arange(train.shape[0])),
+        item_ids=IdMap(np.arange(train.shape[1])),
+        titles=None,
+        genres=None,
+        dataset={},
+        settings={},
+    )
+
+
 class Training(Learner):
     """LightGCN trained as by `itemrec.train`, one step or one epoch at a time."""
 
@@ -128,19 +145,7 @@ class Training(Learner):
         dim: int = 64,
         layers: int = 3,
     ) -> None:
-        empty = train[:0]
-        split = Split(
-            protocol="transductive",
-            train=train,
-            valid=None,
-            test=HeldOut(empty, empty, np.empty(0, np.int64), np.empty(0)),
-            user_ids=IdMap(np.arange(train.shape[0])),
-            item_ids=IdMap(np.arange(train.shape[1])),
-            titles=None,
-            genres=None,
-            dataset={},
-            settings={},
-        )
+        split = split_of(train)
         sampler = negatives if negatives is not None else Uniform()
         config = replace(config, device=device)
         super().__init__(Plan(split, LightGCN(dim, layers), loss, sampler, config), split)

@@ -39,6 +39,7 @@ CPU = (
     "prepare.py",
     "scaling.py --constant-degree",
     "catalogue.py",
+    "distributed.py",
 )
 GPU = (
     "gpu.py yelp2018",

@@ -60,6 +60,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         (["new_items.py"], "new_items_p"),
         (["diversity.py", "--model", "ease"], "ease_diversity_gain"),
         (["catalogue.py"], "sparse_fit_peak_gb"),
+        (["distributed.py"], "distributed_speedup"),
         (["gpu.py", "--device", "cpu"], "gpu_epoch_seconds"),
         (["gpu.py", "--device", "cpu", "--full-catalogue"], "gpu_full_epoch_seconds"),
     ],

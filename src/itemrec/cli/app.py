@@ -15,9 +15,10 @@ from typing import Annotated
 import typer
 
 import itemrec
+from itemrec import ranks
 from itemrec.cli import options
 from itemrec.cli.choices import Command
-from itemrec.cli.errors import CommandGroup
+from itemrec.cli.errors import CommandGroup, error_console
 from itemrec.cli.evaluate import evaluate
 from itemrec.cli.export import export
 from itemrec.cli.option_groups import with_options
@@ -52,8 +53,12 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+TOGETHER = ("train", "evaluate")  # commands that use all processes of `torchrun`
+
+
 @app.callback()
 def before_command(
+    context: typer.Context,
     extension: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,6 +76,10 @@ def before_command(
     ] = False,
 ) -> None:
     """Load what the user adds, before a command reads the tables of components."""
+    if ranks.wanted_size() > 1 and context.invoked_subcommand not in TOGETHER:
+        if not ranks.is_first():
+            raise typer.Exit
+        ranks.work_alone()
     load_extensions(extension or ())
 
 
@@ -231,4 +240,5 @@ def main() -> None:
     """Read the arguments and run their command."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may not know every letter of a title
         sys.stdout.reconfigure(errors="replace")
+    console.quiet = error_console.quiet = not ranks.is_first()
     app()

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from itemrec import ranks
 from itemrec.cli.signals import received
 from itemrec.environment import out_of_memory
 from itemrec.errors import ItemrecError, ItemrecWarning
@@ -48,7 +49,9 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(1) from None
         except Exception as error:
             if not (sentence := error_sentence(error)):
+                ranks.leave_word(repr(error))
                 raise  # a bug
+            ranks.leave_word(sentence)
             print_note(sentence)
         raise typer.Exit(2)
 
@@ -63,7 +66,8 @@ def told_if_interrupted(advice: Callable[[], str] = lambda: "") -> Iterator[None
     except BaseException as error:
         if not received.explains(error):
             raise
-        print_note(received.sentence(advice()))
+        # `torchrun` ends all ranks if one has failed
+        print_note(ranks.last_words() or received.sentence(advice()))
         raise typer.Exit(received.exit_code) from None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from itemrec import ranks
 from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
@@ -84,11 +85,12 @@ def evaluate(
     from itemrec.experiments.stored import split_of
     from itemrec.training.run import Run
 
+    ranks.start(device)  # under torchrun every process ranks the items for some of the users
     loaded = Run.load(run, device)
     split = split_of(loaded, data_root, data)
     if sweep is not None:
         found = _sweep(loaded, split, sweep, cutoffs[0], steering)
-        if as_json:
+        if as_json and ranks.is_first():
             points = [{"value": p.value, "metrics": p.metrics} for p in found.points]
             typer.echo(
                 json.dumps({"run": run, "slider": sweep, "users": found.users} | {"points": points})
@@ -106,6 +108,8 @@ def evaluate(
         steering=settings,
         item_table=steering.table.read(),
     )
+    if not ranks.is_first():
+        return
     if as_json:
         intervals = {name: result.interval(name) for name in result.per_user}
         content = {"run": run, "users": len(result.ids), "metrics": result.metrics}

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from itemrec import ranks
+
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -64,7 +66,7 @@ def guard(command: Callable[[], Any]) -> None:
             raise
         for number in NUMBERS:
             signal.signal(number, signal.SIG_IGN)  # it ends already
-        if not received.told:
+        if not received.told and ranks.is_first():
             print(f"itemrec: {received.sentence()}", file=sys.stderr)
         sys.exit(received.exit_code)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from itemrec import ranks
 from itemrec.cli.errors import print_note, told_if_interrupted
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.options import CONFIGURATION, ExperimentOptions
@@ -50,7 +51,8 @@ class RunOptions:
 def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     """Train a model, select the epoch on validation data, evaluate once on the test users.
 
-    Without --model a hybrid is trained, which chooses its own settings on validation data.
+    Without --model a hybrid is trained, which chooses its own settings on validation data. Several
+    processes train one model together: torchrun --nproc-per-node N -m itemrec train plays.csv.
 
     Example: itemrec train plays.csv --out r
     """
@@ -67,6 +69,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
     with told_if_interrupted(lambda: _how_to_resume(folder)):
         trained = run_config(settings, folder, resume=run.resume, progress=True)
+    if not ranks.is_first():
+        return
     if run.final is not None and (note := change_of_data(run.final, trained)):
         print_note(note)
     console.print(results.finished(trained))

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.data.split import HeldOut
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.conventions import convention_values
@@ -47,7 +48,11 @@ def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
 
 
 class Evaluator:
-    """A held-out part on a device, ready to be evaluated many times."""
+    """A held-out part on a device, ready to be evaluated many times.
+
+    With several ranks each one ranks the items for its part of the users, `own`, and all of them
+    get the lists of all users, so that they compute the same figures.
+    """
 
     def __init__(self, held: HeldOut, device: torch.device | str, budget: float = BUDGET) -> None:
         if budget <= 0:
@@ -57,6 +62,7 @@ class Evaluator:
             raise ItemrecError("no user can be evaluated: no held-out user has a target")
         self.held, self.users, self.device, self.budget = held, held.users, device, budget
         self.n_items = held.target.shape[1]
+        self.own = ranks.own_rows(len(held), ROWS)
         rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
         keys = np.append(rows * self.n_items + held.target.indices, np.iinfo(np.int64).max)
         self.targets = torch.from_numpy(np.sort(keys)).to(device)  # row · items + item
@@ -128,17 +134,17 @@ class Evaluator:
     ) -> tuple[dict[int, tuple[npt.NDArray[Any], ...]], npt.NDArray[np.int64]]:
         """Hits and items of the lists of each length, and the ranks of all targets."""
         made: dict[int, list[tuple[Tensor, Tensor]]] = {depth: [] for depth in depths}
-        ranks = [np.empty(0, dtype=np.int64)]
+        places = [np.empty(0, dtype=np.int64)]
         for start, scores in blocks:
             for depth in depths:
                 made[depth].append(self._hits(scores, start, depth))
             if with_ranks:
-                ranks.append(self._ranks(scores, start))
+                places.append(self._ranks(scores, start))
         lists = {
-            depth: tuple(torch.cat(parts).cpu().numpy() for parts in zip(*pairs, strict=True))
+            depth: tuple(_of_all([pair[at] for pair in pairs]) for at in (0, 1))
             for depth, pairs in made.items()
         }
-        return lists, np.concatenate(ranks)
+        return lists, ranks.gather_rows(np.concatenate(places))
 
     def _depths(self, wanted: list[Metric]) -> list[int]:
         """Lengths of the lists to make: the longest, or each one if lists are steered."""
@@ -155,20 +161,23 @@ class Evaluator:
         """
         metric, blocks = parse_metric(key), []
         depth = min(metric.k or self.n_items, self.n_items)
-        for start in range(0, len(self.users), self._rows()):
-            part = slice(start, start + self._rows())
+        for part in self._parts():
+            start = part.start
             history, values = self.held.history[part], []
             for scores in scorings(history, self.users[part]):
                 hits, _ = self._hits(self._masked(scores, part), start, depth)
                 found, n_target = hits.cpu().numpy(), self.n_target[part]
                 values.append(METRICS[metric.name](found, n_target, depth))
-            blocks.append(np.stack(values))
-        return np.concatenate(blocks, axis=1)
+            blocks.append(np.stack(values, axis=1))  # [users, scorings]
+        of_all = ranks.gather_rows(np.concatenate(blocks) if blocks else None)
+        return np.ascontiguousarray(of_all.T)
 
-    def _rows(self) -> int:
-        """Users in a block, so that its scores fit into the budget."""
+    def _parts(self) -> Iterator[slice]:
+        """Own users, block by block, so that the scores of a block fit into the budget."""
         size = int(self.budget * 2**20 / 4 / self.n_items)
-        return max(ROWS, size // ROWS * ROWS)
+        size = max(ROWS, size // ROWS * ROWS)
+        for start in range(self.own.start, self.own.stop, size):
+            yield slice(start, min(start + size, self.own.stop))
 
     def _hits(self, scores: Tensor, start: int, depth: int) -> tuple[Tensor, Tensor]:
         """Whether each of the best items is a target, and these items, both ``[b, depth]``."""
@@ -181,12 +190,10 @@ class Evaluator:
     @torch.no_grad()
     def blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
         """Scores of one block of users after another, with the items of their history at −∞."""
-        size, history, users = self._rows(), self.held.history, self.users
-        for start in range(0, len(users), size):
-            part = slice(start, start + size)
-            rows = history[part]
-            count = rows.shape[0]
-            yield start, self._masked(block_scores(model, rows, users[part]), part)[:count]
+        for part in self._parts():
+            rows = self.held.history[part]
+            scores = block_scores(model, rows, self.users[part])
+            yield part.start, self._masked(scores, part)[: rows.shape[0]]
 
     def _masked(self, scores: Tensor, part: slice) -> Tensor:
         """−∞ at what is not ranked: histories, what is excluded besides, what is not available."""
@@ -208,3 +215,8 @@ class Evaluator:
         flat = torch.from_numpy(rows * scores.shape[1] + part.indices).to(rank.device)
         out: npt.NDArray[np.int64] = rank.view(-1)[flat].cpu().numpy()
         return out
+
+
+def _of_all(parts: list[Tensor]) -> npt.NDArray[Any]:
+    """The rows of all users, from the blocks of this rank's users."""
+    return ranks.gather_rows(torch.cat(parts).cpu().numpy() if parts else None)

@@ -13,6 +13,7 @@ from itemrec.data.splitters import SPLITS, cold_start
 from itemrec.errors import ItemrecError
 from itemrec.experiments.config import Resolved, resolve
 from itemrec.files import check_folder
+from itemrec.training.across_ranks import join_ranks
 from itemrec.training.loop import run_plan
 from itemrec.training.plan import Plan, check_epochs_known
 from itemrec.training.run import Run
@@ -30,7 +31,9 @@ def run_config(
     """Train according to a configuration; data that is already loaded can be passed in."""
     if out is not None:
         check_folder("out", out)
-    plan = make_plan(resolve(config), data)
+    settings = resolve(config)
+    join_ranks(settings.model, settings.sampler, settings.train.device)  # before data is read
+    plan = make_plan(settings, data)
     return run_plan(plan, out=out, resume=resume, progress=progress)
 
 

@@ -64,6 +64,9 @@ class Model(nn.Module):
         default_training: Default values for fields of `TrainConfig`.
         given: The settings before some of them were chosen, or None if none was.
         recomputed: Whether buffers are computed again on loading instead of being stored.
+        by_columns: Whether every column of the vectors is computed alone, so that several processes
+            can train together; not inherited: a class says so itself.
+        sharded: Whether this process holds only some columns of the parameters.
         watch: Shows progress over the steps of a long computation.
         settings: The arguments of the constructor, recorded automatically.
         n_users: Number of training users, after `setup`.
@@ -102,6 +105,8 @@ class Model(nn.Module):
     default_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
     default_training: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of `TrainConfig`
     recomputed: bool = False
+    by_columns: ClassVar[bool] = False  # not inherited: see `EmbeddingModel.whole`
+    sharded: bool = False  # this process holds only some columns of the parameters
     given: dict[str, Any] | None = None  # the settings before some were chosen
     watch: Callable[[Iterable[Any], str], Iterable[Any]] = staticmethod(lambda steps, text: steps)
     settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never modified
@@ -195,6 +200,9 @@ class Model(nn.Module):
         Args:
             graph: The training graph.
         """
+
+    def drop_embeddings(self) -> None:
+        """Free what `cache_embeddings` stored, if the next training steps need the memory."""
 
     def own_loss(self, graph: Graph, batch: Batch, generator: torch.Generator) -> Tensor:
         """The whole objective of a batch; only called for `Kind.OWN_OBJECTIVE`.
@@ -308,6 +316,10 @@ class Model(nn.Module):
         Args:
             train: The interactions that the model was trained on, `[users, items]`.
         """
+
+    def unshard(self) -> None:
+        """Collect the columns of the parameters from all ranks, if this one holds only some."""
+        self.sharded = False
 
     def check_inductive(self) -> None:
         """Raise if the model cannot score unseen users, as the inductive protocol requires.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from itemrec import ranks
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Model
+from itemrec.ops import columns
 from itemrec.sampling.base import Encoded
 from itemrec.sampling.batch import Batch
 
@@ -53,6 +56,7 @@ class EmbeddingModel(Model):
     item_tables: ClassVar[tuple[str, ...]] = ()  # without any, a trained model cannot grow
     user_vectors: Tensor
     item_vectors: Tensor
+    dim: int  # columns of a table
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """User and item vectors for training.
@@ -122,12 +126,51 @@ class EmbeddingModel(Model):
         """
         raise ItemrecError(f"{type(self).__name__} has no L2 term; set 'l2' to 0")
 
+    def free_table(self, n: int, draw: Callable[[int], Tensor]) -> nn.Parameter:
+        """A trained vector for each of n nodes, or this process's columns of them.
+
+        Args:
+            n: Number of nodes.
+            draw: Gives the initial values of the next rows, `[rows, dim]`.
+
+        Returns:
+            `[n, dim]`, or fewer columns if the model is sharded.
+        """
+        own = ranks.own_columns(self.dim) if self.sharded else slice(0, self.dim)
+        return nn.Parameter(columns.drawn(n, self.dim, own, draw))
+
+    def whole(self, table: Tensor) -> Tensor:
+        """All columns of computed vectors: a model that is `by_columns` scores with whole ones.
+
+        Args:
+            table: Vectors, of which a sharded model has some columns.
+
+        Returns:
+            The same with the columns of all processes, which must call this together.
+        """
+        return columns.whole(table, self.dim) if self.sharded else table
+
+    def drop_embeddings(self) -> None:
+        """Free the whole vectors of a sharded model, which training does not need."""
+        if self.sharded:
+            for name in list(self._buffers):
+                self.store(name, torch.empty(0))
+
+    @torch.no_grad()
+    def unshard(self) -> None:
+        """Collect the columns of the parameters from all ranks."""
+        if self.sharded:
+            for parameter in self.parameters():
+                parameter.data = self.whole(parameter.data)
+                parameter.grad = None
+        super().unshard()
+
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
         """Store copies of the final vectors: an encoder may return its parameters themselves."""
-        users, items = self.encode(graph)
-        self.store("user_vectors", users.detach().clone(memory_format=torch.contiguous_format))
-        self.store("item_vectors", items.detach().clone(memory_format=torch.contiguous_format))
+        users, items = (self.whole(table.detach()) for table in self.encode(graph))
+        self.store("user_vectors", users.clone(memory_format=torch.contiguous_format))
+        self.store("item_vectors", items.clone(memory_format=torch.contiguous_format))
 
     def fold_in(self, history: sp.csr_array) -> Tensor:
         """Vectors of users given by their history only.

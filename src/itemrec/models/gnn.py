@@ -79,9 +79,13 @@ class GNN(EmbeddingModel):
 
     def free_vectors(self, n: int, generator: torch.Generator) -> nn.Parameter:
         """Initial ``h⁰`` of n nodes: normal with `init_std`, or Xavier's uniform start."""
-        if self.init_std is None:
-            return glorot((n, self.dim), generator)
-        return nn.Parameter(torch.randn(n, self.dim, generator=generator) * self.init_std)
+        deviation = self.init_std
+        if deviation is None:
+            bound = glorot_bound((n, self.dim))
+            return self.free_table(n, lambda rows: uniform((rows, self.dim), bound, generator))
+        return self.free_table(
+            n, lambda rows: torch.randn(rows, self.dim, generator=generator) * deviation
+        )
 
     def automatic_pooling(self, inductive: bool) -> str:
         """The pooling of `pooling="auto"`: the sum, unless a subclass overrides it.
@@ -123,7 +127,7 @@ class GNN(EmbeddingModel):
         """``h⁰`` of all nodes, ``[nodes, d]``; users without parameters start from zero."""
         users = () if self.user_embedding is None else (self.user_embedding,)
         known = sum(len(part) for part in users)
-        zeros = self.item_embedding.new_zeros(graph.n_users - known, self.dim)
+        zeros = self.item_embedding.new_zeros(graph.n_users - known, self.item_embedding.shape[1])
         return torch.cat([*users, zeros, self.item_embedding])
 
     def layers(self, graph: Graph) -> list[Tensor]:
@@ -181,8 +185,8 @@ class GNN(EmbeddingModel):
         """Store final vectors and, for folding in, item degrees and item vectors of each layer."""
         layers = self.layers(graph)
         pooled = self.pool(layers)
-        self.store("user_vectors", pooled[: graph.n_users].contiguous())
-        self.store("item_vectors", pooled[graph.n_users :].contiguous())
+        self.store("user_vectors", self.whole(pooled[: graph.n_users]).contiguous())
+        self.store("item_vectors", self.whole(pooled[graph.n_users :]).contiguous())
         self.store("item_degree", graph.item_degree.clone())
         self.cache_fold_in([layer[graph.n_users :] for layer in layers[:-1]])
 
@@ -191,7 +195,7 @@ class GNN(EmbeddingModel):
 
     def cache_fold_in(self, item_layers: list[Tensor]) -> None:
         """Store the item vectors whose messages reach new users, ``[L, items, d]``."""
-        self.store("fold_layers", torch.stack(item_layers))
+        self.store("fold_layers", self.whole(torch.stack(item_layers)))
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
@@ -282,6 +286,7 @@ class LinearGNN(GNN):
 
     explains = True
     weighs: tuple[str, ...] = ("graph", "loss")
+    by_columns = True
     first: ClassVar[int] = 0  # the first layer that is pooled
 
     fold_table: Tensor  # [items, d]
@@ -324,7 +329,7 @@ class LinearGNN(GNN):
     def cache_fold_in(self, item_layers: list[Tensor]) -> None:
         """Pool all depths before the step, which is linear."""
         pooled = self.pool([torch.zeros_like(item_layers[0]), *item_layers])
-        self.store("fold_table", pooled * inverse_root(self.item_degree))
+        self.store("fold_table", self.whole(pooled * inverse_root(self.item_degree)))
 
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
@@ -374,5 +379,14 @@ def drop_values(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
 
 def glorot(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
     """Uniform within ±√(6 / (in + out)) (Glorot & Bengio, 2010)."""
-    bound = math.sqrt(6 / sum(shape))
-    return nn.Parameter((torch.rand(shape, generator=generator) * 2 - 1) * bound)
+    return nn.Parameter(uniform(shape, glorot_bound(shape), generator))
+
+
+def glorot_bound(shape: tuple[int, int]) -> float:
+    """√(6 / (in + out))."""
+    return math.sqrt(6 / sum(shape))
+
+
+def uniform(shape: tuple[int, int], bound: float, generator: torch.Generator) -> Tensor:
+    """Uniform within ±bound."""
+    return (torch.rand(shape, generator=generator) * 2 - 1) * bound

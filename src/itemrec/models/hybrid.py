@@ -162,7 +162,7 @@ class Hybrid(Model):
         wanted = {"dim": self.dim, "layers": self.layers}
         given = {k: v for k, v in wanted.items() if v is not None and k in schema(kind)}
         self.gnn = kind(**check_settings(kind, self.gnn_name, given))
-        self.gnn.recomputed = True
+        self.gnn.recomputed, self.gnn.sharded = True, self.sharded
         self.explains = self.gnn.explains
         self.weighs = (*self.gnn.weighs, "linear") if self.gnn.weighs else ()
 
@@ -208,6 +208,11 @@ class Hybrid(Model):
             vectors = self.gnn.item_vectors
             self._scaled = vectors, scaled_items(vectors, self.norm)
         return self._scaled[1]
+
+    def unshard(self) -> None:
+        """Collect the columns of the network's parameters."""
+        self.gnn.unshard()
+        super().unshard()
 
     def check_inductive(self) -> None:
         """Both parts can always fold in."""

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.ops.columns import sum_over_ranks, unit_rows
 from itemrec.ops.pair_scores import take_rows
 from itemrec.sampling.batch import Batch
 
@@ -46,10 +46,11 @@ def contrast_with_all(
     rows = (batch.users, one_positive(batch, generator))
     total = one[0].new_zeros(())
     for first, second, index in zip(one, two, rows, strict=True):
-        first, second = F.normalize(first, dim=1), F.normalize(second, dim=1)
+        first, second = unit_rows(first), unit_rows(second)
         own = take_rows(first, index)  # [B, d]
-        same = (own * take_rows(second, index)).sum(1) / tau
-        values = torch.logsumexp(own @ second.T / tau, 1) - same  # over [B, nodes]
+        same = sum_over_ranks((own * take_rows(second, index)).sum(1)) / tau
+        logits = sum_over_ranks(own @ second.T) / tau  # [B, nodes]
+        values = torch.logsumexp(logits, 1) - same
         total = total + torch.where(real, values, 0.0).sum() / real.sum().clamp(min=1)
     return total
 
@@ -73,9 +74,10 @@ def info_nce(one: Tensor, two: Tensor, tau: float, mask: Tensor) -> Tensor:
     """
     if not mask.is_cuda:  # a GPU needs a fixed shape; elsewhere fewer rows are faster
         one, two, mask = one[mask], two[mask], mask[mask]
-    one, two = F.normalize(one, dim=1), F.normalize(two, dim=1)
-    logits = (one @ two.T / tau).masked_fill(~mask, -torch.inf)  # [n, n], columns masked
-    same = (one * two).sum(1) / tau
+    one, two = unit_rows(one), unit_rows(two)
+    cosines = sum_over_ranks(one @ two.T)  # [n, n]
+    logits = (cosines / tau).masked_fill(~mask, -torch.inf)  # columns masked
+    same = sum_over_ranks((one * two).sum(1)) / tau
     values = torch.where(mask, logits.logsumexp(1) - same, 0.0)
     return values.sum() / mask.sum().clamp(min=1)
 

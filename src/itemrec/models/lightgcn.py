@@ -35,6 +35,7 @@ class LightGCN(LinearGNN):
 
     paper = "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation"
     year = 2020
+    by_columns = True
 
     def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
         super().__init__(dim, layers, pooling)

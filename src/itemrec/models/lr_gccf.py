@@ -43,6 +43,7 @@ class LRGCCF(GNN):
         "A Linear Residual Graph Convolutional Network Approach"
     )
     year = 2020
+    by_columns = True
     weighs = ("graph", "loss")
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 5e-3, "l2": 1e-2})

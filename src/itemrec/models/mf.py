@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
@@ -40,6 +40,7 @@ class MF(EmbeddingModel):
     paper = "BPR: Bayesian Personalized Ranking from Implicit Feedback"
     year = 2009
     weighs = ("loss",)
+    by_columns = True
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-3})
     inductive = False
@@ -55,8 +56,12 @@ class MF(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate free vectors of users and items."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
-        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
+
+        def draw(rows: int) -> Tensor:
+            return torch.randn(rows, self.dim, generator=generator) * 0.1
+
+        self.users = self.free_table(self.n_users, draw)
+        self.items = self.free_table(self.n_items, draw)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The vectors themselves; the graph is not used."""

@@ -54,6 +54,7 @@ class SGL(LinearGNN):
 
     paper = "Self-supervised Graph Learning for Recommendation"
     year = 2021
+    by_columns = True
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
 

@@ -54,6 +54,7 @@ class SimGCL(LinearGNN):
         "Are Graph Augmentations Necessary? Simple Graph Contrastive Learning for Recommendation"
     )
     year = 2022
+    by_columns = True
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
     first = 1  # layer 0 is left out of pooling
@@ -77,7 +78,8 @@ class SimGCL(LinearGNN):
     ) -> Encoded:
         """One pass without noise, and two with noise as views; all share their first sum."""
         noise = [0.0, self.epsilon, self.epsilon]
-        clean, *noisy = noisy_passes(graph, self.base(graph), self.depth, noise, generator)
+        passes = noisy_passes(graph, self.base(graph), self.depth, noise, generator, self.dim)
+        clean, *noisy = passes
         views = tuple(halves(graph, self.pool(each)) for each in noisy)
         return self.encoded(graph, clean, layers, views)
 

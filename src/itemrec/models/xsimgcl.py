@@ -53,6 +53,7 @@ class XSimGCL(LinearGNN):
 
     paper = "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation"
     year = 2023
+    by_columns = True
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
     init_std = 0.01  # the authors' initial scale
@@ -93,7 +94,7 @@ class XSimGCL(LinearGNN):
     ) -> Encoded:
         """The noisy pass, with layer l* as a view."""
         base = self.base(graph)
-        (noisy,) = noisy_passes(graph, base, self.depth, [self.epsilon], generator)
+        (noisy,) = noisy_passes(graph, base, self.depth, [self.epsilon], generator, self.dim)
         return self.encoded(graph, noisy, layers, (halves(graph, noisy[self.contrasted]),))
 
     def extra_loss(

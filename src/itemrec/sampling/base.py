@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import scipy.sparse as sp
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.losses.base import Scores
+from itemrec.ops.columns import sum_own_rows, unit_rows
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.batch import Batch
 
@@ -52,15 +52,18 @@ class Encoded:
         pool = self.pool
         return replace(
             self,
-            users=F.normalize(self.users, dim=1),
-            items=F.normalize(self.items, dim=1),
-            pool=None if pool is None else lambda layers: F.normalize(pool(layers), dim=-1),
+            users=unit_rows(self.users),
+            items=unit_rows(self.items),
+            pool=None if pool is None else lambda layers: unit_rows(pool(layers)),
         )
 
 
 @dataclass(frozen=True)
 class ScoredLists:
     """Scores of a batch's positives and negatives, and which items the negatives were.
+
+    With several ranks they are those of this rank's rows, `ranks.own_rows(B)`; `items` and
+    `counted` are always of the whole batch.
 
     Attributes:
         pos: `[B, P]`.
@@ -89,6 +92,8 @@ class Sampler:
     Attributes:
         needs_layers: Whether `Encoded.item_layers` is required.
         draws: Whether ids are drawn; then every user must have an item left to draw.
+        by_columns: Whether `score` completes every product of vectors with `sum_own_rows`, so that
+            several processes can train together; a class that defines `score` says so itself.
 
     Examples:
         >>> from itemrec.negatives import Sampler
@@ -99,6 +104,7 @@ class Sampler:
 
     needs_layers: ClassVar[bool] = False  # `Encoded.item_layers` is required
     draws: ClassVar[bool] = False  # ids are drawn: every user must have an item left to draw
+    by_columns: ClassVar[bool] = False  # `score` sums its products over the ranks
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Build the tables for this training matrix.
@@ -147,6 +153,7 @@ class DrawnNegatives(Sampler):
     """
 
     draws = True
+    by_columns = True
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
         """Draw negatives.
@@ -181,6 +188,7 @@ class DrawnNegatives(Sampler):
 
 def score_drawn(user_vectors: Tensor, items: Tensor, batch: Batch, drawn: Tensor) -> ScoredLists:
     """Products of users ``[B, d]`` with their positives and with drawn items ``[B, n]``."""
-    scores = pair_scores(user_vectors, items, torch.cat([batch.positives, drawn], dim=1))
+    listed = torch.cat([batch.positives, drawn], dim=1)
+    scores = sum_own_rows(pair_scores(user_vectors, items, listed))
     cut = batch.positives.shape[1]
     return ScoredLists(scores[:, :cut], scores[:, cut:], drawn, counted=batch.real_rows(drawn))

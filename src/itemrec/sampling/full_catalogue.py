@@ -14,7 +14,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.graph.graph import Graph
+from itemrec.ops.columns import sum_own_rows
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.ops.smooth_rank import add_counts, slopes
 from itemrec.sampling.base import Encoded, Sampler, ScoredLists
@@ -41,13 +43,17 @@ class Catalogue:
 
     def blocks(self, users: Tensor, items: Tensor) -> Any:
         """Scores ``[B, n]`` of each block of items with positives at −∞, and where it begins."""
-        n_users = len(users)
+        own = ranks.own_rows(len(users))
+        n_users = own.stop - own.start
         for start in range(0, len(items), self.block):
             part = items[start : start + self.block]
             width = len(part)
             # one extra row takes the positives outside the block
             scores = users.new_empty(n_users + 1, width)
-            torch.mm(users, part.T, out=scores[:n_users])
+            if ranks.size() == 1:
+                torch.mm(users, part.T, out=scores[:n_users])
+            else:
+                scores[:n_users] = ranks.add_up_rows(users @ part.T)
             here = self.real & (self.columns >= start) & (self.columns < start + width)
             place = torch.where(here, self.rows * width + self.columns - start, n_users * width)
             scores.view(-1).index_fill_(0, place, -torch.inf)
@@ -69,6 +75,8 @@ class All(Sampler):
         'all'
     """
 
+    by_columns = True
+
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Store the training positives, which are masked."""
         self._graph = Graph.from_csr(train, device)
@@ -79,8 +87,9 @@ class All(Sampler):
     ) -> ScoredLists:
         """The catalogue replaces sampled scores; ``n`` has no effect."""
         user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
-        catalogue = self.catalogue(user_vectors, batch.users, encoded.items, batch.distinct_users)
-        pos = pair_scores(user_vectors, encoded.items, batch.positives)
+        own = batch.users[ranks.own_rows(len(batch.users))]
+        catalogue = self.catalogue(user_vectors, own, encoded.items, batch.distinct_users)
+        pos = sum_own_rows(pair_scores(user_vectors, encoded.items, batch.positives))
         all_items = torch.arange(len(encoded.items), device=encoded.items.device)
         return ScoredLists(pos, catalogue, all_items)
 
@@ -96,7 +105,7 @@ class All(Sampler):
         return self._slots[batch, distinct]
 
     def catalogue(self, users: Tensor, index: Tensor, items: Tensor, distinct: bool) -> Catalogue:
-        """All negatives of users with vectors ``[B, d]`` and training rows ``index [B]``."""
+        """All negatives of users with vectors ``[B, d]``; ``index`` are own training rows [b]."""
         slots, graph = self.slots(len(index), distinct), self._graph
         start = graph.crow[index].long()
         count = graph.crow[index + 1].long() - start
@@ -129,6 +138,8 @@ class _CountAll(torch.autograd.Function):
         grad_pos = torch.zeros_like(pos)
         for start, scores, part in ctx.catalogue.blocks(users, items):
             weight = slopes(scores, pos, grad, grad_pos, ctx.tau)  # d loss / d score, [B, n]
+            if ranks.size() > 1:
+                weight = ranks.all_rows(weight, len(users))
             grad_users += weight @ part
             torch.mm(weight.T, users, out=grad_items[start : start + len(part)])
         return grad_users, grad_items, grad_pos, None, None

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
+from itemrec.ops.columns import sum_over_ranks, sum_own_rows
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.base import DrawnNegatives, Encoded, ScoredLists, score_drawn
 from itemrec.sampling.batch import Batch
@@ -60,6 +61,7 @@ class Dynamic(Candidates):
         'dynamic'
     """
 
+    by_columns = True
     candidates: int = 16
 
     def score(
@@ -103,6 +105,7 @@ class MixGCF(Candidates):
     """
 
     needs_layers = True
+    by_columns = True
     candidates: int = 64
 
     def score(
@@ -113,8 +116,8 @@ class MixGCF(Candidates):
         user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
         hops, drawn = self.mix(encoded.item_layers, user_vectors, batch, n, generator)
         mixed = encoded.pool(hops)  # [B, n, d], synthetic vectors
-        neg = (mixed @ user_vectors.unsqueeze(2)).squeeze(2)  # [B, n]
-        pos = pair_scores(user_vectors, encoded.items, batch.positives)
+        neg = sum_own_rows((mixed @ user_vectors.unsqueeze(2)).squeeze(2))  # [B, n]
+        pos = sum_own_rows(pair_scores(user_vectors, encoded.items, batch.positives))
         return ScoredLists(pos, neg, drawn, counted=batch.real_rows(drawn))
 
     def mix(
@@ -167,6 +170,6 @@ class MixGCF(Candidates):
 @torch.no_grad()
 def best(user_vectors: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
     """The highest-scoring of each group of candidates: ``[B, d], [I, d], [B, n·M] → [B, n]``."""
-    scores = pair_scores(user_vectors, items, candidates)
+    scores = sum_over_ranks(pair_scores(user_vectors, items, candidates))
     scores = scores.view(len(user_vectors), n, -1)  # [B, n, M]
     return candidates.view(scores.shape).gather(2, scores.argmax(2, keepdim=True)).squeeze(2)

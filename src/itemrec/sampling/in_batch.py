@@ -9,6 +9,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec import ranks
+from itemrec.ops.columns import sum_own_rows
 from itemrec.ops.pair_scores import pair_scores, take_rows
 from itemrec.sampling.base import Encoded, Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
@@ -40,6 +42,7 @@ class InBatch(Sampler):
         'in-batch'
     """
 
+    by_columns = True
     group: int | None = None
 
     def __post_init__(self) -> None:
@@ -62,20 +65,19 @@ class InBatch(Sampler):
         padded = user_vectors if len(place) == n else user_vectors[place]
         shared = batch.positives[place].view(parts, size * width)  # [parts, M], M = size · P
         vectors = take_rows(encoded.items, shared.view(-1)).view(parts, size * width, -1)
-        neg = torch.bmm(padded.view(parts, size, -1), vectors.transpose(1, 2))  # [parts, size, M]
-        pos = pair_scores(user_vectors, encoded.items, batch.positives)
+        products = torch.bmm(padded.view(parts, size, -1), vectors.transpose(1, 2))
+        neg = sum_own_rows(products.view(len(place), -1)[:n])  # [B, M]
+        pos = sum_own_rows(pair_scores(user_vectors, encoded.items, batch.positives))
         real = batch.mask[place].view(parts, size * width)
         real[-1, size * width - (len(place) - n) * width :] = False
-        mask = self.mask(batch.users[place].view(parts, size), shared, real)
-        flat = batch.positives.reshape(-1)
-        return ScoredLists(
-            pos, neg.view(len(place), -1)[:n], flat, mask[:n], batch.mask.reshape(-1)
-        )
+        mask = self.mask(batch.users, shared, real, size)
+        return ScoredLists(pos, neg, batch.positives.reshape(-1), mask, batch.mask.reshape(-1))
 
-    def mask(self, users: Tensor, shared: Tensor, real: Tensor) -> Tensor:
-        """Which of the items that a part shares are negatives of each user, bool ``[rows, M]``."""
+    def mask(self, users: Tensor, shared: Tensor, real: Tensor, size: int) -> Tensor:
+        """Which of the items that a part shares are negatives of its users, bool ``[B, M]``."""
         positives: Positives = prepared(self, "_positives")
-        taken = [positives.is_positive(*part) for part in zip(users, shared, strict=True)]
-        return torch.cat(
-            [mask & ~known for mask, known in zip(real.unsqueeze(1), taken, strict=True)]
-        )
+        own, masks = ranks.own_rows(len(users)), []
+        for at in range(own.start // size, -(-own.stop // size)):
+            rows = slice(max(own.start, at * size), min(own.stop, (at + 1) * size))
+            masks.append(real[at] & ~positives.is_positive(users[rows], shared[at]))
+        return torch.cat(masks)

@@ -11,11 +11,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
+from itemrec import ranks
 from itemrec.data.split import HeldOut, Split
 from itemrec.environment import pick_device
 from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.models.base import Model
+from itemrec.training.across_ranks import solved_on_first
 from itemrec.training.config import TrainConfig
 from itemrec.training.plan import Plan
 from itemrec.training.progress import track
@@ -32,19 +34,37 @@ def solve(
     folder: RunFolder | None,
     progress: bool,
 ) -> None:
-    """Closed forms: one fit and one validation."""
+    """Closed forms: one fit, by the first of several ranks, and one validation."""
     started = time.perf_counter()
     model, config = plan.model, plan.config
     generator = torch.Generator().manual_seed(config.seed)
     model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
     model.to(pick_device(config.device))  # after the fit, which creates the tensors to move
-    if valid is not None:
-        state.choose("model", try_settings(model, split.train, valid, config, state, progress))
-    fit(model, split.train, progress)
+    found = solved_on_first(
+        model,
+        split.train,
+        lambda: choose_and_fit(model, split.train, valid, config, state, progress),
+    )
+    state.choose("model", found)
+    state.trials = ranks.from_first(lambda: state.trials)
     state.seconds += time.perf_counter() - started
     if valid is not None:
         metrics = Evaluator(valid, model.device).metrics(model, config.metric)
         state.record(0.0, metrics, config)
+
+
+def choose_and_fit(
+    model: Model,
+    train: sp.csr_array,
+    valid: HeldOut | None,
+    config: TrainConfig,
+    state: TrainState,
+    progress: bool,
+) -> dict[str, Any]:
+    """Fit a closed form; with validation data, with the settings that are returned."""
+    found = {} if valid is None else try_settings(model, train, valid, config, state, progress)
+    fit(model, train, progress)
+    return found
 
 
 def fit(model: Model, train: sp.csr_array, progress: bool) -> None:

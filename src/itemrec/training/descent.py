@@ -7,6 +7,7 @@ import time
 
 import torch
 
+from itemrec import ranks
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluator import Evaluator
@@ -59,8 +60,10 @@ def descend(
                     model.cache_embeddings(graph)
                     metrics = evaluator.metrics(scorer or model, config.metric)
                     state.record(loss, metrics, config, model)
+                    model.drop_embeddings()
                 state.note_plateau(config)
             bar.update(state, loss)
+            interrupt.agree()
             if folder is not None:
                 pause = 0.0 if interrupt.requested else config.save_seconds
                 folder.save_state(state, learner, least_seconds=pause)
@@ -81,6 +84,11 @@ def _is_spent(plan: Plan, state: TrainState) -> bool:
     """Whether the budget has only as much left as the refit will take."""
     if plan.config.budget is None:
         return False
+    return ranks.from_first(lambda: _leaves_too_little(plan, state))  # by its clock
+
+
+def _leaves_too_little(plan: Plan, state: TrainState) -> bool:
+    assert plan.config.budget is not None
     pace = (state.seconds - state.begun) / state.epoch
     refit = state.best_epoch * pace if plan.refits else 0.0
     return state.elapsed + refit > plan.config.budget

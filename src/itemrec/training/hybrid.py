@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from itemrec import ranks
 from itemrec.data.split import HeldOut, Split
 from itemrec.environment import pick_device
 from itemrec.evaluation.evaluator import Evaluator, sample_users
@@ -20,8 +21,9 @@ from itemrec.evaluation.metrics import parse_metric
 from itemrec.losses import bind, unbind
 from itemrec.models.hybrid import BLEND, OF_LINEAR, Hybrid
 from itemrec.sampling import NEGATIVES
+from itemrec.training.across_ranks import solved_on_first
 from itemrec.training.blend import BlendSearch
-from itemrec.training.closed_form import fit, try_settings
+from itemrec.training.closed_form import choose_and_fit
 from itemrec.training.descent import descend
 from itemrec.training.plan import Plan
 from itemrec.training.run_folder import RunFolder
@@ -116,11 +118,13 @@ def fit_linear(
     valid: HeldOut | None,
     progress: bool,
 ) -> None:
-    """Fit the linear part; what is left open is chosen on validation."""
+    """Fit the linear part, on the first rank; what is left open is chosen on validation."""
     started, linear = time.perf_counter(), model.linear
-    if valid is not None and linear.l2 is None:
-        try_settings(linear, split.train, valid, plan.config, state, progress)
-    fit(linear, split.train, progress)
+    sample, train = None if linear.l2 is not None else valid, split.train
+    solved_on_first(
+        linear, train, lambda: choose_and_fit(linear, train, sample, plan.config, state, progress)
+    )
+    state.trials = ranks.from_first(lambda: state.trials)
     if model.linear_l2 is None:
         found = {f"linear_{name}": getattr(linear, name) for name in OF_LINEAR}
         model.take(found)
@@ -273,4 +277,5 @@ def with_settings(plan: Plan, settings: dict[str, dict[str, Any]]) -> Plan:
 
 def is_late(plan: Plan, state: TrainState) -> bool:
     """Whether another candidate would leave too little of the budget for the refit."""
-    return plan.config.budget is not None and state.elapsed > plan.config.budget / 3
+    budget = plan.config.budget
+    return budget is not None and ranks.from_first(lambda: state.elapsed > budget / 3)

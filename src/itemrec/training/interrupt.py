@@ -7,6 +7,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from itemrec import ranks
+
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -15,7 +17,8 @@ class Interrupt:
 
     Training could not be resumed to the same result from the middle of an epoch, but it
     can from the last complete epoch. Outside the main thread, where signals do not arrive, and for
-    signals that are ignored, nothing changes.
+    signals that are ignored, nothing changes. With several ranks every signal is only noted: a
+    terminal and ``torchrun`` may both send one, and all ranks must end after the same epoch.
     """
 
     def __init__(self) -> None:
@@ -29,8 +32,12 @@ class Interrupt:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         first, self.number = not self.requested, number
-        if not first:
+        if not first and ranks.size() == 1:
             self.check()
+
+    def agree(self) -> None:
+        """Take note of a signal that another rank has received."""
+        self.number = ranks.largest(self.number)
 
     def check(self) -> None:
         """Pass a noted signal on to the handler before this one; called where it is safe to stop.

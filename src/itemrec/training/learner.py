@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.data.split import Split
 from itemrec.environment import pick_device, tensor_cores
 from itemrec.graph.graph import Graph
@@ -76,12 +77,12 @@ class Learner:
         return value.detach()
 
     def recorded_step(self) -> Step:
-        """`step`, recorded as one CUDA graph on a GPU.
+        """`step`, recorded as one CUDA graph on a GPU, unless it exchanges sums with other ranks.
 
         The graph refers to this learner, which must not refer back: it is then freed at once, and
         not by a garbage collection in the middle of the next recording.
         """
-        if self.device.type != "cuda":
+        if self.device.type != "cuda" or ranks.size() > 1:
             return self.step
         keys = self.batches.epoch(torch.Generator(self.device))[0]  # only the shape matters
         return captured(self.step, keys, self.optimizer, self.generator, self.average.tensors)
@@ -94,7 +95,7 @@ class Learner:
         return float(torch.stack(losses).mean())
 
     def tensors(self) -> dict[str, Any]:
-        """Everything that resuming needs, as stored in ``state.pt``."""
+        """Everything that resuming needs, as stored in ``state.pt``; of a rank, its columns."""
         return {
             "model": dict(self.model.named_parameters()),
             "optimizer": self.optimizer.state_dict(),

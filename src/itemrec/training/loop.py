@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_features import ItemFeatures
 from itemrec.data.split import Split
@@ -19,6 +20,7 @@ from itemrec.models import Hybrid
 from itemrec.models.base import Kind, Model
 from itemrec.models.with_new_items import WithNewItems
 from itemrec.sampling import Sampler
+from itemrec.training.across_ranks import join_ranks
 from itemrec.training.closed_form import solve
 from itemrec.training.config import list_settings, resolve_training
 from itemrec.training.descent import descend
@@ -97,7 +99,13 @@ def train(
 def run_plan(
     plan: Plan, *, out: str | Path | None = None, resume: bool = False, progress: bool = False
 ) -> Run:
-    """Train according to a plan."""
+    """Train according to a plan; with several ranks, all of them together.
+
+    Of these, the first one shows progress and writes the folder. If one fails and ``torchrun``
+    starts them again, they continue from the last state.
+    """
+    join_ranks(plan.model, plan.sampler, plan.config.device)
+    progress, resume = progress and ranks.is_first(), resume or ranks.is_restart()
     plan.check()
     if out is None:
         return _run_in(None, plan, resume=resume, progress=progress)
@@ -112,7 +120,7 @@ def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: boo
     state = TrainState(data=run.dataset["fingerprint"] + run.dataset.get("weights", ""))
     if folder is not None:
         state = folder.claim(run, state, resume)
-        if resume and folder.is_finished:
+        if resume and ranks.from_first(lambda: folder.is_finished):
             return folder.load()
     fit = FITTING.get(plan.model.kind, descend)
     if state.phase == "select":
@@ -121,6 +129,7 @@ def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: boo
     if plan.refits:
         split = split.refit()
         fit(plan, split, state, valid=None, folder=folder, progress=progress)
+    plan.model.unshard()
     run.finish(split.train, state, refit=plan.refits)
     if split.features is not None:
         run.metrics["new_items"] = map_settings(run, split.features)
@@ -132,7 +141,7 @@ def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: boo
         elif plan.model.kind is Kind.HYBRID:
             run.metrics["parts"] = part_metrics(run, split)
     if folder is not None:
-        folder.save(run)
+        ranks.from_first(lambda: folder.save(run))
     return run
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from itemrec import ranks
 from itemrec.data.split import Split
 from itemrec.environment import memory_of
 from itemrec.errors import ItemrecError
@@ -22,7 +23,7 @@ def check_memory(model: Model, split: Split, device: torch.device) -> None:
         return
     rows = split.n_items + (split.n_users if split.protocol == "transductive" else 0)
     copies = 1 if model.kind is Kind.CLOSED_FORM else COPIES
-    needed, available = 4 * copies * rows * dim, memory_of(device)
+    needed, available = 4 * copies * rows * dim // ranks.size(), memory_of(device)
     if needed > available:
         where = "the GPU" if device.type == "cuda" else "this machine"
         raise ItemrecError(

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.ops.columns import sum_over_ranks
 from itemrec.sampling.base import Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
 from itemrec.training.config import TrainConfig
@@ -31,11 +33,20 @@ def objective(
     encoded = encoder.encode_step(graph, generator, layers=sampler.needs_layers)
     compared = encoded.as_cosine() if config.similarity == "cosine" else encoded
     lists = sampler.score(compared, batch, config.n_negatives, generator)
-    value = loss(lists.pos, lists.neg, batch.mask, lists.neg_mask)
+    value = list_loss(loss, lists, batch)
     if config.l2 > 0:
         value = value + config.l2 * penalty(encoder, batch, lists)
     extra = encoder.extra_loss(graph, batch, encoded, generator)
     return value if extra is None else value + extra
+
+
+def list_loss(loss: Callable[..., Tensor], lists: ScoredLists, batch: Batch) -> Tensor:
+    """The loss of the lists, a mean over users; each rank computes it for its own rows."""
+    if ranks.size() == 1:
+        return loss(lists.pos, lists.neg, batch.mask, lists.neg_mask)
+    mask = batch.mask[ranks.own_rows(len(batch.mask))]
+    share = mask.any(1).sum() / batch.mask.any(1).sum().clamp(min=1)
+    return sum_over_ranks(share * loss(lists.pos, lists.neg, mask, lists.neg_mask))
 
 
 def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:
@@ -48,7 +59,7 @@ def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:
     total = users @ share(batch.users, batch.mask.any(1).to(users.dtype), len(users))
     total = total + items @ share(batch.positives, batch.mask.to(items.dtype), len(items))
     real = torch.ones_like(drawn, dtype=items.dtype) if counted is None else counted.to(items.dtype)
-    return 0.5 * (total + items @ share(drawn, real, len(items)))
+    return sum_over_ranks(0.5 * (total + items @ share(drawn, real, len(items))))
 
 
 def share(index: Tensor, weight: Tensor, size: int) -> Tensor:

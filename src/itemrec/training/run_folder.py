@@ -24,6 +24,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.config_file import Config, difference, dump_config, load_config, normalise
 from itemrec.data import csr
 from itemrec.data.feature_columns import KINDS, FeatureColumn
@@ -82,7 +83,13 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out; a failure before any state was saved leaves no folder."""
+        """Keep other processes out; a failure before any state was saved leaves no folder.
+
+        Of several ranks the first does it.
+        """
+        if not ranks.is_first():
+            yield
+            return
         check_folder("out", self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path, wait=False):
@@ -94,6 +101,15 @@ class RunFolder:
 
     def claim(self, run: Run, fresh: TrainState, resume: bool) -> TrainState:
         """Claim the folder for a run, or continue the run in it; returns the initial state."""
+        if not ranks.from_first(lambda: self._claim(run, resume)):
+            return fresh
+        found = TrainState.load(self.path / "state.pt")
+        if found.data != fresh.data:
+            raise ItemrecError(f"{self.path} holds a run on other data; it cannot be resumed")
+        return found
+
+    def _claim(self, run: Run, resume: bool) -> bool:
+        """Claim the folder; returns whether there is a state to continue from."""
         state = self.path / "state.pt"
         if (self.path / "tune.toml").exists():
             raise ItemrecError(f"{self.path} holds a search, not a run: choose another --out")
@@ -102,14 +118,9 @@ class RunFolder:
             for draft in self.path.glob(".*.tmp"):  # left by a killed process
                 draft.unlink()
             if self.is_finished:  # its files stay as they are
-                return fresh
+                return False
             if state.exists():
-                found = TrainState.load(state)
-                if found.data != fresh.data:
-                    raise ItemrecError(
-                        f"{self.path} holds a run on other data; it cannot be resumed"
-                    )
-                return found
+                return True
         elif self.is_finished or state.exists() or self._holds_other(run):
             raise ItemrecError(
                 f"{self.path} already holds a run: continue it with --resume, "
@@ -117,7 +128,7 @@ class RunFolder:
             )
         self.claimed = True
         write_text(self.path / "config.toml", dump_config(run.asked))
-        return fresh
+        return False
 
     def check_free(self, section: str) -> None:
         """Claim the folder for a run that is written at once, when it is complete.
@@ -134,7 +145,7 @@ class RunFolder:
 
     def save_state(self, state: TrainState, learner: Learner, *, least_seconds: float) -> None:
         """Write ``state.pt``, unless one was written less than ``least_seconds`` ago."""
-        if time.monotonic() - state.saved_at >= least_seconds:
+        if ranks.from_first(lambda: time.monotonic() - state.saved_at >= least_seconds):
             state.save(self.path / "state.pt", learner)
 
     def _abandon(self) -> None:

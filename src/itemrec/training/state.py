@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, check_zip
 from itemrec.models.base import Model
+from itemrec.ops.columns import map_tables, own_part, whole_on_first
 from itemrec.training.config import TrainConfig
 from itemrec.training.learner import Learner
 
@@ -124,21 +126,32 @@ class TrainState:
         put_weights(model, self.best_weights)
 
     def save(self, path: Path, learner: Learner) -> None:
-        """Write ``state.pt``, complete or not at all."""
+        """Write ``state.pt``, complete or not at all.
+
+        With several ranks the first one collects and writes whole tables, so that any number of
+        them can resume.
+        """
         facts = {name: getattr(self, name) for name in FACTS}
         best = {"best": self.best_weights, "leader": self.leader}
-        with atomic(path) as draft, draft.open("wb") as file:  # its errors say why a write failed
-            torch.save({**facts, **learner.tensors(), **best}, file)
+        tensors = {**learner.tensors(), **best}
+        if ranks.size() > 1:
+            width = int(learner.model.settings["dim"])
+            tensors = map_tables(tensors, lambda part: whole_on_first(part, width))
+        if ranks.is_first():
+            with atomic(path) as draft, draft.open("wb") as file:  # errors say why a write failed
+                torch.save({**facts, **tensors}, file)
         self.saved_at = time.monotonic()
 
     @classmethod
     def load(cls, path: Path) -> TrainState:
-        """Read ``state.pt``: tensors and plain values only."""
+        """Read ``state.pt``: tensors and plain values only; of tables, the columns of this rank."""
+        shared = ranks.size() > 1
         try:
             check_zip(path)  # torch does not
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=shared)
             content.setdefault("leader", {})  # 0.1 had no races
             tensors = {name: content.pop(name) for name in TENSORS}
+            tensors = map_tables(tensors, own_part) if shared else tensors
             content.setdefault("gain_epoch", content["best_epoch"])
             content.setdefault("gain_value", content["best_value"])
             return cls(tensors=tensors, **content)

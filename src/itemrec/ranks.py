@@ -1,0 +1,344 @@
+"""The processes of one run that ``torchrun`` has started, called ranks, and what they exchange.
+
+Every rank executes the same program on the same data and with the same random numbers, but holds
+only some columns of the embeddings. Until `start` is called, and with one process, there is one
+rank, and every function does nothing. Nothing heavy is imported before several ranks start.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from itemrec.errors import ItemrecError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import torch
+    from torch import Tensor
+
+T = TypeVar("T")
+# Ranks wait while the first one works alone. A rank that dies is noticed at once, not by this.
+PATIENCE = timedelta(days=1)
+
+
+class RankLost(ItemrecError):
+    """Another rank has ended, so that this one cannot go on."""
+
+
+@dataclass
+class _Group:
+    """The ranks that have found each other."""
+
+    size: int = 1  # 1 until they have
+    store: Any = None  # where a rank leaves its last words
+    alone: bool = False  # whether the first one works for all at the moment
+    bytes: int = 0  # sent for sums since the start
+
+
+_group = _Group()
+
+
+# --- who we are ----------------------------------------------------------------------------------
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return int(os.environ["RANK"]) if wanted_size() > 1 else 0
+
+
+def is_first() -> bool:
+    """Whether this process prints, shows progress and writes files."""
+    return rank() == 0
+
+
+def wanted_size() -> int:
+    """How many processes are to work together, whether or not they have found each other."""
+    if _group.alone:
+        return 1
+    env = os.environ
+    started = "RANK" in env and "MASTER_ADDR" in env and "WORLD_SIZE" in env
+    return int(env["WORLD_SIZE"]) if started else 1
+
+
+def size() -> int:
+    """The number of ranks that work together now; 1 within `alone`."""
+    return 1 if _group.alone else _group.size
+
+
+def is_restart() -> bool:
+    """Whether ``torchrun --max-restarts`` has started the ranks again after one of them failed."""
+    return wanted_size() > 1 and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+
+
+def exchanged_bytes() -> int:
+    """Bytes that this rank has sent for sums over ranks since it started."""
+    return _group.bytes
+
+
+def start(device: str) -> None:
+    """Find the other ranks, if there are any: gloo on CPUs, NCCL for what is on GPUs."""
+    if wanted_size() == 1 or _group.size > 1 or _group.alone:
+        return
+    import torch
+    import torch.distributed as dist
+
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    if on_gpu:
+        _use_own_gpu(torch.cuda.device_count())
+    if not dist.is_initialized():
+        try:
+            _meet(backend)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise ItemrecError(f"the processes do not find each other: {reason}") from error
+        atexit.register(stop)
+    _group.size = dist.get_world_size()
+
+
+def _meet(backend: str) -> None:
+    import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
+
+    store, own, count = next(rendezvous("env://", timeout=PATIENCE))
+    # `torchrun` may keep its store for the next attempt, with the addresses of dead processes
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)
+    _group.store = dist.PrefixStore(f"itemrec/{attempt}/{count}", store)  # type: ignore[attr-defined]
+    dist.init_process_group(
+        backend, store=_group.store, rank=own, world_size=count, timeout=PATIENCE
+    )
+
+
+def stop() -> None:
+    """Leave the other ranks."""
+    import torch.distributed as dist
+
+    _group.size, _group.store = 1, None
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _use_own_gpu(count: int) -> None:
+    import torch
+
+    own = int(os.environ.get("LOCAL_RANK", 0))
+    if own >= count:
+        raise ItemrecError(
+            f"'--nproc-per-node' must be at most the number of GPUs, {count}; use --device cpu for "
+            "more processes"
+        )
+    torch.cuda.set_device(own)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within this context there is one rank: the others must not wait for this one."""
+    before, _group.alone = _group.alone, True
+    try:
+        yield
+    finally:
+        _group.alone = before
+
+
+def work_alone() -> None:
+    """From now on there is one rank: the others have ended."""
+    _group.alone = True
+
+
+# --- what belongs to a rank ----------------------------------------------------------------------
+
+
+def column_slices(width: int) -> list[slice]:
+    """The columns of each rank: equal parts, or parts that differ by one column."""
+    count = size()
+    bounds = [width * at // count for at in range(count + 1)]
+    return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+def own_columns(width: int) -> slice:
+    """The columns of this rank."""
+    return column_slices(width)[rank() if size() > 1 else 0]
+
+
+def row_slices(count: int, multiple: int = 1) -> list[slice]:
+    """The rows that each rank works on; they begin at multiples of a number."""
+    blocks = -(-count // multiple)
+    bounds = [min(blocks * at // size() * multiple, count) for at in range(size() + 1)]
+    return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+def own_rows(count: int, multiple: int = 1) -> slice:
+    """The rows that this rank works on."""
+    return row_slices(count, multiple)[rank() if size() > 1 else 0]
+
+
+# --- exchange ------------------------------------------------------------------------------------
+
+
+def add_up(tensor: Tensor) -> Tensor:
+    """The sum of a contiguous tensor over the ranks, in its own memory, the same on every rank."""
+    if size() > 1:
+        import torch.distributed as dist
+
+        _count(tensor, 2)
+        _exchange(dist.all_reduce, tensor)
+    return tensor
+
+
+def add_up_rows(tensor: Tensor) -> Tensor:
+    """The sum of a contiguous tensor over the ranks, of which each gets its own rows."""
+    import torch.distributed as dist
+
+    _count(tensor, 1)
+    slices = row_slices(len(tensor))
+    own, rest = slices[rank()], tensor.shape[1:]
+    parts = tensor.new_empty(size() * (own.stop - own.start), *rest)
+    sent, received = [part.stop - part.start for part in slices], [own.stop - own.start] * size()
+    _exchange(dist.all_to_all_single, parts, tensor, received, sent)
+    return parts.view(size(), -1, *rest).sum(0)
+
+
+def all_rows(own: Tensor, count: int) -> Tensor:
+    """The rows of all ranks, of which each has its own."""
+    out = own.new_empty(count, *own.shape[1:])
+    _count(out, 1)
+    for source, rows in enumerate(row_slices(count)):
+        if source == rank():
+            out[rows] = own
+        broadcast(out[rows], source)
+    return out
+
+
+def _count(tensor: Tensor, times: int) -> None:
+    """Count what a rank sends: a part for each of the others, once or, for a sum on all, twice."""
+    share = times * (size() - 1) / size()
+    _group.bytes += round(share * tensor.numel() * tensor.element_size())
+
+
+def broadcast(tensor: Tensor, source: int) -> None:
+    """Overwrite a contiguous tensor with that of one rank."""
+    if size() > 1:
+        import torch.distributed as dist
+
+        _exchange(dist.broadcast, tensor, source)
+
+
+def largest(number: int) -> int:
+    """The largest of the ranks' numbers."""
+    if size() == 1:
+        return number
+    import torch
+    import torch.distributed as dist
+
+    held = torch.tensor(number)
+    _exchange(dist.all_reduce, held, dist.ReduceOp.MAX)
+    return int(held)
+
+
+def from_first(compute: Callable[[], T]) -> T:
+    """A value that the first rank computes alone while the others wait for it.
+
+    It consists of what JSON can say. If the first rank fails, the others end as well.
+    """
+    if size() == 1:
+        return compute()
+    value: Any = None
+    if is_first():
+        try:
+            with alone():
+                value = compute()
+        except BaseException:
+            _say({"failed": True}, 0)
+            raise
+    said = _say({"value": value}, 0)
+    if "failed" in said:
+        raise RankLost("the first rank has ended")
+    return value if is_first() else said["value"]  # type: ignore[no-any-return]
+
+
+def gather_rows(own: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """The rows of all ranks, one rank after another; a rank without any may give None."""
+    if size() == 1:
+        assert own is not None
+        return own
+    import numpy as np
+    import torch
+
+    parts = []
+    for source in range(size()):
+        here = source == rank() and own is not None
+        about = _say([str(own.dtype), own.shape] if here and own is not None else None, source)
+        if about is not None:
+            part = np.ascontiguousarray(own) if here else np.empty(about[1], about[0])
+            if part.size:
+                broadcast(torch.from_numpy(part.view(np.uint8)), source)
+            parts.append(part)
+    return np.concatenate(parts)
+
+
+def send_to_first(tensor: Tensor) -> None:
+    """Send a tensor to the first rank, which calls `receive`."""
+    import torch.distributed as dist
+
+    _exchange(dist.send, tensor.detach().cpu().contiguous(), 0)
+
+
+def receive(shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
+    """The tensor that another rank sends to the first."""
+    import torch
+    import torch.distributed as dist
+
+    out = torch.empty(shape, dtype=dtype)
+    _exchange(dist.recv, out, source)
+    return out
+
+
+def _say(value: Any, source: int) -> Any:
+    """What one rank says, as JSON."""
+    import torch
+
+    text = json.dumps(value).encode() if rank() == source else b""
+    length = torch.tensor(len(text))
+    broadcast(length, source)
+    held = torch.empty(int(length), dtype=torch.uint8)
+    if rank() == source:
+        held = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    broadcast(held, source)
+    return json.loads(bytes(held.numpy()))
+
+
+def _exchange(function: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        function(*arguments)
+    except RuntimeError as error:  # what gloo and NCCL raise if a connection has ended
+        raise RankLost(last_words() or "another rank has ended") from error
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def leave_word(sentence: str) -> None:
+    """Before a rank ends with an error: let the first one know why."""
+    if _group.store is not None and not is_first():
+        _group.store.set(f"error/{rank()}", sentence)
+
+
+def last_words() -> str:
+    """Why other ranks have ended, as the first one tells the user; empty if nothing is known."""
+    if _group.store is None:
+        return ""
+    names = [f"error/{other}" for other in range(wanted_size())]
+    said = [
+        f"rank {other}: {_group.store.get(name).decode()}"
+        for other, name in enumerate(names)
+        if _group.store.check([name])
+    ]
+    return "; ".join(said)
