@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import ranked
 import torch
@@ -246,3 +247,11 @@ def test_evaluation_divides_the_users_and_other_commands_run_once(tmp_path: Path
     line = ["recommend", out, "--history", "3,5", "--k", "2"]
     shown = ranked.torchrun(2, "-m", "itemrec", *line).stdout
     assert shown == CliRunner().invoke(app, line).stdout
+    lists, ids = tmp_path / "lists", {}
+    written = ["recommend", out, "--all", "--part", "20", "--out"]
+    ranked.torchrun(2, "-m", "itemrec", *written, str(lists))
+    assert CliRunner().invoke(app, [*written[:3], "--out", f"{lists}.parquet"]).exit_code == 0
+    for name, files in (("two", sorted(lists.glob("*.parquet"))), ("one", [f"{lists}.parquet"])):
+        ids[name] = [row for file in files for row in pl.read_parquet(file).rows()]
+    assert sorted(ids["two"]) == sorted(ids["one"])
+    assert len(sorted(lists.glob("manifest-*-of-2.json"))) == 2

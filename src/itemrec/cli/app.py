@@ -53,7 +53,7 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-TOGETHER = ("train", "evaluate")  # commands that use all processes of `torchrun`
+TOGETHER = ("train", "evaluate", "recommend")  # commands that use all processes of `torchrun`
 
 
 @app.callback()

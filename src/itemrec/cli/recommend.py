@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from itemrec import ranks
 from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
@@ -222,6 +223,8 @@ def recommend(
     """
     audience.check()
     output.check(audience.all_users)
+    if not audience.all_users and not ranks.is_first():
+        return  # the first process prints the list
     steer = steering.settings()
     from itemrec.cli.tables import recommendations as tables
     from itemrec.serving.recommender import Recommender
