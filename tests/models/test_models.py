@@ -114,6 +114,9 @@ def test_depth_and_pooling_follow_the_protocol_by_default(inductive: bool) -> No
     assert automatic.depth == (2 if inductive else 3)
     assert automatic.pool_by == ("sum" if inductive else "mean")
     assert ready(GIN(dim=4)).pool_by == "sum"
-    given = ready(LightGCN(dim=4, layers=5, pooling="concat"))
-    assert (given.depth, given.pool_by) == (5, "concat")
+    given = ready(LightGCN(dim=4, layers=5, pooling="sum" if inductive else "concat"))
+    assert (given.depth, given.pool_by) == (5, "sum" if inductive else "concat")
+    if inductive:  # layers of users and of items alternate
+        with pytest.raises(ItemrecError, match="must be sum or mean for unseen users"):
+            ready(LightGCN(dim=4, pooling="concat"))
     assert (given.user_embedding is None) == inductive  # unseen users: no user has parameters

@@ -294,6 +294,15 @@ class LinearGNN(GNN):
     def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
         super().__init__(dim, layers, pooling)
 
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Refuse concatenated layers of unseen users: each layer has users or items only."""
+        if inductive and self.pooling == "concat":
+            raise ItemrecError(
+                "'pooling' must be sum or mean for unseen users, got 'concat': users start from "
+                "zero, so that no layer has both users and items, and all scores would be 0"
+            )
+        super().setup(train, inductive=inductive, generator=generator)
+
     def automatic_pooling(self, inductive: bool) -> str:
         """Mean in the transductive protocol, sum in the inductive one, as in the ITEM paper."""
         return "sum" if inductive else "mean"
