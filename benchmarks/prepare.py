@@ -93,7 +93,9 @@ class Preparation:
         process = subprocess.Popen(self.command)
         if stop_after is not None:
             time.sleep(stop_after)
-            process.send_signal(signal.SIGKILL)
+            os.kill(
+                process.pid, signal.SIGKILL
+            )  # `send_signal` would take the status of an ended one
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         self.peak = max(self.peak, usage.ru_maxrss * 1024)

@@ -109,4 +109,4 @@ def test_a_history_may_be_any_kind_of_list(kind: Callable[[list[int]], Any]) -> 
 
 def test_settings_of_models_may_be_numpy_numbers() -> None:
     assert ir.models.LightGCN(dim=np.int64(8)).settings["dim"] == 8
-    assert ir.models.EASE(l2=300).settings == {"l2": 300}
+    assert ir.models.EASE(l2=300).settings["l2"] == 300
