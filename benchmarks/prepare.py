@@ -24,7 +24,6 @@ from common import Verdicts, hardware
 import numpy as np
 import polars as pl
 
-ROWS_PER_SECOND = 200_000  # least
 KILLED_AT = (1 / 3, 2 / 3)  # of the seconds without interruption
 FILE_ROWS = 4_000_000
 REPEATED = 0.1  # share of rows whose pair is also in another row of the file
@@ -72,7 +71,6 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     verdicts = Verdicts()
     verdicts.also("prepare_continued_same", float(same), 1.0, at_least=True)
     verdicts.also("prepare_continued_peak_gb", killed.peak / 1e9, options.memory)
-    verdicts.also("prepare_rows_per_second", rate, ROWS_PER_SECOND, at_least=True)
     verdicts.last("prepare_peak_gb", peak / 1e9, options.memory)
 
 
