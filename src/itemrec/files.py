@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -119,6 +120,12 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, complete or not at all."""
     with atomic(path) as draft:
         draft.write_text(text, encoding="utf-8")
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_file(path: Path, parse: Callable[[Path], T]) -> T:

@@ -7,7 +7,6 @@ items of each user · ``users.npy`` the user of each pair · ``ratings.npy``, ``
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from itemrec.data.id_files import read_ids
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.errors import ItemrecError
-from itemrec.files import json_object, read_file, write_text
+from itemrec.files import checksum, json_object, read_file, write_text
 
 MANIFEST, STATE = "prepared.json", Path("work", "state.json")
 FORMAT = 1
@@ -66,7 +65,7 @@ def is_prepared(folder: Path) -> bool:
 def write_manifest(folder: Path, names: list[str], facts: dict[str, Any]) -> None:
     """Write the manifest of a folder whose other files are complete."""
     files = {
-        name: {"size": (folder / name).stat().st_size, "sha256": _digest(folder / name)}
+        name: {"size": (folder / name).stat().st_size, "sha256": checksum(folder / name)}
         for name in names
     }
     content = {"format": FORMAT, **facts, "files": files}
@@ -98,7 +97,7 @@ def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactio
         path = folder / file
         if not path.is_file():
             raise ItemrecError(f"{folder} is incomplete: {file} is missing")
-        if path.stat().st_size != known["size"] or _digest(path) != known["sha256"]:
+        if path.stat().st_size != known["size"] or checksum(path) != known["sha256"]:
             raise ItemrecError(
                 f"{path} is damaged or was changed: its checksum is not the one in {MANIFEST}"
             )
@@ -139,8 +138,3 @@ def _ids(path: Path, count: int) -> IdMap:
     if len(found) != count:
         raise ItemrecError(f"{path} is damaged: expected {count:,} ids, found {len(found):,}")
     return IdMap(found)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

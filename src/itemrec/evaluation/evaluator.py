@@ -108,13 +108,13 @@ class Evaluator:
                 f"{full[0].name}@20"
             )
         depths = self._depths(wanted)
-        lists, ranks = self._lists(blocks, depths, with_ranks=bool(full))
+        lists, places = self._lists(blocks, depths, with_ranks=bool(full))
         out: dict[str, npt.NDArray[np.float64]] = {}
         catalogue: dict[str, float] = {}
         where = np.repeat(np.arange(len(self.held)), self.n_target)
         for metric in wanted:
             if metric.k is None:
-                out[metric.key] = FULL_METRICS[metric.name](ranks, where, len(self.held))
+                out[metric.key] = FULL_METRICS[metric.name](places, where, len(self.held))
                 continue
             k = min(metric.k, self.n_items)
             hits, top = lists[min(depth for depth in depths if depth >= k)]

@@ -34,7 +34,8 @@ from torch import Tensor
 from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.base import Kind
-from itemrec.models.gnn import LinearGNN, Pooling, drop_values
+from itemrec.models.gnn import LinearGNN, Pooling
+from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import squared_lengths, take_rows
 from itemrec.sampling.batch import Batch
 from itemrec.sampling.user_rows import OwnPositives

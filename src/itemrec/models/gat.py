@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from itemrec.errors import ItemrecError
 from itemrec.graph.edge_ops import edge_sum, largest_source, row_total, weighted_sum
 from itemrec.graph.graph import Adjacency
-from itemrec.models.gnn import Pooling, WeightedGNN, glorot
+from itemrec.models.gnn import Pooling, WeightedGNN
+from itemrec.models.random_values import glorot
 
 
 class GAT(WeightedGNN):

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from itemrec.graph.graph import Adjacency
 from itemrec.graph.propagation import neighbour_sum
-from itemrec.models.gnn import WeightedGNN, glorot
+from itemrec.models.gnn import WeightedGNN
+from itemrec.models.random_values import glorot
 
 
 class GCN(WeightedGNN):

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from itemrec.graph.graph import Adjacency
 from itemrec.graph.propagation import neighbour_sum, propagate
-from itemrec.models.gnn import Pooling, WeightedGNN, glorot
+from itemrec.models.gnn import Pooling, WeightedGNN
+from itemrec.models.random_values import glorot
 
 
 class GIN(WeightedGNN):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Adjacency, Graph, fold_adjacency, inverse_root
 from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.models.random_values import glorot_bound, uniform
 from itemrec.ops.pair_scores import squared_lengths
 from itemrec.sampling.base import Encoded
 from itemrec.validation import positive, positive_integers
@@ -376,26 +376,3 @@ def halves(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Split nodes into users and items; the gradient of a split is cheaper than of two slices."""
     users, items = torch.split(nodes, [graph.n_users, graph.n_items])
     return users, items
-
-
-def drop_values(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Message dropout: a random share of the values is 0, the others keep the mean."""
-    if not share:
-        return x
-    keep = torch.rand(x.shape, generator=generator, device=x.device) >= share
-    return x * keep / (1 - share)
-
-
-def glorot(shape: tuple[int, int], generator: torch.Generator) -> nn.Parameter:
-    """Uniform within ±√(6 / (in + out)) (Glorot & Bengio, 2010)."""
-    return nn.Parameter(uniform(shape, glorot_bound(shape), generator))
-
-
-def glorot_bound(shape: tuple[int, int]) -> float:
-    """√(6 / (in + out))."""
-    return math.sqrt(6 / sum(shape))
-
-
-def uniform(shape: tuple[int, int], bound: float, generator: torch.Generator) -> Tensor:
-    """Uniform within ±bound."""
-    return (torch.rand(shape, generator=generator) * 2 - 1) * bound

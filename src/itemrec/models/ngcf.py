@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from itemrec.graph.graph import Adjacency, Graph
 from itemrec.graph.propagation import neighbour_sum
-from itemrec.models.gnn import GNN, drop_values, glorot
+from itemrec.models.gnn import GNN
+from itemrec.models.random_values import drop_values, glorot
 from itemrec.validation import share_below_one
 
 

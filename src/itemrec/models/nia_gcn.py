@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from itemrec.graph.graph import Adjacency
 from itemrec.graph.propagation import neighbour_sum, propagate
-from itemrec.models.gnn import GNN, glorot
+from itemrec.models.gnn import GNN
+from itemrec.models.random_values import glorot
 
 
 class NIAGCN(GNN):

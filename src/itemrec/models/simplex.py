@@ -30,7 +30,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph, fold_adjacency
 from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.embedding_model import EmbeddingModel
-from itemrec.models.gnn import drop_values
+from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import squared_lengths
 from itemrec.sampling.base import Encoded
 from itemrec.sampling.batch import Batch

@@ -7,7 +7,6 @@ Each shard has a manifest, which names a part once it is complete.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from itemrec.errors import ItemrecError
-from itemrec.files import json_object, read_file, write_text
+from itemrec.files import checksum, json_object, read_file, write_text
 from itemrec.reranking.steering import check_steering
 from itemrec.serving.recommendation_table import (
     MANIFESTS,
@@ -129,7 +128,7 @@ def write_parts(
         table = _lists(recommender, start, size, k, options)
         path, unknown = folder / _name(number), table.unknown
         table.save(path)
-        done[path.name] = {"users": len(table.users), "sha256": _digest(path)}
+        done[path.name] = {"users": len(table.users), "sha256": checksum(path)}
         write_manifest()
     return PartsWritten(users, len(numbers), skipped, unknown)
 
@@ -198,13 +197,8 @@ def _remove_drafts(folder: Path, numbers: range) -> None:
 def _is_whole(folder: Path, name: str, known: dict[str, dict[str, Any]]) -> bool:
     """Whether a part is as its manifest says."""
     path = folder / name
-    return name in known and path.is_file() and _digest(path) == known[name].get("sha256")
+    return name in known and path.is_file() and checksum(path) == known[name].get("sha256")
 
 
 def _name(number: int) -> str:
     return f"part-{number:05}.parquet"
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from itemrec.errors import ItemrecError, ItemrecWarning
-from itemrec.files import json_object, read_file, write_text
+from itemrec.files import checksum, json_object, read_file, write_text
 
 NAME = "checksums.json"
 SINCE = 2  # the format of run folders from which on they have checksums
@@ -23,7 +23,7 @@ def write_checksums(folder: Path, metrics: str) -> None:
     """Write the checksums of all files; that of ``metrics.json``, written next, is of its text."""
     present = [name for name in OPTIONAL if (folder / name).exists()]
     names = [name for name in COVERED if name != "metrics.json"] + present
-    known = {name: _digest(folder / name) for name in names}
+    known = {name: checksum(folder / name) for name in names}
     known["metrics.json"] = hashlib.sha256(metrics.encode()).hexdigest()
     write_text(folder / NAME, json.dumps(known, indent=1) + "\n")
 
@@ -46,12 +46,7 @@ def check_files(folder: Path, version: int) -> None:
         file = folder / name
         if name not in known:
             raise ItemrecError(f"{path} is damaged: it has no '{name}'")
-        if file.exists() and _digest(file) != known[name]:  # some files may be left out
+        if file.exists() and checksum(file) != known[name]:  # some files may be left out
             raise ItemrecError(
                 f"{file} is damaged or was changed: its checksum is not the one in {NAME}"
             )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
