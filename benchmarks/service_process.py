@@ -69,7 +69,10 @@ class Service:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         line = self.process.stdout.readline()
-        self.address = urlsplit(re.findall(r"http://\S+", line)[0]).netloc
+        found = re.search(r"http://\S+", line)
+        if found is None:
+            sys.exit("the service did not start; its reason is above")
+        self.address = urlsplit(found[0]).netloc
 
     def __enter__(self) -> Service:
         return self
