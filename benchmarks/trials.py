@@ -33,12 +33,13 @@ Trial = dict[str, Any]  # row, data, protocol, settings
 
 
 def listed(path: Path) -> Iterator[Trial]:
-    """The trials of a file, in its order."""
-    for name, columns in tomllib.loads(path.read_text()).items():
-        if len({len(values) for values in columns.values()}) != 1:
-            sys.exit(f"{path.name}: {name} needs as many values of each setting as of the others")
-        for values in zip(*columns.values(), strict=True):
-            yield {"row": name, "settings": dict(zip(columns, values, strict=True))}
+    """The trials of a file, in its order; a row may have several rounds, each a table."""
+    for name, rounds in tomllib.loads(path.read_text()).items():
+        for columns in rounds if isinstance(rounds, list) else [rounds]:
+            if len({len(values) for values in columns.values()}) != 1:
+                sys.exit(f"{path.name}: {name} needs as many values of each setting as of others")
+            for values in zip(*columns.values(), strict=True):
+                yield {"row": name, "settings": dict(zip(columns, values, strict=True))}
 
 
 def perform(trial: Trial, device: str, data_root: str | None) -> Trial:
