@@ -228,8 +228,12 @@ def recommend(
     steer = steering.settings()
     from itemrec.cli.tables import recommendations as tables
     from itemrec.serving.recommender import Recommender
+    from itemrec.training.progress import watch
+    from itemrec.training.run import Run
 
-    recommender = Recommender.load(run, device, steering.table.read(), filters.new_items)
+    trained, table = Run.load(run, device), steering.table.read()
+    watch(trained.model, show=error_console.is_terminal)
+    recommender = Recommender(trained, item_table=table, new_items=filters.new_items)
     known = recommender.items.ids
     arguments = {**filters.arguments(known), "steering": steer}
     if audience.all_users:

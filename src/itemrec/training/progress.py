@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -19,6 +20,7 @@ from rich.progress import (
 from itemrec.training.notebook_bar import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
+    from itemrec.models.base import Model
     from itemrec.training.state import TrainState
 
 T = TypeVar("T")
@@ -43,6 +45,11 @@ def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None
     )
     with bar:
         yield from bar.track(steps, total=total, description=text)
+
+
+def watch(model: Model, *, show: bool) -> None:
+    """Let a model show progress bars over the steps of its long computations."""
+    model.watch = functools.partial(track, show=show)
 
 
 LOG_SECONDS = 10.0  # without a terminal, time between two lines that replace the bar
