@@ -131,7 +131,8 @@ class OutputOptions:
     out: Annotated[
         Path | None,
         typer.Option(
-            help="For --all: a .parquet, .csv or .tsv file, or a folder for a parquet file a part.",
+            help="For --all: a .parquet, .csv or .tsv file, or a folder, which gets a parquet file "
+            "for each part.",
             rich_help_panel=OUTPUT,
         ),
     ] = None
@@ -145,9 +146,7 @@ class OutputOptions:
     ] = None
     part: Annotated[
         int | None,
-        typer.Option(
-            help="With a folder: users of a part. Default: 10000.", rich_help_panel=OUTPUT
-        ),
+        typer.Option(help="With a folder: users per part. Default: 10000.", rich_help_panel=OUTPUT),
     ] = None
     resume: Annotated[
         bool,
