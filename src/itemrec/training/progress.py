@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable, Iterator
+from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -44,7 +45,7 @@ def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None
         transient=True,
     )
     with bar:
-        yield from bar.track(steps, total=total, description=text)
+        yield from bar.track(steps, total=total or length_hint(steps) or None, description=text)
 
 
 def watch(model: Model, *, show: bool) -> None:
