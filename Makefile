@@ -23,7 +23,7 @@ demo: $(USE)
 	$(BIN)/itemrec demo
 
 test: $(WORK)
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(WORK)
 	$(BIN)/python -m pytest -m slow

@@ -126,7 +126,7 @@ def throughput(setting: Setting) -> float:
     for workers in (1, 2):
         with Service(str(setting.folder / "first"), setting.cores.service[:workers]) as service:
             setting.load(service, connections=8, seconds=setting.seconds / 2).result()  # warm up
-            for connections in CONNECTIONS:
+            for connections in CONNECTIONS[1:2] if setting.quick else CONNECTIONS:
                 load = setting.load(service, connections=connections, seconds=setting.seconds)
                 found = load.result()
                 good, refused = found["statuses"]["200"], found["statuses"]["503"]

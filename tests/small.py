@@ -40,6 +40,16 @@ def dense_adjacency(train: sp.csr_array) -> np.ndarray:
     return np.block([[zero((users, users)), x], [x.T, zero((items, items))]]).astype(np.float32)
 
 
+def pagerank(train: sp.csr_array, restart: float = 0.15) -> np.ndarray:
+    """The item part of p = restart · e_u + (1 − restart) Pᵀ p for all users, by a dense solve."""
+    n_users, n_items = train.shape
+    adjacency = dense_adjacency(train).astype(np.float64)
+    walk = adjacency / np.maximum(adjacency.sum(1, keepdims=True), 1)
+    start = restart * np.eye(n_users + n_items)[:, :n_users]
+    p = np.linalg.solve(np.eye(n_users + n_items) - (1 - restart) * walk.T, start)
+    return p[n_users:].T
+
+
 def checkerboard(users: int = 40, items: int = 40, seed: int = 0) -> Interactions:
     """Even users like even items, odd users odd ones; each user has 3 of 4 of their colour."""
     rng = np.random.default_rng(seed)

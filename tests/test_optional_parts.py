@@ -26,6 +26,15 @@ def test_plain(): pass
 """
 
 
+# all that `conftest.py` needs of torch, which takes seconds to import
+TORCH = """
+class cuda:
+    is_available = staticmethod(lambda: False)
+
+def set_num_threads(count): pass
+"""
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
     """A small suite under our `conftest.py`, as on a machine without any of the parts."""
@@ -35,6 +44,7 @@ def bare(tmp_path: Path) -> Path:
     lines = markers["tool"]["pytest"]["ini_options"]["markers"]
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  " + "\n  ".join(lines) + "\n")
     (tmp_path / "test_parts.py").write_text(TESTS)
+    (tmp_path / "torch.py").write_text(TORCH)
     return tmp_path
 
 

@@ -15,15 +15,19 @@ from itemrec.renamed import current_names
 Config = dict[str, dict[str, Any]]
 
 
-def load_config(path: str | Path, *, note: bool = True) -> Config:
-    """Read a TOML file of sections; old setting names are accepted, with a warning if `note`."""
-    path = Path(path)
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file, or an error that names it."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ItemrecError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ItemrecError(f"{path} is not a TOML file: {error}") from error
+
+
+def load_config(path: str | Path, *, note: bool = True) -> Config:
+    """Read a TOML file of sections; old setting names are accepted, with a warning if `note`."""
+    content = read_toml(Path(path))
     for name, section in content.items():
         if not isinstance(section, dict):
             raise ItemrecError(f"{path}: {name!r} must be in a section such as [train]")

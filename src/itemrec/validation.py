@@ -5,10 +5,12 @@ A component's signature is its configuration schema; settings are checked agains
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
+from types import FunctionType
 from typing import Any
 
 from itemrec.errors import ItemrecError
@@ -93,12 +95,22 @@ def schema(component: Callable[..., Any]) -> dict[str, Any]:
     >>> schema(loss)
     {'tau': 1.0}
     """
-    parameters = inspect.signature(component).parameters.values()
     return {
         p.name: p.default
-        for p in parameters
+        for p in _parameters(component).values()
         if p.default is not p.empty and not p.name.endswith("mask")
     }
+
+
+def _parameters(component: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a component; a suite asks for those of a few many thousand times."""
+    lasting = isinstance(component, type | FunctionType)
+    return _known_parameters(component) if lasting else inspect.signature(component).parameters
+
+
+@functools.lru_cache(maxsize=256)
+def _known_parameters(component: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(component).parameters
 
 
 def lookup(table: Mapping[str, Any], what: str, name: str) -> Any:
@@ -113,7 +125,7 @@ def check_settings(
 ) -> dict[str, Any]:
     """Return the settings with the right types, or raise an error that lists the known ones."""
     known = schema(component)
-    parameters = inspect.signature(component).parameters
+    parameters = _parameters(component)
     out = {}
     for key, value in settings.items():
         if key not in known:

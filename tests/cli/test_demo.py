@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -18,14 +19,21 @@ def run_demo(out) -> str:
     return file.getvalue()
 
 
-def test_demo_on_a_small_data_set(tmp_path):
-    text = run_demo(tmp_path / "demo")
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """The folder of a demo, and what it printed."""
+    out = tmp_path_factory.mktemp("shown") / "demo"
+    return out, run_demo(out)
+
+
+def test_demo_on_a_small_data_set(shown):
+    out, text = shown
     for protocol in PROTOCOLS:
         for system in SYSTEMS:
-            run = ir.Run.load(tmp_path / "demo" / f"{protocol}-{system}")
+            run = ir.Run.load(out / f"{protocol}-{system}")
             assert run.protocol == protocol
             assert f"{run.metrics['test']['ndcg@20']:.4f}" in text
-    page = (tmp_path / "demo" / "report.html").read_text()
+    page = (out / "report.html").read_text()
     assert "Users never seen in training" in page
     titles = {title for title in ir.load(TINY).titles.tolist() if title in text}
     assert len(titles) >= 8  # a history, recommendations and reasons by title
@@ -34,22 +42,22 @@ def test_demo_on_a_small_data_set(tmp_path):
     assert text.splitlines()[-1] == "your own file: itemrec train FILE.csv --out runs/mine"
 
 
-def test_the_last_row_is_the_default_with_settings_that_it_chose_itself(tmp_path):
+def test_the_last_row_is_the_default_with_settings_that_it_chose_itself(shown):
     assert list(SYSTEMS)[-1] == "hybrid"
-    text = run_demo(tmp_path)
+    out, text = shown
     assert text.count("The hybrid, which is what `itemrec train` trains by default, is ") == 2
     default = ir.train(ir.split_users(ir.load(TINY)), epochs=1)
     for protocol in PROTOCOLS:
-        run = ir.Run.load(tmp_path / f"{protocol}-hybrid")
+        run = ir.Run.load(out / f"{protocol}-hybrid")
         assert run.metrics["model"] == default.metrics["model"]
         assert {"dim", "linear_l2", "blend"} <= run.metrics["chosen"]["model"].keys()
-    assert "What was tried and chosen" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "What was tried and chosen" in (out / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_losses_share_encoder_and_split_and_bpr_is_the_published_one(tmp_path):
-    text = run_demo(tmp_path)
+def test_the_losses_share_encoder_and_split_and_bpr_is_the_published_one(shown):
+    out, text = shown
     for protocol in PROTOCOLS:
-        bpr, item = (ir.Run.load(tmp_path / f"{protocol}-{loss}") for loss in ("bpr", "item-ndcg"))
+        bpr, item = (ir.Run.load(out / f"{protocol}-{loss}") for loss in ("bpr", "item-ndcg"))
         for section in ("split", "model"):
             assert bpr.config[section] == item.config[section]
         assert (bpr.config["train"]["batch_by"], bpr.config["train"]["n_negatives"]) == (
@@ -59,11 +67,11 @@ def test_the_losses_share_encoder_and_split_and_bpr_is_the_published_one(tmp_pat
     assert text.count("BPR in NDCG@20 here (p ") == len(PROTOCOLS)
 
 
-def test_a_second_call_trains_nothing(tmp_path):
-    first = run_demo(tmp_path)
-    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")}
-    assert run_demo(tmp_path) == first
-    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("model.safetensors")} == files
+def test_a_second_call_trains_nothing(shown):
+    out, first = shown
+    files = {p: p.stat().st_mtime_ns for p in out.rglob("model.safetensors")}
+    assert run_demo(out) == first
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("model.safetensors")} == files
 
 
 def test_serve_opens_the_page_of_the_runs_for_unseen_users(tmp_path, monkeypatch):

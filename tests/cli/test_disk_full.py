@@ -6,33 +6,49 @@ A limit on the size of files makes the same writes fail in the same libraries.
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from itemrec.cli.app import app
 
 resource = pytest.importorskip("resource")
 DATA = "synthetic:users=80,items=60,interactions=400"
+NO_LIMIT = 10**9
 LIMITED = """
 import resource
 from itemrec.__main__ import main
-resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 main()
 """
 
 
-def run(limit: int, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    code = LIMITED.format(limit=limit)
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+@contextmanager
+def limited(size: int) -> Iterator[None]:
+    """No file of this process may become larger."""
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trained")
-    done = run(10**9, "train", DATA, "--model", "popularity", "--out", "r", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+def run(limit: int, *arguments: str) -> Result:
+    with limited(limit):
+        return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    done = run(NO_LIMIT, "train", DATA, "--model", "popularity", "--out", "r")
+    assert done.exit_code == 0, done.stderr
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -45,11 +61,21 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_training_that_cannot_be_saved_leaves_nothing(
-    tmp_path: Path, limit: int, options: list[str], file: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, options: list[str], file: str
 ) -> None:
-    done = run(limit, "train", DATA, "--epochs", "1", *options, "--out", "r", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = run(limit, "train", DATA, "--epochs", "1", *options, "--out", "r")
     assert done.stderr.splitlines()[-1] == f"itemrec: r/{file}: File too large"
     assert "Traceback" not in done.stderr
+    assert done.exit_code == 2
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_command_of_its_own_says_the_same(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LIMITED, "train", DATA, "--model", "popularity", "--out", "r"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.stderr == "itemrec: r/config.toml: File too large\n"
     assert done.returncode == 2
     assert os.listdir(tmp_path) == []
 
@@ -57,29 +83,22 @@ def test_training_that_cannot_be_saved_leaves_nothing(
 @pytest.mark.parametrize("name", ["recs.parquet", "recs.csv", "recs.tsv"])
 def test_a_table_that_cannot_be_written_leaves_the_old_one(trained: Path, name: str) -> None:
     (trained / name).write_text("old")
-    done = run(1500, "recommend", "r", "--all", "--out", name, cwd=trained)
+    done = run(1500, "recommend", "r", "--all", "--out", name)
     assert done.stderr == f"itemrec: {name}: File too large\n"
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert (trained / name).read_text() == "old"
     assert not list(trained.glob(".*"))
 
 
-def test_a_full_disk_does_not_end_a_run_that_can_be_resumed(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_end_a_run_that_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last complete state stays, and training continues from it once there is space."""
-    first = [
-        "train",
-        DATA,
-        "--model",
-        "lightgcn",
-        "--epochs",
-        "2",
-        "--dim",
-        "4",
-        "--set",
-        "save_seconds=0",
-    ]
-    done = run(19_500, *first, "--set", "eval_every=2", "--out", "r", cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
+    monkeypatch.chdir(tmp_path)
+    line = ["train", DATA, "--model", "lightgcn", "--epochs", "2", "--dim", "4"]
+    line += ["--set", "save_seconds=0", "--set", "eval_every=2"]
+    done = run(19_500, *line, "--out", "r")
+    assert done.exit_code == 2, done.stderr
     assert (tmp_path / "r" / "state.pt").exists()
-    done = run(10**9, "train", "--resume", "--out", "r", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = run(NO_LIMIT, "train", "--resume", "--out", "r")
+    assert done.exit_code == 0, done.stderr

@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from itemrec.cli.app import app
 
 DATA = "synthetic:users=80,items=60,interactions=900"
+SMALL = ("--model", "lightgcn", "--dim", "4")  # the default costs more and is stopped likewise
 # A signal arrives at the moment a module is first looked for, then the command line starts.
 AT_IMPORT = """
 import os, sys
@@ -92,26 +96,34 @@ def test_before_the_first_epoch_nothing_is_saved_and_no_resume_is_advised(
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(("number", "code", "word"), CODES, ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("signal_and_code", "model"), [(CODES[0], ()), (CODES[1], SMALL)], ids=["SIGINT", "SIGTERM"]
+)
 def test_in_the_middle_of_an_epoch_the_state_is_saved_and_the_advice_works(
-    tmp_path: Path, number: int, code: int, word: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    signal_and_code: tuple[int, int, str],
+    model: tuple[str, ...],
 ) -> None:
+    number, code, word = signal_and_code
     text = AT_CALL.format(
         module="itemrec.training.learner", path="Learner.step", number=int(number), call=1
     )
-    found, error = run(text, "train", DATA, "--epochs", "4", "--out", "r", cwd=tmp_path)
+    line = ("train", DATA, *model, "--epochs", "4", "--out", "r")
+    found, error = run(text, *line, cwd=tmp_path)
     assert error == f"itemrec: {word}; continue with: itemrec train --resume --out r\n"
     assert found == code
-    plain = "from itemrec.__main__ import main; main()"
-    found, error = run(plain, "train", "--resume", "--out", "r", cwd=tmp_path)
-    assert (found, error) == (0, "")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["train", "--resume", "--out", "r"])
+    assert (done.exit_code, done.stderr) == (0, "")
     assert (tmp_path / "r" / "metrics.json").exists()
 
 
 def test_a_second_signal_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) -> None:
     twice = AT_CALL.replace("os.kill(", "os.kill(os.getpid(), 2); os.kill(")
     text = twice.format(module="itemrec.training.learner", path="Learner.step", number=2, call=1)
-    found, error = run(text, "train", DATA, "--epochs", "4", "--out", "r", cwd=tmp_path)
+    line = ("train", DATA, *SMALL, "--epochs", "4", "--out", "r")
+    found, error = run(text, *line, cwd=tmp_path)
     assert error == "itemrec: interrupted; nothing was saved\n"
     assert found == 130
 
@@ -140,5 +152,5 @@ def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
     text = ignoring + AT_CALL.format(
         module="itemrec.training.learner", path="Learner.step", number=2, call=1
     )
-    found, error = run(text, "train", DATA, "--epochs", "2", "--out", "r", cwd=tmp_path)
-    assert (found, error) == (0, "")
+    line = ("train", DATA, *SMALL, "--epochs", "2", "--out", "r")
+    assert run(text, *line, cwd=tmp_path) == (0, "")

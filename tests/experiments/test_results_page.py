@@ -1,5 +1,6 @@
 """The pages: every figure comes from the store, and the committed ones are up to date."""
 
+import functools
 import re
 import statistics
 from pathlib import Path
@@ -11,7 +12,7 @@ from itemrec.errors import ItemrecError
 from itemrec.experiments.results_page.page import generate, write
 from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.store import Line, append, path_of, read, row_line
-from itemrec.experiments.suites.suite import load_suite
+from itemrec.experiments.suites.suite import Cell, load_suite
 
 ROOT = Path(__file__).parents[2]
 DATA = "yelp2018/transductive"
@@ -19,8 +20,13 @@ VALUES = {"uniform": (0.050, 0.054), "tempered": (0.056, 0.060)}
 FOUND = "negatives.md"
 
 
+@functools.cache
+def cells() -> list[Cell]:
+    return load_suite("negatives").cells(["yelp2018"])
+
+
 def result(row: str, seed: int, ndcg: float, **other: Any) -> Line:
-    cell = next(c for c in load_suite("negatives").cells(["yelp2018"]) if c.row == row)
+    cell = next(cell for cell in cells() if cell.row == row)
     return {
         "kind": "run",
         "id": f"{row}{seed}",

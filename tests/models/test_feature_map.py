@@ -1,5 +1,8 @@
 """The map from features to scores: against scipy, and against a map of item vectors."""
 
+from typing import Any
+from unittest import mock
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -178,6 +181,21 @@ def test_settings_are_chosen_on_known_items_and_scores_stay_on_their_scale(
     known, new = scores[:, : SPLIT.n_items], scores[:, SPLIT.n_items :]
     share = (new > np.quantile(known, 0.9, axis=1, keepdims=True)).mean()
     assert 0.02 < share < 0.35  # about a tenth: neither hidden nor on top
+
+
+def test_the_choice_tells_how_far_it_is(lightgcn: ir.Run) -> None:
+    told: list[tuple[str, int]] = []
+
+    def watched(steps: Any, text: str) -> list[Any]:
+        told.append((text, len(steps)))
+        return list(steps)
+
+    assert SPLIT.features is not None
+    encode = FeatureEncoder(SPLIT.features.of(SPLIT.item_ids))
+    with mock.patch.object(lightgcn.model, "watch", watched):
+        choose_map(lightgcn.model, SPLIT.train, encode(SPLIT.features.of(SPLIT.item_ids)))
+    assert {text for text, _ in told} == {"leaving items out", "choosing the map of features"}
+    assert all(steps > 1 for _, steps in told)
 
 
 def test_too_few_known_items_leave_the_defaults() -> None:

@@ -125,12 +125,14 @@ def test_weights_may_be_pruned_further() -> None:
 # --- the contract --------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def sparse_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def sparse_settings() -> Iterator[None]:
+    """Clauses train the sparse form; a run is shared by all of them."""
     contract.trained.cache_clear()
-    for name, settings in SPARSE.items():
-        monkeypatch.setitem(contract.SETTINGS, name, {**contract.SETTINGS[name], **settings})
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        for name, settings in SPARSE.items():
+            patch.setitem(contract.SETTINGS, name, {**contract.SETTINGS[name], **settings})
+        yield
     contract.trained.cache_clear()
 
 

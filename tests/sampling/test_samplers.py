@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
+from small import pagerank
 
 from itemrec.errors import ItemrecError
 from itemrec.graph.ppr import personalised_pagerank
@@ -227,18 +228,6 @@ def test_settings_are_the_fields_and_bad_ones_are_refused() -> None:
                 sampler(torch.arange(2), 3, torch.Generator())
     with pytest.raises(ItemrecError, match="'power' must be a number of at least 0, got -1"):
         PopularityNegatives(power=-1)
-
-
-def pagerank(train: sp.csr_array, restart: float = 0.15) -> np.ndarray:
-    """Item part of the PageRank of all users, by a dense solve."""
-    n_users, n_items = train.shape
-    adjacency = np.zeros((n_users + n_items, n_users + n_items))
-    adjacency[:n_users, n_users:] = train.toarray()
-    adjacency += adjacency.T
-    walk = adjacency / np.maximum(adjacency.sum(1, keepdims=True), 1)
-    start = restart * np.eye(n_users + n_items)[:, :n_users]
-    solved = np.linalg.solve(np.eye(n_users + n_items) - (1 - restart) * walk.T, start)
-    return solved[n_users:].T
 
 
 def ppr_counts(train: sp.csr_array, **given_settings: Any) -> np.ndarray:

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 from served import DATA, Service, open_client
+from typer.testing import CliRunner
 
 import itemrec as ir
+from itemrec.cli.app import app
 from itemrec.environment import EXTRAS, need_extra
 from itemrec.serving.http.schemas import RecommendRequest
 from itemrec.serving.http.server import listen
@@ -267,30 +269,34 @@ def test_a_client_that_never_finishes_its_request_does_not_keep_the_service_aliv
             assert service.process.wait(timeout=30) == -signal.SIGTERM
 
 
-def test_a_taken_port_and_a_missing_run_are_reported(folder, tmp_path):
+def test_a_taken_port_is_reported_by_the_command(folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        for arguments, sentence in (
-            ([str(folder), "--port", str(port)], f"cannot listen at 127.0.0.1:{port} "),
-            ([str(folder), "--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
-            (
-                [str(folder), "--insecure", "--host", "no.such.host.invalid"],
-                "cannot listen at no.such.host",
-            ),
-            (
-                [str(folder), "--insecure", "--host", "a..b"],
-                "cannot listen at a..b:8000 (not a valid host name",
-            ),
-            ([str(tmp_path / "none"), "--port", "0"], f"{tmp_path / 'none'}"),
-        ):
-            command = [sys.executable, "-m", "itemrec", "serve", *arguments]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-            assert done.returncode == 2, done.stderr
-            assert done.stderr.startswith(f"itemrec: {sentence}")
-            assert done.stderr.count("\n") == 1
-            assert not done.stdout
+        command = [sys.executable, "-m", "itemrec", "serve", str(folder), "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"itemrec: cannot listen at 127.0.0.1:{port} ")
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
+        (["--insecure", "--host", "no.such.host.invalid"], "cannot listen at no.such.host"),
+        (["--insecure", "--host", "a..b"], "cannot listen at a..b:8000 (not a valid host name"),
+    ],
+)
+def test_a_place_where_it_cannot_listen_is_reported(folder, options, sentence, monkeypatch):
+    monkeypatch.delattr("uvicorn.Server.run")  # nothing must be served
+    done = CliRunner().invoke(app, ["serve", str(folder), *options])
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith(f"itemrec: {sentence}")
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
 
 
 def test_responses_do_not_wait_for_full_packets():

@@ -17,7 +17,7 @@ from itemrec.data.item_table import ItemTable
 from itemrec.evaluation.tradeoff import Point, Sweeper
 from itemrec.reranking.similarity import NEAREST
 from itemrec.training.fingerprint import fingerprint
-from itemrec.training.run_folder import read_features
+from itemrec.training.stored_ids import read_features
 
 DATA = "synthetic:users=120,items=90,interactions=2500"
 

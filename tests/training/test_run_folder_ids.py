@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import itemrec as ir
-from itemrec.training import run_folder
+from itemrec.training import stored_ids
 
 TINY = "synthetic:users=60,items=50,interactions=900"
 
@@ -16,11 +16,11 @@ def test_ids_in_parquet_are_those_in_json(tmp_path: Path, monkeypatch: pytest.Mo
     run.save(tmp_path / "listed")
     assert not list((tmp_path / "listed").glob("*.parquet"))
     assert len(run.user_ids) < len(run.item_ids)
-    monkeypatch.setattr(run_folder, "MOST_IN_JSON", len(run.user_ids))
+    monkeypatch.setattr(stored_ids, "MOST_IN_JSON", len(run.user_ids))
     run.save(tmp_path / "filed")
     kept = json.loads((tmp_path / "filed" / "ids.json").read_text())
     assert (kept["format"], kept["users"]) == (3, run.user_ids.ids.tolist())
-    monkeypatch.setattr(run_folder, "MOST_IN_JSON", 10)
+    monkeypatch.setattr(stored_ids, "MOST_IN_JSON", 10)
     run.save(tmp_path / "filed")
     kept = json.loads((tmp_path / "filed" / "ids.json").read_text())
     assert (kept["users"], kept["items"]) == ("user_ids.parquet", "item_ids.parquet")

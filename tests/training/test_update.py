@@ -268,6 +268,9 @@ def test_weights_are_refused_rather_than_forgotten(trained) -> None:
     run = trained["ease"]
     with pytest.raises(ItemrecError, match="weighted interactions cannot be updated"):
         ir.update(replace(run, train=run.train * np.float32(2)), LATE)
+    new = replace(LATE, weights=np.ones(len(LATE)))
+    with pytest.raises(ItemrecError, match="cannot have weights: leave out 'weight'"):
+        ir.update(run, new)
 
 
 # --- the folder ----------------------------------------------------------------------------------

@@ -201,8 +201,8 @@ def report(
     curves: Annotated[
         bool,
         typer.Option(
-            help="Show accuracy against what each slider of --diversity and the like changes; the "
-            "data of the runs is read for it."
+            help="Draw accuracy against what each slider, such as diversity, changes; reads the "
+            "data of the runs."
         ),
     ] = True,
 ) -> None:

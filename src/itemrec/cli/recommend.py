@@ -131,7 +131,8 @@ class OutputOptions:
     out: Annotated[
         Path | None,
         typer.Option(
-            help="For --all: a .parquet, .csv or .tsv file, or a folder for a parquet file a part.",
+            help="For --all: a .parquet, .csv or .tsv file, or a folder, which gets a parquet file "
+            "for each part.",
             rich_help_panel=OUTPUT,
         ),
     ] = None
@@ -145,9 +146,7 @@ class OutputOptions:
     ] = None
     part: Annotated[
         int | None,
-        typer.Option(
-            help="With a folder: users of a part. Default: 10000.", rich_help_panel=OUTPUT
-        ),
+        typer.Option(help="With a folder: users per part. Default: 10000.", rich_help_panel=OUTPUT),
     ] = None
     resume: Annotated[
         bool,
@@ -228,8 +227,12 @@ def recommend(
     steer = steering.settings()
     from itemrec.cli.tables import recommendations as tables
     from itemrec.serving.recommender import Recommender
+    from itemrec.training.progress import watch
+    from itemrec.training.run import Run
 
-    recommender = Recommender.load(run, device, steering.table.read(), filters.new_items)
+    trained, table = Run.load(run, device), steering.table.read()
+    watch(trained.model, show=error_console.is_terminal)
+    recommender = Recommender(trained, item_table=table, new_items=filters.new_items)
     known = recommender.items.ids
     arguments = {**filters.arguments(known), "steering": steer}
     if audience.all_users:

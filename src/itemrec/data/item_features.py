@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.data import readers
 from itemrec.data.columns import KNOWN_NAMES, is_missing, plain_name
 from itemrec.data.feature_columns import (
     OF_YEAR,
@@ -31,6 +30,7 @@ from itemrec.data.feature_columns import (
     years_of,
 )
 from itemrec.data.interactions import IdMap
+from itemrec.data.readers.item_files import read_columns
 from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 
@@ -184,7 +184,7 @@ def _table(source: Any) -> tuple[str, dict[str, list[Any]]]:
         path = Path(source).expanduser()
         if not path.is_file():
             raise ItemrecError(f"'item_features' must be an existing file, got '{path}'")
-        return str(path), readers.read_columns(path)
+        return str(path), read_columns(path)
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):
         return "the frame", {str(name): source[name].to_list() for name in source.columns}
     kind = type(source).__name__

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.data import readers
 from itemrec.data.columns import KNOWN_NAMES, plain_name
 from itemrec.data.interactions import IdMap
+from itemrec.data.readers.item_files import text_rows
 from itemrec.errors import ItemrecError
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -136,7 +136,7 @@ def _read_columns(name: str, path: str | Path) -> tuple[list[str], dict[str, lis
     if path.suffix not in TABLES:
         also = " or .txt" if name != "item_table" else ""
         raise ItemrecError(f"'{name}' must be a .csv, .tsv, .parquet{also} file, got '{path}'")
-    records = readers.text_rows(path)
+    records = text_rows(path)
     names = [column.split(":")[0].strip() for column in next(records, (0, [""]))[1]]
     plain = [plain_name(column) for column in names]
     item = next((plain.index(n) for n in (*KNOWN_NAMES["item"], "id") if n in plain), None)

@@ -11,13 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemrec.data import readers
 from itemrec.data.columns import Names, RawTable
 from itemrec.data.feedback import FILES, read_feedback
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.item_features import read_item_features
 from itemrec.data.merging import merge_rows
 from itemrec.data.prepared import is_prepared, read_prepared
+from itemrec.data.readers.delimited import read_delimited
+from itemrec.data.readers.file_kinds import is_pattern, kind_of, matching_files
+from itemrec.data.readers.frames import arrow_frame, read_frame
+from itemrec.data.readers.item_files import Titles, read_titles
+from itemrec.data.readers.lightgcn import read_lightgcn
+from itemrec.data.readers.parquet import read_parquet, read_parquet_parts
 from itemrec.data.texts import text_array
 from itemrec.data.weights import Weighting, duration_text
 from itemrec.errors import ItemrecError, NoRowsError
@@ -114,7 +119,7 @@ def read(
     data, adjacent = _read_source(source, names, name, requested, weighting)
     titles_file = titles_file or adjacent
     if titles_file is not None:
-        data = _with_titles(data, str(titles_file), readers.read_titles(titles_file))
+        data = _with_titles(data, str(titles_file), read_titles(titles_file))
     elif isinstance(titles, Mapping):
         texts = [str(title) for title in titles.values()]
         data = _with_titles(data, "'titles'", (list(titles), texts, None))
@@ -167,11 +172,11 @@ def _read_source(
         if path.is_dir() and is_prepared(path):
             _check_prepared(path, names, weighting, skip)
             return read_prepared(path, name or short_name(path), arguments), None
-        parts = readers.matching_files(path)
+        parts = matching_files(path)
         if parts is None:
             table, adjacent = _read_path(path, names, skip)
         else:
-            table, adjacent = readers.read_parquet_parts(path, parts, names, skip=skip), None
+            table, adjacent = read_parquet_parts(path, parts, names, skip=skip), None
         return _build(table, None, name or short_name(path), arguments, weighting), adjacent
     if sp.issparse(source):
         if skip:
@@ -182,8 +187,8 @@ def _read_source(
     of_frames = module in ("pandas", "polars")
     is_frame = of_frames and type(source).__name__ in ("DataFrame", "LazyFrame")
     if is_frame or (hasattr(source, "__arrow_c_stream__") and not of_frames):
-        frame = source if is_frame else readers.arrow_frame(source)
-        table = readers.read_frame(frame, names, skip=skip)
+        frame = source if is_frame else arrow_frame(source)
+        table = read_frame(frame, names, skip=skip)
         return _build(table, None, name or "data", {}, weighting), None
     raise ItemrecError(
         "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
@@ -206,7 +211,7 @@ def short_name(path: Path) -> str:
     >>> short_name(Path("/data/plays/*.parquet")), short_name(Path("plays-2026*.parquet"))
     ('plays', 'plays-2026')
     """
-    if readers.is_pattern(path):
+    if is_pattern(path):
         fixed = re.sub(r"[*?\[].*", "", path.name).strip("-_.")
         return fixed or path.resolve().parent.name
     inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
@@ -219,13 +224,13 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
             if (path / "train.txt").is_file():
                 if skip:
                     _only_for_tables(str(path / "train.txt"))
-                return readers.read_lightgcn(path, names), None
+                return read_lightgcn(path, names), None
             if (path / "ratings.csv").is_file():
                 movies = path / "movies.csv"
-                table = readers.read_delimited(path / "ratings.csv", names, skip=skip)
+                table = read_delimited(path / "ratings.csv", names, skip=skip)
                 return table, movies if movies.is_file() else None
             if parts := sorted(path.glob("*.parquet")):
-                return readers.read_parquet_parts(path, parts, names, skip=skip), None
+                return read_parquet_parts(path, parts, names, skip=skip), None
             if any(path.glob(FILES)):
                 return read_feedback(path, skip=skip), None
             raise ItemrecError(
@@ -237,11 +242,11 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
             raise ItemrecError(f"{path}: must be a file or a folder, not a pipe or a device")
         if path.name in ("train.txt", "test.txt"):
             raise ItemrecError(f"{path}: give the folder that holds train.txt and test.txt")
-        kind = readers.kind_of(path)
+        kind = kind_of(path)
         if kind == ".parquet":
-            return readers.read_parquet(path, names, skip=skip), None
+            return read_parquet(path, names, skip=skip), None
         if kind in (".csv", ".tsv", ".inter"):
-            return readers.read_delimited(path, names, skip=skip), None
+            return read_delimited(path, names, skip=skip), None
         if kind == ".jsonl":
             return read_feedback(path, skip=skip), None
     except OSError as error:
@@ -346,7 +351,7 @@ def check_recency(table: RawTable, weighting: Weighting, name: str) -> None:
         raise ItemrecError(table.left_out.get("time", none))
 
 
-def _with_titles(data: Interactions, place: str, found: readers.Titles) -> Interactions:
+def _with_titles(data: Interactions, place: str, found: Titles) -> Interactions:
     ids, titles, genres = found
     rows = data.item_ids.index(ids)
     known = rows >= 0

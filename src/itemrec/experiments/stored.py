@@ -9,7 +9,7 @@ import numpy as np
 from itemrec.config_file import Config
 from itemrec.data.later import later_part
 from itemrec.data.prepared import is_prepared
-from itemrec.data.readers import is_pattern
+from itemrec.data.readers.file_kinds import is_pattern
 from itemrec.data.sources import short_name
 from itemrec.data.split import Split
 from itemrec.errors import ItemrecError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -16,8 +15,9 @@ from torch import Tensor, nn
 
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
+from itemrec.models.abilities import Abilities
+from itemrec.models.settings_record import record_settings
 from itemrec.sampling.batch import Batch
-from itemrec.validation import typed
 
 
 class Kind(Enum):
@@ -40,7 +40,7 @@ class Kind(Enum):
         return self in (Kind.LIST_LOSS, Kind.HYBRID)
 
 
-class Model(nn.Module):
+class Model(Abilities, nn.Module):
     """A scorer: users are given by their histories and, if they have one, their training row.
 
     The constructor takes settings only, and its signature is the configuration schema. `setup`
@@ -91,13 +91,7 @@ class Model(nn.Module):
         ({'step': 2.0}, [0.0, 2.0, 4.0])
     """
 
-    paper: ClassVar[str] = ""
-    year: ClassVar[int] = 0
-    inductive: ClassVar[bool] = True
-    why_not_inductive: ClassVar[str] = ""
-    explains: bool = False
     kind: ClassVar[Kind] = Kind.LIST_LOSS
-    weighs: tuple[str, ...] = ()
     batch_by: ClassVar[Literal["users", "interactions"] | None] = None  # if the model requires it
     default_loss: ClassVar[str] = "item-ndcg"
     default_negatives: ClassVar[str] = "uniform"
@@ -116,30 +110,8 @@ class Model(nn.Module):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Record every constructor's arguments as the model's settings."""
         super().__init_subclass__(**kwargs)
-        if "__init__" not in cls.__dict__:
-            return
-        original = cls.__init__
-        signature = inspect.signature(original)
-
-        def recording(self: Model, *args: Any, **given: Any) -> None:
-            if "settings" not in self.__dict__:  # the outermost constructor determines the settings
-                bound = signature.bind(self, *args, **given)
-                bound.apply_defaults()
-                self.settings = dict(list(bound.arguments.items())[1:])
-                for name, parameter in signature.parameters.items():
-                    if parameter.default is not parameter.empty:
-                        value = self.settings[name]
-                        typed(parameter.default, value, name, str(parameter.annotation))
-                    if parameter.kind is parameter.VAR_POSITIONAL:
-                        raise ItemrecError(
-                            f"{cls.__name__}: settings need names, '*{name}' has none"
-                        )
-                    if parameter.kind is parameter.VAR_KEYWORD:
-                        self.settings |= self.settings.pop(name)
-            original(self, *args, **given)
-
-        recording.__signature__ = signature  # type: ignore[attr-defined]
-        cls.__init__ = recording  # type: ignore[assignment]
+        if "__init__" in cls.__dict__:
+            record_settings(cls)
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate for this training matrix.
@@ -320,63 +292,6 @@ class Model(nn.Module):
     def unshard(self) -> None:
         """Collect the columns of the parameters from all ranks, if this one holds only some."""
         self.sharded = False
-
-    def check_inductive(self) -> None:
-        """Raise if the model cannot score unseen users, as the inductive protocol requires.
-
-        Raises:
-            ItemrecError: It cannot; the message gives the reason.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> ir.models.MF().check_inductive()
-            Traceback (most recent call last):
-            itemrec.errors.ItemrecError: MF cannot be used in the inductive protocol: every user ...
-        """
-        if not self.inductive:
-            raise ItemrecError(
-                f"{type(self).__name__} cannot be used in the inductive protocol: "
-                f"{self.why_not_inductive}"
-            )
-
-    def check_users(self, users: npt.NDArray[np.int64]) -> None:
-        """Raise if there are unseen users and the model cannot score them.
-
-        Args:
-            users: Training row of each user, −1 if unknown.
-
-        Raises:
-            ItemrecError: There is an unseen user; the message gives the reason.
-
-        Examples:
-            >>> import numpy as np
-            >>> import itemrec as ir
-            >>> ir.models.LightGCN().check_users(np.array([0, -1]))  # no problem
-        """
-        if not self.inductive and bool((users < 0).any()):
-            raise ItemrecError(
-                f"{type(self).__name__} cannot score an unseen user: {self.why_not_inductive}"
-            )
-
-    def check_weights(self) -> None:
-        """Raise if the model cannot use weights of interactions.
-
-        Raises:
-            ItemrecError: It cannot.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> ir.models.EASE().check_weights()  # no problem
-            >>> ir.models.MultVAE().check_weights()
-            Traceback (most recent call last):
-            itemrec.errors.ItemrecError: MultVAE cannot use weights: leave out 'weight', ...
-        """
-        if not self.weighs:
-            raise ItemrecError(
-                f"{type(self).__name__} cannot use weights: leave out 'weight', 'half_life' and "
-                "'duplicates' (--weight-col, --half-life, --duplicates), or choose another model, "
-                "such as hybrid, lightgcn, rlae, ease or ials"
-            )
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """The optimizer's groups of parameters, each with its learning rate.

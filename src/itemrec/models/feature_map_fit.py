@@ -41,6 +41,7 @@ SIMILAR = (  # power and prior
     *((4.0, 0.03), (6.0, 0.03), (8.0, 0.01)),
 )
 NAMES = ("scores", "history", "similar_scores", "similar_history")
+CHOOSING = "choosing the map of features"  # what the progress bar says
 PENALTY = 1e-3  # on the squared weights, so that they are finite
 STEPS, HALVINGS, ENOUGH = 12, 6, 1e-5  # of Newton's method: steps, tries, least gain
 
@@ -70,7 +71,7 @@ def choose_map(model: Model, train: sp.csr_array, known: FeatureMatrix) -> MapSe
     best = MapSettings(similar_scores=0.0, similar_history=0.0)
     fit, z, parts = -np.inf, list[Floats](), list[list[Floats]]()
     options = [*(("half", half) for half in HALF), *(("l2", l2) for l2 in L2 if l2 != best.l2)]
-    for name, option in options:
+    for name, option in model.watch(options, CHOOSING):
         tried = replace(best, **{name: option})
         found = [_regressed(fold, tried) for fold in folds]
         value, weights = fit_weights(found, folds)
@@ -81,7 +82,7 @@ def choose_map(model: Model, train: sp.csr_array, known: FeatureMatrix) -> MapSe
         rests = [_rest(fold, best) for fold in folds]
         kept = [item_weights(fold.degree, best.half) for fold in folds]
         cosines = [similarities(fold.out.words, fold.kept.words) for fold in folds]
-        for power, prior in SIMILAR:
+        for power, prior in model.watch(SIMILAR, CHOOSING):
             matrices = [
                 smoother(matrix, weights, power, prior)
                 for matrix, weights in zip(cosines, kept, strict=True)
@@ -106,7 +107,8 @@ def make_folds(model: Model, train: sp.csr_array, known: FeatureMatrix) -> Itera
     size = min(len(seen) // PARTS, int(np.clip(SHARE * len(seen), *ITEMS)))
     folds = min(FOLDS, len(seen) // size) if size else 0
     most = min(max(ENTRIES // max(folds * len(seen), 1), FEWEST), USERS)
-    for chosen in rng.permutation(seen)[: folds * size].reshape(folds, size):
+    left_out = rng.permutation(seen)[: folds * size].reshape(folds, size)
+    for chosen in model.watch(left_out, "leaving items out"):
         is_out = np.zeros(n_items, dtype=np.bool_)
         is_out[chosen] = True
         hidden = is_out[train.indices]

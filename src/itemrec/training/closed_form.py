@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from typing import Any
 
@@ -20,7 +19,7 @@ from itemrec.models.base import Model
 from itemrec.training.across_ranks import solved_on_first
 from itemrec.training.config import TrainConfig
 from itemrec.training.plan import Plan
-from itemrec.training.progress import track
+from itemrec.training.progress import track, watch
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
 
@@ -69,14 +68,9 @@ def choose_and_fit(
 
 def fit(model: Model, train: sp.csr_array, progress: bool) -> None:
     """Solve, with a progress bar over the steps of the solution."""
-    watch(model, progress)
+    watch(model, show=progress)
     model.fit(train)
     model.eval()
-
-
-def watch(model: Model, progress: bool) -> None:
-    """Let a model show a progress bar over the steps of a long computation."""
-    model.watch = functools.partial(track, show=progress)
 
 
 def try_settings(
@@ -93,7 +87,7 @@ def try_settings(
     difference: with few validation users the best is often only lucky.
     """
     evaluator = Evaluator(sample_users(valid, model.device), model.device)
-    model.watch = functools.partial(track, show=False)
+    watch(model, show=False)
     metric = parse_metric(config.metric)
     tried, values = list[dict[str, Any]](), list[npt.NDArray[np.float64]]()
     for settings in track(model.trials(train), "trying settings", show=progress):

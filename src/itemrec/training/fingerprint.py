@@ -12,7 +12,7 @@ from itemrec.data.item_features import ItemFeatures
 from itemrec.data.item_table import ItemTable
 from itemrec.data.weights import is_weighted
 from itemrec.training.run import Run
-from itemrec.training.run_folder import features_record
+from itemrec.training.stored_ids import features_record
 
 
 def fingerprint(

@@ -27,6 +27,7 @@ from itemrec.training.descent import descend
 from itemrec.training.hybrid import fit_hybrid
 from itemrec.training.part_metrics import part_metrics
 from itemrec.training.plan import Plan, check_epochs_known, default_parts
+from itemrec.training.progress import watch
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
@@ -132,6 +133,7 @@ def _run_in(folder: RunFolder | None, plan: Plan, *, resume: bool, progress: boo
     plan.model.unshard()
     run.finish(split.train, state, refit=plan.refits)
     if split.features is not None:
+        watch(run.model, show=progress)
         run.metrics["new_items"] = map_settings(run, split.features)
     if len(split.test):
         started = time.perf_counter()

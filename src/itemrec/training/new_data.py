@@ -24,6 +24,11 @@ def read_new(before: dict[str, Any], new: Any, given: dict[str, Any]) -> Interac
     rating of the run applies if the new data has ratings.
     """
     data = new if isinstance(new, Interactions) else _read(before, new, given)
+    if data is not None and data.weights is not None:
+        raise ItemrecError(
+            "the new data of an update cannot have weights: leave out 'weight', 'half_life' and "
+            "'duplicates' (--weight-col, --half-life, --duplicates), or train anew with them"
+        )
     if data is not None and data.held_out is not None:
         data = data.where(~data.held_out)  # a test part stays out
     return data if data is not None and len(data) else None

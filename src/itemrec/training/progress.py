@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Iterator
+from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -19,6 +21,7 @@ from rich.progress import (
 from itemrec.training.notebook_bar import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
+    from itemrec.models.base import Model
     from itemrec.training.state import TrainState
 
 T = TypeVar("T")
@@ -42,7 +45,12 @@ def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None
         transient=True,
     )
     with bar:
-        yield from bar.track(steps, total=total, description=text)
+        yield from bar.track(steps, total=total or length_hint(steps) or None, description=text)
+
+
+def watch(model: Model, *, show: bool) -> None:
+    """Let a model show progress bars over the steps of its long computations."""
+    model.watch = functools.partial(track, show=show)
 
 
 LOG_SECONDS = 10.0  # without a terminal, time between two lines that replace the bar

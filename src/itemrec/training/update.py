@@ -36,12 +36,13 @@ from itemrec.models.hybrid import Hybrid
 from itemrec.models.linear_update import update_linear
 from itemrec.models.rlae import RLAE
 from itemrec.sampling import NEGATIVES
-from itemrec.training.closed_form import fit, watch
+from itemrec.training.closed_form import fit
 from itemrec.training.config import TrainConfig
 from itemrec.training.descent import descend
 from itemrec.training.hybrid import COVERED, set_up, train_network
 from itemrec.training.new_data import grown_features, read_new
 from itemrec.training.plan import Plan, default_parts
+from itemrec.training.progress import watch
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState, put_weights
@@ -168,7 +169,7 @@ def _linear(model: Model, old: Model, joined: Joined, progress: bool) -> str:
     """Fit a closed form that is set up; returns how."""
     if isinstance(model, EASE | RLAE) and type(model) is type(old):
         assert isinstance(old, EASE | RLAE)
-        watch(model, progress)
+        watch(model, show=progress)
         how = str(update_linear(model, old, joined.before, joined.train))
         model.eval()
         return how

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from itemrec.data.columns import Names, choose_columns
-from itemrec.data.readers import Header, check_parquet, kind_of, read_header
+from itemrec.data.readers.delimited import Header, read_header
+from itemrec.data.readers.file_kinds import kind_of
+from itemrec.data.readers.frames import first_line
+from itemrec.data.readers.parquet import check_parquet
 from itemrec.errors import ItemrecError
 from itemrec.validation import shown
 
@@ -155,7 +158,7 @@ def _open_parquet(connection: Any, input_: Input, names: Names) -> Table:
     try:
         found = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
     except Exception as error:
-        raise ItemrecError(f"{path}: the parquet file is damaged ({first_line(error)})") from error
+        raise ItemrecError(f"{path}: the parquet file is damaged ({reason_of(error)})") from error
     types = {name: kind for name, kind, *_ in found if name != "file_row_number"}
     known = {name: ('"' + name.replace('"', '""') + '"', kind) for name, kind in types.items()}
     parts = {name: (literal(value), "VARCHAR") for name, value in input_.partition.items()}
@@ -182,7 +185,6 @@ def _open_text(input_: Input, names: Names) -> Table:
     return Table(path, relation, columns, header)
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error, which DuckDB begins with the kind of the error."""
-    text = str(error).strip().splitlines() or [type(error).__name__]
-    return re.sub(r"^[A-Z][\w ]* Error: ", "", text[0])[:120]
+def reason_of(error: BaseException) -> str:
+    """The first line of an error, without the kind of the error that DuckDB begins it with."""
+    return re.sub(r"^[A-Z][\w ]* Error: ", "", first_line(error))

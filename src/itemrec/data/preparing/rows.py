@@ -13,9 +13,9 @@ from typing import Any
 from itemrec.data.bad_rows import ProblemCount, find_problems
 from itemrec.data.columns import Names
 from itemrec.data.preparing import expressions as sql
-from itemrec.data.preparing.inputs import Table, first_line, literal, parquet
+from itemrec.data.preparing.inputs import Table, literal, parquet, reason_of
 from itemrec.data.preparing.work import Facts, Work
-from itemrec.data.readers import text_records
+from itemrec.data.readers.delimited import text_records
 from itemrec.data.weights import Weighting
 from itemrec.errors import ItemrecError, NoRowsError
 
@@ -280,4 +280,4 @@ def _unreadable(plan: Plan, group: list[Table], error: Exception) -> ItemrecErro
     if count.kinds:
         return count.error()
     listed = str(group[0].path) if len(group) == 1 else f"{group[0].path} and others"
-    return ItemrecError(f"{listed}: cannot be read ({first_line(error)})")
+    return ItemrecError(f"{listed}: cannot be read ({reason_of(error)})")

@@ -44,13 +44,12 @@ from __future__ import annotations
 
 import copy
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from itemrec.config_file import Config
+from itemrec.config_file import Config, read_toml
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.experiments.config import resolve
@@ -179,12 +178,7 @@ def find_suite(name: str | Path) -> Path:
 def load_suite(name: str | Path) -> Suite:
     """Read a suite and check every row of it: components, settings, published figures."""
     path = find_suite(name)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ItemrecError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ItemrecError(f"{path} is not a TOML file: {error}") from error
+    table = read_toml(path)
     try:
         check_table(table)
         suite = _make_suite(path, table)

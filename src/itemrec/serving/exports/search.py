@@ -9,16 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from itemrec.serving.exports.score_parts import Floats
+from itemrec.training.progress import track
 
 Rows = npt.NDArray[np.int64]
+BLOCK = 2**14  # vectors that are added at a time
 
 
-def write_usearch(vectors: Floats, path: Path) -> None:
+def write_usearch(vectors: Floats, path: Path, *, progress: bool = False) -> None:
     """An HNSW graph of usearch; its keys are the rows of ``items.parquet``."""
     from usearch.index import Index
 
     index = Index(ndim=vectors.shape[1], metric="ip", dtype="f32")
-    index.add(np.arange(len(vectors), dtype=np.uint64), vectors)
+    keys = np.arange(len(vectors), dtype=np.uint64)
+    for start in track(range(0, len(keys), BLOCK), "indexing vectors", show=progress):
+        index.add(keys[start : start + BLOCK], vectors[start : start + BLOCK])
     index.save(str(path))
 
 
@@ -38,12 +42,13 @@ def recall_usearch(path: Path, queries: Floats, depth: int) -> float:
     return float((best[:, :, None] == found[:, None, :]).any(2).mean())
 
 
-def write_faiss(vectors: Floats, path: Path) -> None:
+def write_faiss(vectors: Floats, path: Path, *, progress: bool = False) -> None:
     """A flat index of faiss, which searches exactly; its ids are the rows of ``items.parquet``."""
     import faiss
 
     index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
+    for start in track(range(0, len(vectors), BLOCK), "indexing vectors", show=progress):
+        index.add(vectors[start : start + BLOCK])
     faiss.write_index(index, str(path))
 
 

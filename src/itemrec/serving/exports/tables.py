@@ -13,12 +13,12 @@ from itemrec.serving.exports.score_parts import ScoreParts
 from itemrec.training.run import Run
 
 
-def write_items(run: Run, folder: Path, vectors: Any = None) -> None:
-    """``items.parquet``: row, item_id, title if there are titles, and vector."""
+def write_items(run: Run, folder: Path, parts: ScoreParts | None) -> None:
+    """``items.parquet``: row, item_id, title if there are titles, and vector if there are any."""
     columns: dict[str, Any] = {"row": np.arange(len(run.item_ids)), "item_id": run.item_ids.ids}
     if run.titles is not None:
         columns["title"] = [str(title) for title in run.titles]
-    _write(pl.DataFrame({**columns, **_vectors(vectors)}), folder / "items.parquet")
+    _write(pl.DataFrame({**columns, **_vectors(parts and parts.items)}), folder / "items.parquet")
 
 
 def write_users(run: Run, folder: Path, parts: ScoreParts) -> None:

@@ -111,19 +111,19 @@ def _run_of(run: Any) -> Run:
 def _write_tables(run: Run, folder: Path, progress: bool) -> Facts:
     """Vectors and weights; the check reads the arrays that were written, not the model."""
     parts = score_parts(run, progress=progress)
-    _write_parts(run, folder, parts)
+    _write_parts(run, folder, parts, progress)
     sample = sample_lists(run, fold_in=False)
     found = best_of(parts.scores(sample.histories, sample.rows), sample)
     sample.check(found, "the export to parquet")
     return {"exact": True, "for": "known users"} | _compared(sample, found)
 
 
-def _write_parts(run: Run, folder: Path, parts: ScoreParts) -> None:
+def _write_parts(run: Run, folder: Path, parts: ScoreParts, progress: bool) -> None:
     from itemrec.serving.exports import tables
 
-    tables.write_items(run, folder, parts.items)
-    tables.write_users(run, folder, parts)
-    tables.write_weights(run, folder, parts)
+    writers = (tables.write_items, tables.write_users, tables.write_weights)
+    for write in track(writers, "writing tables", show=progress):
+        write(run, folder, parts)
 
 
 def _write_index(library: str) -> Callable[[Run, Path, bool], Facts]:
@@ -137,10 +137,10 @@ def _write_index(library: str) -> Callable[[Run, Path, bool], Facts]:
                 "choose --to parquet or --to onnx"
             )
         users, items = parts.users, parts.items
-        _write_parts(run, folder, parts)
+        _write_parts(run, folder, parts, progress)
         path = folder / f"items.{library}"
         with atomic(path) as file:
-            getattr(search, f"write_{library}")(items, file)
+            getattr(search, f"write_{library}")(items, file, progress=progress)
         sample = sample_lists(run, fold_in=False)
         ask, queries = getattr(search, f"search_{library}"), users[sample.rows]
         found = without_history(sample, lambda depth: ask(path, queries, depth))
@@ -173,7 +173,7 @@ def _write_onnx(run: Run, folder: Path, progress: bool) -> Facts:
     path = folder / "fold_in.onnx"
     with atomic(path) as file:
         write_graph(run, file)
-    tables.write_items(run, folder)
+    tables.write_items(run, folder, None)
     sample = sample_lists(run, fold_in=True)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     k = np.array([sample.best.shape[1]], dtype=np.int64)

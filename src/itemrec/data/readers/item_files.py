@@ -1,0 +1,78 @@
+"""Files with a row for each item: titles and genres, or columns of any name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from itemrec.data.columns import KNOWN_NAMES, plain_name
+from itemrec.data.readers.delimited import records_of, separator_of
+from itemrec.data.readers.file_kinds import kind_of
+from itemrec.data.readers.parquet import load_parquet
+from itemrec.errors import ItemrecError
+
+Titles = tuple[list[Any], list[str], list[str] | None]  # item ids, titles, genres
+
+
+def read_titles(path: Path) -> Titles:
+    """(item ids, titles, genres) of a file with a header, such as movies.csv, or of parquet."""
+    if not path.is_file():
+        raise ItemrecError(f"'titles' must be an existing file, got '{path}'")
+    records = text_rows(path)
+    columns = [c.split(":")[0] for c in next(records, (0, [""]))[1]]
+    plain = [plain_name(c) for c in columns]
+
+    def first(*names: str) -> int | None:
+        return next((plain.index(name) for name in names if name in plain), None)
+
+    item, title = first(*KNOWN_NAMES["item"], "id"), first("title", "name", "movietitle")
+    if item is None or title is None or item == title:
+        raise ItemrecError(
+            f"{path}: expected an item column and a title column; "
+            f"columns found: {', '.join(columns)}"
+        )
+    genre = first("genres", "genre", "category")
+    ids, titles, genres = [], [], []
+    for line, fields in records:
+        if len(fields) != len(columns):
+            raise ItemrecError(
+                f"{path}, line {line}: expected {len(columns)} fields, found {len(fields)}"
+            )
+        ids.append(fields[item].strip())
+        titles.append(fields[title].strip())
+        shown = fields[genre].strip() if genre is not None else ""
+        genres.append("" if shown == "(no genres listed)" else shown)
+    return ids, titles, genres
+
+
+def text_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of a text or parquet file, starting with the column names."""
+    if kind_of(path) != ".parquet":
+        yield from records_of(path, separator_of(path), quotes=True)
+        return
+    frame = load_parquet(path)
+    yield 0, [str(column) for column in frame.columns]
+    columns = (frame[column].to_list() for column in frame.columns)
+    for row, values in enumerate(zip(*columns, strict=True), start=1):
+        whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+        yield row, ["" if v is None or v != v else str(v) for v in whole]
+
+
+def read_columns(path: Path) -> dict[str, list[Any]]:
+    """All columns of a text or parquet file by name; the values of a text file are texts."""
+    if kind_of(path) == ".parquet":
+        frame = load_parquet(path)
+        return {str(column): frame[column].to_list() for column in frame.columns}
+    records = records_of(path, separator_of(path), quotes=kind_of(path) != ".item")
+    names = next(records, (0, []))[1]
+    if len(set(names)) < len(names):
+        raise ItemrecError(f"{path}: every column must have a name of its own, got {names}")
+    rows = []
+    for line, fields in records:
+        if len(fields) != len(names):
+            raise ItemrecError(
+                f"{path}, line {line}: expected {len(names)} fields, found {len(fields)}"
+            )
+        rows.append(fields)
+    if not rows:
+        raise ItemrecError(f"{path}: expected a header line and rows")
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))

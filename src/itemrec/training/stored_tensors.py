@@ -1,0 +1,80 @@
+"""``model.safetensors`` of a run folder: weights, training interactions, vectors of features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.data import csr
+from itemrec.data.weights import is_weighted
+from itemrec.errors import ItemrecError
+from itemrec.files import atomic
+from itemrec.models import MODELS
+from itemrec.models.base import Model
+from itemrec.training.run import Run
+from itemrec.validation import check_settings
+
+NAME = "model.safetensors"
+FEATURES = "features."  # begins the names of the vectors among the tensors
+
+
+def save_tensors(folder: Path, run: Run) -> None:
+    """Write the tensors of a run."""
+    from safetensors.torch import save_file
+
+    tensors = {k: v.detach().cpu().contiguous() for k, v in run.model.state_dict().items()}
+    for column in () if run.features is None else run.features.vectors():
+        tensors[f"{FEATURES}{column.name}"] = torch.from_numpy(column.values)
+    tensors["train.crow"] = torch.from_numpy(run.train.indptr.astype(np.int64))
+    tensors["train.col"] = torch.from_numpy(run.train.indices.astype(np.int32))
+    if is_weighted(run.train):
+        tensors["train.weight"] = torch.from_numpy(run.train.data.astype(np.float32))
+    with atomic(folder / NAME) as path:
+        save_file(tensors, path)  # no metadata: its order would differ from run to run
+        path.chmod((folder / "config.toml").stat().st_mode)  # it is created as private
+
+
+def take_interactions(tensors: dict[str, Tensor], shape: tuple[int, int]) -> sp.csr_array:
+    """Take the training interactions out of the tensors."""
+    crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
+    weight = tensors.pop("train.weight", None)
+    return csr.checked(col, crow, shape, None if weight is None else weight.cpu().numpy())
+
+
+def take_vectors(tensors: dict[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
+    """Take the vectors of features out of the tensors, by the names of their columns."""
+    names = [name for name in tensors if name.startswith(FEATURES)]
+    return {name.removeprefix(FEATURES): tensors.pop(name).cpu().numpy() for name in names}
+
+
+def rebuild(
+    section: dict[str, Any],
+    train: sp.csr_array,
+    inductive: bool,
+    tensors: dict[str, Tensor],
+    device: str,
+) -> Model:
+    """Build the model of a configuration's section with these tensors."""
+    settings = dict(section)
+    name = settings.pop("name")
+    if name not in MODELS:
+        raise ItemrecError(
+            f"'model' must be one of {', '.join(MODELS)}, got {name!r}; a model of your own needs "
+            "its file: itemrec --extension FILE.py …"
+        )
+    kind = MODELS[name]
+    model: Model = kind(**check_settings(kind, name, settings))
+    model.setup(train, inductive=inductive, generator=torch.Generator().manual_seed(0))
+    for key, tensor in tensors.items():
+        if key not in model.state_dict():
+            model.store(key, tensor)
+    model.to(device)
+    model.load_state_dict(tensors)
+    model.restore(train)
+    return model.eval()
