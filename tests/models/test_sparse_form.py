@@ -31,7 +31,7 @@ SPARSE = {
 def head(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a small head, most items are in no dense matrix, and blocks are small."""
     if request.param == "rows on demand":
-        for name, value in (("HEAD", 7), ("JOINT", 4), ("PRODUCTS", 50), ("LOCAL", 200)):
+        for name, value in (("HEAD", 7), ("PRODUCTS", 50), ("LOCAL", 200)):
             monkeypatch.setattr(near, name, value)
 
 

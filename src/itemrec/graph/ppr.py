@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +28,7 @@ from itemrec.data.csr import as_ones
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import row_type
 from itemrec.ops.segment import segment_sum
+from itemrec.ops.thread_map import thread_map
 from itemrec.validation import one_of, positive, positive_integers
 
 Method = Literal["power", "push"]
@@ -181,15 +181,11 @@ def _power(
     parts = [rows[start : start + block] for start in range(0, len(rows), block)]
     if parts:
         yield one(parts[0])  # first: it determines the number of steps for the others
-    threads = torch.get_num_threads()
-    if device.type != "cpu" or threads == 1:
+    if device.type != "cpu":
         yield from map(one, parts[1:])
         return
-    try:  # threads with separate blocks never wait for each other
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from pool.map(one, parts[1:])
-    finally:
-        torch.set_num_threads(threads)
+    with thread_map() as spread:
+        yield from spread(one, parts[1:])
 
 
 class _Walk:

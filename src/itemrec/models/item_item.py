@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,11 @@ def strongest(values: Floats, k: int) -> tuple[Tensor, Tensor]:
     return top.values, top.indices
 
 
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Arrays in one; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 class SparseWeights(Model):
     """A linear model with few weights: ``scores = history · W`` with a sparse W [items, items].
 
@@ -93,7 +99,7 @@ class SparseWeights(Model):
         """Store blocks: first item j, sources i ``[b, k]``, weights ``[b, k]``; drop zeros.
 
         If only some items have weights, blocks count these, and ``items``, ascending, says which
-        they are.
+        they are. A single block's memory may be used for the result.
         """
         rows, values, lengths = [], [], np.zeros(self.n_items + 1, dtype=np.int64)
         for start, sources, weights in columns:
@@ -103,14 +109,14 @@ class SparseWeights(Model):
             rows.append(sources.reshape(-1).to(torch.int32).numpy())
             values.append(weights.reshape(-1).numpy())
             lengths[targets.numpy() + 1] = sources.shape[1]
-        parts = (np.concatenate(values), np.concatenate(rows), lengths.cumsum())
+        parts = (_joined(values), _joined(rows), lengths.cumsum())
         by_target = sp.csc_array(parts, shape=(self.n_items, self.n_items))
         by_target.eliminate_zeros()
         matrix = sp.csr_array(by_target)
         matrix.sort_indices()
-        device = self.device
+        device, indices = self.device, matrix.indices.astype(np.int32, copy=False)
         self.store("weight_starts", torch.from_numpy(matrix.indptr.astype(np.int64)).to(device))
-        self.store("weight_items", torch.from_numpy(matrix.indices.astype(np.int32)).to(device))
+        self.store("weight_items", torch.from_numpy(indices).to(device))
         self.store("weight_values", torch.from_numpy(matrix.data).to(device))
         self.targets = None
 

@@ -6,13 +6,13 @@ With interactions S [users, items] and G = SᵀS, a block of items j gets
 
 of each, so that a column of item–item weights can be solved on its neighbours alone. G itself is
 never in memory. The most popular items, the head, have their part of it as one dense matrix. The
-others have few interactions: their rows are computed where a block needs them. Blocks are made of
-items that share neighbours.
+others have few users: with a row for each user of theirs, separate for each j, which says which
+items of N_j the user has, G_NN is a product of sparse matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,19 +20,19 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
+from itemrec.data.csr import from_parts, take_entries
 from itemrec.models.item_item import gram_matrix
+from itemrec.models.nearest_items import nearest_items
+from itemrec.ops.thread_map import thread_map
 
 Ints = npt.NDArray[np.int64]
 Watch = Callable[[Iterable[Any], str], Iterable[Any]]
 
 HEAD = 16_384  # items whose Gram matrix is dense, 1 GiB
-JOINT = 1024  # different items outside the head in a block
-LOCAL = 2**24  # elements of the Gram matrices of a block
-PRODUCTS = 2**24  # multiplications of a sparse product, and so its largest size
-LINKS = 4  # neighbours of an item that decide which block it joins
+LOCAL = 2**22  # elements of the Gram matrices of a block, but for one item
+PRODUCTS = 2**22  # multiplications of a sparse product, and so its largest size
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Block:
 
     targets: Tensor  # items j [b]
     sources: Tensor  # their neighbours N [b, k]
-    gram: Tensor  # G_NN [b, k, k]
+    gram: Tensor  # G_NN [b, k, k], the lower triangle
     wanted: Tensor  # G_Nj [b, k]
 
 
@@ -64,160 +64,171 @@ class Neighbourhoods:
         self.k, self.watch = min(k, self.n_items - 1), watch
         popularity = np.bincount(scaled.indices, minlength=self.n_items)
         self.order = np.argsort(-popularity, kind="stable")  # from rank to item
+        self.squares = squares[self.order].astype(np.float32)
         self.by_user = sp.csr_array(scaled[:, self.order])
+        self.by_user.sort_indices()
         self.by_item = sp.csr_array(self.by_user.T)
-        lengths = np.diff(self.by_user.indptr).astype(np.float64)
-        ones = np.ones(self.by_item.nnz)
-        pattern = sp.csr_array(
-            (ones, self.by_item.indices, self.by_item.indptr), self.by_item.shape
-        )
-        self.work: npt.NDArray[np.float64] = np.asarray(
-            pattern @ lengths
-        )  # multiplications for the row of an item
-        root = np.sqrt(np.where(squares > 0, squares, 1))[self.order]
-        self.per_root = (1 / root).astype(np.float32)  # j's own does not change its order
         self.head = min(HEAD, self.n_items)
-        self.dense = gram_matrix(sp.csr_array(self.by_user[:, : self.head]))
-        self.place = np.full(self.n_items, -1, dtype=np.int32)
-        self.ahead = max(LOCAL // max(self.k, 1) ** 2, 1)  # items that the next block may have
-
-    def __iter__(self) -> Iterator[Block]:
-        """Blocks that cover every item once."""
-        if self.k < 1:
-            return
-        near = self.nearest()
-        order = self._together(near)
-        done = 0
-        bar = iter(self.watch(range(self.n_items), "solving neighbourhoods"))
-        while done < self.n_items:
-            targets, items = self._next(near, order[done:])
-            done += len(targets)
-            for _ in range(len(targets)):
-                next(bar, None)
-            yield self._block(near[targets].astype(np.int64), targets, items)
-        next(bar, None)  # the bar is complete
+        self.of_head = sp.csr_array(self.by_user[:, : self.head])
+        self.dense = gram_matrix(self.of_head)
+        self.rare = _without_rows(self.by_item, self.head)
+        self.work = _sums(self.by_item, np.diff(self.by_user.indptr))  # for the row of an item
+        self.rare_work = _sums(self.rare, 1 + np.diff(self.of_head.indptr))  # as a neighbour
 
     def columns(self, solve: Callable[[Block], Tensor]) -> tuple[Tensor, Tensor]:
-        """The neighbours of each item, and what is solved for them; ``[items, k]`` each."""
-        sources = torch.empty(self.n_items, self.k, dtype=torch.int32)
-        weights = torch.empty(self.n_items, self.k)
-        for block in self:
-            sources[block.targets] = block.sources.to(torch.int32)
+        """The neighbours of each item, and what is solved for them; ``[items, k]`` each.
+
+        ``solve`` is called from several threads, with separate items.
+        """
+        near, work = self.nearest()
+        weights = torch.empty(self.n_items, max(self.k, 0))
+
+        def fill(targets: Ints) -> None:
+            rows = self.order[targets]
+            block = self.block(targets, near[rows], float(work[targets].sum()))
             weights[block.targets] = solve(block).cpu()
-        return sources, weights
+            near[rows] = self.order[near[rows]]  # from ranks to items
 
-    def nearest(self) -> npt.NDArray[np.int32]:
-        """The k nearest items of each, by ranks, the nearest first, ``[items, k]``."""
-        near = np.empty((self.n_items, self.k), dtype=np.int32)
-        for part in self.watch(self._parts(np.arange(self.n_items)), "finding neighbours"):
-            products = self.by_item[part] @ self.by_user
-            scores = products.data * self.per_root[products.indices]
-            starts = products.indptr
-            for row, item in enumerate(part):
-                there = slice(starts[row], starts[row + 1])
-                near[item] = self._best(int(item), products.indices[there], scores[there])
-        return near
+        if self.k > 0:
+            self._each(fill, _parts(work, LOCAL // (self.k + 1) ** 2), "solving neighbourhoods")
+        return torch.from_numpy(near), weights
 
-    def _best(
-        self, item: int, found: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]
-    ) -> npt.NDArray[np.int32]:
-        """The k best of the items that share users; ties: the more popular item."""
-        others = found != item
-        found, scores = found[others], scores[others]
-        if len(found) > self.k:
-            least = np.partition(scores, len(scores) - self.k)[len(scores) - self.k]
-            above, ties = scores > least, np.flatnonzero(scores == least)
-            ties = ties[np.argsort(found[ties])][: self.k - int(above.sum())]
-            chosen = np.concatenate([np.flatnonzero(above), ties])
-            found, scores = found[chosen], scores[chosen]
-        found = found[np.lexsort((found, -scores))]
-        if len(found) == self.k:
-            return found
-        free = np.ones(self.k + 1, dtype=np.bool_)
-        free[found[found <= self.k]] = False
-        free[item : item + 1] = False
-        popular = np.flatnonzero(free)[: self.k - len(found)]
-        return np.concatenate([found, popular.astype(np.int32)])
+    def nearest(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        """The ranks of the k nearest items of each, ascending, and the work for their products.
 
-    def _parts(self, items: Ints) -> list[Ints]:
-        """Consecutive items, cut so that the product of a part is not too large."""
-        cuts = np.flatnonzero(np.diff(self.work[items].cumsum() // PRODUCTS)) + 1
-        return np.split(items, cuts)
+        A row of the former has the number of the item, ``[items, k]``; the latter is in the order
+        of ranks, ``[items]``.
+        """
+        near = np.empty((self.n_items, max(self.k, 0)), dtype=np.int32)
+        work = np.zeros(self.n_items)
+        per_root = 1 / np.sqrt(np.where(self.squares > 0, self.squares, 1))
 
-    def _together(self, near: npt.NDArray[np.int32]) -> Ints:
-        """An order of the items in which those that share neighbours follow each other."""
-        if self.n_items <= self.head:
-            return np.arange(self.n_items)
-        links = near[:, : min(LINKS, self.k)]
-        ends = np.arange(0, links.size + 1, links.shape[1])
-        ones = np.ones(links.size, dtype=np.int8)
-        graph = sp.csr_matrix((ones, links.ravel(), ends), shape=(self.n_items, self.n_items))
-        order: Ints = reverse_cuthill_mckee(graph, symmetric_mode=False).astype(np.int64)
-        return order
+        def find(part: Ints) -> None:
+            scores = sp.csr_array(self.by_item[part] @ self.by_user)
+            scores.data *= per_root[scores.indices]  # j's own does not change its order
+            found = nearest_items(part, scores, self.k)
+            near[self.order[part]] = found
+            work[part] = self.rare_work[found].sum(1) + self.rare_work[part]
 
-    def _next(self, near: npt.NDArray[np.int32], order: Ints) -> tuple[Ints, Ints]:
-        """The first items whose neighbours are few together, and these with them, ascending."""
-        targets = order[: self.ahead]
-        listed = np.concatenate([near[targets], targets[:, None]], axis=1)  # [b, k + 1]
-        if self.n_items <= self.head:
-            return targets, np.arange(self.n_items)
-        items, first = np.unique(listed, return_index=True)
-        first //= self.k + 1  # the first target that has the item
-        rare = np.bincount(first[items >= self.head], minlength=len(targets)).cumsum()
-        most = max(int(np.searchsorted(rare, JOINT, side="right")), 1)
-        self.ahead = min(2 * most, max(LOCAL // self.k**2, 1))
-        return targets[:most], items[first < most].astype(np.int64)
+        if self.k > 0:
+            self._each(find, _parts(self.work, self.n_items), "finding neighbours")
+        return near, work
 
-    def _block(self, near: Ints, targets: Ints, items: Ints) -> Block:
-        at, own = (torch.from_numpy(np.searchsorted(items, rows)) for rows in (near, targets))
-        products = _Products(torch.from_numpy(self.dense), *self._rare(items))
+    def _each(self, task: Callable[[Ints], None], parts: list[Ints], text: str) -> None:
+        with thread_map() as spread:
+            for _ in zip(self.watch(parts, text), spread(task, parts), strict=False):
+                pass
+
+    def block(self, targets: Ints, near: npt.NDArray[np.int32], work: float) -> Block:
+        """The products of some items, by rank, with their neighbours and of these."""
+        listed = np.concatenate([near, targets[:, None].astype(np.int32)], axis=1)  # [b, k + 1]
+        entries, pieces = self.rare[listed.ravel()], int(work // PRODUCTS) + 1
+        gram = np.zeros((*listed.shape, listed.shape[1]), np.float32)
+        for piece in range(pieces):  # of the users
+            part = entries
+            if pieces > 1:
+                part = take_entries(entries, entries.indices % pieces == piece)
+            gram += self._rare_products(listed, part)
+        self._fill_head(gram, listed)
+        np.einsum("bii->bi", gram)[:] = self.squares[listed]
+        of_head = (targets < self.head)[:, None] & (near >= self.head)
+        wanted = np.where(of_head, gram[:, :-1, -1], gram[:, -1, :-1])
+        whole = torch.from_numpy(gram)
         return Block(
             torch.from_numpy(self.order[targets]),
             torch.from_numpy(self.order[near]),
-            products.of(at.unsqueeze(2), at.unsqueeze(1)),
-            products.of(own.unsqueeze(1), at),
+            whole[:, :-1, :-1],
+            torch.from_numpy(wanted),
         )
 
-    def _rare(self, items: Ints) -> tuple[Tensor, Tensor]:
-        """Some items, by ascending ranks, and the rows of the Gram matrix that the head lacks."""
-        known = int(np.searchsorted(items, self.head))
-        rows = np.zeros((len(items) - known, len(items)), dtype=np.float32)
-        self.place[items] = np.arange(len(items))
-        for part in self._parts(items[known:]):
-            at = self.place[part] - known
-            rows[at] = self._products(self.by_item[part], len(items)).toarray()
-        self.place[items] = -1
-        return torch.from_numpy(items), torch.from_numpy(rows)
+    def _rare_products(
+        self, listed: npt.NDArray[np.int32], entries: sp.csr_array
+    ) -> npt.NDArray[np.float32]:
+        """The products of the listed items outside the head with all that are listed with them.
 
-    def _products(self, rare: sp.csr_array, n_items: int) -> sp.csr_array:
-        """The products of rare items with those that have a place, from their users alone."""
-        users = np.unique(rare.indices)
-        seat = np.searchsorted(users, rare.indices)
-        histories = self.by_user[users]
-        column = self.place[histories.indices]
-        there = column >= 0
-        ends = np.concatenate(([0], there.cumsum()))[histories.indptr]
-        parts = (histories.data[there], column[there], ends)
-        few = sp.csr_array(parts, shape=(len(users), n_items))
-        shape = (rare.shape[0], len(users))
-        return sp.csr_array(sp.csr_array((rare.data, seat, rare.indptr), shape=shape) @ few)
+        Other rows are 0, and so may the diagonal be.
+
+        Args:
+            listed: Ranks of the items that go together, `[b, k + 1]`.
+            entries: The interactions of those outside the head, `[b · (k + 1), users]`.
+
+        Returns:
+            `[b, k + 1, k + 1]`.
+        """
+        b, width = listed.shape
+        if not entries.nnz:
+            return np.zeros((b, width, width), np.float32)
+        rare, group, user = _by_group_and_user(entries, width)
+        popular = self._of_groups(listed, group, user)
+        shared = np.flatnonzero(np.diff(rare.indptr) + np.diff(popular.indptr) > 1)
+        rare, popular = rare[shared], popular[shared]  # others are squares of one item
+        places = (rare.data, rare.indices % width, rare.indptr)
+        right = sp.csr_array(places, shape=popular.shape) + popular
+        products = sp.csr_array(rare.T) @ right
+        return np.asarray(products.toarray()).reshape(b, width, width)
+
+    def _of_groups(self, listed: npt.NDArray[np.int32], group: Ints, user: Ints) -> sp.csr_array:
+        """Interactions of users with items of the head that are listed in a group, by place."""
+        place = np.full((len(listed), self.head), -1, np.int32)
+        row, column = np.nonzero(listed < self.head)
+        place[row, listed[row, column]] = column
+        histories = self.of_head[user]
+        is_listed = np.zeros(self.head, dtype=np.bool_)  # in some group: a small table, few pass
+        is_listed[listed[row, column]] = True
+        some = np.flatnonzero(is_listed[histories.indices])
+        line = np.repeat(np.arange(len(user)), np.diff(histories.indptr))[some]
+        found = place[group[line], histories.indices[some]]
+        there = found >= 0
+        lengths = np.bincount(line[there], minlength=len(user))
+        parts = (histories.data[some[there]], found[there], np.append(0, np.cumsum(lengths)))
+        return sp.csr_array(parts, shape=(len(user), listed.shape[1]))
+
+    def _fill_head(self, gram: npt.NDArray[np.float32], listed: npt.NDArray[np.int32]) -> None:
+        """Add the products of items of the head, which are the first that are listed."""
+        for own, items, size in zip(gram, listed, (listed[:, :-1] < self.head).sum(1), strict=True):
+            first = items[:size]
+            own[:size, :size] = self.dense[first[:, None], first]
+            if items[-1] < self.head:
+                own[-1, :size] = self.dense[items[-1], first]
 
 
-@dataclass(frozen=True)
-class _Products:
-    """Entries of the Gram matrix of some items, numbered from 0; the first ones are in the head."""
+def _by_group_and_user(entries: sp.csr_array, width: int) -> tuple[sp.csr_array, Ints, Ints]:
+    """Entries in the order of users and of groups of ``width`` rows.
 
-    dense: Tensor  # of the head
-    items: Tensor  # ranks
-    rare: Tensor  # the rows of all others [rare, items]
+    Returns:
+        A row for each user of each group, `[…, rows of entries]`, its group, and its user.
+    """
+    number = np.arange(entries.nnz, dtype=entries.indices.dtype)
+    numbered = sp.csr_array((number, entries.indices, entries.indptr), shape=entries.shape)
+    by_user = sp.csc_array(numbered)
+    user, row = entries.indices[by_user.data], by_user.indices
+    group = row // width
+    is_new = np.ones(len(row), dtype=np.bool_)
+    is_new[1:] = (group[1:] != group[:-1]) | (user[1:] != user[:-1])
+    first = np.flatnonzero(is_new)
+    parts = (row, np.append(first, len(row)), entries.shape[0], entries.data[by_user.data])
+    return from_parts(*parts), group[first].astype(np.int64), user[first].astype(np.int64)
 
-    def of(self, left: Tensor, right: Tensor) -> Tensor:
-        """The products of pairs."""
-        known, n = len(self.items) - len(self.rare), len(self.items)
-        ranks = self.items.clamp(max=len(self.dense) - 1)
-        both = self.dense.view(-1)[ranks[left] * len(self.dense) + ranks[right]]
-        if not len(self.rare):
-            return both
-        high, low = torch.maximum(left, right), torch.minimum(left, right)
-        other = self.rare.view(-1)[(high - known).clamp_(min=0) * n + low]
-        return torch.where(high < known, both, other)
+
+def _without_rows(matrix: sp.csr_array, n: int) -> sp.csr_array:
+    """The matrix with nothing in its first n rows."""
+    first = matrix.indptr[n]
+    ends = np.maximum(matrix.indptr - first, 0)
+    return from_parts(matrix.indices[first:], ends, matrix.shape[1], matrix.data[first:])
+
+
+def _sums(pattern: sp.csr_array, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The sum of values over the entries of each row."""
+    before = np.concatenate(([0.0], np.cumsum(values[pattern.indices], dtype=np.float64)))
+    return before[pattern.indptr[1:]] - before[pattern.indptr[:-1]]
+
+
+def _parts(work: npt.NDArray[np.float64], most: int) -> list[Ints]:
+    """Consecutive items, at most so many and with limited work together, but for one item."""
+    out, start, before = [], 0, np.concatenate(([0.0], np.cumsum(work)))
+    while start < len(work):
+        end = int(np.searchsorted(before, before[start] + PRODUCTS, side="right")) - 1
+        end = max(min(end, start + max(most, 1)), start + 1)
+        out.append(np.arange(start, end))
+        start = end
+    return out

@@ -105,11 +105,16 @@ class RidgeProblem:
 
 
 def cholesky_solution(gram: Tensor, wanted: Tensor) -> Tensor:
-    """The solutions of many small systems, ``[b, k, k], [b, k] → [b, k]``."""
+    """The solutions of many small systems, ``[b, k, k], [b, k] → [b, k]``.
+
+    Only the lower triangle of the matrices is read.
+    """
     factor, wrong = torch.linalg.cholesky_ex(gram)
     if wrong.any():
         raise ItemrecError("the items' regressions cannot be solved: try a larger 'l2'")
-    return torch.cholesky_solve(wanted.unsqueeze(2), factor).squeeze(2)
+    half = torch.linalg.solve_triangular(factor, wanted.unsqueeze(2), upper=False)
+    out: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(2)
+    return out
 
 
 def filled_rows(rows: sp.csr_array) -> sp.csr_array:

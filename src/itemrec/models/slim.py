@@ -76,11 +76,15 @@ class SLIM(SparseWeights):
         self.keep([(0, *near.columns(solve))])
 
     def regress(self, gram: Tensor, wanted: Tensor) -> Tensor:
-        """The elastic net of many items at once, ``[b, k, k], [b, k] → [b, k]``."""
+        """The elastic net of many items at once, ``[b, k, k], [b, k] → [b, k]``.
+
+        Only the lower triangle of the Gram matrices is read.
+        """
         gram.diagonal(dim1=1, dim2=2).add_(self.l2)
         weights = cholesky_solution(gram, wanted)
         if self.l1 == 0 and not self.positive:
             return weights
+        gram = gram.tril() + gram.tril(-1).mT
         if self.positive:
             weights.clamp_(min=0)
         rest = wanted - (gram @ weights.unsqueeze(2)).squeeze(2)  # negative gradient without l1
