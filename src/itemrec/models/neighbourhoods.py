@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,8 @@ class Neighbourhoods:
         self.k, self.watch = min(k, self.n_items - 1), watch
         popularity = np.bincount(scaled.indices, minlength=self.n_items)
         self.order = np.argsort(-popularity, kind="stable")  # from rank to item
+        root = np.sqrt(np.where(squares > 0, squares, 1))[self.order]
+        self.per_root = (1 / root).astype(np.float32)  # j's own does not change its order
         self.squares = squares[self.order].astype(np.float32)
         self.by_user = sp.csr_array(scaled[:, self.order])
         self.by_user.sort_indices()
@@ -101,11 +104,10 @@ class Neighbourhoods:
         """
         near = np.empty((self.n_items, max(self.k, 0)), dtype=np.int32)
         work = np.zeros(self.n_items)
-        per_root = 1 / np.sqrt(np.where(self.squares > 0, self.squares, 1))
 
         def find(part: Ints) -> None:
             scores = sp.csr_array(self.by_item[part] @ self.by_user)
-            scores.data *= per_root[scores.indices]  # j's own does not change its order
+            scores.data *= self.per_root[scores.indices]
             found = nearest_items(part, scores, self.k)
             near[self.order[part]] = found
             work[part] = self.rare_work[found].sum(1) + self.rare_work[part]
@@ -123,12 +125,11 @@ class Neighbourhoods:
         """The products of some items, by rank, with their neighbours and of these."""
         listed = np.concatenate([near, targets[:, None].astype(np.int32)], axis=1)  # [b, k + 1]
         entries, pieces = self.rare[listed.ravel()], int(work // PRODUCTS) + 1
-        gram = np.zeros((*listed.shape, listed.shape[1]), np.float32)
-        for piece in range(pieces):  # of the users
-            part = entries
-            if pieces > 1:
-                part = take_entries(entries, entries.indices % pieces == piece)
-            gram += self._rare_products(listed, part)
+        parts = [entries]
+        if pieces > 1:
+            of_user = entries.indices % pieces
+            parts = [take_entries(entries, of_user == piece) for piece in range(pieces)]
+        gram = reduce(np.add, (self._rare_products(listed, part) for part in parts))
         self._fill_head(gram, listed)
         np.einsum("bii->bi", gram)[:] = self.squares[listed]
         of_head = (targets < self.head)[:, None] & (near >= self.head)
