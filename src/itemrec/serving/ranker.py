@@ -18,6 +18,9 @@ from itemrec.reranking.steering import Steering, check_steering
 from itemrec.serving.history import History
 from itemrec.training.progress import track
 
+KEPT = 2**24  # bytes of scores that the allocator of a CPU certainly keeps for the next block
+FEWEST = 64  # users for whom a product with vectors is efficient
+
 Allowed = npt.NDArray[np.bool_] | None  # a filter on the items, None: all
 
 
@@ -71,7 +74,7 @@ class Ranker:
         reranker, depth = self._reranker(steering), min(k, self.n_items)
         rows = np.full((len(users), depth), -1, dtype=np.int32)
         values = np.zeros((len(users), depth), dtype=np.float32)
-        size = max(1, int(budget * 2**20 / 4 / self.n_items))  # users per block
+        size = self._users_at_once(budget)
         starts = range(0, len(users), size)
         for start in track(starts, "recommending to all users", show=progress):
             part = slice(start, start + size)
@@ -87,6 +90,17 @@ class Ranker:
             rows[part] = best.cpu().numpy()
             values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
         return rows, values
+
+    def _users_at_once(self, budget: float) -> int:
+        """How many users' scores take at most ``budget`` megabytes; on a CPU fewer if that is fast.
+
+        The allocator keeps small blocks. Large ones are new pages each time, which the system
+        fills with zeros: half of the time.
+        """
+        most = int(budget * 2**20 / 4 / self.n_items)
+        if self.model.device.type == "cpu":
+            most = min(most, max(FEWEST, KEPT // 4 // self.n_items))
+        return max(most, 1)
 
     def similar_to(self, item: int, k: int) -> tuple[Tensor, Tensor]:
         """Rows and similarities of the items most like one, ``[≤ k]`` each."""
