@@ -99,15 +99,18 @@ def _scale(graph: Graph, side: Side | None) -> Tensor:
     return graph.inverse_root[part]
 
 
-def first_messages(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Tensor:
+def first_messages(
+    graph: Graph, side: Side | None, x: Tensor, share: float = 1.0, keep: Tensor | None = None
+) -> Tensor:
     """The first messages of all nodes, or of one side: ``share·x``.
 
     On a GPU and in a large graph they are scaled here, once per node instead of once per edge, in
-    the graph's type. On a GPU every edge of a graph with weights is scaled in `step`.
+    the graph's type. On a GPU every edge of a graph with weights is scaled in `step`. ``keep`` are
+    messages that are still needed: the graph's memory is used again otherwise.
     """
-    if _by_blocks(graph, x):
+    if by_blocks(graph, x):
         scale = _scale(graph, side) * share
-        return torch.mul(x, scale, out=_buffer(graph, x.shape, graph.read))
+        return torch.mul(x, scale, out=_buffer(graph, x.shape, graph.read, keep))
     if graph.weight is not None or not fused(x):
         return x if share == 1 else x * share
     from itemrec.ops.triton.segment import scaled_rows
@@ -124,10 +127,19 @@ def step(
     *,
     sends: bool = True,
     writes: bool = True,
+    keep: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``share·base + Â·messages`` of all nodes or of one side, and the next messages."""
-    if _by_blocks(graph, messages):
-        return _blocked_step(graph, to, messages, base, share, sends=sends, writes=writes)
+    """``share·base + Â·messages`` of all nodes or of one side, and the next messages.
+
+    Without ``writes`` the first is not valid for long. ``keep`` as in `first_messages`.
+    """
+    if by_blocks(graph, messages):
+        shape = torch.Size([len(_scale(graph, to)), messages.shape[1]])
+        used = (messages, keep)
+        out = torch.empty(shape) if writes else _buffer(graph, shape, torch.float32, *used)
+        following = _buffer(graph, shape, messages.dtype, *used, out) if sends else None
+        _blocked_step(graph, to, messages, base, share, out, following)
+        return out, out if following is None else following
     adjacency = graph if to is None else graph.sides[to]
     if graph.weight is None and fused(messages):
         from itemrec.ops.triton.segment import smooth_step
@@ -143,11 +155,12 @@ def step(
     return (out if base is None else out.add_(base, alpha=share),) * 2
 
 
-def _by_blocks(graph: Graph, x: Tensor) -> bool:
+def by_blocks(graph: Graph, x: Tensor) -> bool:
+    """Whether sums over these sources go by blocks, as in a large graph on a CPU."""
     return graph.blocked and x.dtype in (torch.float32, torch.bfloat16)
 
 
-def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor) -> Tensor:
+def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor | None) -> Tensor:
     """Memory of the graph that is not in use."""
     number = 0
     while True:
@@ -163,21 +176,17 @@ def _blocked_step(
     messages: Tensor,
     base: Tensor | None,
     share: float,
-    *,
-    sends: bool,
-    writes: bool,
-) -> tuple[Tensor, Tensor]:
+    out: Tensor,
+    following: Tensor | None,
+) -> None:
     """`step` for a large graph on a CPU; rows are scaled while they are in the cache."""
     scale, n = _scale(graph, to), graph.n_users
-    shape = torch.Size([len(scale), messages.shape[1]])
-    out = torch.empty(shape) if writes else _buffer(graph, shape, torch.float32, messages)
-    following = _buffer(graph, shape, messages.dtype, messages, out) if sends else out
 
     def finish(begin: int, end: int) -> None:
         rows = out[begin:end].mul_(scale[begin:end])
         if base is not None:
             rows.add_(base[begin:end], alpha=share)
-        if sends:
+        if following is not None:
             following[begin:end] = rows * scale[begin:end]
 
     if to is None:
@@ -190,7 +199,6 @@ def _blocked_step(
         )
     else:
         blocked_sum(graph.blocks[to], messages, out, finish)
-    return out, following
 
 
 class _SymmetricSum(torch.autograd.Function):
@@ -218,11 +226,10 @@ class _SmoothItems(torch.autograd.Function):
             found["items"] = items * share
         for at in range(1, depth + 1):
             to, base = _side(at), None if at % 2 else items
-            last = {
-                "sends": at < depth,
-                "writes": at >= depth - 1,
-            }  # the last two layers are the result
-            found[to], messages = step(graph, to, messages, base, share, **last)
+            kept = at >= depth - 1  # the last two layers are the result
+            found[to], messages = step(
+                graph, to, messages, base, share, sends=at < depth, writes=kept
+            )
         return found["users"], found["items"]
 
     @staticmethod

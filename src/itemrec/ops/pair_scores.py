@@ -98,7 +98,7 @@ class _RowScores(torch.autograd.Function):
             if flat.is_cuda:
                 bounds, owner, weight = _by_item_on_gpu(starts, flat, grad, len(items), owner)
             else:
-                bounds, owner, weight = _by_item(starts, flat, grad, len(items))
+                bounds, owner, weight = by_item(starts, flat, grad, len(items))
             grad_items = segment_sum(bounds, owner, users, weight=weight)
         return grad_users, grad_items, None, None, None
 
@@ -106,7 +106,7 @@ class _RowScores(torch.autograd.Function):
 Groups = tuple[Tensor, Tensor, Tensor]  # start of each item's pairs, their users, weights
 
 
-def _by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Groups:
+def by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Groups:
     """Transpose a CSR matrix, a counting sort: one pass, and an item's pairs stay in order."""
     end = int(starts[-1])  # the rest is padding
     parts = (weight[:end].numpy(), flat[:end].numpy(), starts.numpy())
@@ -121,7 +121,7 @@ def _by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Grou
 def _by_item_on_gpu(
     starts: Tensor, flat: Tensor, weight: Tensor, n_items: int, owner: Tensor | None
 ) -> Groups:
-    """`_by_item` by sorting; without owners all lists must have the same length."""
+    """`by_item` by sorting; without owners all lists must have the same length."""
     bounds, order = _sorted(flat, n_items)
     length = len(flat) // max(len(starts) - 1, 1)
     owners = order // max(length, 1) if owner is None else owner[order]
