@@ -15,7 +15,7 @@ from torch import Tensor
 
 from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import by_blocks, first_messages, step
-from itemrec.ops.pair_scores import by_item
+from itemrec.ops.pair_blocks import by_item
 from itemrec.ops.segment import segment_sum
 
 MOST = 0.5  # share of the interactions that a batch may have; with more, all users cost little more

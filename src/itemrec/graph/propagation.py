@@ -135,11 +135,11 @@ def step(
     """
     if by_blocks(graph, messages):
         shape = torch.Size([len(_scale(graph, to)), messages.shape[1]])
-        used = (messages, keep)
-        out = torch.empty(shape) if writes else _buffer(graph, shape, torch.float32, *used)
-        following = _buffer(graph, shape, messages.dtype, *used, out) if sends else None
-        _blocked_step(graph, to, messages, base, share, out, following)
-        return out, out if following is None else following
+        out = torch.empty(shape) if writes else None
+        following = _buffer(graph, shape, messages.dtype, messages, keep) if sends else None
+        _blocked_step(graph, to, (messages, keep), base, share, out, following)
+        found = [x for x in (out, following) if x is not None]
+        return found[0], found[-1]
     adjacency = graph if to is None else graph.sides[to]
     if graph.weight is None and fused(messages):
         from itemrec.ops.triton.segment import smooth_step
@@ -173,32 +173,38 @@ def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor | 
 def _blocked_step(
     graph: Graph,
     to: Side | None,
-    messages: Tensor,
+    used: tuple[Tensor, Tensor | None],
     base: Tensor | None,
     share: float,
-    out: Tensor,
+    out: Tensor | None,
     following: Tensor | None,
 ) -> None:
-    """`step` for a large graph on a CPU; rows are scaled while they are in the cache."""
-    scale, n = _scale(graph, to), graph.n_users
+    """`step` for a large graph on a CPU; rows are scaled while they are in the cache.
 
-    def finish(begin: int, end: int) -> None:
-        rows = out[begin:end].mul_(scale[begin:end])
+    ``used`` are the messages, and others to keep.
+    """
+    messages, _ = used
+    if to is None:
+        own, other = slice(graph.n_users), slice(graph.n_users, None)
+        for side, rows, sources in (("users", own, other), ("items", other, own)):
+            cut = [None if x is None else x[rows] for x in (base, out, following)]
+            _blocked_step(graph, side, (messages[sources], None), cut[0], share, *cut[1:])
+        return
+    scale = _scale(graph, to)
+
+    def buffer(kind: torch.dtype) -> Tensor:
+        return _buffer(graph, torch.Size([len(scale), messages.shape[1]]), kind, *used, following)
+
+    def finish(begin: int, end: int, rows: Tensor) -> None:
+        rows = rows.float()
+        torch.mul(rows, scale[begin:end], out=rows if out is None else out[begin:end])
+        rows = rows if out is None else out[begin:end]
         if base is not None:
             rows.add_(base[begin:end], alpha=share)
         if following is not None:
-            following[begin:end] = rows * scale[begin:end]
+            torch.mul(rows, scale[begin:end], out=following[begin:end])
 
-    if to is None:
-        blocked_sum(graph.blocks["users"], messages[n:], out[:n], finish)
-        blocked_sum(
-            graph.blocks["items"],
-            messages[:n],
-            out[n:],
-            lambda begin, end: finish(n + begin, n + end),
-        )
-    else:
-        blocked_sum(graph.blocks[to], messages, out, finish)
+    blocked_sum(graph.blocks[to], messages, len(scale), buffer, finish)
 
 
 class _SymmetricSum(torch.autograd.Function):
