@@ -106,7 +106,8 @@ class _SmoothBatch(torch.autograd.Function):
         of_items = first_messages(graph, "items", items, share, of_users)
         for _ in range(depth - 1):
             _, (of_users, of_items) = _layer(graph, (of_users, of_items), (users, items), share)
-        out, _ = step(graph, "items", of_users, None if first else items, share, sends=False)
+        base = None if first else items
+        out, _ = step(graph, "items", of_users, base, share, sends=False, keep=of_items)
         rows = edges.to_users(graph, of_items)
         return rows if first else rows.add_(users[edges.users], alpha=share), out
 
