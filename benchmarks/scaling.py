@@ -57,10 +57,13 @@ def main() -> None:
     print(hardware(options.threads))
     unit = 50_000 if options.quick else 1_000_000
     sizes = [round(float(size) * unit) for size in options.millions.split(",")]
-    found = [in_process(size, options) for size in sizes]
-    # a machine's speed drifts: the first size, to which all are compared, is measured again
-    again = in_process(sizes[0], options)
-    found[0]["seconds"] = (found[0]["seconds"] + again["seconds"]) / 2
+    # a machine's speed drifts: the first size, to which all are compared, is measured in turn
+    first, others = [in_process(sizes[0], options)], []
+    for size in sizes[1:]:
+        others.append(in_process(size, options))
+        first.append(in_process(sizes[0], options))
+    middle = {"seconds": float(np.median([row["seconds"] for row in first]))}
+    found = [first[0] | middle, *others]
     if not options.constant_degree:
         draw(found, options.plot)
     if options.store:
