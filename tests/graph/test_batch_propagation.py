@@ -119,7 +119,14 @@ def test_training_reaches_what_it_reaches_with_all_users(
         monkeypatch.setattr(graph_module, "LARGE", 0)
         monkeypatch.setattr(blocked, "ROWS", 64)
     split = ir.split_interactions(ir.load("synthetic:users=150,items=90,interactions=2000"))
-    settings = {"batch": 40, "epochs": 2, "n_negatives": 20, "device": "cpu", "precision": "full", "lr": 0.01}
+    settings = {
+        "batch": 40,
+        "epochs": 2,
+        "n_negatives": 20,
+        "device": "cpu",
+        "precision": "full",
+        "lr": 0.01,
+    }
     found = []
     for most in (0.5, -1.0):  # the batch's users, then all
         monkeypatch.setattr(module, "MOST", most)

@@ -202,7 +202,9 @@ def _blocked_step(
         if base is not None:
             rows.add_(base[begin:end], alpha=share)
         if following is not None:
-            torch.mul(rows, scale[begin:end], out=following[begin:end])
+            following[begin:end] = (
+                rows.mul_(scale[begin:end]) if out is None else rows * scale[begin:end]
+            )
 
     blocked_sum(graph.blocks[to], messages, len(scale), buffer, finish)
 
