@@ -186,7 +186,9 @@ def _blocked_step(
     messages, _ = used
     if to is None:
         own, other = slice(graph.n_users), slice(graph.n_users, None)
-        for side, rows, sources in (("users", own, other), ("items", other, own)):
+        sides: tuple[tuple[Side, slice, slice], ...]
+        sides = (("users", own, other), ("items", other, own))
+        for side, rows, sources in sides:
             cut = [None if x is None else x[rows] for x in (base, out, following)]
             _blocked_step(graph, side, (messages[sources], None), cut[0], share, *cut[1:])
         return

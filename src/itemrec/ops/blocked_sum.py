@@ -17,7 +17,7 @@ from itemrec.ops.segment import segment_sum
 
 ROWS = 3 << 16  # of a block, or more; of 64 columns: 24 MB in bfloat16, 48 MB in float32
 DENSE = 4  # entries of a target in a block on average; with fewer, adding blocks costs too much
-TARGETS = 1 << 12  # summed at a time by each thread, so that sums stay in its own cache
+TARGETS = 1 << 13  # summed at a time by each thread, so that sums stay in a cache
 
 
 @dataclass(frozen=True)

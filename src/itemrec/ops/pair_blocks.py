@@ -44,8 +44,8 @@ def pair_blocks(starts: Tensor, index: Tensor, n_items: int) -> tuple[PairBlock,
         return (PairBlock(0, n_items, starts, index, None),)
     count = -(-n_items // ROWS)
     width = -(-n_items // count)
-    place = np.arange(end, dtype=np.int32)
-    parts = place, torch.div(index, width, rounding_mode="floor").numpy(), starts.numpy()
+    order = np.arange(end, dtype=np.int32)
+    parts = order, torch.div(index, width, rounding_mode="floor").numpy(), starts.numpy()
     grouped = sp.csr_array(parts, shape=(lists, count)).tocsc()  # a counting sort, and stable
     place, owner = torch.from_numpy(grouped.data), torch.from_numpy(grouped.indices)
     return tuple(_blocks(grouped.indptr, place, owner, index, (lists, n_items, width)))
