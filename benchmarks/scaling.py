@@ -57,10 +57,13 @@ def main() -> None:
     print(hardware(options.threads))
     unit = 50_000 if options.quick else 1_000_000
     sizes = [round(float(size) * unit) for size in options.millions.split(",")]
-    found = [in_process(size, options) for size in sizes]
-    # a machine's speed drifts: the first size, to which all are compared, is measured again
-    again = in_process(sizes[0], options)
-    found[0]["seconds"] = (found[0]["seconds"] + again["seconds"]) / 2
+    # a machine's speed drifts: the first size, to which all are compared, is measured in turn
+    first, others = [in_process(sizes[0], options)], []
+    for size in sizes[1:]:
+        others.append(in_process(size, options))
+        first.append(in_process(sizes[0], options))
+    middle = {"seconds": float(np.median([row["seconds"] for row in first]))}
+    found = [first[0] | middle, *others]
     if not options.constant_degree:
         draw(found, options.plot)
     if options.store:
@@ -146,11 +149,12 @@ def formula(users: int, items: int, edges: int, batch: int) -> dict[str, int]:
     blocks = users * block_count(items, users, edges) + items * block_count(users, items, edges)
     return {
         "interactions": 8 * edges + 4 * users,
-        # both directions of an edge, and their weights or the same edges by blocks
-        "graph": 16 * edges + 12 * nodes + 4 * blocks * (nodes >= LARGE),
+        # both directions of an edge, and their weights or the same edges by blocks; in a small
+        # graph also the edges to users, with items counted from 0
+        "graph": 16 * edges + 12 * nodes + 4 * (blocks if nodes >= LARGE else edges),
         "negatives": 16 * edges + 40 * users,
         "tables": 5 * table,  # weights, gradients, Adam's two moments, average
-        "activations": 4 * table,  # vectors, their gradients, a layer, messages in and out
+        "activations": 4 * table,  # vectors, their gradients, messages, sums between blocks
         "batch": 36 * lists + 4 * batch * POSITIVES * NEGATIVES,
     }
 

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given
@@ -5,7 +7,18 @@ from hypothesis import strategies as st
 from small import seeded
 from torch import Tensor
 
+from itemrec.ops import pair_blocks
 from itemrec.ops.pair_scores import pair_scores, row_scores, squared_lengths, take_rows
+
+
+@pytest.fixture(autouse=True, scope="module", params=["one block", "blocks of two items"])
+def _items_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All items at once, or grouped as in a large catalogue."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "one block":
+            patch.setattr(pair_blocks, "LARGE", 0)
+            patch.setattr(pair_blocks, "ROWS", 2)
+        yield
 
 
 def gathered(users: Tensor, items: Tensor, index: Tensor) -> Tensor:

@@ -99,15 +99,18 @@ def _scale(graph: Graph, side: Side | None) -> Tensor:
     return graph.inverse_root[part]
 
 
-def first_messages(graph: Graph, side: Side | None, x: Tensor, share: float = 1.0) -> Tensor:
+def first_messages(
+    graph: Graph, side: Side | None, x: Tensor, share: float = 1.0, keep: Tensor | None = None
+) -> Tensor:
     """The first messages of all nodes, or of one side: ``share·x``.
 
     On a GPU and in a large graph they are scaled here, once per node instead of once per edge, in
-    the graph's type. On a GPU every edge of a graph with weights is scaled in `step`.
+    the graph's type. On a GPU every edge of a graph with weights is scaled in `step`. ``keep`` are
+    messages that are still needed: the graph's memory is used again otherwise.
     """
-    if _by_blocks(graph, x):
+    if by_blocks(graph, x):
         scale = _scale(graph, side) * share
-        return torch.mul(x, scale, out=_buffer(graph, x.shape, graph.read))
+        return torch.mul(x, scale, out=_buffer(graph, x.shape, graph.read, keep))
     if graph.weight is not None or not fused(x):
         return x if share == 1 else x * share
     from itemrec.ops.triton.segment import scaled_rows
@@ -124,10 +127,19 @@ def step(
     *,
     sends: bool = True,
     writes: bool = True,
+    keep: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``share·base + Â·messages`` of all nodes or of one side, and the next messages."""
-    if _by_blocks(graph, messages):
-        return _blocked_step(graph, to, messages, base, share, sends=sends, writes=writes)
+    """``share·base + Â·messages`` of all nodes or of one side, and the next messages.
+
+    Without ``writes`` the first is not valid for long. ``keep`` as in `first_messages`.
+    """
+    if by_blocks(graph, messages):
+        shape = torch.Size([len(_scale(graph, to)), messages.shape[1]])
+        out = torch.empty(shape) if writes else None
+        following = _buffer(graph, shape, messages.dtype, messages, keep) if sends else None
+        _blocked_step(graph, to, (messages, keep), base, share, out, following)
+        found = [x for x in (out, following) if x is not None]
+        return found[0], found[-1]
     adjacency = graph if to is None else graph.sides[to]
     if graph.weight is None and fused(messages):
         from itemrec.ops.triton.segment import smooth_step
@@ -143,11 +155,12 @@ def step(
     return (out if base is None else out.add_(base, alpha=share),) * 2
 
 
-def _by_blocks(graph: Graph, x: Tensor) -> bool:
+def by_blocks(graph: Graph, x: Tensor) -> bool:
+    """Whether sums over these sources go by blocks, as in a large graph on a CPU."""
     return graph.blocked and x.dtype in (torch.float32, torch.bfloat16)
 
 
-def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor) -> Tensor:
+def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor | None) -> Tensor:
     """Memory of the graph that is not in use."""
     number = 0
     while True:
@@ -160,37 +173,42 @@ def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor) -
 def _blocked_step(
     graph: Graph,
     to: Side | None,
-    messages: Tensor,
+    used: tuple[Tensor, Tensor | None],
     base: Tensor | None,
     share: float,
-    *,
-    sends: bool,
-    writes: bool,
-) -> tuple[Tensor, Tensor]:
-    """`step` for a large graph on a CPU; rows are scaled while they are in the cache."""
-    scale, n = _scale(graph, to), graph.n_users
-    shape = torch.Size([len(scale), messages.shape[1]])
-    out = torch.empty(shape) if writes else _buffer(graph, shape, torch.float32, messages)
-    following = _buffer(graph, shape, messages.dtype, messages, out) if sends else out
+    out: Tensor | None,
+    following: Tensor | None,
+) -> None:
+    """`step` for a large graph on a CPU; rows are scaled while they are in the cache.
 
-    def finish(begin: int, end: int) -> None:
-        rows = out[begin:end].mul_(scale[begin:end])
+    ``used`` are the messages, and others to keep.
+    """
+    messages, _ = used
+    if to is None:
+        own, other = slice(graph.n_users), slice(graph.n_users, None)
+        sides: tuple[tuple[Side, slice, slice], ...]
+        sides = (("users", own, other), ("items", other, own))
+        for side, rows, sources in sides:
+            cut = [None if x is None else x[rows] for x in (base, out, following)]
+            _blocked_step(graph, side, (messages[sources], None), cut[0], share, *cut[1:])
+        return
+    scale = _scale(graph, to)
+
+    def buffer(kind: torch.dtype) -> Tensor:
+        return _buffer(graph, torch.Size([len(scale), messages.shape[1]]), kind, *used, following)
+
+    def finish(begin: int, end: int, rows: Tensor) -> None:
+        rows = rows.float()
+        torch.mul(rows, scale[begin:end], out=rows if out is None else out[begin:end])
+        rows = rows if out is None else out[begin:end]
         if base is not None:
             rows.add_(base[begin:end], alpha=share)
-        if sends:
-            following[begin:end] = rows * scale[begin:end]
+        if following is not None:
+            following[begin:end] = (
+                rows.mul_(scale[begin:end]) if out is None else rows * scale[begin:end]
+            )
 
-    if to is None:
-        blocked_sum(graph.blocks["users"], messages[n:], out[:n], finish)
-        blocked_sum(
-            graph.blocks["items"],
-            messages[:n],
-            out[n:],
-            lambda begin, end: finish(n + begin, n + end),
-        )
-    else:
-        blocked_sum(graph.blocks[to], messages, out, finish)
-    return out, following
+    blocked_sum(graph.blocks[to], messages, len(scale), buffer, finish)
 
 
 class _SymmetricSum(torch.autograd.Function):
@@ -218,11 +236,10 @@ class _SmoothItems(torch.autograd.Function):
             found["items"] = items * share
         for at in range(1, depth + 1):
             to, base = _side(at), None if at % 2 else items
-            last = {
-                "sends": at < depth,
-                "writes": at >= depth - 1,
-            }  # the last two layers are the result
-            found[to], messages = step(graph, to, messages, base, share, **last)
+            kept = at >= depth - 1  # the last two layers are the result
+            found[to], messages = step(
+                graph, to, messages, base, share, sends=at < depth, writes=kept
+            )
         return found["users"], found["items"]
 
     @staticmethod

@@ -73,7 +73,11 @@ class EmbeddingModel(Model):
         raise ItemrecError(f"{type(self).__name__} has no encoder")
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator, layers: bool = False
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        layers: bool = False,
+        users: Tensor | None = None,
     ) -> Encoded:
         """`encode` for a training step, with the noise or dropout of the model.
 
@@ -81,6 +85,8 @@ class EmbeddingModel(Model):
             graph: The training graph.
             generator: Random generator of the draws.
             layers: Whether to return the item vectors of each layer, which `pool` combines.
+            users: Users of the batch, int64 `[B]`; a model may return the vectors of these only and
+                say so by `Encoded.of_batch`.
 
         Returns:
             The vectors of the step.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from itemrec.errors import ItemrecError
+from itemrec.graph.batch_propagation import BatchEdges, smooth_batch
 from itemrec.graph.graph import Adjacency, Graph, fold_adjacency, inverse_root
 from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
 from itemrec.models.embedding_model import EmbeddingModel
@@ -156,7 +157,11 @@ class GNN(EmbeddingModel):
         return self.layers(graph)
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator, layers: bool = False
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        layers: bool = False,
+        users: Tensor | None = None,
     ) -> Encoded:
         """`training_layers`, then pooling."""
         return self.encoded(graph, self.training_layers(graph, generator), layers)
@@ -320,20 +325,35 @@ class LinearGNN(GNN):
         from_items = self.user_embedding is None
         if self.pool_by == "concat" or (from_items and self.first):
             return super().encode(graph)
-        share = 1 / (self.depth + 1 - self.first) if self.pool_by == "mean" else 1.0
+        share = self.layer_share
         if from_items:
             return smooth_items(graph, self.item_embedding, self.depth, share=share)
         base = self.base(graph)
         users, items = halves(graph, smooth(graph, base, self.depth, first=self.first, share=share))
         return users, items
 
+    @property
+    def layer_share(self) -> float:
+        """The weight of a layer in a sum or mean."""
+        return 1 / (self.depth + 1 - self.first) if self.pool_by == "mean" else 1.0
+
     def encode_step(
-        self, graph: Graph, generator: torch.Generator, layers: bool = False
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        layers: bool = False,
+        users: Tensor | None = None,
     ) -> Encoded:
-        """Encode layer by layer only if the layers are requested."""
+        """Layer by layer only if the layers are requested; on a CPU for the batch's users only."""
         if layers:
             return super().encode_step(graph, generator, layers)
-        return Encoded(*self.encode(graph))
+        free = self.user_embedding
+        edges = None if users is None or free is None else BatchEdges.of(graph, users)
+        if edges is None or free is None or self.pool_by == "concat":
+            return Encoded(*self.encode(graph))
+        tables, share = (free, self.item_embedding), self.layer_share
+        found = smooth_batch(graph, tables, edges, self.depth, first=self.first, share=share)
+        return Encoded(*found, of_batch=True)
 
     def cache_fold_in(self, item_layers: list[Tensor]) -> None:
         """Pool all depths before the step, which is linear."""

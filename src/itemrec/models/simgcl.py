@@ -74,7 +74,11 @@ class SimGCL(LinearGNN):
         self.epsilon, self.weight, self.temperature = epsilon, weight, temperature
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator, layers: bool = False
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        layers: bool = False,
+        users: Tensor | None = None,
     ) -> Encoded:
         """One pass without noise, and two with noise as views; all share their first sum."""
         noise = [0.0, self.epsilon, self.epsilon]

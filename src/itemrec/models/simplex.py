@@ -125,7 +125,11 @@ class SimpleX(EmbeddingModel):
         return torch.cat([items, self.item_bias], dim=1) if self.bias else items
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator, layers: bool = False
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        layers: bool = False,
+        users: Tensor | None = None,
     ) -> Encoded:
         """`encode` with dropout of the user vectors, and with the biases that do not rank."""
         users, items = self.encode(graph)

@@ -90,7 +90,11 @@ class XSimGCL(LinearGNN):
             )
 
     def encode_step(
-        self, graph: Graph, generator: torch.Generator, layers: bool = False
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        layers: bool = False,
+        users: Tensor | None = None,
     ) -> Encoded:
         """The noisy pass, with layer l* as a view."""
         base = self.base(graph)

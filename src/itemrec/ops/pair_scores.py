@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.ops.pair_blocks import (
+    Groups,
+    PairBlock,
+    block_scores,
+    item_gradient,
+    pair_blocks,
+    user_gradient,
+)
 from itemrec.ops.segment import fused, sampled_dot, segment_sum
 
 
@@ -21,8 +28,7 @@ def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
     n_lists, length = index.shape
     starts = torch.arange(n_lists + 1, device=index.device, dtype=torch.int32) * length
     flat = index.reshape(-1).int()  # half the bytes to sort and to read
-    out: Tensor = _RowScores.apply(users, items, starts, flat, None)  # type: ignore[no-untyped-call]
-    return out.view(index.shape)
+    return _scores(users, items, starts, flat, None).view(index.shape)
 
 
 def row_scores(
@@ -33,8 +39,7 @@ def row_scores(
     List v has the entries ``starts[v]`` to ``starts[v+1]``. Entries after the last list are
     padding: their ``index`` is ``len(items)``, their result is meaningless and has no gradient.
     """
-    out: Tensor = _RowScores.apply(users, items, starts, index, owner)  # type: ignore[no-untyped-call]
-    return out
+    return _scores(users, items, starts, index, owner)
 
 
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
@@ -80,7 +85,40 @@ class _TakeRows(torch.autograd.Function):
         return segment_sum(bounds, order.int(), grad.reshape(-1, grad.shape[-1])), None
 
 
-class _RowScores(torch.autograd.Function):
+def _scores(
+    users: Tensor, items: Tensor, starts: Tensor, flat: Tensor, owner: Tensor | None
+) -> Tensor:
+    out: Tensor
+    if flat.is_cuda:
+        out = _ScoresOnGpu.apply(users, items, starts, flat, owner)  # type: ignore[no-untyped-call]
+    else:
+        blocks = pair_blocks(starts, flat, len(items))
+        out = _ScoresByBlocks.apply(users, items, blocks, len(flat))  # type: ignore[no-untyped-call]
+    return out
+
+
+Grads = tuple[Tensor | None, ...]
+
+
+class _ScoresByBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, users: Tensor, items: Tensor, blocks: tuple[PairBlock, ...], count: int
+    ) -> Tensor:
+        ctx.blocks = blocks
+        ctx.save_for_backward(users, items)
+        return block_scores(blocks, users, items, count)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Grads:
+        users, items = ctx.saved_tensors
+        of_users, of_items = ctx.needs_input_grad[:2]
+        grad_users = user_gradient(ctx.blocks, items, grad) if of_users else None
+        grad_items = item_gradient(ctx.blocks, users, grad) if of_items else None
+        return grad_users, grad_items, None, None
+
+
+class _ScoresOnGpu(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, users: Tensor, items: Tensor, starts: Tensor, flat: Tensor, owner: Tensor | None
@@ -89,39 +127,21 @@ class _RowScores(torch.autograd.Function):
         return sampled_dot(starts, flat, users, items)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> Grads:
         users, items, starts, flat, owner = ctx.saved_tensors
         grad_users = grad_items = None
         if ctx.needs_input_grad[0]:  # Σ_e g[e] · items[index[e]]
             grad_users = segment_sum(starts, flat, items, weight=grad)
         if ctx.needs_input_grad[1]:  # the same pairs grouped by item
-            if flat.is_cuda:
-                bounds, owner, weight = _by_item_on_gpu(starts, flat, grad, len(items), owner)
-            else:
-                bounds, owner, weight = _by_item(starts, flat, grad, len(items))
+            bounds, owner, weight = _by_item_on_gpu(starts, flat, grad, len(items), owner)
             grad_items = segment_sum(bounds, owner, users, weight=weight)
         return grad_users, grad_items, None, None, None
-
-
-Groups = tuple[Tensor, Tensor, Tensor]  # start of each item's pairs, their users, weights
-
-
-def _by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Groups:
-    """Transpose a CSR matrix, a counting sort: one pass, and an item's pairs stay in order."""
-    end = int(starts[-1])  # the rest is padding
-    parts = (weight[:end].numpy(), flat[:end].numpy(), starts.numpy())
-    pairs = sp.csr_array(parts, shape=(len(starts) - 1, n_items)).tocsc()
-    return (
-        torch.from_numpy(pairs.indptr),
-        torch.from_numpy(pairs.indices),
-        torch.from_numpy(pairs.data),
-    )
 
 
 def _by_item_on_gpu(
     starts: Tensor, flat: Tensor, weight: Tensor, n_items: int, owner: Tensor | None
 ) -> Groups:
-    """`_by_item` by sorting; without owners all lists must have the same length."""
+    """`by_item` by sorting; without owners all lists must have the same length."""
     bounds, order = _sorted(flat, n_items)
     length = len(flat) // max(len(starts) - 1, 1)
     owners = order // max(length, 1) if owner is None else owner[order]

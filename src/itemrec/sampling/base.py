@@ -26,11 +26,12 @@ class Encoded:
     """Output of an encoder in one training step.
 
     Attributes:
-        users: `[users, d]`.
+        users: `[users, d]`, or `[B, d]` if `of_batch`; `users_of` gives the second.
         items: `[items, d]`.
         item_layers: Item vectors at each depth, if a sampler needs them.
         pool: Combines the layers into one vector.
         views: Other (users, items), for the model's extra loss.
+        of_batch: Whether `users` are those of the batch only, in its order.
 
     Examples:
         >>> import torch
@@ -39,13 +40,32 @@ class Encoded:
         [1.0]
     """
 
-    users: Tensor  # [users, d]
+    users: Tensor  # [users, d], or [B, d] if `of_batch`
     items: Tensor  # [items, d]
     item_layers: tuple[Tensor, ...] = ()  # [items, d] at each depth, if a sampler needs them
     pool: Callable[[list[Tensor]], Tensor] | None = None  # layers → one vector
     views: tuple[
         tuple[Tensor, Tensor], ...
     ] = ()  # other (users, items), for the model's extra loss
+    of_batch: bool = False  # `users` are those of the batch only
+
+    def users_of(self, batch: Batch) -> Tensor:
+        """Vectors of the batch's users.
+
+        Args:
+            batch: The batch of the step.
+
+        Returns:
+            `[B, d]`, differentiable.
+
+        Examples:
+            >>> import torch
+            >>> from itemrec.sampling.batch import Batch
+            >>> batch = Batch(torch.tensor([1]), torch.tensor([[0]]), torch.tensor([[True]]))
+            >>> Encoded(torch.eye(2), torch.eye(2)).users_of(batch).tolist()
+            [[0.0, 1.0]]
+        """
+        return self.users if self.of_batch else take_rows(self.users, batch.users)
 
     def as_cosine(self) -> Encoded:
         """Vectors of length one, so that products are cosines."""
@@ -182,7 +202,7 @@ class DrawnNegatives(Sampler):
         Returns:
             Scores of positives and negatives.
         """
-        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        user_vectors = encoded.users_of(batch)  # [B, d]
         return score_drawn(user_vectors, encoded.items, batch, self(batch.users, n, generator))
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from itemrec import ranks
 from itemrec.graph.graph import Graph
 from itemrec.ops.columns import sum_own_rows
-from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.ops.pair_scores import pair_scores
 from itemrec.ops.smooth_rank import add_counts, slopes
 from itemrec.sampling.base import Encoded, Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
@@ -86,7 +86,7 @@ class All(Sampler):
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
         """The catalogue replaces sampled scores; ``n`` has no effect."""
-        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        user_vectors = encoded.users_of(batch)  # [B, d]
         own = batch.users[ranks.own_rows(len(batch.users))]
         catalogue = self.catalogue(user_vectors, own, encoded.items, batch.distinct_users)
         pos = sum_own_rows(pair_scores(user_vectors, encoded.items, batch.positives))

@@ -68,7 +68,7 @@ class Dynamic(Candidates):
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
         """``argmax_j u·e_j`` of M candidates for each of ``n`` negatives per user."""
-        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        user_vectors = encoded.users_of(batch)  # [B, d]
         candidates = self(batch.users, n * self.candidates, generator)  # [B, n·M]
         return score_drawn(
             user_vectors, encoded.items, batch, best(user_vectors, encoded.items, candidates, n)
@@ -113,7 +113,7 @@ class MixGCF(Candidates):
     ) -> ScoredLists:
         """Mix at every depth, pool the mixtures, and score them in place of items."""
         assert encoded.pool is not None
-        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        user_vectors = encoded.users_of(batch)  # [B, d]
         hops, drawn = self.mix(encoded.item_layers, user_vectors, batch, n, generator)
         mixed = encoded.pool(hops)  # [B, n, d], synthetic vectors
         neg = sum_own_rows((mixed @ user_vectors.unsqueeze(2)).squeeze(2))  # [B, n]

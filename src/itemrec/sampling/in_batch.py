@@ -61,7 +61,7 @@ class InBatch(Sampler):
         size = min(self.group or n, n)
         parts = -(-n // size)
         place = torch.arange(parts * size, device=batch.users.device) % n  # the last part is padded
-        user_vectors = take_rows(encoded.users, batch.users)  # [B, d]
+        user_vectors = encoded.users_of(batch)  # [B, d]
         padded = user_vectors if len(place) == n else user_vectors[place]
         shared = batch.positives[place].view(parts, size * width)  # [parts, M], M = size · P
         vectors = take_rows(encoded.items, shared.view(-1)).view(parts, size * width, -1)

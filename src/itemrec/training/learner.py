@@ -14,6 +14,7 @@ from itemrec.environment import pick_device, tensor_cores
 from itemrec.graph.graph import Graph
 from itemrec.sampling.batches import Batches
 from itemrec.training.cuda_graph import Step, captured
+from itemrec.training.kept_memory import kept_memory
 from itemrec.training.objective import objective
 from itemrec.training.plan import Plan
 from itemrec.training.weight_average import WeightAverage
@@ -57,6 +58,7 @@ class Learner:
             else:
                 group["lr"] = rate * share
 
+    @kept_memory()
     def step(self, keys: Tensor) -> Tensor:
         """One step of Adam on the lists of these keys; returns the loss."""
         self.optimizer.zero_grad(set_to_none=True)

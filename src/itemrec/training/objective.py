@@ -30,7 +30,7 @@ def objective(
     if model.kind is Kind.OWN_OBJECTIVE:
         return model.own_loss(graph, batch, generator)
     encoder: EmbeddingModel = model  # type: ignore[assignment] # a list loss needs vectors
-    encoded = encoder.encode_step(graph, generator, layers=sampler.needs_layers)
+    encoded = encoder.encode_step(graph, generator, sampler.needs_layers, batch.users)
     compared = encoded.as_cosine() if config.similarity == "cosine" else encoded
     lists = sampler.score(compared, batch, config.n_negatives, generator)
     value = list_loss(loss, lists, batch)

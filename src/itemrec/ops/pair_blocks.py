@@ -1,0 +1,111 @@
+"""Scores of listed pairs on a CPU, one block of items at a time.
+
+Lists name items at random. If no cache holds the table, each row comes from memory, three times in
+a step; so the pairs are grouped by blocks of items that a cache holds. Within a block they keep the
+order of the lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemrec.ops.segment import sampled_dot, segment_sum
+
+LARGE = 1 << 16  # items from which on pairs are grouped: 16 MB at 64 columns
+ROWS = 1 << 15  # items of a block at most
+
+
+@dataclass(frozen=True)
+class PairBlock:
+    """The pairs of all lists whose items are the rows ``first`` to ``last`` of a table."""
+
+    first: int
+    last: int
+    starts: Tensor  # int32 [lists + 1]
+    index: Tensor  # int32 [pairs], counted from `first`
+    place: Tensor | None  # int32 [pairs], where they were before; None: nothing was moved
+
+    def of(self, values: Tensor) -> Tensor:
+        """The values of these pairs, from those of all."""
+        return values if self.place is None else values.index_select(0, self.place)
+
+
+def pair_blocks(starts: Tensor, index: Tensor, n_items: int) -> tuple[PairBlock, ...]:
+    """Group the pairs of a CSR matrix by equal blocks of items; what follows them is padding."""
+    lists, end = len(starts) - 1, int(starts[-1])
+    starts, index = starts.int(), index[:end].int()
+    if n_items <= LARGE:
+        return (PairBlock(0, n_items, starts, index, None),)
+    count = -(-n_items // ROWS)
+    width = -(-n_items // count)
+    order = np.arange(end, dtype=np.int32)
+    parts = order, torch.div(index, width, rounding_mode="floor").numpy(), starts.numpy()
+    grouped = sp.csr_array(parts, shape=(lists, count)).tocsc()  # a counting sort, and stable
+    place, owner = torch.from_numpy(grouped.data), torch.from_numpy(grouped.indices)
+    return tuple(_blocks(grouped.indptr, place, owner, index, (lists, n_items, width)))
+
+
+def _blocks(
+    bounds: np.ndarray, place: Tensor, owner: Tensor, index: Tensor, sizes: tuple[int, int, int]
+) -> Iterator[PairBlock]:
+    lists, n_items, width = sizes
+    for number, first in enumerate(range(0, n_items, width)):
+        here = slice(int(bounds[number]), int(bounds[number + 1]))
+        own = index.index_select(0, place[here]).sub_(first)
+        ends = torch.bincount(owner[here], minlength=lists).cumsum(0, dtype=torch.int32)
+        starts = torch.cat([ends.new_zeros(1), ends])
+        yield PairBlock(first, min(first + width, n_items), starts, own, place[here])
+
+
+def block_scores(blocks: tuple[PairBlock, ...], users: Tensor, items: Tensor, count: int) -> Tensor:
+    """``users[v] · items[index[e]]`` of every pair, in the order before grouping, ``[count]``."""
+    out = users.new_empty(count)
+    for block in blocks:
+        part = sampled_dot(block.starts, block.index, users, items[block.first : block.last])
+        if block.place is None:
+            out[: len(part)] = part
+        else:
+            out.index_copy_(0, block.place.long(), part)
+    return out
+
+
+def user_gradient(blocks: tuple[PairBlock, ...], items: Tensor, grad: Tensor) -> Tensor:
+    """``Σ_e g[e] · items[index[e]]`` of each list."""
+    parts = (
+        segment_sum(b.starts, b.index, items[b.first : b.last], weight=b.of(grad)) for b in blocks
+    )
+    out = next(parts)
+    for part in parts:
+        out.add_(part)
+    return out
+
+
+def item_gradient(blocks: tuple[PairBlock, ...], users: Tensor, grad: Tensor) -> Tensor:
+    """``Σ_e g[e] · users[v]`` of each item: the same pairs grouped by item."""
+    out = []
+    for block in blocks:
+        own = block.starts, block.index, block.of(grad), block.last - block.first
+        bounds, owner, weight = by_item(*own)
+        out.append(segment_sum(bounds, owner, users, weight=weight))
+    return out[0] if len(out) == 1 else torch.cat(out)
+
+
+Groups = tuple[Tensor, Tensor, Tensor]  # start of each item's pairs, their users, weights
+
+
+def by_item(starts: Tensor, flat: Tensor, weight: Tensor, n_items: int) -> Groups:
+    """Transpose a CSR matrix, a counting sort: one pass, and an item's pairs stay in order."""
+    end = int(starts[-1])  # the rest is padding
+    parts = (weight[:end].numpy(), flat[:end].numpy(), starts.numpy())
+    pairs = sp.csr_array(parts, shape=(len(starts) - 1, n_items)).tocsc()
+    return (
+        torch.from_numpy(pairs.indptr),
+        torch.from_numpy(pairs.indices),
+        torch.from_numpy(pairs.data),
+    )
