@@ -79,11 +79,10 @@ def test_vectors_and_gradients_equal_dense_products(
 
 
 @pytest.mark.usefixtures("sums")
-def test_half_precision_errs_as_little_as_for_all_users() -> None:
+def test_half_precision_changes_the_result_by_its_rounding_only() -> None:
     graph = Graph.from_csr(random_matrix(60, 60, 0.3))
     users, x = torch.tensor([5, 3, 58]), torch.randn(120, 16, generator=seeded(0))
     toward = torch.randn(120, 16, generator=seeded(1))
-    toward[:60][[user for user in range(60) if user not in users]] = 0
     errors = []
     for half in (replace(graph, half=True), graph):
         edges = BatchEdges.of(half, users)
@@ -103,7 +102,7 @@ def test_a_batch_with_most_interactions_is_left_to_all_users() -> None:
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("uniform", {}),
-    ("uniform", {"batch_by": "interactions", "batch": 200, "l2": 1e-3}),
+    ("uniform", {"batch_by": "interactions", "batch": 30, "l2": 1e-3}),
     ("dynamic", {"similarity": "cosine"}),
     ("in-batch", {}),
     ("all", {}),
@@ -127,15 +126,23 @@ def test_training_reaches_what_it_reaches_with_all_users(
         "precision": "full",
         "lr": 0.01,
     }
-    found = []
+    found, batches = [], []
+    plain = BatchEdges.of.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: type[BatchEdges], graph: Graph, users: torch.Tensor) -> BatchEdges | None:
+        edges: BatchEdges | None = plain(cls, graph, users)
+        batches.append(edges is not None)
+        return edges
+
+    monkeypatch.setattr(BatchEdges, "of", classmethod(counted))
     for most in (0.5, -1.0):  # the batch's users, then all
         monkeypatch.setattr(module, "MOST", most)
+        batches.clear()
         model = ir.models.LightGCN(dim=8)
-        graph = Graph.from_csr(split.train)
         chosen = {"negatives": NEGATIVES[negatives](), **settings, **changed}
         ir.train(split, model, loss=ir.losses.item_log, **chosen)
-        step = model.encode_step(graph, seeded(), users=torch.arange(5))
-        assert step.of_batch == (most > 0)
+        assert batches
+        assert set(batches) == {most > 0}  # every step went the way that it should
         found.append(torch.cat([model.user_vectors, model.item_vectors]))
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
 

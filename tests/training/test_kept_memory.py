@@ -1,6 +1,5 @@
 """A training step uses the memory again that the last one freed."""
 
-import resource
 import sys
 
 import pytest
@@ -8,6 +7,8 @@ import torch
 
 from itemrec.training import kept_memory as module
 from itemrec.training.kept_memory import kept_memory
+
+resource = pytest.importorskip("resource")
 
 
 def faults_of_second_table() -> int:

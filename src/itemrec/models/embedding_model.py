@@ -102,7 +102,8 @@ class EmbeddingModel(Model):
         Args:
             graph: The training graph.
             batch: Users and their positives.
-            encoded: What `encode_step` returned.
+            encoded: What `encode_step` returned; its users may be those of the batch only, so take
+                them by `encoded.users_of(batch)`.
             generator: Random generator of the draws.
 
         Returns:

@@ -347,9 +347,14 @@ class LinearGNN(GNN):
         """Layer by layer only if the layers are requested; on a CPU for the batch's users only."""
         if layers:
             return super().encode_step(graph, generator, layers)
-        free = self.user_embedding
-        edges = None if users is None or free is None else BatchEdges.of(graph, users)
-        if edges is None or free is None or self.pool_by == "concat":
+        free, own = self.user_embedding, type(self)
+        plain = (
+            own.base is GNN.base and own.encode is LinearGNN.encode
+        )  # a subclass may have others
+        if users is None or free is None or not plain or self.pool_by == "concat":
+            return Encoded(*self.encode(graph))
+        edges = BatchEdges.of(graph, users)
+        if edges is None:
             return Encoded(*self.encode(graph))
         tables, share = (free, self.item_embedding), self.layer_share
         found = smooth_batch(graph, tables, edges, self.depth, first=self.first, share=share)

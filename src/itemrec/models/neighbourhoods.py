@@ -25,15 +25,15 @@ from torch import Tensor
 
 from itemrec.data.csr import from_parts, take_entries
 from itemrec.models.item_item import gram_matrix
-from itemrec.models.nearest_items import nearest_items
+from itemrec.models.nearest_items import Ints, nearest_items
 from itemrec.ops.thread_map import thread_map
 
-Ints = npt.NDArray[np.int64]
 Watch = Callable[[Iterable[Any], str], Iterable[Any]]
 
 HEAD = 16_384  # items whose Gram matrix is dense, 1 GiB
 LOCAL = 2**22  # elements of the Gram matrices of a block, but for one item
 PRODUCTS = 2**22  # multiplications of a sparse product, and so its largest size
+PLACES = 2**24  # elements of the table that says where items of the head are listed in a block
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Neighbourhoods:
     def __init__(
         self, scaled: sp.csr_array, squares: npt.NDArray[np.float64], k: int, watch: Watch
     ) -> None:
+        scaled = scaled.astype(np.float32, copy=False)
         self.n_items = scaled.shape[1]
         self.k, self.watch = min(k, self.n_items - 1), watch
         popularity = np.bincount(scaled.indices, minlength=self.n_items)
@@ -93,7 +94,8 @@ class Neighbourhoods:
             near[rows] = self.order[near[rows]]  # from ranks to items
 
         if self.k > 0:
-            self._each(fill, _parts(work, LOCAL // (self.k + 1) ** 2), "solving neighbourhoods")
+            most = min(LOCAL // (self.k + 1) ** 2, PLACES // self.head)
+            self._each(fill, _parts(work, most), "solving neighbourhoods")
         return torch.from_numpy(near), weights
 
     def nearest(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
@@ -113,7 +115,7 @@ class Neighbourhoods:
             work[part] = self.rare_work[found].sum(1) + self.rare_work[part]
 
         if self.k > 0:
-            self._each(find, _parts(self.work, self.n_items), "finding neighbours")
+            self._each(find, _parts(self.work, LOCAL // (self.k + 1)), "finding neighbours")
         return near, work
 
     def _each(self, task: Callable[[Ints], None], parts: list[Ints], text: str) -> None:

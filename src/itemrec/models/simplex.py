@@ -132,12 +132,12 @@ class SimpleX(EmbeddingModel):
         users: Tensor | None = None,
     ) -> Encoded:
         """`encode` with dropout of the user vectors, and with the biases that do not rank."""
-        users, items = self.encode(graph)
-        users = drop_values(users, self.dropout, generator)
+        vectors, items = self.encode(graph)
+        vectors = drop_values(vectors, self.dropout, generator)
         if self.bias:
-            users = torch.cat([users, self.user_bias + self.general_bias], dim=1)
+            vectors = torch.cat([vectors, self.user_bias + self.general_bias], dim=1)
             items = torch.cat([items, torch.ones_like(items[:, :1])], dim=1)
-        return Encoded(users, items, (items,) if layers else (), self.pool)
+        return Encoded(vectors, items, (items,) if layers else (), self.pool)
 
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator

@@ -33,7 +33,9 @@ class PairBlock:
 
     def of(self, values: Tensor) -> Tensor:
         """The values of these pairs, from those of all."""
-        return values if self.place is None else values.index_select(0, self.place)
+        if self.place is None:
+            return values[: len(self.index)]  # without padding
+        return values.index_select(0, self.place)
 
 
 def pair_blocks(starts: Tensor, index: Tensor, n_items: int) -> tuple[PairBlock, ...]:

@@ -250,7 +250,7 @@ class Recommender:
             genre: Keep items that have at least one of these genres.
             steering: How lists are re-ranked: diversity, popularity, caps and the like.
             progress: Show a progress bar.
-            budget: Memory for scores in megabytes.
+            budget: Most memory for scores, in megabytes.
 
         Returns:
             The lists as columns; `save` writes them to a .parquet, .csv or .tsv file.
