@@ -57,13 +57,11 @@ def main() -> None:
     print(hardware(options.threads))
     unit = 50_000 if options.quick else 1_000_000
     sizes = [round(float(size) * unit) for size in options.millions.split(",")]
-    # a machine's speed drifts: the first size, to which all are compared, is measured in turn
-    first, others = [in_process(sizes[0], options)], []
-    for size in sizes[1:]:
-        others.append(in_process(size, options))
-        first.append(in_process(sizes[0], options))
-    middle = {"seconds": float(np.median([row["seconds"] for row in first]))}
-    found = [first[0] | middle, *others]
+    # a machine's speed drifts: the first and the last size are measured several times, in turn
+    rows = [in_process(sizes[0], options)]
+    for size in [*sizes[1:], *sizes[-1:] * (0 if options.quick else 2)]:
+        rows += [in_process(size, options), in_process(sizes[0], options)]
+    found = [middle(rows, size) for size in sizes]
     if not options.constant_degree:
         draw(found, options.plot)
     if options.store:
@@ -92,7 +90,7 @@ def in_process(size: int, options: argparse.Namespace) -> dict[str, Any]:
     command += ["--threads", str(options.threads), *(["--quick"] if options.quick else [])]
     command += ["--constant-degree"] if options.constant_degree else []
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1]) | {"asked": size}
     millions, formula = row["interactions"] / 1e6, sum(row["formula"].values())
     print(
         f"{millions:6.2f} million, {row['users'] + row['items']} nodes: "
@@ -102,6 +100,12 @@ def in_process(size: int, options: argparse.Namespace) -> dict[str, Any]:
         flush=True,
     )
     return row
+
+
+def middle(rows: list[dict[str, Any]], size: int) -> dict[str, Any]:
+    """What was found for a size, with the median of its seconds."""
+    own = [row for row in rows if row["asked"] == size]
+    return own[0] | {"seconds": float(np.median([row["seconds"] for row in own]))}
 
 
 def verdict(found: list[dict[str, Any]], constant_degree: bool) -> None:
