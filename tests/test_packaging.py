@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -49,8 +48,7 @@ def built(tmp_path_factory) -> tuple[Path, Path]:
     shutil.copytree(ROOT / "src", source / "src", ignore=ignore)
     call(sys.executable, "-c", BUILD, "build_sdist", out, cwd=source)
     (archive,) = out.glob("*.tar.gz")
-    with tarfile.open(archive) as file:
-        file.extractall(out / "unpacked", filter="data")
+    shutil.unpack_archive(archive, out / "unpacked")
     (unpacked,) = (out / "unpacked").iterdir()
     call(sys.executable, "-c", BUILD, "build_wheel", out, cwd=unpacked)
     (wheel,) = out.glob("*.whl")
