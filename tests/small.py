@@ -40,6 +40,14 @@ def dense_adjacency(train: sp.csr_array) -> np.ndarray:
     return np.block([[zero((users, users)), x], [x.T, zero((items, items))]]).astype(np.float32)
 
 
+def normalised(train: sp.csr_array) -> np.ndarray:
+    """D^-½ A D^-½ of `dense_adjacency` in float64; nodes without edges have zeros."""
+    dense = dense_adjacency(train).astype(np.float64)
+    degree = dense.sum(1)
+    root = np.divide(1, np.sqrt(degree), where=degree > 0, out=np.zeros_like(degree))
+    return root[:, None] * dense * root
+
+
 def pagerank(train: sp.csr_array, restart: float = 0.15) -> np.ndarray:
     """The item part of p = restart · e_u + (1 − restart) Pᵀ p for all users, by a dense solve."""
     n_users, n_items = train.shape

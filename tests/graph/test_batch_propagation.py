@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small import bipartite, dense_adjacency, random_matrix, seeded
+from small import bipartite, normalised, random_matrix, seeded
 
 import itemrec as ir
 import itemrec.graph.batch_propagation as module
@@ -35,13 +35,6 @@ def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(blocked, "TARGETS", 3)
 
 
-def normalised(train: sp.csr_array) -> torch.Tensor:
-    dense = dense_adjacency(train).astype(np.float64)
-    degree = dense.sum(1)
-    root = np.divide(1, np.sqrt(degree), where=degree > 0, out=np.zeros_like(degree))
-    return torch.from_numpy(root[:, None] * dense * root)
-
-
 @pytest.mark.usefixtures("sums")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
@@ -58,7 +51,7 @@ def test_vectors_and_gradients_equal_dense_products(
     """Also with users who have no items, are drawn twice, or are as many as the items."""
     if weighted:
         train.data = np.random.default_rng(seed).uniform(0.1, 5, train.nnz).astype(np.float32)
-    graph, matrix = Graph.from_csr(train), normalised(train)
+    graph, matrix = Graph.from_csr(train), torch.from_numpy(normalised(train))
     users = torch.tensor([user % graph.n_users for user in drawn], dtype=torch.int64)
     x = torch.randn(graph.n_nodes, 3, generator=seeded(seed))
     tables = [part.clone().requires_grad_() for part in x.split([graph.n_users, graph.n_items])]

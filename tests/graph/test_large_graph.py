@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small import bipartite, dense_adjacency, random_matrix, seeded
+from small import bipartite, normalised, random_matrix, seeded
 
 import itemrec as ir
 import itemrec.graph.graph as graph_module
@@ -30,13 +30,6 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocked, "ROWS", 3)
     monkeypatch.setattr(blocked, "DENSE", 0)
     monkeypatch.setattr(blocked, "TARGETS", 5)
-
-
-def normalised(train: sp.csr_array) -> np.ndarray:
-    dense = dense_adjacency(train).astype(np.float64)
-    degree = dense.sum(1)
-    root = np.divide(1, np.sqrt(degree), where=degree > 0, out=np.zeros_like(degree))
-    return root[:, None] * dense * root
 
 
 def weighted(train: sp.csr_array, seed: int) -> sp.csr_array:

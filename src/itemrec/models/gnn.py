@@ -328,9 +328,8 @@ class LinearGNN(GNN):
         share = self.layer_share
         if from_items:
             return smooth_items(graph, self.item_embedding, self.depth, share=share)
-        base = self.base(graph)
-        users, items = halves(graph, smooth(graph, base, self.depth, first=self.first, share=share))
-        return users, items
+        nodes = smooth(graph, self.base(graph), self.depth, first=self.first, share=share)
+        return halves(graph, nodes)
 
     @property
     def layer_share(self) -> float:
@@ -348,13 +347,11 @@ class LinearGNN(GNN):
         if layers:
             return super().encode_step(graph, generator, layers)
         free, own = self.user_embedding, type(self)
-        plain = (
-            own.base is GNN.base and own.encode is LinearGNN.encode
-        )  # a subclass may have others
-        if users is None or free is None or not plain or self.pool_by == "concat":
-            return Encoded(*self.encode(graph))
-        edges = BatchEdges.of(graph, users)
-        if edges is None:
+        # a subclass may have other vectors, or another way to encode
+        plain = own.base is GNN.base and own.encode is LinearGNN.encode and self.pool_by != "concat"
+        asked = users if plain and free is not None else None
+        edges = None if asked is None else BatchEdges.of(graph, asked)
+        if edges is None or free is None:
             return Encoded(*self.encode(graph))
         tables, share = (free, self.item_embedding), self.layer_share
         found = smooth_batch(graph, tables, edges, self.depth, first=self.first, share=share)
