@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv
 from torch_geometric.nn import LGConv as LightConv
 
+from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models import GAT, GCN, GIN, GNN, LightGCN
 
@@ -120,6 +121,17 @@ def test_the_rate_of_shared_weights_and_the_initial_scale_are_settings() -> None
         assert vectors["lr"] == 0.01
         for group in shared:
             assert group["lr"] == pytest.approx(0.04 / group["params"][0].shape[-1])
+
+
+def test_an_untrained_layer_that_starts_with_the_identity_only_sums_neighbours() -> None:
+    train, model = random_matrix(9, 14, 0.3), GCN(DIM, 1, start="identity")
+    model.setup(train, inductive=False, generator=torch.Generator().manual_seed(1))
+    base, out = (layer.detach().numpy() for layer in model.layers(Graph.from_csr(train)))
+    own = dense_adjacency(train) + np.eye(len(base))
+    root = np.diag(own.sum(1) ** -0.5)
+    np.testing.assert_allclose(out, root @ own @ root @ base, atol=1e-5)
+    with pytest.raises(ItemrecError, match="'start' must be random or identity, got 'zero'"):
+        GAT(DIM, start="zero")  # type: ignore[arg-type]
 
 
 # --- folding in ----------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from itemrec.errors import ItemrecError
 from itemrec.graph.edge_ops import edge_sum, largest_source, row_total, weighted_sum
 from itemrec.graph.graph import Adjacency
-from itemrec.models.gnn import Pooling, WeightedGNN
+from itemrec.models.gnn import Pooling
 from itemrec.models.random_values import glorot
+from itemrec.models.weighted_gnn import Start, WeightedGNN
 
 
 class GAT(WeightedGNN):
@@ -34,6 +35,8 @@ class GAT(WeightedGNN):
         heads: Number of attention heads; must divide `dim`.
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.
+        start: Weight matrices before training: "random" (Glorot), or "identity": then an untrained
+            layer already gives a user the vectors of their items.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -56,17 +59,17 @@ class GAT(WeightedGNN):
         heads: int = 1,
         shared_lr: float = 1.0,
         init_std: float = 0.1,
+        start: Start = "random",
     ) -> None:
-        super().__init__(dim, layers, pooling, shared_lr, init_std)
+        super().__init__(dim, layers, pooling, shared_lr, init_std, start)
         if heads < 1 or dim % heads:
             raise ItemrecError(f"'heads' must divide 'dim' ({dim}), got {heads}")
         self.heads = heads
 
     def make_layers(self, generator: torch.Generator) -> None:
         """Allocate a weight matrix, a bias and two attention vectors per head for each layer."""
-        shape, head = (self.dim, self.dim), (self.heads, self.dim // self.heads)
-        depths = range(self.depth)
-        self.weights = nn.ParameterList([glorot(shape, generator) for _ in depths])
+        head, depths = (self.heads, self.dim // self.heads), range(self.depth)
+        self.weights = self.square_matrices(generator)
         self.to_source = nn.ParameterList([glorot(head, generator) for _ in depths])
         self.to_own = nn.ParameterList([glorot(head, generator) for _ in depths])
         self.biases = nn.ParameterList([torch.zeros(self.dim) for _ in depths])

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from itemrec.graph.graph import Adjacency
 from itemrec.graph.propagation import neighbour_sum
-from itemrec.models.gnn import WeightedGNN
-from itemrec.models.random_values import glorot
+from itemrec.models.weighted_gnn import WeightedGNN
 
 
 class GCN(WeightedGNN):
@@ -30,6 +29,8 @@ class GCN(WeightedGNN):
             choice for the protocol.
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.
+        start: Weight matrices before training: "random" (Glorot), or "identity": then an untrained
+            layer already gives a user the vectors of their items.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -47,8 +48,7 @@ class GCN(WeightedGNN):
 
     def make_layers(self, generator: torch.Generator) -> None:
         """Allocate one weight matrix and one bias per layer."""
-        shape = (self.dim, self.dim)
-        self.weights = nn.ParameterList([glorot(shape, generator) for _ in range(self.depth)])
+        self.weights = self.square_matrices(generator)
         self.biases = nn.ParameterList([torch.zeros(self.dim) for _ in range(self.depth)])
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from itemrec.graph.graph import Adjacency
 from itemrec.graph.propagation import neighbour_sum, propagate
-from itemrec.models.gnn import Pooling, WeightedGNN
-from itemrec.models.random_values import glorot
+from itemrec.models.gnn import Pooling
+from itemrec.models.weighted_gnn import Start, WeightedGNN
 
 
 class GIN(WeightedGNN):
@@ -32,6 +32,8 @@ class GIN(WeightedGNN):
         normalise: Divide sums by √(d_v·d_j); without it the layer is the paper's, term by term.
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.
+        start: Weight matrices before training: "random" (Glorot), or "identity": then an untrained
+            layer already gives a user the vectors of their items.
 
     Raises:
         ItemrecError: A setting is invalid.
@@ -55,17 +57,17 @@ class GIN(WeightedGNN):
         normalise: bool = True,
         shared_lr: float = 1.0,
         init_std: float = 0.1,
+        start: Start = "random",
     ) -> None:
-        super().__init__(dim, layers, pooling, shared_lr, init_std)
+        super().__init__(dim, layers, pooling, shared_lr, init_std, start)
         self.normalise = normalise
 
     def make_layers(self, generator: torch.Generator) -> None:
         """Allocate two linear maps and an ε per layer."""
-        shape = (self.dim, self.dim)
         depths = range(self.depth)
-        self.first = nn.ParameterList([glorot(shape, generator) for _ in depths])
+        self.first = self.square_matrices(generator)
         self.first_bias = nn.ParameterList([torch.zeros(self.dim) for _ in depths])
-        self.second = nn.ParameterList([glorot(shape, generator) for _ in depths])
+        self.second = self.square_matrices(generator)
         self.second_bias = nn.ParameterList([torch.zeros(self.dim) for _ in depths])
         self.epsilon = nn.Parameter(torch.zeros(self.depth))
 

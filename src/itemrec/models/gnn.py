@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_values import glorot_bound, uniform
 from itemrec.ops.pair_scores import squared_lengths
 from itemrec.sampling.base import Encoded
-from itemrec.validation import positive, positive_integers
+from itemrec.validation import positive_integers
 
 Pooling = Literal["auto", "mean", "sum", "concat"]
 
@@ -212,51 +212,6 @@ class GNN(EmbeddingModel):
             own = self.layer(depth, adjacency, self.fold_layers[depth], own)
             out.append(own)
         return self.pool(out)
-
-
-class WeightedGNN(GNN):
-    """Message passing with shared weights in addition to user and item vectors.
-
-    Every node contributes to the gradient of a shared weight, mostly in the same direction: at the
-    learning rate of the vectors, scores grow to thousands within an epoch, where a smooth rank has
-    no slope, and the model does not get better than popularity. The step of a shared weight is
-    therefore divided by its width, which makes the change of a product independent of the width
-    (LOG.md).
-
-    Args:
-        dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
-        shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
-        init_std: Standard deviation of the vectors before training.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-    """
-
-    def __init__(
-        self,
-        dim: int = 64,
-        layers: int | None = None,
-        pooling: Pooling = "auto",
-        shared_lr: float = 1.0,
-        init_std: float = 0.1,
-    ) -> None:
-        super().__init__(dim, layers, pooling)
-        positive(shared_lr=shared_lr, init_std=init_std)
-        self.shared_lr, self.init_std = shared_lr, init_std
-
-    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Vectors at ``lr``, shared weights at ``shared_lr`` times ``lr`` divided by width."""
-        tables = {id(self.item_embedding), id(self.user_embedding)}
-        vectors = [p for p in self.parameters() if id(p) in tables]
-        shared = [p for p in self.parameters() if id(p) not in tables]
-        return [
-            {"params": vectors, "lr": lr},
-            *({"params": [p], "lr": self.shared_lr * lr / p.shape[-1]} for p in shared),
-        ]
 
 
 class LinearGNN(GNN):
