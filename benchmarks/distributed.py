@@ -6,8 +6,9 @@ and each time in fresh processes, started by `torchrun` if there are several.
 
 speed-up: median seconds of a step · memory: bytes of embeddings, gradients, Adam's moments and the
 average of the weights in a rank · bytes: sent by a rank in a step, as the loopback device counts
-them, against the formula 8·(k − 1)/k·(B·(P + N) + 2·(users + items)) for k ranks: scores and their
-gradients, and the lengths of cosines and their gradients. Other traffic on the device counts, too.
+them, against the formula 8·(k − 1)/k·(B·(1 + P)·d/k + 2·(users + items)) for k ranks: vectors of a
+batch's users and positives and their gradients, and the lengths of cosines and their gradients.
+Other traffic on the device counts, too.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from itemrec.training.hybrid import candidates, with_settings
 from itemrec.training.learner import Learner
 from itemrec.training.plan import Plan, default_parts
 
+WARM = 3  # steps that are not timed: the first ones allocate
+
 
 def main() -> None:
     arguments = parser(__doc__)
@@ -46,7 +49,7 @@ def main() -> None:
     arguments.add_argument(
         "--rounds", type=int, default=3, help="times that each side has its turn"
     )
-    arguments.add_argument("--steps", type=int, default=3, help="steps that are timed in each turn")
+    arguments.add_argument("--steps", type=int, default=7, help="steps that are timed in each turn")
     arguments.add_argument("--matrix", type=Path, help="measure on this file and print JSON")
     arguments.set_defaults(threads=1)
     options = arguments.parse_args()
@@ -116,14 +119,16 @@ def measure(train: sp.csr_array, steps: int) -> dict[str, float]:
     before = resident("VmRSS")
     learner = network(train)
     keys = learner.batches.epoch(learner.generator)
-    learner.step(keys[0])  # allocates
+    for at in range(WARM):
+        learner.step(keys[at % len(keys)])
     spent, cpu, counted, sent = [], [], ranks.exchanged_bytes(), loopback_bytes()
-    for at in range(1, 1 + steps):
+    for at in range(WARM, WARM + steps):
         begin, used = time.perf_counter(), time.process_time()
         learner.step(keys[at % len(keys)])
         spent.append(time.perf_counter() - begin)
         cpu.append(time.process_time() - used)
-    scores = keys.shape[1] * (1 + min(learner.plan.sampler.group, keys.shape[1]))  # type: ignore[attr-defined]
+    width = learner.model.settings["dim"] / ranks.size()
+    vectors = 2 * keys.shape[1]  # users, and one positive each
     others = (ranks.size() - 1) / ranks.size()
     return {
         "seconds": float(np.median(spent)),
@@ -132,7 +137,7 @@ def measure(train: sp.csr_array, steps: int) -> dict[str, float]:
         "peak": float(resident("VmHWM") - before),
         "bytes": (loopback_bytes() - sent) / steps / ranks.size(),
         "counted": (ranks.exchanged_bytes() - counted) / steps,
-        "formula": 8.0 * others * (scores + 2 * sum(train.shape)),
+        "formula": 8.0 * others * (vectors * width + 2 * sum(train.shape)),
     }
 
 

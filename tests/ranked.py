@@ -52,6 +52,9 @@ CASES: dict[str, Callable[[], Run]] = {
         batch=256,
         similarity="cosine",
     ),
+    "softmax, whole batch, concatenated": lambda: known(
+        models.LRGCCF(dim=18), losses.softmax(tau=0.5), negatives.InBatch()
+    ),
     "item-ap, whole catalogue": lambda: unseen(
         models.LightGCN(dim=16), losses.item_ap(tau=0.5), negatives.All()
     ),

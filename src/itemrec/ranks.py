@@ -195,15 +195,19 @@ def add_up(tensor: Tensor) -> Tensor:
 
 def add_up_rows(tensor: Tensor) -> Tensor:
     """The sum of a contiguous tensor over the ranks, of which each gets its own rows."""
+    counts = [rows.stop - rows.start for rows in row_slices(len(tensor))]
+    parts = swap(tensor, counts, [counts[rank()]] * size())
+    return parts.view(size(), -1, *tensor.shape[1:]).sum(0)
+
+
+def swap(tensor: Tensor, given: list[int], taken: list[int]) -> Tensor:
+    """Give so many rows of a contiguous tensor to each rank; the rows that they give, in order."""
     import torch.distributed as dist
 
-    _count(tensor, 1)
-    slices = row_slices(len(tensor))
-    own, rest = slices[rank()], tensor.shape[1:]
-    parts = tensor.new_empty(size() * (own.stop - own.start), *rest)
-    sent, received = [part.stop - part.start for part in slices], [own.stop - own.start] * size()
-    _exchange(dist.all_to_all_single, parts, tensor, received, sent)
-    return parts.view(size(), -1, *rest).sum(0)
+    out = tensor.new_empty(sum(taken), *tensor.shape[1:])
+    _group.bytes += tensor[: len(tensor) - given[rank()]].nbytes
+    _exchange(dist.all_to_all_single, out, tensor, taken, given)
+    return out
 
 
 def all_rows(own: Tensor, count: int) -> Tensor:

@@ -25,6 +25,7 @@ from itemrec.sampling import (
     exact,
 )
 from itemrec.sampling.exact import Draws
+from itemrec.sampling.in_batch import parts_of, products
 from itemrec.sampling.positives import Positives
 from itemrec.sampling.ppr import scale_free_temperature
 
@@ -211,6 +212,21 @@ def test_groups_of_a_batch_have_the_negatives_that_each_would_have_alone(group: 
         torch.testing.assert_close(found.neg[part, :width], alone.neg)
         assert (found.neg_mask[part, :width] == alone.neg_mask).all()
         assert not found.neg_mask[part, width:].any()
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 25))
+def test_any_rows_of_a_batch_are_multiplied_with_the_items_of_their_part(
+    a: int, b: int, size: int
+) -> None:
+    rows, length, generator = slice(min(a, b), max(a, b)), 3, torch.Generator().manual_seed(a)
+    users = torch.randn(20, 4, generator=generator)
+    shared = torch.randn(-(-20 // size), length, 4, generator=generator)
+    expected = [users[row] @ shared[row // size].T for row in range(20)[rows]]
+    part = parts_of(rows, size)
+    found = products(users[rows], shared[part], rows.start - part.start * size, size)
+    assert found.shape == (len(expected), length)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_a_group_of_no_rows_is_refused() -> None:

@@ -77,6 +77,7 @@ def test_a_state_of_two_ranks_is_continued_by_one_and_by_three(
     one = ranked.outcome(ranked.stored(str(begun), resume=True))
     assert_same(one, whole)
     names = ["item-ndcg, PageRank", "item-log, in-batch, cosine", "hybrid"]
+    names += ["softmax, whole batch, concatenated"]
     three = ranked.by_ranks(3, [f"resume:{copy}", *names], folder)[0]
     assert_same({k.removeprefix("resume/"): v for k, v in three.items() if "resume/" in k}, whole)
     rest = {key: value for key, value in three.items() if "resume/" not in key}

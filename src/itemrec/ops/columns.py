@@ -43,6 +43,19 @@ def sum_own_rows(part: Tensor) -> Tensor:
     return out
 
 
+def whole_rows(part: Tensor, wanted: list[slice]) -> Tensor:
+    """All columns of the rows that this rank wants, ``[B, d/k] → [b, d]``, to multiply them.
+
+    ``wanted`` are the rows of each rank, which may overlap. If a rank has fewer columns than
+    another, zeros take their place, which changes no product.
+    """
+    if ranks.size() == 1:
+        return part[wanted[0]]
+    missing = ranks.largest(part.shape[1]) - part.shape[1]
+    out: Tensor = _WholeRows.apply(F.pad(part, (0, missing)), wanted)  # type: ignore[no-untyped-call]
+    return out
+
+
 def unit_rows(table: Tensor) -> Tensor:
     """Rows of length one, ``[..., d]``; the length is that of all columns."""
     if ranks.size() == 1:
@@ -131,6 +144,26 @@ class _SumOwnRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         return ranks.all_rows(grad, ctx.count)
+
+
+class _WholeRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, wanted: list[slice]) -> Tensor:
+        ctx.wanted, ctx.count = wanted, len(part)
+        lengths = [rows.stop - rows.start for rows in wanted]
+        own = [lengths[ranks.rank()]] * ranks.size()
+        found = ranks.swap(torch.cat([part.detach()[rows] for rows in wanted]), lengths, own)
+        return torch.cat(torch.split(found, own), dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        lengths = [rows.stop - rows.start for rows in ctx.wanted]
+        parts = torch.cat(grad.chunk(ranks.size(), dim=1))
+        found = ranks.swap(parts, [len(grad)] * ranks.size(), lengths)
+        out = found.new_zeros(ctx.count, found.shape[1])
+        for rows, part in zip(ctx.wanted, torch.split(found, lengths), strict=True):
+            out[rows] += part
+        return out, None
 
 
 class _SumBothWays(torch.autograd.Function):

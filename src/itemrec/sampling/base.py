@@ -112,8 +112,9 @@ class Sampler:
     Attributes:
         needs_layers: Whether `Encoded.item_layers` is required.
         draws: Whether ids are drawn; then every user must have an item left to draw.
-        by_columns: Whether `score` completes every product of vectors with `sum_own_rows`, so that
-            several processes can train together; a class that defines `score` says so itself.
+        by_columns: Whether `score` completes every product of vectors with `sum_own_rows`, or the
+            vectors with `whole_rows`, so that several processes can train together; a class that
+            defines `score` says so itself.
 
     Examples:
         >>> from itemrec.negatives import Sampler

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import scipy.sparse as sp
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from itemrec import ranks
-from itemrec.ops.columns import sum_own_rows
-from itemrec.ops.pair_scores import pair_scores, take_rows
+from itemrec.ops.columns import whole_rows
+from itemrec.ops.pair_scores import take_rows
 from itemrec.sampling.base import Encoded, Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
 from itemrec.sampling.exact import prepared
@@ -56,28 +58,56 @@ class InBatch(Sampler):
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """One product with the positives of each part; the user's training items are masked."""
+        """One product with the positives of each part; the user's training items are masked.
+
+        Each of several ranks has all columns of the vectors of its rows: as vectors are shorter
+        than lists of shared items, exchanging them takes fewer bytes than sums of products.
+        """
         n, width = batch.positives.shape
         size = min(self.group or n, n)
-        parts = -(-n // size)
-        place = torch.arange(parts * size, device=batch.users.device) % n  # the last part is padded
-        user_vectors = encoded.users_of(batch)  # [B, d]
-        padded = user_vectors if len(place) == n else user_vectors[place]
-        shared = batch.positives[place].view(parts, size * width)  # [parts, M], M = size · P
-        vectors = take_rows(encoded.items, shared.view(-1)).view(parts, size * width, -1)
-        products = torch.bmm(padded.view(parts, size, -1), vectors.transpose(1, 2))
-        neg = sum_own_rows(products.view(len(place), -1)[:n])  # [B, M]
-        pos = sum_own_rows(pair_scores(user_vectors, encoded.items, batch.positives))
-        real = batch.mask[place].view(parts, size * width)
-        real[-1, size * width - (len(place) - n) * width :] = False
-        mask = self.mask(batch.users, shared, real, size)
+        length = size * width  # M
+        place = torch.arange(-(-n // size) * size, device=batch.users.device) % n  # padded
+        shared, real = (x[place].view(-1, length) for x in (batch.positives, batch.mask))
+        real[-1, length - (len(place) - n) * width :] = False
+        rows, own = ranks.row_slices(n), ranks.own_rows(n)
+        lists = [parts_of(some, size) for some in rows]
+        wanted = [slice(some.start * length, some.stop * length) for some in lists]
+        users = whole_rows(encoded.users_of(batch), rows)  # [b, d]
+        items = whole_rows(take_rows(encoded.items, shared.view(-1)), wanted)
+        items = items.view(-1, length, users.shape[1])  # [parts, M, d] of this rank's parts
+        part = parts_of(own, size)
+        before = own.start - part.start * size
+        positives = items.view(-1, width, users.shape[1])[before : before + len(users)]
+        pos = (users.unsqueeze(1) * positives).sum(2)  # [b, P]
+        neg = products(users, items, before, size)  # [b, M]
+        cut = batch.users[own].tensor_split(tuple(range(size - before, len(users), size)))
+        mask = self.mask(cut, shared[part], real[part])
         return ScoredLists(pos, neg, batch.positives.reshape(-1), mask, batch.mask.reshape(-1))
 
-    def mask(self, users: Tensor, shared: Tensor, real: Tensor, size: int) -> Tensor:
-        """Which of the items that a part shares are negatives of its users, bool ``[B, M]``."""
+    def mask(self, users: Sequence[Tensor], shared: Tensor, real: Tensor) -> Tensor:
+        """Which of the items that each part shares are negatives of its users, bool ``[b, M]``."""
         positives: Positives = prepared(self, "_positives")
-        own, masks = ranks.own_rows(len(users)), []
-        for at in range(own.start // size, -(-own.stop // size)):
-            rows = slice(max(own.start, at * size), min(own.stop, (at + 1) * size))
-            masks.append(real[at] & ~positives.is_positive(users[rows], shared[at]))
-        return torch.cat(masks)
+        parts = zip(users, shared, real, strict=True)
+        return torch.cat(
+            [known & ~positives.is_positive(some, items) for some, items, known in parts]
+        )
+
+
+def parts_of(rows: slice, size: int) -> slice:
+    """The parts that rows of a batch belong to; at least one, even if there are no rows."""
+    start = max(min(rows.start, rows.stop - 1), 0) // size
+    return slice(start, max(-(-rows.stop // size), start + 1))
+
+
+def products(users: Tensor, shared: Tensor, before: int, size: int) -> Tensor:
+    """Users ``[b, d]`` times the items that their part shares, ``[parts, M, d] → [b, M]``.
+
+    A part has ``size`` users, of which the first part lacks ``before`` and the last maybe some.
+    """
+    parts, n = len(shared), len(users)
+    if parts == 1:
+        return users @ shared[0].T
+    after = parts * size - before - n
+    padded = F.pad(users, (0, 0, before, after)) if before or after else users
+    out = torch.bmm(padded.view(parts, size, -1), shared.transpose(1, 2))
+    return out.view(parts * size, -1)[before : before + n]
