@@ -1,14 +1,16 @@
 """Training steps of two processes with one thread each against one process with one thread.
 
 The steps are those of the default model's network with the settings that it chooses for such data,
-on synthetic interactions at the density of `scaling.py`. Both sides take turns, each several times
-and each time in fresh processes, started by `torchrun` if there are several.
+on synthetic interactions at the density of `scaling.py`. Both sides are started once, several
+processes by `torchrun`, and take turns of a few seconds while the other side waits: what else
+happens on the machine meets both alike.
 
-speed-up: median seconds of a step · memory: bytes of embeddings, gradients, Adam's moments and the
-average of the weights in a rank · bytes: sent by a rank in a step, as the loopback device counts
-them, against the formula 8·(k − 1)/k·(B·(1 + P)·d/k + 2·(users + items)) for k ranks: vectors of a
-batch's users and positives and their gradients, and the lengths of cosines and their gradients.
-Other traffic on the device counts, too.
+speed-up: seconds of a step, median of the ratios of neighbouring turns · memory: bytes of
+embeddings, gradients, Adam's moments and the average of the weights in a rank · bytes: sent by a
+rank in a step, as the loopback device counts them, against the formula
+8·(k − 1)/k·(B·(1 + P)·d/k + 2·(users + items)) for k ranks: vectors of a batch's users and
+positives and their gradients, and the lengths of cosines and their gradients. Other traffic on the
+device counts, too.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +50,15 @@ def main() -> None:
     arguments.add_argument("--interactions", type=int, default=10_000_000)
     arguments.add_argument("--processes", type=int, default=2)
     arguments.add_argument(
-        "--rounds", type=int, default=3, help="times that each side has its turn"
+        "--rounds", type=int, default=12, help="times that each side has its turn"
     )
-    arguments.add_argument("--steps", type=int, default=7, help="steps that are timed in each turn")
-    arguments.add_argument("--matrix", type=Path, help="measure on this file and print JSON")
+    arguments.add_argument("--steps", type=int, default=3, help="steps of each turn")
+    arguments.add_argument("--matrix", type=Path, help="be one of the sides, on this file")
     arguments.set_defaults(threads=1)
     options = arguments.parse_args()
     torch.set_num_threads(options.threads)
     if options.matrix is not None:
-        found = measure(sp.csr_array(sp.load_npz(options.matrix)), options.steps)
-        if ranks.is_first():
-            print(json.dumps(found))
+        take_turns(sp.csr_array(sp.load_npz(options.matrix)), options.steps)
         return
     if options.quick:
         options.rounds, options.steps = 1, 1
@@ -70,75 +71,123 @@ def compare(options: Any) -> None:
     print(f"{hardware(options.threads)}; load average {os.getloadavg()[0]:.1f}")
     growth = (options.interactions / 1e6) ** 0.5
     sizes = {"users": round(25_000 * growth), "items": round(10_000 * growth)}
-    rows: dict[int, list[dict[str, float]]] = {1: [], options.processes: []}
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder) / "train.npz"
         train = synthetic(**sizes, interactions=options.interactions).csr()
         sp.save_npz(matrix, train, compressed=False)
         print(f"{train.shape[0]} users, {train.shape[1]} items, {train.nnz} interactions")
         del train
-        for turn in range(options.rounds):
-            for processes in rows if turn % 2 == 0 else reversed(rows):
-                row = in_processes(processes, matrix, options)
-                rows[processes].append(row)
-                print(
-                    f"{processes} × {options.threads} thread: {row['seconds']:.3f} s a step "
-                    f"({row['cpu']:.3f} s of CPU in a process), "
-                    f"{row['tables'] / 2**20:.1f} MB of tables, peak "
-                    f"{row['peak'] / 2**20:.0f} MB above the interactions, "
-                    f"{row['bytes'] / 2**20:.2f} MB sent by a process in a step (counted by it: "
-                    f"{row['counted'] / 2**20:.2f})",
-                    flush=True,
-                )
-    one, many = rows.values()
-    seconds = [float(np.median([row["seconds"] for row in side])) for side in (one, many)]
+        with Side(1, matrix, options) as one, Side(options.processes, matrix, options) as many:
+            for _ in range(options.rounds):
+                one.turn()
+                many.turn()
+    one.show(options.threads)
+    many.show(options.threads)
+    ratios = one.all("seconds") / many.all("seconds")
+    print(f"ratios of neighbouring turns: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+    sent = float(np.median(many.all("bytes")))
     verdicts = Verdicts()
-    verdicts.also("distributed_memory", many[0]["tables"] / one[0]["tables"], 0.55)
-    verdicts.also("distributed_bytes_error", abs(many[0]["bytes"] / many[0]["formula"] - 1), 0.1)
-    verdicts.last("distributed_speedup", seconds[0] / seconds[1], 1.6, at_least=True)
+    verdicts.also("distributed_memory", many.about["tables"] / one.about["tables"], 0.55)
+    verdicts.also("distributed_bytes_error", abs(sent / many.about["formula"] - 1), 0.1)
+    verdicts.last("distributed_speedup", float(np.median(ratios)), 1.6, at_least=True)
 
 
-def in_processes(count: int, matrix: Path, options: Any) -> dict[str, float]:
-    """What the first of ``count`` processes measures."""
-    start = [sys.executable]
-    if count > 1:
-        start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
-    command = [*start, __file__, "--matrix", str(matrix), "--steps", str(options.steps)]
-    command += ["--threads", str(options.threads)]
-    threads = {"OMP_NUM_THREADS": str(options.threads)}
-    done = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **threads}
-    )
-    row: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return row
+class Side:
+    """One or more processes that train together when it is their turn."""
+
+    def __init__(self, count: int, matrix: Path, options: Any) -> None:
+        start = [sys.executable]
+        if count > 1:
+            start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+        command = [*start, __file__, "--matrix", str(matrix), "--steps", str(options.steps)]
+        command += ["--threads", str(options.threads)]
+        threads = {"OMP_NUM_THREADS": str(options.threads)}
+        self.process = subprocess.Popen(
+            command,
+            text=True,
+            env={**os.environ, **threads},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.count, self.about, self.turns = count, self.heard(), list[dict[str, float]]()
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.communicate()  # no more turns
+
+    def heard(self) -> dict[str, float]:
+        """What the first process says next."""
+        assert self.process.stdout is not None
+        said: dict[str, float] = json.loads(self.process.stdout.readline())
+        return said
+
+    def turn(self) -> None:
+        """Take some steps."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        self.turns.append(self.heard())
+
+    def all(self, name: str) -> np.ndarray:
+        """A figure of all turns."""
+        return np.array([turn[name] for turn in self.turns])
+
+    def show(self, threads: int) -> None:
+        """Print what was measured, by medians."""
+        low, middle, high = np.quantile(self.all("seconds"), [0.25, 0.5, 0.75])
+        cpu, sent, counted = (np.median(self.all(x)) for x in ("cpu", "bytes", "counted"))
+        print(
+            f"{self.count} × {threads} thread: {middle:.3f} s a step (quartiles {low:.3f} and "
+            f"{high:.3f}; {cpu:.3f} s of CPU in a process), "
+            f"{self.about['tables'] / 2**20:.1f} MB of tables, peak "
+            f"{self.about['peak'] / 2**20:.0f} MB above the interactions, "
+            f"{sent / 2**20:.2f} MB sent by a process in a step (counted by it: "
+            f"{counted / 2**20:.2f})",
+            flush=True,
+        )
 
 
-def measure(train: sp.csr_array, steps: int) -> dict[str, float]:
-    """Median seconds of a step, bytes of the tables, peak memory, and bytes exchanged."""
+def take_turns(train: sp.csr_array, steps: int) -> None:
+    """Take some steps for each line that is read, and say what they took."""
     forget_peak()
     before = resident("VmRSS")
     learner = network(train)
-    keys = learner.batches.epoch(learner.generator)
-    for at in range(WARM):
-        learner.step(keys[at % len(keys)])
-    spent, cpu, counted, sent = [], [], ranks.exchanged_bytes(), loopback_bytes()
-    for at in range(WARM, WARM + steps):
-        begin, used = time.perf_counter(), time.process_time()
-        learner.step(keys[at % len(keys)])
-        spent.append(time.perf_counter() - begin)
-        cpu.append(time.process_time() - used)
+    epoch = learner.batches.epoch(learner.generator)
+    keys, vectors = cycle(epoch), 2 * epoch.shape[1]  # users, and one positive each
+    for _ in range(WARM):
+        learner.step(next(keys))
     width = learner.model.settings["dim"] / ranks.size()
-    vectors = 2 * keys.shape[1]  # users, and one positive each
     others = (ranks.size() - 1) / ranks.size()
-    return {
-        "seconds": float(np.median(spent)),
-        "cpu": float(np.median(cpu)),
-        "tables": float(table_bytes(learner)),
-        "peak": float(resident("VmHWM") - before),
-        "bytes": (loopback_bytes() - sent) / steps / ranks.size(),
-        "counted": (ranks.exchanged_bytes() - counted) / steps,
-        "formula": 8.0 * others * (vectors * width + 2 * sum(train.shape)),
-    }
+    say(
+        {
+            "tables": float(table_bytes(learner)),
+            "peak": float(resident("VmHWM") - before),
+            "formula": 8.0 * others * (vectors * width + 2 * sum(train.shape)),
+        }
+    )
+    while ranks.from_first(sys.stdin.readline):
+        spent, cpu, counted, sent = [], [], ranks.exchanged_bytes(), loopback_bytes()
+        for _ in range(steps):
+            begin, used = time.perf_counter(), time.process_time()
+            learner.step(next(keys))
+            spent.append(time.perf_counter() - begin)
+            cpu.append(time.process_time() - used)
+        say(
+            {
+                "seconds": float(np.median(spent)),
+                "cpu": float(np.median(cpu)),
+                "bytes": (loopback_bytes() - sent) / steps / ranks.size(),
+                "counted": (ranks.exchanged_bytes() - counted) / steps,
+            }
+        )
+
+
+def say(figures: dict[str, float]) -> None:
+    """The first process tells the benchmark."""
+    if ranks.is_first():
+        print(json.dumps(figures), flush=True)
 
 
 def loopback_bytes() -> int:
