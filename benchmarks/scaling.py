@@ -153,12 +153,13 @@ def formula(users: int, items: int, edges: int, batch: int) -> dict[str, int]:
     blocks = users * block_count(items, users, edges) + items * block_count(users, items, edges)
     return {
         "interactions": 8 * edges + 4 * users,
-        # both directions of an edge, and their weights or the same edges by blocks; in a small
-        # graph also the edges to users, with items counted from 0
-        "graph": 16 * edges + 12 * nodes + 4 * (blocks if nodes >= LARGE else edges),
+        # both directions of an edge, and their weights or the same edges by blocks, with where the
+        # blocks begin and one entry for each sum between blocks; in a small graph also the edges
+        # to users, with items counted from 0
+        "graph": 16 * edges + 12 * nodes + 4 * (2 * blocks - nodes if nodes >= LARGE else edges),
         "negatives": 16 * edges + 40 * users,
         "tables": 5 * table,  # weights, gradients, Adam's two moments, average
-        "activations": 4 * table,  # vectors, their gradients, messages, sums between blocks
+        "activations": 4 * table,  # vectors, their gradients, messages with room for sums
         "batch": 36 * lists + 4 * batch * POSITIVES * NEGATIVES,
     }
 

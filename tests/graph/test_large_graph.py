@@ -72,7 +72,12 @@ def test_vectors_of_items_alone_equal_those_of_all_nodes(depth: int) -> None:
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("with_weights", [False, True])
-def test_half_precision_errs_by_less_than_its_rounding(with_weights: bool) -> None:
+def test_half_precision_errs_by_less_than_its_rounding(
+    with_weights: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with six blocks, as at 30 million interactions: sums between blocks are rounded."""
+    monkeypatch.setattr(blocked, "ROWS", 67)
+    assert blocked.block_count(400, 300, 12_000) == 6
     train = random_matrix(400, 300, 0.1)
     train = weighted(train, 0) if with_weights else train
     x = torch.randn(700, 16, generator=seeded(0))
@@ -88,6 +93,7 @@ def test_sums_do_not_depend_on_threads_and_targets_at_a_time(
 ) -> None:
     monkeypatch.setattr(graph_module, "LARGE", 0)
     monkeypatch.setattr(blocked, "ROWS", 50)
+    monkeypatch.setattr(blocked, "DENSE", 4)
     assert blocked.block_count(300, 200, 6000) == 6
     graph = replace(Graph.from_csr(random_matrix(300, 200, 0.1)), half=True)
     x, found, threads = torch.randn(500, 64), [], torch.get_num_threads()
@@ -106,18 +112,30 @@ def test_every_edge_is_in_one_block_of_neighbouring_sources() -> None:
     train = random_matrix(40, 30, 0.2)
     blocks = Graph.from_csr(train).blocks["users"]
     assert [block.first for block in blocks] == list(range(0, 30, 3))
-    joined = sp.csr_array((40, 30))
+    joined = sp.csr_array((40, 70))
     for block in blocks:
         parts = np.ones(len(block.index)), block.index.numpy() + block.first, block.starts.numpy()
-        joined = joined + sp.csr_array(parts, shape=(40, 30))
-    assert (joined != train).nnz == 0
+        joined = joined + sp.csr_array(parts, shape=(40, 70))
+    assert (joined[:, :30] != train).nnz == 0
+    sums = sp.csr_array(joined[:, 30:])  # behind the sources: each target's own, nine times
+    assert (sums != 9 * sp.eye_array(40)).nnz == 0
+
+
+@pytest.mark.usefixtures("large")
+def test_a_sum_between_blocks_is_not_weighted() -> None:
+    train = weighted(random_matrix(20, 9, 0.5), 0)
+    for block in Graph.from_csr(train).blocks["users"][1:]:
+        assert block.weight is not None
+        last = block.starts[1:].long() - 1
+        assert (block.index[last] == 9 - block.first + torch.arange(20)).all()
+        assert (block.weight[last] == 1).all()
 
 
 def test_blocks_are_fewer_if_targets_have_few_entries() -> None:
-    """The starts of all blocks, four bytes for each target, never need more than the entries."""
+    """Starts and sums of all blocks, 8 bytes a target, need a quarter of the entries at most."""
     for sources, targets, entries in ((10**7, 10**8, 10**9), (10**8, 10**7, 10**9), (9, 9, 0)):
         count = blocked.block_count(sources, targets, entries)
-        assert 1 <= count <= max(entries / targets / 4, 1)
+        assert 1 <= count <= max(entries / targets / 8, 1)
     enough = blocked.block_count(3 * blocked.ROWS - 1, 750_000, 30_000_000)
     assert enough == 3
 

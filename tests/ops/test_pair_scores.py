@@ -17,7 +17,7 @@ def _items_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param != "one block":
             patch.setattr(pair_blocks, "LARGE", 0)
-            patch.setattr(pair_blocks, "ROWS", 2)
+            patch.setattr(pair_blocks, "BITS", 1)
         yield
 
 

@@ -63,6 +63,15 @@ class BatchEdges:
         )
         return segment_sum(bounds, owner, x, weight=weight.to(x.dtype))
 
+    def add_rows(self, graph: Graph, rows: Tensor, share: float, to: Tensor, *, sent: bool) -> None:
+        """Add ``share·rows`` to the batch's users among all users, or to the messages they send.
+
+        All other users would add zeros: a table to fill and to read in every layer.
+        """
+        scaled = sent and by_blocks(graph, to)
+        rows = rows * (graph.inverse_root[self.users] * share if scaled else share)
+        to.index_add_(0, self.users, rows.to(to.dtype))
+
     def normalised(self, graph: Graph) -> Tensor:
         """The entries of ``Â``, float32 [entries]."""
         scale = graph.inverse_root.squeeze(1)
@@ -115,22 +124,22 @@ class _SmoothBatch(torch.autograd.Function):
     def backward(ctx: Any, rows: Tensor, items: Tensor) -> tuple[Tensor | None, ...]:
         """The same layers, as for any symmetric product; the first has few users as sources."""
         graph, edges, depth, first, share = ctx.settings
-        users = torch.ops.aten.embedding_dense_backward(rows, edges.users, graph.n_users, -1, False)
         more, base = depth > 1, depth > 1 or not first
         of_items = first_messages(graph, "items", items, share)
-        to_users, of_users = step(
-            graph, "users", of_items, users if base else None, share, sends=more, writes=not more
-        )
+        to_users, of_users = step(graph, "users", of_items, sends=more, writes=not more)
         to_items = edges.to_items(graph, rows).mul_(share)
         if base:
+            edges.add_rows(graph, rows, share, of_users, sent=more)
             to_items.add_(items, alpha=share)
         if more:
             of_items = first_messages(graph, "items", to_items, keep=of_users)
         for left in reversed(range(depth - 1)):
-            bases = (users, items) if left or not first else (None, None)
+            base, last = left > 0 or not first, left == 0
             (to_users, to_items), (of_users, of_items) = _layer(
-                graph, (of_users, of_items), bases, share, last=left == 0
+                graph, (of_users, of_items), (None, items if base else None), share, last=last
             )
+            if base:
+                edges.add_rows(graph, rows, share, of_users, sent=not last)
         return to_users, to_items, *(None,) * 5
 
 

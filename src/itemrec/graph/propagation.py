@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from itemrec.graph.graph import Adjacency, Graph, Side, inverse_root
-from itemrec.ops.blocked_sum import blocked_sum
+from itemrec.ops.blocked_sum import blocked_sum, pieces
 from itemrec.ops.segment import fused, segment_sum
 
 
@@ -106,11 +106,14 @@ def first_messages(
 
     On a GPU and in a large graph they are scaled here, once per node instead of once per edge, in
     the graph's type. On a GPU every edge of a graph with weights is scaled in `step`. ``keep`` are
-    messages that are still needed: the graph's memory is used again otherwise.
+    messages that are still needed: the graph's memory is used again otherwise. In a large graph
+    more rows follow, which are room for sums.
     """
     if by_blocks(graph, x):
-        scale = _scale(graph, side) * share
-        return torch.mul(x, scale, out=_buffer(graph, x.shape, graph.read, keep))
+        scale, out = _scale(graph, side) * share, _buffer(graph, side, x.shape[1], graph.read, keep)
+        for part in pieces(len(x)):
+            torch.mul(x[part], scale[part], out=out[part])
+        return out
     if graph.weight is not None or not fused(x):
         return x if share == 1 else x * share
     from itemrec.ops.triton.segment import scaled_rows
@@ -131,13 +134,15 @@ def step(
 ) -> tuple[Tensor, Tensor]:
     """``share·base + Â·messages`` of all nodes or of one side, and the next messages.
 
-    Without ``writes`` the first is not valid for long. ``keep`` as in `first_messages`.
+    Without ``writes`` the first is not valid for long. ``keep`` as in `first_messages`. A step of
+    all nodes may overwrite ``messages``.
     """
     if by_blocks(graph, messages):
-        shape = torch.Size([len(_scale(graph, to)), messages.shape[1]])
-        out = torch.empty(shape) if writes else None
-        following = _buffer(graph, shape, messages.dtype, messages, keep) if sends else None
-        _blocked_step(graph, to, (messages, keep), base, share, out, following)
+        columns, following = messages.shape[1], None
+        out = torch.empty(len(_scale(graph, to)), columns) if writes else None
+        if sends:
+            following = _buffer(graph, to, columns, messages.dtype, messages, keep)
+        _blocked_step(graph, to, messages, base, share, out, following)
         found = [x for x in (out, following) if x is not None]
         return found[0], found[-1]
     adjacency = graph if to is None else graph.sides[to]
@@ -160,55 +165,56 @@ def by_blocks(graph: Graph, x: Tensor) -> bool:
     return graph.blocked and x.dtype in (torch.float32, torch.bfloat16)
 
 
-def _buffer(graph: Graph, shape: torch.Size, kind: torch.dtype, *used: Tensor | None) -> Tensor:
-    """Memory of the graph that is not in use."""
-    number = 0
+def _buffer(
+    graph: Graph, side: Side | None, columns: int, kind: torch.dtype, *used: Tensor | None
+) -> Tensor:
+    """Memory of the graph that is not in use, for messages and, behind them, sums of targets.
+
+    Messages of one side go to all of the other. Those of all nodes need room for users only: when
+    items are summed, their own messages have been read.
+    """
+    rows, number = graph.n_nodes + (graph.n_users if side is None else 0), 0
     while True:
-        out = graph.scratch.setdefault((*shape, kind, number), torch.empty(0, dtype=kind))
+        key = (rows, columns, kind, number)
+        out = graph.scratch.setdefault(key, torch.empty(0, dtype=kind))
         if not any(out is other for other in used):
-            return out.resize_(shape)
+            return out.resize_(rows, columns)
         number += 1
 
 
 def _blocked_step(
     graph: Graph,
     to: Side | None,
-    used: tuple[Tensor, Tensor | None],
+    messages: Tensor,
     base: Tensor | None,
     share: float,
     out: Tensor | None,
     following: Tensor | None,
 ) -> None:
-    """`step` for a large graph on a CPU; rows are scaled while they are in the cache.
-
-    ``used`` are the messages, and others to keep.
-    """
-    messages, _ = used
+    """`step` for a large graph on a CPU; rows are scaled while they are in the cache."""
     if to is None:
-        own, other = slice(graph.n_users), slice(graph.n_users, None)
-        sides: tuple[tuple[Side, slice, slice], ...]
-        sides = (("users", own, other), ("items", other, own))
-        for side, rows, sources in sides:
+        users, nodes = graph.n_users, graph.n_nodes
+        parts: tuple[tuple[Side, slice, slice], ...]
+        parts = (
+            ("users", slice(users), slice(users, None)),
+            ("items", slice(users, nodes), slice(nodes)),  # the room is that of their messages
+        )
+        for side, rows, table in parts:
             cut = [None if x is None else x[rows] for x in (base, out, following)]
-            _blocked_step(graph, side, (messages[sources], None), cut[0], share, *cut[1:])
+            _blocked_step(graph, side, messages[table], cut[0], share, *cut[1:])
         return
     scale = _scale(graph, to)
 
-    def buffer(kind: torch.dtype) -> Tensor:
-        return _buffer(graph, torch.Size([len(scale), messages.shape[1]]), kind, *used, following)
-
-    def finish(begin: int, end: int, rows: Tensor) -> None:
+    def finish(part: slice, rows: Tensor) -> None:
         rows = rows.float()
-        torch.mul(rows, scale[begin:end], out=rows if out is None else out[begin:end])
-        rows = rows if out is None else out[begin:end]
+        torch.mul(rows, scale[part], out=rows if out is None else out[part])
+        rows = rows if out is None else out[part]
         if base is not None:
-            rows.add_(base[begin:end], alpha=share)
+            rows.add_(base[part], alpha=share)
         if following is not None:
-            following[begin:end] = (
-                rows.mul_(scale[begin:end]) if out is None else rows * scale[begin:end]
-            )
+            following[part] = rows.mul_(scale[part]) if out is None else rows * scale[part]
 
-    blocked_sum(graph.blocks[to], messages, len(scale), buffer, finish)
+    blocked_sum(graph.blocks[to], messages, len(scale), finish)
 
 
 class _SymmetricSum(torch.autograd.Function):

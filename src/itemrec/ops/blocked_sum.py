@@ -2,12 +2,13 @@
 
 A row that is gathered from memory costs several times one from a cache. The entries are therefore
 grouped by blocks of the table; while a block is gathered from, it stays in the cache, and the
-targets pass by in order. Every entry is still added once, in float32 between blocks.
+targets pass by in order. The sum of a target over the blocks so far is one more entry of the next
+block, so that no pass over memory adds up blocks; it is rounded to the type of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,17 +16,20 @@ from torch import Tensor
 
 from itemrec.ops.segment import segment_sum
 
-ROWS = 3 << 16  # of a block, or more; of 64 columns: 24 MB in bfloat16, 48 MB in float32
-DENSE = 4  # entries of a target in a block on average; with fewer, adding blocks costs too much
+ROWS = 1 << 17  # of a block, or more; of 64 columns: 16 MB in bfloat16, 32 MB in float32
+DENSE = 8  # entries of a target in a block on average; with fewer, adding blocks costs too much
 TARGETS = 1 << 13  # summed at a time by each thread, so that sums stay in a cache
 
 
 @dataclass(frozen=True)
 class Block:
-    """The entries of all targets whose sources are the rows ``first`` to ``last`` of a table."""
+    """The entries of all targets whose sources are some neighbouring rows of a table.
 
-    first: int
-    last: int
+    After the first block each target has one more entry, its last: the sum of the blocks before,
+    which lies behind the sources in the table.
+    """
+
+    first: int  # of the rows
     starts: Tensor  # [targets + 1], in the type of the matrix
     index: Tensor  # int32 [entries], counted from `first`
     weight: Tensor | None  # float32 [entries]
@@ -46,40 +50,52 @@ def source_blocks(
         first, last = (n_sources * end // count for end in (number, number + 1))
         inside = (index >= first) & (index < last)
         ends = inside.cumsum(0, dtype=starts.dtype)
-        before = torch.cat([ends.new_zeros(1), ends])
-        own = None if weight is None else weight[inside]
-        out.append(Block(first, last, before[starts.long()], index[inside] - first, own))
+        before = torch.cat([ends.new_zeros(1), ends])[starts.long()]
+        own = Block(
+            first, before, index[inside] - first, None if weight is None else weight[inside]
+        )
+        out.append(_with_sums(own, n_sources - first) if number else own)
     return tuple(out)
 
 
+def _with_sums(block: Block, behind: int) -> Block:
+    """The block with one more entry for each target, its row from ``behind`` on."""
+    target = torch.arange(len(block.starts) - 1, dtype=block.index.dtype)
+    starts = block.starts + torch.arange(len(block.starts), dtype=block.starts.dtype)
+    last = starts[1:].long() - 1
+    own = torch.ones(len(block.index) + len(target), dtype=torch.bool).index_fill_(0, last, False)
+    index = block.index.new_empty(len(own))
+    index[own], index[last] = block.index, target + behind
+    weight = block.weight
+    if weight is not None:
+        weight = weight.new_ones(len(own)).masked_scatter_(own, weight)
+    return Block(block.first, starts, index, weight)
+
+
+def pieces(rows: int) -> Iterator[slice]:
+    """Rows that are computed at a time, so that they stay in a cache."""
+    width = TARGETS * torch.get_num_threads()
+    return (slice(begin, min(begin + width, rows)) for begin in range(0, rows, width))
+
+
 def blocked_sum(
-    blocks: tuple[Block, ...],
-    x: Tensor,
-    n_targets: int,
-    buffer: Callable[[torch.dtype], Tensor],
-    finish: Callable[[int, int, Tensor], None],
+    blocks: tuple[Block, ...], x: Tensor, n_targets: int, finish: Callable[[slice, Tensor], None]
 ) -> None:
     """``Σ_e w_e · x[index[e]]`` of every target; ``x`` may be bfloat16.
 
-    ``finish(begin, end, rows)`` is called as soon as the sums of these targets are complete, while
-    they are still in the cache; it may overwrite them. ``buffer(dtype)`` gives memory for sums
-    between blocks, ``[targets, d]``: of two blocks those of the first as they were computed, of
-    more in float32.
+    The last rows of ``x``, one for each target, are room for sums. ``finish(targets, rows)`` is
+    called as soon as the sums of these targets are complete, while they are still in the cache; it
+    may overwrite them.
     """
-    width, between = TARGETS * torch.get_num_threads(), None
-    if len(blocks) > 1:
-        between = buffer(x.dtype if len(blocks) == 2 else torch.float32)
+    room = x[len(x) - n_targets :]
     for block in blocks:
-        table = x[block.first : block.last]
-        for begin in range(0, n_targets, width):
-            end = min(begin + width, n_targets)
-            low, high = int(block.starts[begin]), int(block.starts[end])
+        table = x[block.first :]
+        for part in pieces(n_targets):
+            low, high = int(block.starts[part.start]), int(block.starts[part.stop])
             weight = None if block.weight is None else block.weight[low:high].to(x.dtype)
-            starts = (block.starts[begin : end + 1] - low).to(block.index.dtype)
+            starts = (block.starts[part.start : part.stop + 1] - low).to(block.index.dtype)
             rows = segment_sum(starts, block.index[low:high], table, weight=weight)
-            if between is not None and block is not blocks[0]:
-                rows = rows.float().add_(between[begin:end])
             if block is blocks[-1]:
-                finish(begin, end, rows)
-            elif between is not None:
-                between[begin:end] = rows
+                finish(part, rows)
+            else:
+                room[part] = rows

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from itemrec.ops.segment import sampled_dot, segment_sum
+from itemrec.ops.thread_map import thread_map
 
 LARGE = 1 << 16  # items from which on pairs are grouped: 16 MB at 64 columns
-ROWS = 1 << 15  # items of a block at most
+BITS = 15  # a block has 2^15 items
 
 
 @dataclass(frozen=True)
@@ -39,30 +40,28 @@ class PairBlock:
 
 
 def pair_blocks(starts: Tensor, index: Tensor, n_items: int) -> tuple[PairBlock, ...]:
-    """Group the pairs of a CSR matrix by equal blocks of items; what follows them is padding."""
+    """Group the pairs of a CSR matrix by blocks of items; what follows them is padding."""
     lists, end = len(starts) - 1, int(starts[-1])
     starts, index = starts.int(), index[:end].int()
     if n_items <= LARGE:
         return (PairBlock(0, n_items, starts, index, None),)
-    count = -(-n_items // ROWS)
-    width = -(-n_items // count)
-    order = np.arange(end, dtype=np.int32)
-    parts = order, torch.div(index, width, rounding_mode="floor").numpy(), starts.numpy()
+    order, count = np.arange(end, dtype=np.int32), -(-n_items >> BITS)
+    parts = order, (index >> BITS).numpy(), starts.numpy()
     grouped = sp.csr_array(parts, shape=(lists, count)).tocsc()  # a counting sort, and stable
     place, owner = torch.from_numpy(grouped.data), torch.from_numpy(grouped.indices)
-    return tuple(_blocks(grouped.indptr, place, owner, index, (lists, n_items, width)))
+    return tuple(_blocks(grouped.indptr, place, owner, index, (lists, n_items)))
 
 
 def _blocks(
-    bounds: np.ndarray, place: Tensor, owner: Tensor, index: Tensor, sizes: tuple[int, int, int]
+    bounds: np.ndarray, place: Tensor, owner: Tensor, index: Tensor, sizes: tuple[int, int]
 ) -> Iterator[PairBlock]:
-    lists, n_items, width = sizes
-    for number, first in enumerate(range(0, n_items, width)):
+    lists, n_items = sizes
+    for number, first in enumerate(range(0, n_items, 1 << BITS)):
         here = slice(int(bounds[number]), int(bounds[number + 1]))
         own = index.index_select(0, place[here]).sub_(first)
         ends = torch.bincount(owner[here], minlength=lists).cumsum(0, dtype=torch.int32)
         starts = torch.cat([ends.new_zeros(1), ends])
-        yield PairBlock(first, min(first + width, n_items), starts, own, place[here])
+        yield PairBlock(first, min(first + (1 << BITS), n_items), starts, own, place[here])
 
 
 def block_scores(blocks: tuple[PairBlock, ...], users: Tensor, items: Tensor, count: int) -> Tensor:
@@ -77,10 +76,11 @@ def block_scores(blocks: tuple[PairBlock, ...], users: Tensor, items: Tensor, co
     return out
 
 
-def user_gradient(blocks: tuple[PairBlock, ...], items: Tensor, grad: Tensor) -> Tensor:
-    """``Σ_e g[e] · items[index[e]]`` of each list."""
+def user_gradient(blocks: tuple[PairBlock, ...], items: Tensor, grads: list[Tensor]) -> Tensor:
+    """``Σ_e g[e] · items[index[e]]`` of each list; gradients are those of each block's pairs."""
     parts = (
-        segment_sum(b.starts, b.index, items[b.first : b.last], weight=b.of(grad)) for b in blocks
+        segment_sum(block.starts, block.index, items[block.first : block.last], weight=grad)
+        for block, grad in zip(blocks, grads, strict=True)
     )
     out = next(parts)
     for part in parts:
@@ -88,14 +88,17 @@ def user_gradient(blocks: tuple[PairBlock, ...], items: Tensor, grad: Tensor) ->
     return out
 
 
-def item_gradient(blocks: tuple[PairBlock, ...], users: Tensor, grad: Tensor) -> Tensor:
+def item_gradient(blocks: tuple[PairBlock, ...], users: Tensor, grads: list[Tensor]) -> Tensor:
     """``Σ_e g[e] · users[v]`` of each item: the same pairs grouped by item."""
-    out = []
-    for block in blocks:
-        own = block.starts, block.index, block.of(grad), block.last - block.first
-        bounds, owner, weight = by_item(*own)
-        out.append(segment_sum(bounds, owner, users, weight=weight))
-    return out[0] if len(out) == 1 else torch.cat(out)
+
+    def of_block(block: PairBlock, grad: Tensor) -> Tensor:
+        bounds, owner, weight = by_item(block.starts, block.index, grad, block.last - block.first)
+        return segment_sum(bounds, owner, users, weight=weight)
+
+    if len(blocks) == 1:
+        return of_block(blocks[0], grads[0])
+    with thread_map() as each_at_once:  # grouping has one thread
+        return torch.cat(list(each_at_once(of_block, blocks, grads)))
 
 
 Groups = tuple[Tensor, Tensor, Tensor]  # start of each item's pairs, their users, weights

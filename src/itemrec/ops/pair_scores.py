@@ -113,8 +113,9 @@ class _ScoresByBlocks(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Grads:
         users, items = ctx.saved_tensors
         of_users, of_items = ctx.needs_input_grad[:2]
-        grad_users = user_gradient(ctx.blocks, items, grad) if of_users else None
-        grad_items = item_gradient(ctx.blocks, users, grad) if of_items else None
+        grads = [block.of(grad) for block in ctx.blocks]
+        grad_users = user_gradient(ctx.blocks, items, grads) if of_users else None
+        grad_items = item_gradient(ctx.blocks, users, grads) if of_items else None
         return grad_users, grad_items, None, None
 
 

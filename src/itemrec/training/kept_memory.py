@@ -2,7 +2,8 @@
 
 A step allocates tables as large as the embeddings and frees them again. The C library gives such
 large pieces back to the system, which must clear every page when they are wanted again: in a graph
-of ten million interactions a sixth of a step (LOG.md).
+of ten million interactions a sixth of a step (LOG.md). Between steps it must not give them back
+either, so the memory is kept until training ends.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # parameters of `mallopt` in malloc.h
 KEEP = ((MMAP_MAX, 0), (TRIM_THRESHOLD, -1))  # all from the heap, which never shrinks
@@ -20,16 +20,16 @@ KEEP = ((MMAP_MAX, 0), (TRIM_THRESHOLD, -1))  # all from the heap, which never s
 RETURN = ((MMAP_MAX, 65536), (MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 64 << 20))
 
 
-@contextmanager
-def kept_memory() -> Iterator[None]:
-    """Within this context freed memory is used again; without glibc it does nothing."""
+def keep_memory() -> None:
+    """From now on freed memory is used again; without glibc this does nothing."""
     for setting in KEEP:
         _mallopt()(*setting)
-    try:
-        yield
-    finally:
-        for setting in RETURN:
-            _mallopt()(*setting)
+
+
+def return_memory() -> None:
+    """From now on freed memory goes back to the system, as before `keep_memory`."""
+    for setting in RETURN:
+        _mallopt()(*setting)
 
 
 @functools.cache
