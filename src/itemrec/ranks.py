@@ -106,6 +106,7 @@ def start(device: str) -> None:
 
 def _meet(backend: str) -> None:
     import torch.distributed as dist
+    import torch.distributed.nn  # its default arguments would keep the group: see `stop`
     from torch.distributed.rendezvous import rendezvous
 
     store, own, count = next(rendezvous("env://", timeout=PATIENCE))
@@ -118,7 +119,11 @@ def _meet(backend: str) -> None:
 
 
 def stop() -> None:
-    """Leave the other ranks."""
+    """Leave the other ranks.
+
+    Gloo's threads end with the last reference to the group. One that is alive when Python ends may
+    abort the process: it frees a tensor, and the lock for that is gone.
+    """
     import torch.distributed as dist
 
     _group.size, _group.store = 1, None
