@@ -1,11 +1,13 @@
 """Paired tests where the per-user values of only some rows are at hand."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from itemrec.experiments.results_page.tables import _tested_over
 from itemrec.experiments.suites.paired_tests import write_tests
 from itemrec.experiments.suites.store import Line, append, read, row_line
 from itemrec.experiments.suites.suite import load_suite
@@ -81,3 +83,26 @@ def test_nothing_is_written_without_values(home: Path, tmp_path: Path) -> None:
     notes = write_tests(SUITE, DATA, read(home), tmp_path / "nowhere")
     assert read(home).tests("negatives", DATA) == before
     assert "left unchanged for" in notes[0]
+
+
+@pytest.mark.parametrize(("kept", "tested"), [(1, None), (2, [0, 1]), (3, [0, 1, 2])])
+def test_a_row_is_tested_over_the_seeds_whose_values_are_at_hand(
+    tmp_path: Path, kept: int, tested: list[int] | None
+) -> None:
+    folder, values = tmp_path / "results", tmp_path / "values"
+    for row, seed in itertools.product(("uniform", "strong"), range(3)):
+        name = f"{row}-{seed}"
+        append(folder, "negatives", {**run_of(row), "id": name}, row_line(DATA, row, seed, name))
+        if row == "strong" or seed < kept:
+            found = {"user": USERS, "ndcg@20": scores(row) + seed / 100}
+            keep_values(values_path(values, name), found, name)
+    notes = write_tests(SUITE, DATA, read(folder), values)
+    if tested is None:
+        assert read(folder).tests("negatives", DATA) == {}
+        assert "left unchanged for strong" in notes[0]
+        return
+    assert notes == []
+    stored = read(folder).tests("negatives", DATA)
+    assert stored["rows"]["strong"]["seeds"] == tested
+    caption = _tested_over(SUITE, stored, {row: dict.fromkeys(range(3), "") for row in SUITE.rows})
+    assert caption == "users and seeds" + (", over 2 of 3 seeds for *strong*" if kept == 2 else "")

@@ -10,7 +10,7 @@ from pathlib import Path
 from itemrec.experiments.config import changes
 from itemrec.experiments.results_page.formatting import title
 from itemrec.experiments.suites.overrides import Entry
-from itemrec.experiments.suites.paired_tests import is_current
+from itemrec.experiments.suites.paired_tests import Ids, is_current
 from itemrec.experiments.suites.store import Line as StoredLine
 from itemrec.experiments.suites.store import Result, Store
 from itemrec.experiments.suites.suite import Cell, Suite, load_suite
@@ -117,10 +117,10 @@ def _read_table(
     left_out = sorted(set(found) - set(suite.rows))
     if left_out:
         notes.append(f"Left out because the suite no longer has them: {', '.join(left_out)}.")
-    return Table(entry, lines, notes, _tested_over(tests))
+    return Table(entry, lines, notes, _tested_over(suite, tests, ids))
 
 
-def _tested_over(tests: StoredLine) -> str:
+def _tested_over(suite: Suite, tests: StoredLine, ids: Ids) -> str:
     """Users and seeds; with one seed, and in tests of older versions, users alone."""
     found = {
         row: test.get("seeds", 1)
@@ -130,8 +130,19 @@ def _tested_over(tests: StoredLine) -> str:
     }
     if max(found.values(), default=1) == 1:
         return "users"
-    alone = [f"*{row}*" for row, seeds in found.items() if seeds == 1]
-    return "users and seeds" + (f", over users alone for {', '.join(alone)}" if alone else "")
+    groups: dict[str, list[str]] = {}
+    for row, count in found.items():
+        both = len(ids.get(row, {}).keys() & ids.get(suite.baseline_of(row), {}).keys())
+        if count == 1:
+            groups.setdefault("users alone", []).append(f"*{row}*")
+        elif count < both:
+            groups.setdefault(f"{count} of {both} seeds", []).append(f"*{row}*")
+    return ", ".join(
+        [
+            "users and seeds",
+            *(f"over {what} for {', '.join(rows)}" for what, rows in groups.items()),
+        ]
+    )
 
 
 def _remarks(cell: Cell, results: list[Result]) -> Iterable[str]:

@@ -30,9 +30,10 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
     """Store the paired tests of a data set; returns notes if that is not possible.
 
     A row and its baseline are compared over the seeds that both have by `crossed_test`, with one
-    seed over users alone. Where the per-user values of a row or of its baseline are not at hand,
-    the stored test stays if it compared the same runs, and otherwise the row has none. All p-values
-    of the data set, over rows and metrics, are corrected together.
+    seed over users alone. Where the per-user values of a run of the row or of its baseline are not
+    at hand, the stored test stays if it compared the same runs; otherwise the row is compared over
+    the seeds whose values are, if these are two or more, and has no test if not. All p-values of
+    the data set, over rows and metrics, are corrected together.
     """
     ids, found = _read_runs(suite, data, store, values)
     stored = store.tests(suite.name, data)
@@ -47,6 +48,8 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
         elif is_current(stored, row, base, ids):
             old += _stored(stored, row)
             without.append(row)
+        elif len(found[row].keys() & found[base].keys()) > 1:
+            new += _compare(suite, row, found)
         else:
             without.append(row)
     if new:
