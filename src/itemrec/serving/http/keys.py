@@ -22,7 +22,8 @@ class RateLimit:
 
     Args:
         per_second: Requests a second with one key.
-        buckets: Two numbers a key, tokens and the time of the last filling; workers share them.
+        buckets: Two numbers a key, the tokens that are missing and the time of the last filling;
+            zeros are a full bucket. Workers share them.
         lock: Held while a bucket changes.
     """
 
@@ -47,12 +48,12 @@ class RateLimit:
         """
         now = time.monotonic() if now is None else now
         with self._lock:
-            tokens, filled = self.buckets[2 * key : 2 * key + 2]
-            tokens = min(self.capacity, tokens + (now - filled) * self.per_second)
-            enough = tokens >= 1
-            self.buckets[2 * key] = tokens - 1 if enough else tokens
+            missing, filled = self.buckets[2 * key : 2 * key + 2]
+            missing = max(0.0, missing - (now - filled) * self.per_second)
+            short = missing + 1 - self.capacity  # of a whole token
+            self.buckets[2 * key] = missing if short > 0 else missing + 1
             self.buckets[2 * key + 1] = now
-        return 0.0 if enough else (1 - tokens) / self.per_second
+        return max(0.0, short / self.per_second)
 
 
 class KeyCheck:
