@@ -47,7 +47,7 @@ CASES: dict[str, Callable[[], Run]] = {
     "item-log, in-batch, cosine": lambda: unseen(
         models.LightGCN(dim=16),
         losses.item_log(tau=0.1),
-        negatives.InBatch(group=16),
+        negatives.InBatch(group=24),
         batch_by="interactions",
         batch=256,
         similarity="cosine",

@@ -106,7 +106,7 @@ def start(device: str) -> None:
 
 def _meet(backend: str) -> None:
     import torch.distributed as dist
-    import torch.distributed.nn  # its default arguments would keep the group: see `stop`
+    import torch.distributed.nn  # noqa: F401 - if imported later it keeps the group: see `stop`
     from torch.distributed.rendezvous import rendezvous
 
     store, own, count = next(rendezvous("env://", timeout=PATIENCE))

@@ -124,12 +124,17 @@ def test_the_rate_of_shared_weights_and_the_initial_scale_are_settings() -> None
 
 
 def test_an_untrained_layer_that_starts_with_the_identity_only_sums_neighbours() -> None:
-    train, model = random_matrix(9, 14, 0.3), GCN(DIM, 1, start="identity")
-    model.setup(train, inductive=False, generator=torch.Generator().manual_seed(1))
-    base, out = (layer.detach().numpy() for layer in model.layers(Graph.from_csr(train)))
-    own = dense_adjacency(train) + np.eye(len(base))
-    root = np.diag(own.sum(1) ** -0.5)
-    np.testing.assert_allclose(out, root @ own @ root @ base, atol=1e-5)
+    train = random_matrix(9, 14, 0.3)
+    near = dense_adjacency(train)
+    own = near + np.eye(len(near))
+    root, alone = np.diag(own.sum(1) ** -0.5), np.diag(np.maximum(near.sum(1), 1) ** -0.5)
+    sums = {GCN: root @ own @ root, GIN: alone @ near @ alone + np.eye(len(near))}
+    for kind, matrix in sums.items():
+        model = kind(DIM, 1, start="identity")
+        model.setup(train, inductive=False, generator=torch.Generator().manual_seed(1))
+        base, out = (layer.detach().numpy() for layer in model.layers(Graph.from_csr(train)))
+        expected = matrix @ base if kind is GCN else np.maximum(matrix @ base, 0)
+        np.testing.assert_allclose(out, expected, atol=1e-5)
     with pytest.raises(ItemrecError, match="'start' must be random or identity, got 'zero'"):
         GAT(DIM, start="zero")  # type: ignore[arg-type]
 

@@ -63,15 +63,6 @@ class BatchEdges:
         )
         return segment_sum(bounds, owner, x, weight=weight.to(x.dtype))
 
-    def add_rows(self, graph: Graph, rows: Tensor, share: float, to: Tensor, *, sent: bool) -> None:
-        """Add ``share·rows`` to the batch's users among all users, or to the messages they send.
-
-        All other users would add zeros: a table to fill and to read in every layer.
-        """
-        scaled = sent and by_blocks(graph, to)
-        rows = rows * (graph.inverse_root[self.users] * share if scaled else share)
-        to.index_add_(0, self.users, rows.to(to.dtype))
-
     def normalised(self, graph: Graph) -> Tensor:
         """The entries of ``Â``, float32 [entries]."""
         scale = graph.inverse_root.squeeze(1)
@@ -116,7 +107,7 @@ class _SmoothBatch(torch.autograd.Function):
         for _ in range(depth - 1):
             _, (of_users, of_items) = _layer(graph, (of_users, of_items), (users, items), share)
         base = None if first else items
-        out, _ = step(graph, "items", of_users, base, share, sends=False, keep=of_items)
+        out, _ = step(graph, "items", of_users, base, share, sends=False)
         rows = edges.to_users(graph, of_items)
         return rows if first else rows.add_(users[edges.users], alpha=share), out
 
@@ -125,11 +116,12 @@ class _SmoothBatch(torch.autograd.Function):
         """The same layers, as for any symmetric product; the first has few users as sources."""
         graph, edges, depth, first, share = ctx.settings
         more, base = depth > 1, depth > 1 or not first
+        users, own = _by_user(edges.users, rows)
         of_items = first_messages(graph, "items", items, share)
         to_users, of_users = step(graph, "users", of_items, sends=more, writes=not more)
         to_items = edges.to_items(graph, rows).mul_(share)
         if base:
-            edges.add_rows(graph, rows, share, of_users, sent=more)
+            _add_rows(graph, users, own * share, of_users, sent=more)
             to_items.add_(items, alpha=share)
         if more:
             of_items = first_messages(graph, "items", to_items, keep=of_users)
@@ -139,8 +131,23 @@ class _SmoothBatch(torch.autograd.Function):
                 graph, (of_users, of_items), (None, items if base else None), share, last=last
             )
             if base:
-                edges.add_rows(graph, rows, share, of_users, sent=not last)
+                _add_rows(graph, users, own * share, of_users, sent=not last)
         return to_users, to_items, *(None,) * 5
+
+
+def _by_user(users: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Each user once, and the sum of their rows in full precision."""
+    found, place = torch.unique(users, return_inverse=True)
+    return found, rows.new_zeros(len(found), rows.shape[1]).index_add_(0, place, rows)
+
+
+def _add_rows(graph: Graph, users: Tensor, rows: Tensor, to: Tensor, *, sent: bool) -> None:
+    """Add rows to these users among all users, or to the messages that they send.
+
+    All other users would add zeros: a table to fill and to read in every layer.
+    """
+    scaled = sent and by_blocks(graph, to)
+    to.index_add_(0, users, (rows * graph.inverse_root[users] if scaled else rows).to(to.dtype))
 
 
 def _layer(

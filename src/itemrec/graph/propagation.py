@@ -134,7 +134,8 @@ def step(
 ) -> tuple[Tensor, Tensor]:
     """``share·base + Â·messages`` of all nodes or of one side, and the next messages.
 
-    Without ``writes`` the first is not valid for long. ``keep`` as in `first_messages`. A step of
+    Without ``writes`` the first is not valid for long. ``keep``, with ``sends``, as in
+    `first_messages`. A step of
     all nodes may overwrite ``messages``.
     """
     if by_blocks(graph, messages):

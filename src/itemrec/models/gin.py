@@ -33,7 +33,7 @@ class GIN(WeightedGNN):
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.
         start: Weight matrices before training: "random" (Glorot), or "identity": then an untrained
-            layer already gives a user the vectors of their items.
+            layer already gives a user the positive parts of the vectors of their items.
 
     Raises:
         ItemrecError: A setting is invalid.

@@ -52,7 +52,8 @@ def whole_rows(part: Tensor, wanted: list[slice]) -> Tensor:
     if ranks.size() == 1:
         return part[wanted[0]]
     missing = ranks.largest(part.shape[1]) - part.shape[1]
-    out: Tensor = _WholeRows.apply(F.pad(part, (0, missing)), wanted)  # type: ignore[no-untyped-call]
+    part = F.pad(part, (0, missing)) if missing else part
+    out: Tensor = _WholeRows.apply(part, wanted)  # type: ignore[no-untyped-call]
     return out
 
 

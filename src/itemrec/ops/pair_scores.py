@@ -111,7 +111,7 @@ class _ScoresByBlocks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Grads:
-        users, items = ctx.saved_tensors
+        users, items = (x.detach() for x in ctx.saved_tensors)  # other threads would record
         of_users, of_items = ctx.needs_input_grad[:2]
         grads = [block.of(grad) for block in ctx.blocks]
         grad_users = user_gradient(ctx.blocks, items, grads) if of_users else None

@@ -14,6 +14,7 @@ from itemrec.evaluation.evaluator import Evaluator
 from itemrec.models.base import Model
 from itemrec.training.config import TrainConfig
 from itemrec.training.interrupt import Interrupt
+from itemrec.training.kept_memory import memory_returned
 from itemrec.training.learner import Learner
 from itemrec.training.plan import Plan
 from itemrec.training.progress import EpochBar
@@ -21,6 +22,7 @@ from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
 
 
+@memory_returned()
 def descend(
     plan: Plan,
     split: Split,

@@ -12,7 +12,8 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # parameters of `mallopt` in malloc.h
 KEEP = ((MMAP_MAX, 0), (TRIM_THRESHOLD, -1))  # all from the heap, which never shrinks
@@ -26,10 +27,14 @@ def keep_memory() -> None:
         _mallopt()(*setting)
 
 
-def return_memory() -> None:
-    """From now on freed memory goes back to the system, as before `keep_memory`."""
-    for setting in RETURN:
-        _mallopt()(*setting)
+@contextmanager
+def memory_returned() -> Iterator[None]:
+    """At the end of this context memory that steps have kept goes back to the system."""
+    try:
+        yield
+    finally:
+        for setting in RETURN:
+            _mallopt()(*setting)
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from itemrec.environment import pick_device, tensor_cores
 from itemrec.graph.graph import Graph
 from itemrec.sampling.batches import Batches
 from itemrec.training.cuda_graph import Step, captured
-from itemrec.training.kept_memory import keep_memory, return_memory
+from itemrec.training.kept_memory import keep_memory
 from itemrec.training.objective import objective
 from itemrec.training.plan import Plan
 from itemrec.training.weight_average import WeightAverage
@@ -50,7 +49,6 @@ class Learner:
                 group["lr"] = torch.tensor(group["lr"], device=self.device)
         self.optimizer = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
         self.average = WeightAverage(self.model, config.ema_decay)
-        weakref.finalize(self, return_memory)
 
     def set_rate(self, share: float) -> None:
         """Set the learning rates to a share of those that training began with."""
@@ -62,7 +60,7 @@ class Learner:
 
     def step(self, keys: Tensor) -> Tensor:
         """One step of Adam on the lists of these keys; returns the loss."""
-        keep_memory()  # in each step: the end of another learner may have returned it
+        keep_memory()  # in each step: the end of another training may have returned it
         self.optimizer.zero_grad(set_to_none=True)
         batch, plan = self.batches.draw(keys, self.generator), self.plan
         with tensor_cores(self.coarse):
