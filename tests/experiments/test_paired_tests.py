@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from itemrec.experiments.results_page.tables import _tested_over
+from itemrec.experiments.results_page.tables import compared_over
 from itemrec.experiments.suites.paired_tests import write_tests
 from itemrec.experiments.suites.store import Line, append, read, row_line
 from itemrec.experiments.suites.suite import load_suite
@@ -86,7 +86,7 @@ def test_nothing_is_written_without_values(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kept", "tested"), [(1, None), (2, [0, 1]), (3, [0, 1, 2])])
-def test_a_row_is_tested_over_the_seeds_whose_values_are_at_hand(
+def test_a_row_istested_over_the_seeds_whose_values_are_at_hand(
     tmp_path: Path, kept: int, tested: list[int] | None
 ) -> None:
     folder, values = tmp_path / "results", tmp_path / "values"
@@ -104,5 +104,5 @@ def test_a_row_is_tested_over_the_seeds_whose_values_are_at_hand(
     assert notes == []
     stored = read(folder).tests("negatives", DATA)
     assert stored["rows"]["strong"]["seeds"] == tested
-    caption = _tested_over(SUITE, stored, {row: dict.fromkeys(range(3), "") for row in SUITE.rows})
+    caption = compared_over(SUITE, stored, {row: dict.fromkeys(range(3), "") for row in SUITE.rows})
     assert caption == "users and seeds" + (", over 2 of 3 seeds for *strong*" if kept == 2 else "")

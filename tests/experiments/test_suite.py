@@ -484,6 +484,10 @@ def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path
     assert (len(files["own"].runs), len(files["twin"].runs), len(files["twin"].rows)) == (8, 0, 8)
     tests = [paired_tests_of(tmp_path, data, name) for name in ("own", "twin")]
     assert tests[0]["rows"]["item"] == tests[1]["rows"]["ours"]
+    without = make(tmp_path, text, name="without")  # its per-user values are elsewhere
+    assert run(without, tmp_path, per_user=tmp_path / "nowhere").ran == 0
+    assert results(tmp_path, "without")[data, "ours", 1] == {**reused, "suite": "without"}
+    assert read(tmp_path / "results").files["without"].tests == {}
     other = make(tmp_path, text.replace("n_negatives = 8", "n_negatives = 9"), name="other")
     assert run(other, tmp_path, time_limit=0).left == 8
     more = make(tmp_path, text.replace('"ndcg@20"]', '"ap", "ndcg@20"]'), name="more")

@@ -161,7 +161,7 @@ def _legend(suite: Suite, table: Table, name: str) -> Iterable[str]:
     if _tested(table):
         yield (
             f"▲ ▼: above, below {_baselines(suite, table)}, p < {LEVEL:g} (paired t-test over "
-            f"{table.tested_over}, Holm's correction over the rows and metrics of the data set)."
+            f"{table.compared_over}, Holm's correction over the rows and metrics of the data set)."
         )
     if _published(table):
         names = " / ".join(title(m) for m in suite.columns)

@@ -73,7 +73,7 @@ class Table:
     entry: Entry
     lines: list[Line]
     notes: list[str]
-    tested_over: str = "users and seeds"
+    compared_over: str = "users and seeds"
 
 
 def suite_of(results: Path, name: str) -> Suite:
@@ -117,11 +117,11 @@ def _read_table(
     left_out = sorted(set(found) - set(suite.rows))
     if left_out:
         notes.append(f"Left out because the suite no longer has them: {', '.join(left_out)}.")
-    return Table(entry, lines, notes, _tested_over(suite, tests, ids))
+    return Table(entry, lines, notes, compared_over(suite, tests, ids))
 
 
-def _tested_over(suite: Suite, tests: StoredLine, ids: Ids) -> str:
-    """Users and seeds; with one seed, and in tests of older versions, users alone."""
+def compared_over(suite: Suite, tests: StoredLine, ids: Ids) -> str:
+    """Users and seeds; for some rows users alone (one seed, or an older version) or some seeds."""
     found = {
         row: test.get("seeds", 1)
         for row, tested in tests.get("rows", {}).items()

@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.metrics import CATALOGUE_METRICS, parse_metric
+from itemrec.evaluation.metrics import parse_metric
 from itemrec.experiments.config import changes
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.processes import Answer, Job, perform_all
 from itemrec.experiments.suites.store import RowKey, Store, append, identity, row_line
 from itemrec.experiments.suites.suite import Cell, Suite
-from itemrec.experiments.suites.values import read_values, values_path
+from itemrec.experiments.suites.values import values_path
 from itemrec.experiments.suites.worker import load_data, perform
 from itemrec.threads import usable_cpus
 
@@ -94,13 +94,13 @@ def with_data(jobs: Sequence[Job], console: Console) -> tuple[list[Job], dict[st
 # --- runs that several suites share are made once ------------------------------------------------
 
 
-def reuse_runs(jobs: Sequence[Job], store: Store, values: Path) -> list[Job]:
+def reuse_runs(jobs: Sequence[Job], store: Store) -> list[Job]:
     """Let rows refer to stored runs with exactly their settings; returns the remaining jobs.
 
-    A run is reused if it has every column of the job and its per-user values, which paired tests
-    need, are available.
+    A run is reused if it has every column of the job. Paired tests also need its per-user values;
+    where these are not at hand, a row has its figures but no test.
     """
-    reused = [job for job in jobs if _reusable(job, store, values)]
+    reused = [job for job in jobs if _reusable(job, store)]
     for suite in {job["suite"] for job in reused}:
         own = [job for job in reused if job["suite"] == suite]
         rows = [row_line(job["entry"], job["row"], job["seed"], job["id"]) for job in own]
@@ -108,14 +108,10 @@ def reuse_runs(jobs: Sequence[Job], store: Store, values: Path) -> list[Job]:
     return [job for job in jobs if job not in reused]
 
 
-def _reusable(job: Job, store: Store, values: Path) -> bool:
+def _reusable(job: Job, store: Store) -> bool:
     run = store.run(job["suite"], job["id"])
-    columns = [parse_metric(name) for name in job["columns"]]
-    if run is None or not {metric.key for metric in columns} <= set(run["test"]):
-        return False
-    kept = read_values(values_path(values, job["id"]))
-    of_users = {metric.key for metric in columns if metric.name not in CATALOGUE_METRICS}
-    return kept is not None and kept.run == job["id"] and of_users <= set(kept.metrics)
+    columns = {parse_metric(name).key for name in job["columns"]}
+    return run is not None and columns <= set(run["test"])
 
 
 # --- one by one in this process, or in parallel by workers --------------------------------------

@@ -114,7 +114,7 @@ def _find_work(suite: Suite, options: Options) -> tuple[list[Job], list[Job]]:
     store = read(options.home)
     todo = [job for job in everything if not is_done(job, store)]
     if not suite.cost:  # if times matter, each suite measures its own
-        todo = reuse_runs(todo, store, options.values)
+        todo = reuse_runs(todo, store)
     places = {cell.entry.key: n for n, cell in enumerate(cells)}
     return everything, sorted(todo, key=lambda job: (places[job["entry"]], job["seed"]))
 
