@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.significance import (
     Interval,
+    PairedTest,
     bootstrap_interval,
     compare,
+    crossed_bound,
     crossed_test,
     holm,
     paired_test,
@@ -213,6 +215,11 @@ def simulated(
     return np.asarray(shared + rng.normal(0, 0.2, (seeds, users)))
 
 
+def from_summary(table: np.ndarray) -> PairedTest:
+    """What is left of a table where only its means over seeds were tested."""
+    return crossed_bound(paired_test(table.mean(0), np.zeros(table.shape[1])), table.mean(1))
+
+
 @pytest.mark.parametrize(
     ("seeds", "users", "of_users", "of_seeds", "wrong"),
     [(3, 300, 0.2, 0.05, 0.3), (5, 300, 0.1, 0.02, 0.13), (3, 300, 0.2, 0.0, 0.0)],
@@ -224,8 +231,10 @@ def test_equal_systems_differ_as_rarely_as_claimed_when_seeds_vary(
     rng = np.random.default_rng(0)
     tables = [simulated(seeds, users, of_users, of_seeds, rng) for _ in range(600)]
     both = np.mean([crossed_test(table).p_t < 0.05 for table in tables])
+    bound = np.mean([from_summary(table).p_t < 0.05 for table in tables])
     alone = np.mean([scipy.stats.ttest_1samp(t.mean(0), 0).pvalue < 0.05 for t in tables])
     assert 0.02 < both < 0.1
+    assert bound <= both
     assert alone > wrong
 
 
@@ -233,6 +242,7 @@ def test_a_real_difference_is_found_over_seeds() -> None:
     rng = np.random.default_rng(0)
     tables = [0.05 + simulated(3, 300, 0.2, 0.01, rng) for _ in range(200)]
     assert np.mean([crossed_test(table).p_t < 0.05 for table in tables]) > 0.7
+    assert np.mean([from_summary(table).p_t < 0.05 for table in tables]) > 0.6
 
 
 def test_the_variance_is_that_of_the_two_way_table() -> None:
@@ -252,6 +262,19 @@ def test_the_variance_is_that_of_the_two_way_table() -> None:
     assert found.seeds == 4
     swapped = crossed_test(-table)
     assert (swapped.t, swapped.p_t) == pytest.approx((-found.t, found.p_t))
+
+
+def test_the_bound_adds_the_variances_of_users_and_of_seeds() -> None:
+    table = 0.05 + simulated(3, 80, 0.3, 0.1, np.random.default_rng(4))
+    found = from_summary(table)
+    users, between = table.mean(0).var(ddof=1) / 80, table.mean(1).var(ddof=1) / 3
+    assert found.t == pytest.approx(table.mean() / math.sqrt(users + between))
+    freedom = max(users, between) ** 2 / (between**2 / 2)
+    assert found.p_t == pytest.approx(2 * scipy.stats.t.sf(abs(found.t), freedom))
+    assert (found.seeds, found.n) == (3, 80)
+    over_users = paired_test(table[0], np.zeros(80))
+    assert crossed_bound(over_users, [over_users.difference]) == over_users  # one seed
+    assert crossed_bound(paired_test([0.0] * 3, [0.0] * 3), [0.0, 0.0]).p_t == 1.0
 
 
 def test_seeds_without_common_users_are_a_t_test_over_their_means() -> None:

@@ -86,7 +86,7 @@ def test_nothing_is_written_without_values(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kept", "tested"), [(1, None), (2, [0, 1]), (3, [0, 1, 2])])
-def test_a_row_istested_over_the_seeds_whose_values_are_at_hand(
+def test_a_row_is_tested_over_the_seeds_whose_values_are_at_hand(
     tmp_path: Path, kept: int, tested: list[int] | None
 ) -> None:
     folder, values = tmp_path / "results", tmp_path / "values"
@@ -106,3 +106,38 @@ def test_a_row_istested_over_the_seeds_whose_values_are_at_hand(
     assert stored["rows"]["strong"]["seeds"] == tested
     caption = compared_over(SUITE, stored, {row: dict.fromkeys(range(3), "") for row in SUITE.rows})
     assert caption == "users and seeds" + (", over 2 of 3 seeds for *strong*" if kept == 2 else "")
+
+
+def test_an_older_test_over_users_is_brought_to_seeds_without_values(tmp_path: Path) -> None:
+    """The variance of users, from the stored effect, plus that of the means of seeds."""
+    folder, rng = tmp_path / "results", np.random.default_rng(0)
+    values = {row: rng.random((3, 40)) + shift for row, shift in (("uniform", 0), ("strong", 0.3))}
+    for row, seed in itertools.product(values, range(3)):
+        run = {**run_of(row), "id": f"{row}-{seed}", "test": {"ndcg@20": values[row][seed].mean()}}
+        append(folder, "negatives", run, row_line(DATA, row, seed, run["id"]))
+    d = values["strong"] - values["uniform"]
+    over_users = stats.ttest_1samp(d.mean(0), 0)
+    figures = {
+        "users": 40,
+        "difference": d.mean(),
+        "effect_size": d.mean() / d.mean(0).std(ddof=1),
+        "p_t": over_users.pvalue,
+        "p_wilcoxon": 0.001,
+        "uncorrected": {"p_t": over_users.pvalue, "p_wilcoxon": 0.001},
+    }
+    tests: Line = {"kind": "tests", "data": DATA, "baseline": "uniform"}
+    tests["rows"] = {"strong": {"seeds": [0, 1, 2], "ndcg@20": figures}}
+    tests["runs"] = {f"{row}-{seed}": f"{row}-{seed}" for row in values for seed in range(3)}
+    append(folder, "negatives", tests)
+    for _ in range(2):  # the second call finds it done
+        write_tests(SUITE, DATA, read(folder), tmp_path / "nowhere")
+        stored = read(folder).tests("negatives", DATA)
+        found = stored["rows"]["strong"]["ndcg@20"]
+        users, between = d.mean(0).var(ddof=1) / 40, d.mean(1).var(ddof=1) / 3
+        freedom = max(users, between) ** 2 / (between**2 / 2)
+        p = 2 * stats.t.sf(d.mean() / np.sqrt(users + between), freedom)
+        assert found["p_t"] == pytest.approx(p) != pytest.approx(over_users.pvalue)
+        assert (found["seeds"], found["bound"]) == (3, True)
+    ids = {row: dict.fromkeys(range(3), "") for row in SUITE.rows}
+    expected = "users and seeds, with an upper bound of the variance"
+    assert compared_over(SUITE, stored, ids) == expected

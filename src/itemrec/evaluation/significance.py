@@ -163,6 +163,41 @@ def crossed_test(differences: npt.ArrayLike) -> PairedTest:
     return replace(over_users, difference=mean, t=t, p_t=p, seeds=seeds)
 
 
+def crossed_bound(test: PairedTest, of_seeds: npt.ArrayLike) -> PairedTest:
+    """`crossed_test` where the values of single users are gone, with a variance that is too large.
+
+    What is left is a test over users, of their means over seeds, and the difference of every seed:
+
+        v = (mean / effect size)² / n        b = var(m_s)/S        t = mean / √(v + b)
+        degrees of freedom: max(v, b)² / (b²/(S − 1))
+
+    v has what users contribute and a part of the rest, b what seeds contribute and the same part:
+    v + b counts it twice, so that differences are found more rarely than by `crossed_test`.
+
+    Args:
+        test: `paired_test` of the users' means over seeds.
+        of_seeds: a − b of every seed, the mean over its users.
+
+    Examples:
+        >>> over_users = paired_test([0.3, 0.1, 0.2, 0.2], [0.0, 0.0, 0.0, 0.0])
+        >>> [crossed_bound(over_users, seeds).p_t < 0.05 for seeds in ([0.2, 0.2], [0.0, 0.4])]
+        [True, False]
+    """
+    import scipy.stats
+
+    means = _values(of_seeds, "of_seeds")
+    seeds, mean = len(means), test.difference
+    if seeds < 2 or mean == 0 or not math.isfinite(test.effect_size):
+        return replace(test, seeds=max(seeds, 1))
+    of_users = (mean / test.effect_size) ** 2 / test.n
+    between = float(means.var(ddof=1)) / seeds
+    least = max(of_users, between)
+    freedom = math.inf if between == 0 else least**2 / (between**2 / (seeds - 1))
+    t = mean / math.sqrt(of_users + between)
+    p = 2 * float(scipy.stats.t.sf(abs(t), freedom))
+    return replace(test, t=t, p_t=p, seeds=seeds)
+
+
 def _shared_covariance(values: Floats, known: npt.NDArray[np.bool_]) -> float:
     """Mean over pairs of seeds of the covariance of their means that comes from common users."""
     total, pairs = 0.0, 0

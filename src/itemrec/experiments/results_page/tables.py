@@ -66,6 +66,9 @@ class Line:
         return statistics.fmean(_epoch_seconds(r) * (r["best_epoch"] or 1) for r in self.results)
 
 
+BOUND = "with an upper bound of the variance"  # `crossed_bound`
+
+
 @dataclass(frozen=True)
 class Table:
     """All rows of a suite on one data set."""
@@ -121,28 +124,28 @@ def _read_table(
 
 
 def compared_over(suite: Suite, tests: StoredLine, ids: Ids) -> str:
-    """Users and seeds; for some rows users alone (one seed, or an older version) or some seeds."""
+    """Users and seeds; of some rows users alone, some seeds only, or a bound of the variance."""
     found = {
-        row: test.get("seeds", 1)
+        row: (test.get("seeds", 1), test.get("bound", False))
         for row, tested in tests.get("rows", {}).items()
         for test in tested.values()
         if isinstance(test, dict)
     }
-    if max(found.values(), default=1) == 1:
+    if max((count for count, _ in found.values()), default=1) == 1:
         return "users"
     groups: dict[str, list[str]] = {}
-    for row, count in found.items():
+    for row, (count, bound) in found.items():
         both = len(ids.get(row, {}).keys() & ids.get(suite.baseline_of(row), {}).keys())
         if count == 1:
-            groups.setdefault("users alone", []).append(f"*{row}*")
+            groups.setdefault("over users alone", []).append(f"*{row}*")
         elif count < both:
-            groups.setdefault(f"{count} of {both} seeds", []).append(f"*{row}*")
-    return ", ".join(
-        [
-            "users and seeds",
-            *(f"over {what} for {', '.join(rows)}" for what, rows in groups.items()),
-        ]
-    )
+            groups.setdefault(f"over {count} of {both} seeds", []).append(f"*{row}*")
+        elif bound:
+            groups.setdefault(BOUND, []).append(f"*{row}*")
+    if list(groups) == [BOUND] and len(groups[BOUND]) == len(found):
+        return f"users and seeds, {BOUND}"
+    names = [f"{what} for {', '.join(rows)}" for what, rows in groups.items()]
+    return ", ".join(["users and seeds", *names])
 
 
 def _remarks(cell: Cell, results: list[Result]) -> Iterable[str]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from itemrec.evaluation.significance import PairedTest, crossed_test, holm
+from itemrec.evaluation.significance import PairedTest, crossed_bound, crossed_test, holm
 from itemrec.experiments.suites.store import Line, Store, append
 from itemrec.experiments.suites.suite import Suite
 from itemrec.experiments.suites.values import Values, differences, read_values, values_path
 
 Ids = dict[str, dict[int, str]]  # row → seed → id of the run
 Runs = dict[str, dict[int, Values]]  # row → seed → values of its users
+Means = dict[str, dict[int, dict[str, float]]]  # row → seed → metric → mean over users
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Comparison:
     metric: str
     seeds: list[int]
     test: PairedTest
+    bound: bool = False  # by `crossed_bound`, without the values of single users
 
 
 def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str]:
@@ -31,11 +33,12 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
 
     A row and its baseline are compared over the seeds that both have by `crossed_test`, with one
     seed over users alone. Where the per-user values of a run of the row or of its baseline are not
-    at hand, the stored test stays if it compared the same runs; otherwise the row is compared over
-    the seeds whose values are, if these are two or more, and has no test if not. All p-values of
-    the data set, over rows and metrics, are corrected together.
+    at hand, the stored test stays if it compared the same runs (one over users alone is brought to
+    users and seeds by `crossed_bound`); otherwise the row is compared over the seeds whose values
+    are, if these are two or more, and has no test if not. All p-values of the data set, over rows
+    and metrics, are corrected together.
     """
-    ids, found = _read_runs(suite, data, store, values)
+    ids, found, means = _read_runs(suite, data, store, values)
     stored = store.tests(suite.name, data)
     new, old, without = [], [], []
     for row in suite.rows:
@@ -46,13 +49,13 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
         if all(seeds <= found[name].keys() for name, seeds in needed.items()):
             new += _compare(suite, row, found)
         elif is_current(stored, row, base, ids):
-            old += _stored(stored, row)
+            old += _stored(stored, row, means[row], means[base])
             without.append(row)
         elif len(found[row].keys() & found[base].keys()) > 1:
             new += _compare(suite, row, found)
         else:
             without.append(row)
-    if new:
+    if new or old:
         line = _line(suite, data, ids, [*new, *old])
         if line != stored:
             append(store.folder, suite.name, line)
@@ -74,42 +77,50 @@ def is_current(tests: Line, row: str, base: str, ids: Ids) -> bool:
     return bool(tested[row]) and all(tested[name] == ids.get(name) for name in (row, base))
 
 
-def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[Ids, Runs]:
-    """The finished runs of a data set, and the per-user values of those that have them."""
+def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[Ids, Runs, Means]:
+    """The finished runs of a data set, per-user values where they are at hand, and all means."""
     ids: Ids = {row: {} for row in suite.rows}
     found: Runs = {row: {} for row in suite.rows}
+    means: Means = {row: {} for row in suite.rows}
     for result in store.results(suite.name) if suite.name in store.files else ():
         if result["data"] != data or result["row"] not in ids:
             continue
         seed = int(result["seed"])
-        ids[result["row"]][seed] = result["id"]
+        ids[result["row"]][seed], means[result["row"]][seed] = result["id"], result["test"]
         kept = read_values(values_path(values, result["id"]))
         if kept is not None and kept.run == result["id"]:
             found[result["row"]][seed] = kept
-    return ids, found
+    return ids, found, means
 
 
-def _stored(tests: Line, row: str) -> list[Comparison]:
+def _stored(
+    tests: Line, row: str, own: dict[int, dict[str, float]], base: dict[int, dict[str, float]]
+) -> list[Comparison]:
     """The comparisons of a row that are stored already, before Holm's correction."""
-    own = tests["rows"].get(row, {})
-    return [
-        Comparison(
-            row,
-            metric,
-            own["seeds"],
-            PairedTest(
-                n=figures["users"],
-                difference=figures["difference"],
-                t=math.nan,
-                p_t=figures["uncorrected"]["p_t"],
-                p_wilcoxon=figures["uncorrected"]["p_wilcoxon"],
-                effect_size=figures["effect_size"],
-                seeds=figures.get("seeds", 1),
-            ),
-        )
-        for metric, figures in own.items()
-        if isinstance(figures, dict)
-    ]
+    seeds = tests["rows"].get(row, {}).get("seeds", [])
+    out = []
+    for metric, figures in tests["rows"].get(row, {}).items():
+        if not isinstance(figures, dict):
+            continue
+        test, bound = _stored_test(figures), figures.get("bound", False)
+        if "seeds" not in figures and len(seeds) > 1:
+            of_seeds = [own[seed][metric] - base[seed][metric] for seed in seeds]
+            test, bound = crossed_bound(test, of_seeds), True
+        out.append(Comparison(row, metric, seeds, test, bound))
+    return out
+
+
+def _stored_test(figures: dict[str, Any]) -> PairedTest:
+    effect = figures["effect_size"]
+    return PairedTest(
+        n=figures["users"],
+        difference=figures["difference"],
+        t=math.nan,
+        p_t=figures["uncorrected"]["p_t"],
+        p_wilcoxon=figures["uncorrected"]["p_wilcoxon"],
+        effect_size=math.inf if effect is None else effect,
+        seeds=figures.get("seeds", 1),
+    )
 
 
 def _compare(suite: Suite, row: str, found: Runs) -> list[Comparison]:
@@ -143,6 +154,7 @@ def _line(suite: Suite, data: str, ids: Ids, comparisons: list[Comparison]) -> L
             "p_t": float(p_t[n]),
             "p_wilcoxon": float(p_wilcoxon[n]),
             "uncorrected": {"p_t": test.p_t, "p_wilcoxon": test.p_wilcoxon},
+            **({"bound": True} if comparison.bound else {}),
         }
         base = suite.baseline_of(row)
         own = {} if base == suite.baseline else {"baseline": base}
