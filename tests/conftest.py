@@ -17,7 +17,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-pytest.register_assert_rewrite("browser", "contract", "served", "small")
+pytest.register_assert_rewrite("browser", "command", "contract", "served", "small")
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # run GPU kernels on a CPU; triton reads it once

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import call
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from itemrec.cli.app import app
 from itemrec.cli.parsing import parse_duration
 from itemrec.config_file import load_config
 from itemrec.errors import ItemrecError
@@ -18,12 +17,6 @@ from itemrec.training.run import Run
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = ["--epochs", "3", "--dim", "4", "--device", "cpu"]
-
-
-def call(*args: object, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, [str(a) for a in args], env={"COLUMNS": "400"})
-    assert result.exit_code == code, (result.output, result.stderr, result.exception)
-    return result
 
 
 # --- durations -----------------------------------------------------------------------------------

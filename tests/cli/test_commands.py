@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from command import call
 
 import itemrec
 import itemrec as ir
@@ -19,12 +19,6 @@ from itemrec.cli.app import app
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = ["--epochs", "3", "--dim", "4", "--set", "eval_every=1"]
-
-
-def call(*args: object, code: int = 0):
-    result = CliRunner().invoke(app, [str(a) for a in args], env={"COLUMNS": "160"})
-    assert result.exit_code == code, (result.output, result.stderr, result.exception)
-    return result
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command import call
 
 import itemrec as ir
-from itemrec.cli.app import app
 from itemrec.extensions import PREFIX, VARIABLE, load_extensions
 
 TINY = "synthetic:users=80,items=60,interactions=900"
@@ -73,12 +72,6 @@ def own(tmp_path, monkeypatch) -> Path:
     for name in set(sys.modules) - before:
         if name.startswith(PREFIX):
             del sys.modules[name]
-
-
-def call(*args: object, code: int = 0):
-    result = CliRunner().invoke(app, [str(a) for a in args], env={"COLUMNS": "160"})
-    assert result.exit_code == code, (result.output, result.stderr, result.exception)
-    return result
 
 
 def test_a_custom_loss_and_model_are_known_to_every_command(own):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import itemrec as ir
 from itemrec.cli.app import app
-from itemrec.evaluation.metrics import NOVELTY
+from itemrec.evaluation.metrics import DEFINITIONS
 from itemrec.experiments.config import resolve
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
@@ -69,8 +69,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 def test_novelty_is_explained_where_it_is_shown(run: Callable[..., str]) -> None:
     run("train", TINY, "--model", "ease", "--out", "r")
-    assert NOVELTY in run("evaluate", "r")
-    assert NOVELTY not in run("evaluate", "r", "--metrics", "ndcg@5")
+    assert DEFINITIONS["novelty"] in run("evaluate", "r")
+    assert DEFINITIONS["novelty"] not in run("evaluate", "r", "--metrics", "ndcg@5")
 
 
 def test_a_report_has_the_best_of_each_metric_in_bold_but_not_of_novelty(

@@ -6,19 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from command import call
 
 import itemrec as ir
-from itemrec.cli.app import app
 from itemrec.errors import ItemrecError
 
 TINY = "synthetic:users=80,items=60,interactions=900"
-
-
-def call(*args: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [str(a) for a in args], env={"COLUMNS": "160"})
-    assert result.exit_code == code, (result.output, result.stderr, result.exception)
-    return result
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import bipartite, dense_adjacency
 
-from itemrec.graph.graph import Graph, fold_adjacency, graph_fingerprint, inverse_root
+from itemrec.graph.graph import Graph, fold_adjacency, inverse_root
 
 
 def as_matrix(adjacency) -> np.ndarray:
@@ -118,19 +118,3 @@ def test_folded_in_users_use_item_degrees_of_training() -> None:
     assert inverse_root(adjacency.source_degree).squeeze(1).tolist() == pytest.approx(
         [5**-0.5, 2**-0.5, 0]
     )
-
-
-def test_the_fingerprint_depends_on_shape_and_edges_only() -> None:
-    dense = np.array([[1, 0, 1], [0, 1, 0]], np.float32)
-    fingerprint = graph_fingerprint(sp.csr_array(dense))
-    assert fingerprint == graph_fingerprint(
-        sp.csr_array(dense.astype(np.float64) * 7)
-    )  # values do not matter
-    long = sp.csr_array(dense)
-    long.indptr, long.indices = long.indptr.astype(np.int64), long.indices.astype(np.int64)
-    assert fingerprint == graph_fingerprint(long)
-    other = dense.copy()
-    other[1, 2] = 1
-    wider = np.hstack([dense, np.zeros((2, 1), np.float32)])
-    names = {fingerprint, *(graph_fingerprint(sp.csr_array(x)) for x in (other, wider, dense[:1]))}
-    assert len(names) == 4

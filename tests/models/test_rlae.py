@@ -17,7 +17,6 @@ from itemrec.models.rlae import TRIED
 from itemrec.training.loop import train as run_training
 
 X = random_matrix(40, 25, 0.2)
-NOBODY = np.array([-1], dtype=np.int64)
 
 
 def weights(model: EASE | RLAE, train: sp.csr_array = X) -> np.ndarray:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from small import seeded
 from torch import Tensor
 
+from itemrec.errors import ItemrecError
 from itemrec.ops import pair_blocks
 from itemrec.ops.pair_scores import pair_scores, row_scores, squared_lengths, take_rows
 
@@ -97,6 +98,12 @@ def test_lists_of_any_length() -> None:
     wanted = torch.autograd.grad((plain * toward).sum(), (users, items))
     found = torch.autograd.grad((ours * toward).sum(), (users, items))
     torch.testing.assert_close(found, wanted)
+
+
+def test_more_pairs_than_32_bits_can_number_are_refused() -> None:
+    index = torch.zeros(1, 1, dtype=torch.int64).expand(2**16, 2**15)
+    with pytest.raises(ItemrecError, match=r"got 65,536 lists of 32,768 items: choose a smaller"):
+        pair_scores(torch.zeros(1, 2).expand(2**16, 2), torch.zeros(1, 2), index)
 
 
 def test_taken_rows_gather_their_gradient() -> None:

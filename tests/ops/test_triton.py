@@ -328,6 +328,18 @@ def test_lookup_of_positives() -> None:
     assert torch.equal(here, there)
 
 
+def test_a_row_that_begins_beyond_half_of_32_bits_is_searched() -> None:
+    from itemrec.ops.triton.segment import contains
+
+    begin = 2**30 + 5
+    entries = torch.empty(begin + 10, dtype=torch.int32, device=DEVICE)  # one page of it is used
+    entries[begin:] = torch.arange(0, 20, 2, device=DEVICE)
+    starts = torch.tensor([begin, begin + 10], dtype=torch.int32, device=DEVICE)
+    user, items = torch.zeros(1, dtype=torch.int64), torch.arange(20)
+    found = contains(starts, entries, user.to(DEVICE), items.to(DEVICE)).cpu()
+    assert found[0].tolist() == [item % 2 == 0 for item in range(20)]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [n for n, m in MODELS.items() if issubclass(m, GNN)])
 @pytest.mark.parametrize("inductive", [False, True])

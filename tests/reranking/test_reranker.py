@@ -296,6 +296,13 @@ def test_settings_that_the_items_cannot_serve_are_refused():
         Reranker(FACTS[True], Steering(max_per={"country": 3}))
 
 
+def test_spellings_of_a_column_share_one_table():
+    facts = facts_of()
+    spellings = [" " * n + name for n in range(5) for name in ("genres", "Genres", "GENRES")]
+    assert len({id(facts.values(name)[0]) for name in spellings}) == 1
+    assert len({id(facts.multi_hot(name)) for name in spellings}) == 1
+
+
 def test_only_a_setting_makes_a_list_steered():
     assert Steering().is_plain
     assert Steering(diversity_by="genre").is_plain

@@ -13,6 +13,7 @@ import itemrec as ir
 from itemrec.serving.http import body as whole_body
 from itemrec.serving.http import feedback as feedback_file
 from itemrec.serving.http.body import MAX_BODY
+from itemrec.serving.http.feedback import FeedbackFile
 
 JSON = {"Content-Type": "application/json"}
 
@@ -207,6 +208,23 @@ def test_feedback_is_appended_and_put_aside_when_it_is_large(recommender, tmp_pa
         }
         unknown = client.post("/feedback", json={"event": "bought", "items": [12]}).json()
         assert unknown["error"].startswith("'event' must be 'shown', 'clicked', 'liked' or")
+
+
+def test_feedback_that_a_full_disk_cuts_short_leaves_no_half_line(tmp_path):
+    file, row = FeedbackFile(tmp_path), {"user_id": 5, "item_id": 12, "event": "liked"}
+    file.append([row])
+    size = file.path.stat().st_size
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            file.append([row, row])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    file.append([row])
+    lines = file.path.read_text().splitlines()
+    assert [json.loads(line)["item_id"] for line in lines] == [12, 12]
 
 
 def test_without_a_folder_feedback_is_refused(recommender):

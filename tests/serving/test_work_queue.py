@@ -102,6 +102,25 @@ def test_a_client_that_goes_away_frees_its_place_and_costs_no_work() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("late", range(6))
+def test_a_request_that_is_cancelled_as_its_turn_comes_gives_it_back(late: int) -> None:
+    async def main() -> None:
+        queue = WorkQueue(threads=1, places=9, seconds=1)
+        release, first = await occupied(queue)
+        waiting = asyncio.create_task(queue.run(Caller().request, lambda: "second"))
+        await settle()
+        release.set()
+        await first
+        for _ in range(late):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert await queue.run(Caller().request, lambda: "next") == "next"
+        assert queue.waiting == 0
+
+    asyncio.run(main())
+
+
 def test_a_request_that_would_wait_too_long_is_refused_before_it_waits() -> None:
     async def main() -> None:
         queue = WorkQueue(threads=1, places=100, seconds=0.5)

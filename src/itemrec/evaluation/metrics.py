@@ -183,7 +183,6 @@ DEFINITIONS = {
     "fifth with the smallest share of popular items, the rest, the fifth with the largest): the "
     "nearest to 0 is best.",
 }
-NOVELTY = DEFINITIONS["novelty"]
 CUT_METRICS = (*METRICS, *LIST_METRICS, *CATALOGUE_METRICS)
 ALIASES = {"map": "ap", "hit_rate": "hit"}
 

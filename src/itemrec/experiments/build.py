@@ -7,17 +7,17 @@ from pathlib import Path
 from itemrec.config_file import Config
 from itemrec.data.datasets import load
 from itemrec.data.interactions import Interactions
-from itemrec.data.sources import read
 from itemrec.data.split import Split
 from itemrec.data.splitters import SPLITS, cold_start
 from itemrec.errors import ItemrecError
 from itemrec.experiments.config import Resolved, resolve
+from itemrec.experiments.registry import keys
 from itemrec.files import check_folder
 from itemrec.training.across_ranks import join_ranks
 from itemrec.training.loop import run_plan
 from itemrec.training.plan import Plan, check_epochs_known
 from itemrec.training.run import Run
-from itemrec.validation import check_settings, schema
+from itemrec.validation import check_settings
 
 
 def run_config(
@@ -50,8 +50,7 @@ def make_plan(settings: Resolved, data: Interactions | Split | None = None) -> P
 def make_data(config: Config) -> Interactions:
     """The data of the ``data`` section."""
     section = dict(config.get("data", {}))
-    known = {"data": "", **schema(load), **schema(read)}
-    known.pop("name")
+    known = keys(config, "data")
     for key in section:
         if key not in known:
             raise ItemrecError(

@@ -121,7 +121,7 @@ class _SmoothBatch(torch.autograd.Function):
         to_users, of_users = step(graph, "users", of_items, sends=more, writes=not more)
         to_items = edges.to_items(graph, rows).mul_(share)
         if base:
-            _add_rows(graph, users, own * share, of_users, sent=more)
+            _add_rows(graph, users, own * share, of_users if more else to_users, sent=more)
             to_items.add_(items, alpha=share)
         if more:
             of_items = first_messages(graph, "items", to_items, keep=of_users)
@@ -131,7 +131,8 @@ class _SmoothBatch(torch.autograd.Function):
                 graph, (of_users, of_items), (None, items if base else None), share, last=last
             )
             if base:
-                _add_rows(graph, users, own * share, of_users, sent=not last)
+                table = to_users if last else of_users
+                _add_rows(graph, users, own * share, table, sent=not last)
         return to_users, to_items, *(None,) * 5
 
 
@@ -142,7 +143,7 @@ def _by_user(users: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _add_rows(graph: Graph, users: Tensor, rows: Tensor, to: Tensor, *, sent: bool) -> None:
-    """Add rows to these users among all users, or to the messages that they send.
+    """Add rows to these users in a table of all users, or, if ``sent``, in one of their messages.
 
     All other users would add zeros: a table to fill and to read in every layer.
     """
@@ -158,7 +159,7 @@ def _layer(
     *,
     last: bool = False,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """A layer of users and items, of which only the last is kept, and their next messages."""
+    """A layer of users and items, valid only if it is the last, and else their next messages."""
     (of_users, of_items), more = messages, not last
     to_users, after = step(
         graph, "users", of_items, bases[0], share, sends=more, writes=last, keep=of_users

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -264,11 +263,3 @@ def fold_adjacency(history: sp.csr_array, item_degree: Tensor) -> Adjacency:
     weight = torch.from_numpy(history.data.astype(np.float32)).to(device)
     degree = np.asarray(abs(history).sum(axis=1, dtype=np.float64)).astype(np.float32)
     return Adjacency(crow, col, torch.from_numpy(degree).to(device), item_degree, weight=weight)
-
-
-def graph_fingerprint(train: sp.csr_array) -> str:
-    """Hash of a graph's shape and edges, a key for caches that depend on nothing else."""
-    digest = hashlib.sha256(repr(train.shape).encode())
-    digest.update(np.ascontiguousarray(train.indptr, dtype=np.int64).tobytes())
-    digest.update(np.ascontiguousarray(train.indices, dtype=np.int64).tobytes())
-    return digest.hexdigest()[:16]

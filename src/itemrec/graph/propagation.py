@@ -105,9 +105,9 @@ def first_messages(
     """The first messages of all nodes, or of one side: ``share·x``.
 
     On a GPU and in a large graph they are scaled here, once per node instead of once per edge, in
-    the graph's type. On a GPU every edge of a graph with weights is scaled in `step`. ``keep`` are
-    messages that are still needed: the graph's memory is used again otherwise. In a large graph
-    more rows follow, which are room for sums.
+    the graph's type. On a GPU every edge of a graph with weights is scaled in `step`. In a large
+    graph messages lie in memory that the graph reuses, followed by rows for sums; ``keep`` are
+    messages that are still needed and must not be overwritten.
     """
     if by_blocks(graph, x):
         scale, out = _scale(graph, side) * share, _buffer(graph, side, x.shape[1], graph.read, keep)
@@ -134,9 +134,8 @@ def step(
 ) -> tuple[Tensor, Tensor]:
     """``share·base + Â·messages`` of all nodes or of one side, and the next messages.
 
-    Without ``writes`` the first is not valid for long. ``keep``, with ``sends``, as in
-    `first_messages`. A step of
-    all nodes may overwrite ``messages``.
+    The first is valid only with ``writes``, the second only with ``sends``. ``keep`` as in
+    `first_messages`. A step of all nodes may overwrite ``messages``.
     """
     if by_blocks(graph, messages):
         columns, following = messages.shape[1], None

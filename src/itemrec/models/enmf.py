@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import row_scores, take_rows
 from itemrec.sampling.batch import Batch
 from itemrec.sampling.user_rows import UserRows
@@ -80,9 +81,7 @@ class ENMF(EmbeddingModel):
         """The whole-data loss, averaged over the batch's users."""
         real = batch.mask.any(1)  # [B]
         user_vectors = take_rows(self.users, batch.users) * real.unsqueeze(1)  # [B, d]
-        if self.dropout > 0:
-            draw = torch.rand(user_vectors.shape, generator=generator, device=user_vectors.device)
-            user_vectors = user_vectors * (draw >= self.dropout) / (1 - self.dropout)
+        user_vectors = drop_values(user_vectors, self.dropout, generator)
         starts, owner, item, valid = self.rows(graph, batch.users, real)
         item = item.masked_fill(~valid, self.n_items).int()
         score = row_scores(user_vectors * self.weight, self.items, starts, item, owner)  # [entries]

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from itemrec.ops.segment import segment_sum
 
-ROWS = 1 << 17  # of a block, or more; of 64 columns: 16 MB in bfloat16, 32 MB in float32
-DENSE = 8  # entries of a target in a block on average; with fewer, adding blocks costs too much
+ROWS = 1 << 17  # sources of a block: 16 MB of 64 columns in bfloat16, 32 MB in float32
+DENSE = 8  # fewest entries of a target in a block on average, so that adding blocks costs little
 TARGETS = 1 << 13  # summed at a time by each thread, so that sums stay in a cache
 
 
@@ -36,7 +36,7 @@ class Block:
 
 
 def block_count(n_sources: int, n_targets: int, entries: int) -> int:
-    """How many blocks of `ROWS` sources there are, if the entries are enough for as many."""
+    """The number of blocks of about `ROWS` sources; fewer if their targets had too few entries."""
     return max(min(-(-n_sources // ROWS), entries // max(DENSE * n_targets, 1)), 1)
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.errors import ItemrecError
 from itemrec.ops.pair_blocks import (
     Groups,
     PairBlock,
@@ -16,7 +17,7 @@ from itemrec.ops.pair_blocks import (
     pair_blocks,
     user_gradient,
 )
-from itemrec.ops.segment import fused, sampled_dot, segment_sum
+from itemrec.ops.segment import MOST_NARROW, fused, sampled_dot, segment_sum
 
 
 def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
@@ -26,6 +27,11 @@ def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
     neighbourhood sum: deterministic on every device, and far faster on a CPU than index_add.
     """
     n_lists, length = index.shape
+    if index.numel() > MOST_NARROW:
+        raise ItemrecError(
+            f"a step must score fewer than 2^31 pairs, got {n_lists:,} lists of {length:,} items: "
+            "choose a smaller 'batch' or 'n_negatives', or fewer 'candidates'"
+        )
     starts = torch.arange(n_lists + 1, device=index.device, dtype=torch.int32) * length
     flat = index.reshape(-1).int()  # half the bytes to sort and to read
     return _scores(users, items, starts, flat, None).view(index.shape)

@@ -67,6 +67,7 @@ class ItemFacts:
         self._titles = titles
         if genres is not None:
             self._columns["genres"] = [str(text) for text in genres]
+        # by plain names: a client that spells a column in many ways must not fill the memory
         self._values: dict[str, tuple[Tensor, int]] = {}
         self._multi_hot: dict[str, sp.csr_array] = {}
 
@@ -90,14 +91,15 @@ class ItemFacts:
 
     def multi_hot(self, column: str) -> sp.csr_array:
         """The values of each item in a column as a unit vector, ``[items, values]``."""
-        if column not in self._multi_hot:
+        key = _plain(column)
+        if key not in self._multi_hot:
             table, n_values = self.values(column, "diversity_by")
             values = table.cpu().numpy()
             real = values < n_values
             ends = np.concatenate([[0], np.cumsum(real.sum(1))])
             parts = (np.ones(ends[-1], dtype=np.float32), values[real], ends)
-            self._multi_hot[column] = unit_rows(sp.csr_array(parts, shape=(len(values), n_values)))
-        return self._multi_hot[column]
+            self._multi_hot[key] = unit_rows(sp.csr_array(parts, shape=(len(values), n_values)))
+        return self._multi_hot[key]
 
     @cached_property
     def log_popularity(self) -> Tensor:
@@ -139,19 +141,16 @@ class ItemFacts:
         Raises:
             ItemrecError: There is no such column.
         """
-        if column not in self._values:
-            self._values[column] = self._numbered(self._texts(column, setting))
-        return self._values[column]
-
-    def _texts(self, column: str, setting: str) -> list[str]:
-        key = column.strip().lower()
-        found = self.column(key, SAME.get(key, key))
-        if found is None:
-            choices = ", ".join(self._columns) or "none: give a table of the items"
-            raise ItemrecError(
-                f"'{setting}' must name a column of the items ({choices}), got {column!r}"
-            )
-        return found
+        key = _plain(column)
+        if key not in self._values:
+            found = self.column(key, SAME.get(key, key))
+            if found is None:
+                choices = ", ".join(self._columns) or "none: give a table of the items"
+                raise ItemrecError(
+                    f"'{setting}' must name a column of the items ({choices}), got {column!r}"
+                )
+            self._values[key] = self._numbered(found)
+        return self._values[key]
 
     def _numbered(self, texts: list[str]) -> tuple[Tensor, int]:
         number: dict[str, int] = {}
@@ -164,3 +163,8 @@ class ItemFacts:
         for place, row in enumerate(rows):
             table[place, : len(row)] = row
         return torch.from_numpy(table).to(self.device), len(number)
+
+
+def _plain(column: str) -> str:
+    """The name of a column, however it is spelled in a request."""
+    return column.strip().lower()

@@ -58,30 +58,32 @@ class InBatch(Sampler):
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """One product with the positives of each part; the user's training items are masked.
+        """One product with the positives of each part; ``n`` has no effect.
 
-        Each of several ranks has all columns of the vectors of its rows: as vectors are shorter
-        than lists of shared items, exchanging them takes fewer bytes than sums of products.
+        Each of several ranks scores its own rows of the batch, ``[b]``, with all columns of their
+        vectors: as vectors are shorter than lists of shared items, exchanging them takes fewer
+        bytes than sums of products.
         """
-        n, width = batch.positives.shape
-        size = min(self.group or n, n)
+        n_rows, width = batch.positives.shape  # B, P
+        size = min(self.group or n_rows, n_rows)
         length = size * width  # M
-        place = torch.arange(-(-n // size) * size, device=batch.users.device) % n  # padded
+        # the last part is filled up with rows of the first, whose items do not count
+        place = torch.arange(-(-n_rows // size) * size, device=batch.users.device) % n_rows
         shared, real = (x[place].view(-1, length) for x in (batch.positives, batch.mask))
-        real[-1, length - (len(place) - n) * width :] = False
-        rows, own = ranks.row_slices(n), ranks.own_rows(n)
-        lists = [parts_of(some, size) for some in rows]
-        wanted = [slice(some.start * length, some.stop * length) for some in lists]
+        real[-1, length - (len(place) - n_rows) * width :] = False
+        rows, own = ranks.row_slices(n_rows), ranks.own_rows(n_rows)
+        parts = [parts_of(some, size) for some in rows]  # of each rank; two may share one
+        wanted = [slice(some.start * length, some.stop * length) for some in parts]
         users = whole_rows(encoded.users_of(batch), rows)  # [b, d]
         items = whole_rows(take_rows(encoded.items, shared.view(-1)), wanted)
-        items = items.view(-1, length, users.shape[1])  # [parts, M, d] of this rank's parts
+        items = items.view(-1, length, users.shape[1])  # [parts, M, d]
         part = parts_of(own, size)
-        before = own.start - part.start * size
+        before = own.start - part.start * size  # rows of the first part that another rank has
         positives = items.view(-1, width, users.shape[1])[before : before + len(users)]
         pos = (users.unsqueeze(1) * positives).sum(2)  # [b, P]
         neg = products(users, items, before, size)  # [b, M]
-        cut = batch.users[own].tensor_split(tuple(range(size - before, len(users), size)))
-        mask = self.mask(cut, shared[part], real[part])
+        by_part = batch.users[own].tensor_split(tuple(range(size - before, len(users), size)))
+        mask = self.mask(by_part, shared[part], real[part])
         return ScoredLists(pos, neg, batch.positives.reshape(-1), mask, batch.mask.reshape(-1))
 
     def mask(self, users: Sequence[Tensor], shared: Tensor, real: Tensor) -> Tensor:

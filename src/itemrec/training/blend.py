@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from itemrec.data.split import HeldOut
-from itemrec.evaluation.evaluator import Evaluator, sample_users
+from itemrec.evaluation.evaluator import Evaluator
 from itemrec.models.hybrid import Hybrid, standardised
 from itemrec.training.progress import track
 
@@ -35,8 +35,7 @@ class BlendSearch:
 
     def __init__(self, model: Hybrid, valid: HeldOut, metric: str, seed: int) -> None:
         self.model, self.metric = model, metric
-        self.held = sample_users(valid, model.table.device)
-        self.evaluator = Evaluator(self.held, model.table.device)
+        self.evaluator = Evaluator(valid, model.table.device)
         self.held = self.evaluator.held
         self.generator = np.random.default_rng(seed)
 

@@ -130,11 +130,6 @@ class TrainConfig:
                 f"got {self.patience}: training would end before the first validation"
             )
 
-    @property
-    def first_look(self) -> int:
-        """The first epoch that is validated."""
-        return 1 if self.eval_early else self.eval_every
-
     def is_look(self, epoch: int) -> bool:
         """Whether an epoch is validated: the first few, then every `eval_every`."""
         return epoch <= self.eval_early or epoch % self.eval_every == 0

@@ -84,16 +84,12 @@ def descend(
 
 def _is_spent(plan: Plan, state: TrainState) -> bool:
     """Whether the budget has only as much left as the refit will take."""
-    if plan.config.budget is None:
+    budget = plan.config.budget
+    if budget is None:
         return False
-    return ranks.from_first(lambda: _leaves_too_little(plan, state))  # by its clock
-
-
-def _leaves_too_little(plan: Plan, state: TrainState) -> bool:
-    assert plan.config.budget is not None
     pace = (state.seconds - state.begun) / state.epoch
     refit = state.best_epoch * pace if plan.refits else 0.0
-    return state.elapsed + refit > plan.config.budget
+    return ranks.from_first(lambda: state.elapsed + refit > budget)  # by its clock
 
 
 def _patience(config: TrainConfig, split: Split, learner: Learner) -> int:

@@ -28,7 +28,6 @@ from itemrec.training.descent import descend
 from itemrec.training.plan import Plan
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState
-from itemrec.validation import schema
 
 STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred steps
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
@@ -145,9 +144,8 @@ def train_network(
     """Gradient descent on the network; the hybrid is validated with its prior alone."""
     model = plan.model
     assert isinstance(model, Hybrid)
-    function, bound = unbind(plan.loss)
-    tau = {**schema(function), **bound}.get("tau", 0.0)
-    model.temperature = tau if plan.config.similarity == "cosine" else 0.0
+    _, of_loss = unbind(plan.loss)
+    model.temperature = of_loss.get("tau", 0.0) if plan.config.similarity == "cosine" else 0.0
     part, given = replace(plan, model=model.gnn), model.blend
     model.blend = None  # also if it is given: the epoch is selected before it is chosen
     descend(part, split, state, valid=valid, folder=folder, progress=progress, scorer=model)
@@ -257,8 +255,8 @@ def by_data(plan: Plan, split: Split) -> dict[str, dict[str, Any]]:
     if not any(key.startswith("negatives.") for key in plan.given):
         group = SHARED[device]
         out["negatives"] = {"group": group}
-        counts = "scale" in schema(unbind(plan.loss)[0])
-        if counts and not {"loss.name", "loss.scale"} & plan.given:
+        _, of_loss = unbind(plan.loss)
+        if "scale" in of_loss and not {"loss.name", "loss.scale"} & plan.given:
             out["loss"] = {"scale": min(COUNTED, batch) / min(group, batch)}
     return out
 

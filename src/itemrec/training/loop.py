@@ -1,4 +1,7 @@
-"""The training loop: select the epoch on validation, refit, evaluate the test users once."""
+"""Training from a plan to a tested run: select on validation, refit, evaluate the test users once.
+
+The loop over epochs is `descent.descend`.
+"""
 
 from __future__ import annotations
 

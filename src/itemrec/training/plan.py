@@ -7,12 +7,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from itemrec import ranks
 from itemrec.config_file import Config
 from itemrec.data.split import Split
 from itemrec.data.weights import is_weighted
-from itemrec.environment import pick_device
+from itemrec.environment import memory_of, pick_device
 from itemrec.errors import ItemrecError
 from itemrec.losses import LOSSES, bind, unbind
 from itemrec.models import MODELS
@@ -20,7 +22,6 @@ from itemrec.models.base import Kind, Model
 from itemrec.sampling import NEGATIVES, Sampler
 from itemrec.sampling.exact import check_negatives_left
 from itemrec.training.config import TrainConfig
-from itemrec.training.memory import check_memory
 
 # Training settings that a hybrid chooses if they are not given.
 OPEN = (
@@ -35,6 +36,9 @@ USES = {
     "linear": "the linear model is fitted to weights instead of ones",
     "counts": "popularity is a sum of weights",
 }
+
+
+COPIES = 4  # of each weight in training: itself, its gradient and Adam's two moments
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,25 @@ def default_parts(model: Model) -> tuple[Callable[..., Tensor], Sampler]:
     settings = model.default_settings
     loss = bind(LOSSES[model.default_loss], settings.get("loss", {}))
     return loss, NEGATIVES[model.default_negatives](**settings.get("negatives", {}))
+
+
+def check_memory(model: Model, split: Split, device: torch.device) -> None:
+    """Raise if the embeddings of a model need more memory than there is.
+
+    This is a lower bound: a model below it may still be too large.
+    """
+    dim = model.settings.get("dim")
+    if not isinstance(dim, int):
+        return
+    rows = split.n_items + (split.n_users if split.protocol == "transductive" else 0)
+    copies = 1 if model.kind is Kind.CLOSED_FORM else COPIES
+    needed, available = 4 * copies * rows * dim // ranks.size(), memory_of(device)
+    if needed > available:
+        where = "the GPU" if device.type == "cuda" else "this machine"
+        raise ItemrecError(
+            f"'dim' must be smaller: {rows:,} rows of {dim:,} numbers need at least "
+            f"{needed / 2**30:,.0f} GiB in training; {where} has {available / 2**30:,.0f} GiB"
+        )
 
 
 def check_epochs_known(split: Split, model: Model, given: Mapping[str, Any]) -> None:

@@ -293,7 +293,7 @@ def _contains(starts, entries, rows, wanted, out, n, COLS: tl.constexpr):  # typ
     high = tl.zeros((COLS,), dtype=tl.int32) + end
     left = end - begin
     while left > 0:
-        middle = (low + high) // 2
+        middle = low + (high - low) // 2  # low + high may exceed 32 bits
         going = low < high
         less = tl.load(entries + middle, mask=going, other=0) < item
         low = tl.where(going & less, middle + 1, low)

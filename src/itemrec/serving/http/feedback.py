@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,8 +43,15 @@ class FeedbackFile:
         now = datetime.now(UTC)
         lines = [json.dumps({"timestamp": now.timestamp(), **row}) + "\n" for row in rows]
         with locked(self.folder, wait=True):
-            if self.path.exists() and self.path.stat().st_size >= ROTATE_BYTES:
+            size = self.path.stat().st_size if self.path.exists() else 0
+            if size >= ROTATE_BYTES:
                 name = f"feedback-{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.jsonl"
                 self.path.rename(self.folder / name)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(lines))
+                size = 0
+            try:
+                with self.path.open("ab") as file:
+                    file.write("".join(lines).encode())
+            except OSError:  # a full disk may take half a line, to which the next would be added
+                with suppress(FileNotFoundError):
+                    os.truncate(self.path, size)
+                raise

@@ -71,17 +71,17 @@ class WorkQueue:
         try:
             timeout = None if patient else self.seconds
             await asyncio.wait({turn, gone}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise HTTPException(CLIENT_GONE, "the client has closed the connection")
+            if not turn.done():
+                raise busy()
+        except BaseException:  # also if the request itself was cancelled while it waited
+            if not turn.cancel():  # its turn has come
+                self._turns.release()
+            raise
         finally:
             self.waiting -= 1
             gone.cancel()
-            has_turn = turn.done() and not turn.cancelled()
-            turn.cancel()
-        if gone.done() and not gone.cancelled():
-            if has_turn:
-                self._turns.release()
-            raise HTTPException(CLIENT_GONE, "the client has closed the connection")
-        if not has_turn:
-            raise busy()
 
 
 def busy() -> HTTPException:
