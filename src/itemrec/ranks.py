@@ -334,10 +334,15 @@ def _exchange(function: Callable[..., Any], *arguments: Any) -> None:
 # --- errors --------------------------------------------------------------------------------------
 
 
-def leave_word(sentence: str) -> None:
-    """Before a rank ends with an error: let the first one know why."""
-    if _group.store is not None and not is_first():
-        _group.store.set(f"error/{rank()}", sentence)
+def leave_word(sentence: str) -> bool:
+    """Before a rank ends with an error: let the first one know why; returns whether it will.
+
+    The first one speaks for itself, and before the ranks have met it cannot be told.
+    """
+    if _group.store is None or is_first():
+        return False
+    _group.store.set(f"error/{rank()}", sentence)
+    return True
 
 
 def last_words() -> str:

@@ -152,6 +152,21 @@ def test_what_cannot_be_divided_is_refused_before_data_is_read(
 
 
 @pytest.mark.usefixtures("as_rank_of_two")
+def test_a_rank_that_fails_before_it_has_met_the_others_says_why_if_the_first_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("itemrec.cli.errors.time.sleep", waited.append)
+    for number in "01":
+        monkeypatch.setenv("RANK", number)
+        done = CliRunner().invoke(app, ["recommend", "absent", "--all", "--out", "lists"])
+        assert done.exit_code == 2
+        assert "itemrec: rank 1: absent: no such folder" in done.stderr or number == "0"
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert len(waited) == int(number)  # the first one does not wait
+
+
+@pytest.mark.usefixtures("as_rank_of_two")
 def test_a_class_answers_for_itself_alone() -> None:
     class Mixing(ir.models.LightGCN):
         """May mix columns, whatever LightGCN does."""

@@ -198,6 +198,10 @@ class OutputOptions:
 
         if self.is_folder:
             parse_shard(self.shard)
+            if self.shard is not None and ranks.wanted_size() > 1:
+                raise ItemrecError(
+                    "'--shard' must not be given under torchrun, which gives each process its own"
+                )
             check_parts_folder(self.out)
             return
         check_table_path(self.out)
@@ -294,7 +298,7 @@ def _write_parts(
         path,
         output.k,
         shard=(index, count),
-        resume=output.resume,
+        resume=output.resume or ranks.is_restart(),
         users_per_part=output.part or USERS,
         progress=error_console.is_terminal,
         **arguments,
