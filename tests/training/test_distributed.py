@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import polars as pl
 import pytest
 import ranked
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -220,6 +222,34 @@ def test_every_row_and_column_belongs_to_one_rank(count: int, size: int, multipl
         assert max(sizes) - min(sizes) <= 1
     finally:
         group.size = 1
+
+
+def test_ranks_that_are_started_again_find_those_that_are_alive() -> None:
+    """Whatever dead ranks have left in the store, and in whichever order the others come."""
+    store, found = dist.HashStore(), dict[int, tuple[str, bool]]()
+
+    def join(rank: int, count: int) -> threading.Thread:
+        def run() -> None:
+            found[rank] = ranks.agree(store, rank, count)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    names = set()
+    for attempt, order in enumerate(([0, 1, 2], [2, 0, 1], [1, 0], [1, 2, 0])):
+        found.clear()
+        started = []
+        for rank in order:
+            time.sleep(0.1)  # time to be misled by words of dead ranks
+            assert not found
+            started.append(join(rank, len(order)))
+        for thread in started:
+            thread.join(10)
+        assert len(found) == len(order)
+        assert {again for _, again in found.values()} == {attempt > 0}
+        names |= {name for name, _ in found.values()}
+    assert len(names) == 4
 
 
 @pytest.mark.slow
