@@ -95,13 +95,9 @@ def start(device: str) -> None:
     """Find the other ranks, if there are any: gloo on CPUs, NCCL for what is on GPUs."""
     if wanted_size() == 1 or _group.size > 1 or _group.alone:
         return
-    import torch
     import torch.distributed as dist
 
-    on_gpu = device != "cpu" and torch.cuda.is_available()
-    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-    if on_gpu:
-        _use_own_gpu(torch.cuda.device_count())
+    backend = "cpu:gloo,cuda:nccl" if take_gpu(device) else "gloo"
     if not dist.is_initialized():
         try:
             _meet(backend)
@@ -163,16 +159,24 @@ def stop() -> None:
         dist.destroy_process_group()
 
 
-def _use_own_gpu(count: int) -> None:
+def take_gpu(device: str) -> bool:
+    """Use the GPU of this rank from now on; returns whether it uses one."""
     import torch
 
-    own = int(os.environ.get("LOCAL_RANK", 0))
+    if wanted_size() == 1 or device == "cpu" or not torch.cuda.is_available():
+        return False
+    own, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if own >= count:
         raise ItemrecError(
             f"'--nproc-per-node' must be at most the number of GPUs, {count}; use --device cpu for "
             "more processes"
         )
+    if ":" in device:
+        raise ItemrecError(
+            f"'device' must be cuda for several processes, each takes a GPU of its own, got '{device}'"
+        )
     torch.cuda.set_device(own)
+    return True
 
 
 @contextmanager

@@ -169,6 +169,26 @@ def test_a_rank_that_fails_before_it_has_met_the_others_says_why_if_the_first_do
 
 
 @pytest.mark.usefixtures("as_rank_of_two")
+def test_every_rank_recommends_with_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", used.append)
+
+    def told(local: str, device: str) -> str:
+        monkeypatch.setenv("LOCAL_RANK", local)
+        line = ["recommend", "absent", "--all", "--out", "lists", "--device", device]
+        return CliRunner().invoke(app, line).stderr
+
+    assert "absent: no such folder" in told("0", "cuda")
+    assert "absent: no such folder" in told("1", "auto")
+    assert "absent: no such folder" in told("1", "cpu")
+    assert used == [0, 1]
+    assert "'--nproc-per-node' must be at most the number of GPUs, 2" in told("2", "cuda")
+    assert "'device' must be cuda for several processes" in told("0", "cuda:0")
+
+
+@pytest.mark.usefixtures("as_rank_of_two")
 def test_a_class_answers_for_itself_alone() -> None:
     class Mixing(ir.models.LightGCN):
         """May mix columns, whatever LightGCN does."""

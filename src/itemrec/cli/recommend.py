@@ -234,6 +234,7 @@ def recommend(
     from itemrec.training.progress import watch
     from itemrec.training.run import Run
 
+    ranks.take_gpu(device)  # under torchrun every process has one of its own
     trained, table = Run.load(run, device), steering.table.read()
     watch(trained.model, show=error_console.is_terminal)
     recommender = Recommender(trained, item_table=table, new_items=filters.new_items)
