@@ -10,6 +10,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Ranks wait while the first one works alone. A rank that dies is noticed at once, not by this.
 PATIENCE = timedelta(days=1)
+POLL = 0.02  # seconds between two looks at the store
 
 
 class RankLost(ItemrecError):
@@ -40,6 +43,7 @@ class _Group:
     size: int = 1  # 1 until they have
     store: Any = None  # where a rank leaves its last words
     alone: bool = False  # whether the first one works for all at the moment
+    again: bool = False  # whether ranks of this ``torchrun`` had met before
     bytes: int = 0  # sent for sums since the start
 
 
@@ -74,8 +78,12 @@ def size() -> int:
 
 
 def is_restart() -> bool:
-    """Whether ``torchrun --max-restarts`` has started the ranks again after one of them failed."""
-    return wanted_size() > 1 and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+    """Whether ``torchrun --max-restarts`` has started the ranks again after one of them failed.
+
+    It counts the failures of each machine alone; ranks that have met agree.
+    """
+    counted = wanted_size() > 1 and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+    return _group.again if size() > 1 else counted
 
 
 def exchanged_bytes() -> int:
@@ -87,13 +95,9 @@ def start(device: str) -> None:
     """Find the other ranks, if there are any: gloo on CPUs, NCCL for what is on GPUs."""
     if wanted_size() == 1 or _group.size > 1 or _group.alone:
         return
-    import torch
     import torch.distributed as dist
 
-    on_gpu = device != "cpu" and torch.cuda.is_available()
-    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-    if on_gpu:
-        _use_own_gpu(torch.cuda.device_count())
+    backend = "cpu:gloo,cuda:nccl" if take_gpu(device) else "gloo"
     if not dist.is_initialized():
         try:
             _meet(backend)
@@ -101,7 +105,9 @@ def start(device: str) -> None:
             reason = str(error).partition("\n")[0]
             raise ItemrecError(f"the processes do not find each other: {reason}") from error
         atexit.register(stop)
+    counted = is_restart()
     _group.size = dist.get_world_size()
+    _group.again = bool(largest(int(_group.again or counted)))
 
 
 def _meet(backend: str) -> None:
@@ -110,12 +116,34 @@ def _meet(backend: str) -> None:
     from torch.distributed.rendezvous import rendezvous
 
     store, own, count = next(rendezvous("env://", timeout=PATIENCE))
-    # `torchrun` may keep its store for the next attempt, with the addresses of dead processes
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)
-    _group.store = dist.PrefixStore(f"itemrec/{attempt}/{count}", store)  # type: ignore[attr-defined]
+    name, _group.again = agree(dist.PrefixStore("itemrec", store), own, count)  # type: ignore[attr-defined]
+    _group.store = dist.PrefixStore(f"itemrec/{name}", store)  # type: ignore[attr-defined]
     dist.init_process_group(
         backend, store=_group.store, rank=own, world_size=count, timeout=PATIENCE
     )
+
+
+def agree(store: Any, own: int, count: int) -> tuple[str, bool]:
+    """A name for a meeting of so many ranks that no meeting before had, and whether one was before.
+
+    ``torchrun`` may keep its store when it starts ranks again, with the addresses of dead ones, and
+    has no number that is the same on all machines. So every rank leaves a random word, and the
+    first one makes a name of all words, again and again, until all confirm one with their own.
+    """
+    word, is_again = secrets.token_hex(8), store.check(["met"])
+    store.set(f"word/{own}", word)
+    others = [f"word/{other}" for other in range(count)]
+    while True:
+        if own == 0 and store.check(others):
+            store.set("name", "-".join(store.get(other).decode() for other in others))
+        name = store.get("name").decode() if store.check(["name"]) else ""
+        if name.split("-")[own : own + 1] == [word]:
+            store.set(f"{name}/{own}", "")
+            if own == 0 and store.check([f"{name}/{other}" for other in range(count)]):
+                store.set("met", name)
+            if store.check(["met"]) and store.get("met").decode() == name:
+                return name, is_again
+        time.sleep(POLL)
 
 
 def stop() -> None:
@@ -126,21 +154,29 @@ def stop() -> None:
     """
     import torch.distributed as dist
 
-    _group.size, _group.store = 1, None
+    _group.size, _group.store, _group.again = 1, None, False
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def _use_own_gpu(count: int) -> None:
+def take_gpu(device: str) -> bool:
+    """Use the GPU of this rank from now on; returns whether it uses one."""
     import torch
 
-    own = int(os.environ.get("LOCAL_RANK", 0))
+    if wanted_size() == 1 or device == "cpu" or not torch.cuda.is_available():
+        return False
+    own, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if own >= count:
         raise ItemrecError(
             f"'--nproc-per-node' must be at most the number of GPUs, {count}; use --device cpu for "
             "more processes"
         )
+    if ":" in device:
+        raise ItemrecError(
+            f"'device' must be cuda for several processes, each takes a GPU of its own, got '{device}'"
+        )
     torch.cuda.set_device(own)
+    return True
 
 
 @contextmanager
@@ -334,10 +370,15 @@ def _exchange(function: Callable[..., Any], *arguments: Any) -> None:
 # --- errors --------------------------------------------------------------------------------------
 
 
-def leave_word(sentence: str) -> None:
-    """Before a rank ends with an error: let the first one know why."""
-    if _group.store is not None and not is_first():
-        _group.store.set(f"error/{rank()}", sentence)
+def leave_word(sentence: str) -> bool:
+    """Before a rank ends with an error: let the first one know why; returns whether it will.
+
+    The first one speaks for itself, and before the ranks have met it cannot be told.
+    """
+    if _group.store is None or is_first():
+        return False
+    _group.store.set(f"error/{rank()}", sentence)
+    return True
 
 
 def last_words() -> str:

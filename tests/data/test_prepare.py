@@ -316,6 +316,49 @@ def test_a_partition_is_a_column(tmp_path: Path) -> None:
     assert found.times.tolist() == [days[0], days[0] + 86400, days[0] + 86400]
 
 
+def test_folders_are_those_of_hive_and_spark(tmp_path: Path) -> None:
+    """Letters that a path cannot have are escaped, and what is not data begins with _ or a dot."""
+    day = tmp_path / "plays" / "user_id=a%2Fb" / "at=2026-01-30 10%3A00%3A00"
+    for folder in (day, day / "_temporary", day / ".trash"):
+        folder.mkdir(parents=True)
+        pl.DataFrame({"item_id": [folder.name]}).write_parquet(folder / "0.parquet")
+    pl.DataFrame({"version": [1]}).write_parquet(tmp_path / "plays" / "_metadata.parquet")
+    found = prepared(tmp_path / "plays", tmp_path / "out", time="at")
+    assert found.user_ids.ids.tolist() == ["a/b"]
+    assert found.item_ids.ids.tolist() == [day.name]
+    assert found.times.tolist() == [float(np.datetime64("2026-01-30T10:00:00").astype(int))]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_folder_without_a_value_is_told_for_each_of_its_rows(tmp_path: Path, kind: str) -> None:
+    rows = pl.DataFrame({"item_id": ["x", "y"], "rating": [1, 2]})
+    for value in ("ann", "__HIVE_DEFAULT_PARTITION__"):
+        folder = tmp_path / "plays" / f"user_id={value}"
+        folder.mkdir(parents=True)
+        path = folder / f"a.{kind}"
+        rows.write_csv(path) if kind == "csv" else rows.write_parquet(path)
+    told = r"PARTITION__/a\.\w+, (line 2|row 1): the user id is missing \(2 such rows\)"
+    with pytest.raises(ir.ItemrecError, match=told):
+        ir.prepare(tmp_path / "plays", tmp_path / "out")
+    found = prepared(tmp_path / "plays", tmp_path / "out", skip_bad_rows=True)
+    assert found.user_ids.ids.tolist() == ["ann"]
+    assert found.skipped == {"the user id is missing": 2}
+
+
+@pytest.mark.parametrize("setting", [{"min_rating": 3}, {"half_life": "1d"}])
+def test_a_setting_that_needs_a_column_is_refused_without_it(
+    tmp_path: Path, setting: dict[str, Any]
+) -> None:
+    (tmp_path / "none.csv").write_text("user_id,item_id\na,x\nb,y\n")
+    (tmp_path / "bad.csv").write_text("user_id,item_id,rating,timestamp\na,x,good,noon\nb,y,3,1\n")
+    for name, told in (("none", "needs (ratings|timestamps)"), ("bad", "line 2: .*(good|noon)")):
+        path = tmp_path / f"{name}.csv"
+        for function in (ir.read, lambda p, **s: ir.prepare(p, tmp_path / "out", **s)):
+            with pytest.raises(ir.ItemrecError, match=told):
+                function(path, **setting)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
@@ -517,6 +560,11 @@ def test_memory_is_a_size(memory: str, fits: bool) -> None:
             module.memory_bytes(memory)
     with pytest.raises(ir.ItemrecError, match="'memory' must be at least 500MB, got '1MB'"):
         module.memory_bytes("1MB")
+
+
+def test_threads_are_at_least_one(tmp_path: Path) -> None:
+    with pytest.raises(ir.ItemrecError, match="'threads' must be a positive integer, got 0"):
+        ir.prepare("plays.csv", tmp_path / "out", threads=0)
 
 
 def test_a_missing_duckdb_is_told_with_how_to_get_it(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -141,12 +142,18 @@ def test_a_damaged_or_missing_part_is_written_again(
     ("change", "message"),
     [
         (lambda r, f: write_parts(r, f, 4, users_per_part=30), "has lists; --resume continues"),
-        (lambda r, f: write_parts(r, f, 5, users_per_part=30, resume=True), "another 'arguments'"),
+        (
+            lambda r, f: write_parts(r, f, 5, users_per_part=30, resume=True),
+            "another 'k': 4, not 5",
+        ),
         (
             lambda r, f: write_parts(r, f, 4, users_per_part=30, resume=True, without=[3]),
-            "another 'arguments'",
+            r"another 'without': not given, not \[3\]",
         ),
-        (lambda r, f: write_parts(r, f, 4, resume=True), "another 'users_per_part'"),
+        (
+            lambda r, f: write_parts(r, f, 4, resume=True),
+            "another 'users_per_part': 30, not 10000",
+        ),
         (
             lambda r, f: write_parts(
                 ir.Recommender(ir.train(ir.keep_all(ir.read(r.train)), ir.models.EASE())),
@@ -178,6 +185,46 @@ def test_a_folder_of_something_else_is_refused(recommender: ir.Recommender, tmp_
     with pytest.raises(ir.ItemrecError, match="'out' must be a new folder, or one of such parts"):
         write_parts(recommender, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_shards_may_begin_at_the_same_moment(recommender: ir.Recommender, tmp_path: Path) -> None:
+    """One of them may see no more than the draft of another one's manifest."""
+    (tmp_path / ".manifest-0-of-2.json.123.tmp").write_text("{")
+    done = write_parts(recommender, tmp_path, 4, shard=(1, 2), users_per_part=30)
+    assert done.parts == len(files_of(tmp_path)) == 2
+
+
+def test_blocks_of_a_killed_process_are_removed_with_its_draft(
+    recommender: ir.Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "killed"
+
+    def kill(columns: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        shutil.copytree(killed, tmp_path / "left")  # as `kill -9` would leave it
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("itemrec.serving.recommendation_table._write_block", kill)
+        with pytest.raises(KeyboardInterrupt):
+            write_parts(recommender, killed, 4, users_per_part=30)
+    left = tmp_path / "left"
+    assert any(path.is_dir() for path in left.iterdir())
+    write_parts(recommender, left, 4, users_per_part=30, resume=True)
+    assert not list(left.glob(".*"))
+
+
+def test_torchrun_starts_lists_again_where_they_were(
+    folder: Path, recommender: ir.Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_parts(recommender, tmp_path / "lists", 4, shard=(0, 2), users_per_part=30)
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    line = ("recommend", folder, "--all", "--out", tmp_path / "lists", "-k", 4, "--part", 30)
+    assert "--resume continues them" in call(*line)
+    assert "'--shard' must not be given under torchrun" in call(*line, "--shard", "0/2")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert "2 of them complete before" in call(*line)
 
 
 def test_under_torchrun_each_process_writes_its_shard(

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import polars as pl
 import pytest
 import ranked
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -152,6 +154,41 @@ def test_what_cannot_be_divided_is_refused_before_data_is_read(
 
 
 @pytest.mark.usefixtures("as_rank_of_two")
+def test_a_rank_that_fails_before_it_has_met_the_others_says_why_if_the_first_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("itemrec.cli.errors.time.sleep", waited.append)
+    for number in "01":
+        monkeypatch.setenv("RANK", number)
+        done = CliRunner().invoke(app, ["recommend", "absent", "--all", "--out", "lists"])
+        assert done.exit_code == 2
+        assert "itemrec: rank 1: absent: no such folder" in done.stderr or number == "0"
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert len(waited) == int(number)  # the first one does not wait
+
+
+@pytest.mark.usefixtures("as_rank_of_two")
+def test_every_rank_recommends_with_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", used.append)
+
+    def told(local: str, device: str) -> str:
+        monkeypatch.setenv("LOCAL_RANK", local)
+        line = ["recommend", "absent", "--all", "--out", "lists", "--device", device]
+        return CliRunner().invoke(app, line).stderr
+
+    assert "absent: no such folder" in told("0", "cuda")
+    assert "absent: no such folder" in told("1", "auto")
+    assert "absent: no such folder" in told("1", "cpu")
+    assert used == [0, 1]
+    assert "'--nproc-per-node' must be at most the number of GPUs, 2" in told("2", "cuda")
+    assert "'device' must be cuda for several processes" in told("0", "cuda:0")
+
+
+@pytest.mark.usefixtures("as_rank_of_two")
 def test_a_class_answers_for_itself_alone() -> None:
     class Mixing(ir.models.LightGCN):
         """May mix columns, whatever LightGCN does."""
@@ -205,6 +242,34 @@ def test_every_row_and_column_belongs_to_one_rank(count: int, size: int, multipl
         assert max(sizes) - min(sizes) <= 1
     finally:
         group.size = 1
+
+
+def test_ranks_that_are_started_again_find_those_that_are_alive() -> None:
+    """Whatever dead ranks have left in the store, and in whichever order the others come."""
+    store, found = dist.HashStore(), dict[int, tuple[str, bool]]()
+
+    def join(rank: int, count: int) -> threading.Thread:
+        def run() -> None:
+            found[rank] = ranks.agree(store, rank, count)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    names = set()
+    for attempt, order in enumerate(([0, 1, 2], [2, 0, 1], [1, 0], [1, 2, 0])):
+        found.clear()
+        started = []
+        for rank in order:
+            time.sleep(0.1)  # time to be misled by words of dead ranks
+            assert not found
+            started.append(join(rank, len(order)))
+        for thread in started:
+            thread.join(10)
+        assert len(found) == len(order)
+        assert {again for _, again in found.values()} == {attempt > 0}
+        names |= {name for name, _ in found.values()}
+    assert len(names) == 4
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from itemrec.errors import ItemrecError, ItemrecWarning
 
 error_console = Console(stderr=True, emoji=False)
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or typer's copy of it
+FIRST_SPEAKS = 10.0  # seconds that the first rank has to fail by itself
 OLD_NAME = re.compile(r"'\w+\.\w+' is called '\w+\.\w+' now")  # the warnings of `renamed`
 
 
@@ -34,7 +36,7 @@ class CommandGroup(TyperGroup):
         except UsageError as error:
             if type(error).__name__ == "NoArgsIsHelpError":  # its text is the help
                 raise
-            print_note(usage_sentence(error))
+            print_error(usage_sentence(error))
         raise typer.Exit(2)
 
     def invoke(self, ctx: Any) -> Any:
@@ -51,8 +53,7 @@ class CommandGroup(TyperGroup):
             if not (sentence := error_sentence(error)):
                 ranks.leave_word(repr(error))
                 raise  # a bug
-            ranks.leave_word(sentence)
-            print_note(sentence)
+            print_error(sentence)
         raise typer.Exit(2)
 
 
@@ -104,6 +105,22 @@ def usage_sentence(error: Any) -> str:
 def print_note(text: str) -> None:
     """Print a sentence on stderr."""
     error_console.print(f"itemrec: {text}", soft_wrap=True, markup=False, highlight=False)
+
+
+def print_error(sentence: str) -> None:
+    """Print what ends this process; of several ranks the first one prints it.
+
+    Ranks that have not met, or need not meet, mostly fail alike: the first one prints the sentence
+    and ends, and ``torchrun`` ends the others while they wait here. One that is not ended has
+    failed alone.
+    """
+    if ranks.leave_word(sentence):
+        return
+    if ranks.is_first():
+        print_note(sentence)
+        return
+    time.sleep(FIRST_SPEAKS)
+    print(f"itemrec: rank {ranks.rank()}: {sentence}", file=sys.stderr)
 
 
 @contextmanager

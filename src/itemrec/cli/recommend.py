@@ -198,6 +198,10 @@ class OutputOptions:
 
         if self.is_folder:
             parse_shard(self.shard)
+            if self.shard is not None and ranks.wanted_size() > 1:
+                raise ItemrecError(
+                    "'--shard' must not be given under torchrun, which gives each process its own"
+                )
             check_parts_folder(self.out)
             return
         check_table_path(self.out)
@@ -230,6 +234,7 @@ def recommend(
     from itemrec.training.progress import watch
     from itemrec.training.run import Run
 
+    ranks.take_gpu(device)  # under torchrun every process has one of its own
     trained, table = Run.load(run, device), steering.table.read()
     watch(trained.model, show=error_console.is_terminal)
     recommender = Recommender(trained, item_table=table, new_items=filters.new_items)
@@ -294,7 +299,7 @@ def _write_parts(
         path,
         output.k,
         shard=(index, count),
-        resume=output.resume,
+        resume=output.resume or ranks.is_restart(),
         users_per_part=output.part or USERS,
         progress=error_console.is_terminal,
         **arguments,

@@ -8,6 +8,7 @@ Each shard has a manifest, which names a part once it is complete.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from itemrec.serving.recommendation_table import (
 from itemrec.serving.recommender import Recommender
 from itemrec.training.fingerprint import fingerprint
 from itemrec.training.progress import track
-from itemrec.validation import positive_integer
+from itemrec.validation import positive_integer, shown
 
 USERS = 10_000  # of a part
 
@@ -173,11 +174,8 @@ def _known_parts(
     out: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob(MANIFESTS)):
         stored = read_file(path, json_object)
-        for key, value in facts.items():
-            if stored.get(key) != value:
-                raise ItemrecError(
-                    f"'out' must be another folder: '{folder}' has lists with another '{key}'"
-                )
+        if why := _change(stored, facts):
+            raise ItemrecError(f"'out' must be another folder: '{folder}' has lists with {why}")
         is_beside = path.name != mine.manifest and path.match(f"*-of-{mine.of}.json")
         if not resume and not is_beside:
             raise ItemrecError(
@@ -187,11 +185,23 @@ def _known_parts(
     return out
 
 
+def _change(stored: dict[str, Any], facts: dict[str, Any]) -> str:
+    """The first fact or argument that is another one than that of stored parts."""
+    before, now = ({**found, **found.get("arguments", {})} for found in (stored, facts))
+    for name in (*facts["arguments"], *stored.get("arguments", {}), *facts):
+        if before.get(name) != now.get(name):
+            was, is_ = (
+                shown(found[name]) if name in found else "not given" for found in (before, now)
+            )
+            return f"another '{name}': {was}, not {is_}"
+    return ""
+
+
 def _remove_drafts(folder: Path, numbers: range) -> None:
     """Remove what a killed process left of the parts of this shard."""
-    for draft in folder.glob(".part-*.tmp"):
+    for draft in folder.glob(".part-*.tmp*"):
         if int(draft.name.split("-")[1].split(".")[0]) in numbers:
-            draft.unlink(missing_ok=True)
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
 
 
 def _is_whole(folder: Path, name: str, known: dict[str, dict[str, Any]]) -> bool:

@@ -92,7 +92,10 @@ def check_table_path(path: str | Path) -> Path:
 def check_parts_folder(folder: str | Path) -> Path:
     """Reject a folder that cannot be written, or that holds something else than parts."""
     path = check_folder("out", folder)
-    if path.exists() and any(path.iterdir()) and not any(path.glob(MANIFESTS)):
+    # the draft of a manifest: another shard begins at this moment
+    others = path.iterdir() if path.exists() else ()
+    is_used = any(not other.name.startswith(".manifest-") for other in others)
+    if is_used and not any(path.glob(MANIFESTS)):
         raise ItemrecError(f"'out' must be a new folder, or one of such parts, got '{path}'")
     return path
 
@@ -108,7 +111,7 @@ def _write_text(blocks: Iterable[Columns], path: Path, delimiter: str) -> None:
 
 def _write_parquet(blocks: Iterable[Columns], path: Path) -> None:
     """Write blocks to files of their own, which are then joined: polars has no other way."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".lists-") as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}-") as folder:
         files = []
         try:
             for number, columns in enumerate(blocks):

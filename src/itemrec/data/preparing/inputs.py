@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from itemrec.data.columns import Names, choose_columns
 from itemrec.data.readers.delimited import Header, read_header
@@ -19,6 +20,7 @@ from itemrec.validation import shown
 
 TEXT = (".csv", ".tsv", ".inter")
 LONGEST_LINE = 2**24  # bytes of a text file
+NONE = "__HIVE_DEFAULT_PARTITION__"  # the value of a folder whose rows have none
 FILE_KINDS = ".parquet, .csv, .tsv or .inter (text also with .gz)"
 
 
@@ -43,6 +45,7 @@ class Table:
     relation: str  # what DuckDB reads
     columns: dict[str, tuple[str, str]]  # role → (expression, type)
     header: Header | None = None  # of a text file
+    fixed: dict[str, str] = field(default_factory=dict)  # values that the names of folders give
 
 
 def find_inputs(files: Any, without: Path) -> list[Input]:
@@ -81,6 +84,7 @@ def _expanded(path: Path) -> Iterator[Input]:
         root = Path(fixed if fixed.endswith("/") else str(Path(fixed).parent))
     elif path.is_dir():
         paths = sorted(found for found in path.rglob("*") if found.is_file() and _known(found))
+        paths = [found for found in paths if not _is_hidden(found.relative_to(path))]
         if not paths:
             raise ItemrecError(f"{path}: expected files that end in {FILE_KINDS} in the folder")
         root = path
@@ -102,15 +106,20 @@ def _known(path: Path) -> bool:
     return kind_of(path) in (".parquet", *TEXT) and not gzipped_parquet
 
 
-def _partition(path: Path, root: Path) -> dict[str, str]:
-    """The columns in the names of the folders between the root and a file.
+def _is_hidden(path: Path) -> bool:
+    """Whether a file in a folder is not data: Spark and others begin such names with _ or a dot."""
+    return any(name.startswith(("_", ".")) and "=" not in name for name in path.parts)
 
-    >>> _partition(Path("plays/day=2026-01-31/a.parquet"), Path("plays"))
-    {'day': '2026-01-31'}
+
+def _partition(path: Path, root: Path) -> dict[str, str]:
+    """The columns in the names of the folders between the root and a file, as Hive writes them.
+
+    >>> _partition(Path("plays/day=2026-01-31/at=10%3A30/a.parquet"), Path("plays"))
+    {'day': '2026-01-31', 'at': '10:30'}
     """
     folders = path.relative_to(root).parts[:-1] if path.is_relative_to(root) else ()
     pairs = (name.split("=", 1) for name in folders if "=" in name)
-    return dict(pairs)
+    return {unquote(name): "" if value == NONE else unquote(value) for name, value in pairs}
 
 
 # --- what a file holds ---------------------------------------------------------------------------
@@ -179,10 +188,14 @@ def _open_text(input_: Input, names: Names) -> Table:
         f"skip = {header.line - 1}, quote = {quote}, escape = {quote}, auto_detect = false, "
         f"max_line_size = {LONGEST_LINE}, columns = {{{declared}}}"
     )
-    known = [f"c{j}" for j in range(len(header.columns))]
-    known += [literal(input_.partition[name]) for name in more]
+    own = len(header.columns)
+    values = [input_.partition[name] for name in more]
+    known = [*(f"c{j}" for j in range(own)), *map(literal, values)]
     columns = {role: (known[position], "VARCHAR") for role, position in header.at.items()}
-    return Table(path, relation, columns, header)
+    fixed = {
+        role: values[position - own] for role, position in header.at.items() if position >= own
+    }
+    return Table(path, relation, columns, header, fixed)
 
 
 def reason_of(error: BaseException) -> str:

@@ -114,7 +114,8 @@ def prepare(
         raise ItemrecError(f"'min_rating' must be a number, got {min_rating!r}")
     if not isinstance(skip_bad_rows, bool):
         raise ItemrecError(f"'skip_bad_rows' must be true or false, got {skip_bad_rows!r}")
-    limits = memory_bytes(memory), positive_integer("threads", threads or usable_cpus())
+    threads = usable_cpus() if threads is None else threads
+    limits = memory_bytes(memory), positive_integer("threads", threads)
     need_packages("prepare", ["duckdb"])
     folder = _free(check_folder("out", out))
     inputs = find_inputs(files, without=folder.resolve())
@@ -237,7 +238,10 @@ class _Job:
         self.weighting, self.min_rating = weighting, min_rating
         tables = [open_table(connection, input_, names) for input_ in inputs]
         same_columns(tables)
-        self.plan = Plan(tables, names, skip, in_order=weighting.duplicates == "sum")
+        needs = {"time": "half_life"} if weighting.half_life is not None else {}
+        needs |= {"rating": "min_rating"} if min_rating is not None else {}
+        self.plan = Plan(tables, names, skip, weighting.duplicates == "sum", needs)
+        rows.check_needs(self.plan, left_out={})
 
     def run(self, memory: int) -> Facts:
         """All steps that are not done yet; returns what the manifest tells."""
@@ -278,7 +282,7 @@ class _Job:
     def _summary(self, parts: list[Facts]) -> Facts:
         """What is known of all rows: how many, which columns are left out, which rows."""
         return self.work.once(
-            "summary", 0, 1, lambda: rows.summary(self.connection, self.plan, parts, self.weighting)
+            "summary", 0, 1, lambda: rows.summary(self.connection, self.plan, parts)
         )
 
     def _rows(self, facts: Facts, n_parts: int) -> str:

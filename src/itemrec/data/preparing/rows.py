@@ -12,11 +12,11 @@ from typing import Any
 
 from itemrec.data.bad_rows import ProblemCount, find_problems
 from itemrec.data.columns import Names
+from itemrec.data.interactions import HOW_TO_SKIP
 from itemrec.data.preparing import expressions as sql
 from itemrec.data.preparing.inputs import Table, literal, parquet, reason_of
 from itemrec.data.preparing.work import Facts, Work
 from itemrec.data.readers.delimited import text_records
-from itemrec.data.weights import Weighting
 from itemrec.errors import ItemrecError, NoRowsError
 
 IDS = ("user", "item")
@@ -31,6 +31,7 @@ class Plan:
     names: Names
     skip: bool
     in_order: bool  # whether the order of rows matters
+    needs: dict[str, str]  # columns that must be there, and the settings that need them
 
     @property
     def roles(self) -> list[str]:
@@ -166,7 +167,17 @@ def _facts(connection: Any, plan: Plan, staged: str) -> Facts:
     return dict(zip(wanted, values, strict=True))
 
 
-def summary(connection: Any, plan: Plan, parts: Sequence[Facts], weighting: Weighting) -> Facts:
+def check_needs(plan: Plan, left_out: dict[str, str]) -> None:
+    """Raise if a setting needs a column that the files do not have, or that was left out."""
+    for role, setting in plan.needs.items():
+        if role in left_out:
+            raise ItemrecError(f"{left_out[role]}; {HOW_TO_SKIP}")
+        if role not in plan.roles:
+            what = {"time": "timestamps"}.get(role, f"{role}s")
+            raise ItemrecError(f"'{setting}' needs {what}, these files have none")
+
+
+def summary(connection: Any, plan: Plan, parts: Sequence[Facts]) -> Facts:
     """What is known of all rows together; raises if there are none, or if a column is missing."""
     total = {name: sum(part[name] for part in parts) for name in ("rows", "bad")}
     skipped: dict[str, int] = {}
@@ -184,10 +195,7 @@ def summary(connection: Any, plan: Plan, parts: Sequence[Facts], weighting: Weig
         for role in plan.numbers
         if role not in plan.needed and any(part[f"{role}_bad"] for part in parts)
     }
-    if weighting.half_life is not None and ("time" not in plan.roles or "time" in left_out):
-        raise ItemrecError(
-            left_out.get("time", "'half_life' needs timestamps, these files have none")
-        )
+    check_needs(plan, left_out)
     latest = [part["latest"] for part in parts if part.get("latest") is not None]
     return {
         "rows": total["rows"] - total["bad"],
@@ -260,12 +268,13 @@ def _line_problems(table: Table, roles: list[str]) -> Iterator[tuple[str, str]]:
     """(place, problem) of the lines of a text file; slow, and only for files that have any."""
     assert table.header is not None
     header = table.header
-    at = {role: header.at[role] for role in roles if header.at[role] < len(header.columns)}
+    at = {role: header.at[role] for role in roles if role not in table.fixed}
+    fixed = {role: [table.fixed[role]] for role in roles if role in table.fixed}
     for line, fields in text_records(table.path, header):
         problem = header.ragged(fields)
         if not problem:
-            found = find_problems({role: [fields[position]] for role, position in at.items()})
-            problem = found.get(0, "")
+            own = {role: [fields[position]] for role, position in at.items()}
+            problem = find_problems(fixed | own).get(0, "")
         if problem:
             yield f"{table.path}, line {line}", problem
 
