@@ -46,23 +46,24 @@ def _ranking(found: Recommendations) -> RenderableType:
     has_reasons = any(pick.reasons for pick in found)
     has_titles = any(pick.title for pick in found)
     title, reason = ["title"] * has_titles, ["because of"] * has_reasons
-    table = new_table("", "item", *title, "score", *reason)
+    table = new_table("", "item", *title, "score", *reason, numbers=("", "score"))
+    between = "\n" if has_titles else ", "  # titles are too long to share a line
     for rank, pick in enumerate(found, start=1):
         cells = [str(rank), str(pick.item), *[pick.title] * has_titles, f"{pick.score:.4f}"]
-        add_row(table, *cells, *[because(pick)] * has_reasons)
+        add_row(table, *cells, *[between.join(because(pick))] * has_reasons)
     return table
 
 
-def because(pick: Recommendation) -> str:
+def because(pick: Recommendation) -> list[str]:
     """The largest shares of a score, the sum of the others, and the part of the user's vector."""
-    parts = [f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:SHOWN_REASONS]]
+    parts = [f"{r.share:+.3f} {r.title or r.item}" for r in pick.reasons[:SHOWN_REASONS]]
     others = pick.reasons[SHOWN_REASONS:]
     if others:
         noun = "others" if len(others) > 1 else "other"
-        parts.append(f"{len(others)} {noun} {sum(r.share for r in others):+.3f}")
+        parts.append(f"{sum(r.share for r in others):+.3f} {len(others)} {noun}")
     if _has_own_part(pick):
-        parts.append(f"own {pick.own:+.3f}")
-    return ", ".join(parts)
+        parts.append(f"{pick.own:+.3f} own")
+    return parts
 
 
 def _has_own_part(pick: Recommendation) -> bool:
