@@ -112,11 +112,11 @@ def demo(
         console.print()
     history = recommend_to_new_user(runs["hybrid"], console)
     page = report(load_runs([str(out / name) for name in names]), out / "report.html")
-    call = program()
+    call, same_out = program(), "" if out == Path("demo") else f" --out {out}"
     for line in (
         f"\nruns, and a report with plots and with what was tried and chosen: {out}/, {page}",
         f"other lists: {call} recommend {out}/inductive-hybrid --history {history} --explain",
-        f"the same over HTTP, with a web page: {call} demo --out {out} --serve",
+        f"the same over HTTP, with a web page: {call} demo{same_out} --serve",
         f"your own file: {call} train FILE.csv --out runs/mine",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
