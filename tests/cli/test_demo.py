@@ -41,7 +41,7 @@ def test_demo_on_a_small_data_set(shown):
     assert "Users never seen in training" in page
     titles = {title for title in ir.load(TINY).titles.tolist() if title in text}
     assert len(titles) >= 8  # a history, recommendations and reasons by title
-    for part in ("p (t)", "report.html", "95 %: interval", "1 of 8", "8 of 8"):
+    for part in ("p (t)", "report.html", "95 %: interval of the mean", "1 of 8", "8 of 8"):
         assert part in text
     ((_, history),) = re.findall(
         r"recommend (\S+)/inductive-hybrid --history (\S+) --explain", text

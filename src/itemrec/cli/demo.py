@@ -52,8 +52,8 @@ SYSTEMS: dict[str, Config] = {
     "hybrid": {"model": {"name": "hybrid"}, "train": {"budget": 30.0}},
 }
 WHAT = {
-    "bpr": "LightGCN, a graph neural network, trained with the classic loss BPR",
-    "item-ndcg": "the same network, trained with ITEM's smooth NDCG",
+    "bpr": "LightGCN, a graph neural network, with the BPR loss",
+    "item-ndcg": "the same network with ITEM's loss, a smooth NDCG",
     "ease": "a linear model of which items go together",
     "hybrid": "the default: network, popularity and linear model, summed",
 }
@@ -65,7 +65,7 @@ METRICS = ("ndcg@20", "recall@20")
 LEGEND = (
     "recall@20 is the share of the held-out items that are in a list of 20; ndcg@20 also counts "
     "how high they are. From 0 to 1, more is better. 95 %: interval of the mean over users. "
-    "change and p: against the first row; p below .05 is more than chance."
+    "change: from the first row. p: how often chance alone would give as large a change."
 )
 HISTORY = 4  # items in the history of the example user
 
@@ -88,7 +88,7 @@ def demo(
     console.print(
         f"[bold]Film tastes, made on the spot[/]: {interactions.n_users:,} users, "
         f"{interactions.n_items:,} films, {len(interactions):,} interactions.\n"
-        f"{len(SYSTEMS)} systems are trained, first for known users, then for new ones: "
+        "Four systems are trained, first for known users, then for new ones: "
         "some two minutes on two cores.\n",
         highlight=False,
     )
@@ -106,7 +106,8 @@ def demo(
         console.print(f"\n[bold]{title}[/]")
         found = compare_runs(runs, METRICS)
         console.print(results.comparison(*found))
-        console.print(LEGEND, style="dim", highlight=False)
+        if protocol == "transductive":
+            console.print(LEGEND, style="dim", highlight=False)
         for sentence in (losses_compared(runs, found[0]), hybrid_compared(runs)):
             console.print(f"• {sentence}", highlight=False)
         console.print()
