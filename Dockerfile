@@ -1,6 +1,7 @@
 # The service on a CPU, for one run folder:
 #   docker build -t itemrec --build-arg TORCH_INDEX=URL .
-#   docker run -p 8000:8000 -e ITEMREC_API_KEY=secret -v "$PWD/runs/mine:/run-folder:ro" itemrec
+#   export ITEMREC_API_KEY=$(openssl rand -hex 16)
+#   docker run -p 8000:8000 -e ITEMREC_API_KEY -v "$PWD/runs/mine:/run-folder:ro" itemrec
 # TORCH_INDEX is the index of CPU builds that PyTorch's install page names. Without it the image
 # has the CUDA libraries of the default build and is several gigabytes larger.
 FROM python:3.12-slim AS build

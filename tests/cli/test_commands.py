@@ -150,6 +150,15 @@ def test_recommend_prints_titles_and_reasons(runs, here):
     assert sorted(p["item"] for p in json.loads(only.stdout)["items"]) == [3, 4]
 
 
+def test_each_reason_has_a_line_and_the_shares_add_up_to_the_score(runs):
+    text = call("recommend", runs / "ease", "--history", "3,8,12,15,20", "-k", "1").stdout
+    (score,) = re.findall(r"^ 1 .*?(\d+\.\d{4})", text, flags=re.MULTILINE)
+    shares = [float(share) for share in re.findall(r" ([-+]\d+\.\d{3}) ", text)]
+    assert len(shares) == 4  # the largest three, and the others
+    assert max(len(re.findall(r"[-+]\d+\.\d{3} ", line)) for line in text.splitlines()) == 1
+    assert sum(shares) == pytest.approx(float(score), abs=0.003)
+
+
 def test_ids_of_filters_that_are_unknown_are_reported(runs, here):
     text = call("recommend", runs / "bpr", "--history", "3", "--without", "8,99999").stdout
     assert "not known to this model and left out: 99999" in text
@@ -185,7 +194,9 @@ def test_ids_are_printed_as_they_are(odd, here):
     shown = [line.split()[1] for line in text.splitlines() if line.strip()[:1].isdigit()]
     assert sorted(shown) == sorted(ODD)
     assert "title" not in text  # these items have none
-    assert all("[i " in line and "j] " in line for line in text.splitlines() if ":cat:" in line)
+    words = [re.split(r",? +", line) for line in text.splitlines() if ":cat:" in line]
+    assert words
+    assert all({"[i", "j]"} <= set(line) for line in words)
     text = call("recommend", odd, "--all", "--out", "[red].csv").stdout
     assert "[red].csv" in text
     call("train", odd.parent / "odd.csv", "--model", "popularity", "--out", "[b]other")
@@ -258,6 +269,7 @@ def test_the_final_model_knows_every_user_and_interaction(runs, here):
     chosen = ir.Run.load(runs / "bpr").metrics["best_epoch"]
     text = call("train", "--final", runs / "bpr", "--out", "serve").stdout
     assert f"{chosen} epochs on all" in text
+    assert "before deploying" not in text  # this is the model to deploy
     text = call("recommend", "serve", "--all", "-k", "1000", "--out", "all.csv").stdout
     assert "held out" not in text
     data = ir.load(TINY)
@@ -280,7 +292,9 @@ def test_the_final_model_knows_every_user_and_interaction(runs, here):
 def test_a_final_model_notes_changed_data(here):
     lines = [f"u{u},i{(u * k) % 17}" for u in range(1, 40) for k in range(1, 9)]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines]))
-    call("train", "plays.csv", "--model", "ease", "--out", "r")
+    text = call("train", "plays.csv", "--model", "ease", "--out", "r").stdout
+    assert "recommend: itemrec recommend r --history ITEM,ITEM --explain\n" in text
+    assert "before deploying, train on all data: itemrec train --final r\n" in text
     assert "has changed" not in call("train", "--final", "r", "--out", "same").stderr
     before = ir.Run.load("same").dataset["interactions"]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines, "u1,new", "u2,new"]))

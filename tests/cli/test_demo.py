@@ -1,6 +1,9 @@
 """The demo trains every system in both protocols, compares them, and can be continued."""
 
 import io
+import re
+import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -8,6 +11,7 @@ from typer.testing import CliRunner
 
 import itemrec as ir
 from itemrec.cli.app import app
+from itemrec.cli.calling import program
 from itemrec.cli.demo import PROTOCOLS, SYSTEMS, demo
 
 TINY = "synthetic:users=100,items=80,interactions=1500"
@@ -37,8 +41,13 @@ def test_demo_on_a_small_data_set(shown):
     assert "Users never seen in training" in page
     titles = {title for title in ir.load(TINY).titles.tolist() if title in text}
     assert len(titles) >= 8  # a history, recommendations and reasons by title
-    for part in ("p (t)", "report.html", "demo/inductive-hybrid --history"):
+    for part in ("p (t)", "report.html", "95 %: interval of the mean", "1 of 8", "8 of 8"):
         assert part in text
+    ((_, history),) = re.findall(
+        r"recommend (\S+)/inductive-hybrid --history (\S+) --explain", text
+    )
+    recommender = ir.Recommender.load(out / "inductive-hybrid")
+    assert recommender.recommend(history=history.split(",")).unknown == ()
     assert text.splitlines()[-1] == "your own file: itemrec train FILE.csv --out runs/mine"
 
 
@@ -93,3 +102,17 @@ def test_serve_opens_the_page_of_the_runs_for_unseen_users(tmp_path, monkeypatch
     assert served["runs"][0].startswith("hybrid=")  # the default answers first
     assert (served["port"], served["workers"]) == (0, 1)
     assert opened == ["http://127.0.0.1:1"]
+
+
+def test_a_printed_command_is_one_that_the_shell_finds(tmp_path: Path, monkeypatch) -> None:
+    script = tmp_path / ".venv/bin/itemrec"
+    script.parent.mkdir(parents=True)
+    script.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [".venv/bin/itemrec", "demo"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert program() == ".venv/bin/itemrec"
+    monkeypatch.setenv("PATH", str(script.parent))  # as after `source .venv/bin/activate`
+    assert program() == "itemrec"
+    monkeypatch.setattr(sys, "argv", ["/somewhere/__main__.py"])
+    assert program() == "itemrec"

@@ -106,9 +106,15 @@ def test_what_an_extension_prints_stays_out_of_results(own):
 def test_workers_of_a_suite_know_extensions(own, jobs):
     Path("s.toml").write_text(SUITE)
     arguments = ["--results", "results", "--per-user", "values", "--device", "cpu"]
-    call("--extension", "own.py", "reproduce", "s.toml", "--jobs", jobs, *arguments)
+    command = ("--extension", "own.py", "reproduce", "s.toml", "--jobs", jobs, *arguments)
+    text = call(*command).stdout
     lines = [json.loads(line) for line in Path("results/s.jsonl").read_text().splitlines()]
-    assert sorted(line["row"] for line in lines if line["kind"] == "row") == ["a", "b"]
+    runs = {line["id"]: line["test"] for line in lines if line["kind"] == "run"}
+    rows = {line["row"]: runs[line["run"]] for line in lines if line["kind"] == "row"}
+    assert sorted(rows) == ["a", "b"]
+    for row, test in rows.items():  # the table at the end shows what was stored
+        (shown,) = (line for line in text.splitlines() if line.split()[:1] == [row])
+        assert f"{100 * test['ndcg@20']:.2f}" in shown
 
 
 def test_the_environment_variable_is_read_and_passed_on(own, monkeypatch):

@@ -63,6 +63,18 @@ def test_unusual_properties_are_warned_about(tmp_path: Path) -> None:
     assert "1 user occurs only in the test file" in text
 
 
+def test_ids_that_another_program_wrote_for_something_else_are_warned_about(tmp_path: Path) -> None:
+    file = tmp_path / "plays.csv"
+    file.write_text("user,item\n1.0,x\n1.0,NULL\n2.0,NULL\n2.0,y\n")
+    text = " / ".join(describe(read(file)).warnings)
+    assert "the item id of 2 interactions is 'NULL'" in text
+    assert "user ids are texts such as '1.0', and '1' is another" in text
+    file.write_text("user,item\n1.0,x\nann,nullable\n")
+    text = " / ".join(describe(read(file)).warnings)
+    assert "if that means missing" not in text
+    assert "are texts" not in text
+
+
 def test_clean_data_has_no_warnings() -> None:
     assert describe(synthetic(users=1000, items=500, interactions=20_000)).warnings == ()
 

@@ -344,6 +344,14 @@ def test_threshold_keeps_high_ratings() -> None:
     assert len(read(rated, min_rating=np.float32(2), k_core=np.int64(1))) == 3
 
 
+def test_ratings_with_a_decimal_comma_are_numbers_and_thousands_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "plays.csv"
+    path.write_text("user;item;rating\nann;x;4,5\nann;y;3\nbob;x; 10,25 \n")
+    assert read(path).ratings.tolist() == [4.5, 3.0, 10.25]
+    path.write_text("user;item;rating\nann;x;1,234\n")
+    assert "the rating must be a number, got '1,234'" in error_of(path, rating="rating")
+
+
 # ---------------------------------------------------------------- bad input
 
 
@@ -366,7 +374,8 @@ def test_threshold_keeps_high_ratings() -> None:
         ("x.tsv", "user\titem\n1\t2\n1,3\n", ["line 3", "a tab", "found 1"]),
         ("x.tsv", "user,item\n1,2\n", ["line 1", "a tab", "one column"]),
         ("x.csv", b"user,item\n1,\x00\n", ["NUL"]),
-        ("x.csv", b"user,item\n\xff\xfe,2\n", ["UTF-8"]),
+        ("x.csv", b"user,item\n\xff\xfe,2\n", ["UTF-8", "save the file as UTF-8"]),
+        ("x.csv", "sep=;\nuser;item\n1;2\n", ["line 1", "'sep='", "remove it"]),
         ("x.parquet", "PAR1 and then nothing", ["truncated", "PAR1"]),
         ("x.parquet", "hello", ["not a parquet file"]),
         ("x.parquet", "PAR1 rubbish PAR1", ["damaged"]),

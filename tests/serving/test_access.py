@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import re
+from pathlib import Path
 
 import pytest
 from served import open_client
@@ -97,6 +99,16 @@ def test_only_named_origins_may_read_answers(recommender):
 def test_wrong_settings_are_refused(settings, sentence):
     with pytest.raises(ir.ItemrecError, match=sentence):
         ServiceSettings(**settings)
+
+
+@pytest.mark.parametrize("page", ["Dockerfile", "docs/serving.md"])
+def test_the_key_of_the_documented_container_is_accepted(page):
+    text = (Path(__file__).parents[2] / page).read_text()
+    (value,) = re.findall(r"ITEMREC_API_KEY=(.+)", text)
+    made = re.fullmatch(r"\$\(openssl rand -hex (\d+)\)", value)
+    key = "0f" * int(made[1]) if made else value.split()[0]
+    ServiceSettings(api_keys=(key,))
+    assert re.search(r"docker run .*-e ITEMREC_API_KEY ", text)
 
 
 def test_other_machines_need_a_key_or_the_word_insecure(tmp_path):

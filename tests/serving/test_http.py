@@ -124,7 +124,10 @@ def test_other_bad_requests(client):
     assert client.get("/items", params={"q": "x" * 201}).json()["error"].startswith("'q' ")
     limit = client.get("/items", params={"limit": "9" * 5000}).json()["error"]
     assert re.fullmatch(r"'limit' is invalid \(.*\), got '9{100}'", limit)
-    assert client.get("/nothing/here").json() == {"error": "Not Found"}
+    unknown = client.get("/nothing/here")
+    assert unknown.status_code == 404
+    assert unknown.json()["error"].startswith("there is nothing at this address")
+    assert client.get("/openapi.json").status_code == 200  # the address that it names
 
 
 def test_validation_stops_at_the_first_error():

@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
+from itemrec.cli.calling import program
 from itemrec.cli.html_report import report
 from itemrec.cli.tables import layout, results
 from itemrec.cli.tables import recommendations as recommendation_tables
@@ -50,10 +51,22 @@ SYSTEMS: dict[str, Config] = {
     "ease": {"model": {"name": "ease"}},
     "hybrid": {"model": {"name": "hybrid"}, "train": {"budget": 30.0}},
 }
+WHAT = {
+    "bpr": "LightGCN, a graph neural network, with the BPR loss",
+    "item-ndcg": "the same network with ITEM's loss, a smooth NDCG",
+    "ease": "a linear model of which items go together",
+    "hybrid": "the default: network, popularity and linear model, summed",
+}
 PROTOCOLS = {
     "transductive": ("interactions", "Known users: a fifth of each user's items is held out"),
     "inductive": ("users", "Users never seen in training: a fifth of the users is held out"),
 }
+METRICS = ("ndcg@20", "recall@20")
+LEGEND = (
+    "recall@20 is the share of the held-out items that are in a list of 20; ndcg@20 also counts "
+    "how high they are. From 0 to 1, more is better. 95 %: interval of the mean over users. "
+    "change: from the first row. p: how often chance alone would give as large a change."
+)
 HISTORY = 4  # items in the history of the example user
 
 
@@ -73,32 +86,39 @@ def demo(
     out = check_folder("out", out)
     interactions = load(data)
     console.print(
-        f"[bold]{escape(interactions.name)}[/]: {interactions.n_users:,} users, "
-        f"{interactions.n_items:,} items, {len(interactions):,} interactions, "
-        f"fingerprint {interactions.fingerprint}"
+        f"[bold]Film tastes, made on the spot[/]: {interactions.n_users:,} users, "
+        f"{interactions.n_items:,} films, {len(interactions):,} interactions.\n"
+        "Four systems are trained, first for known users, then for new ones: "
+        "some two minutes on two cores.\n",
+        highlight=False,
     )
+    names = [f"{protocol}-{name}" for protocol in PROTOCOLS for name in SYSTEMS]
     for protocol, (strategy, title) in PROTOCOLS.items():
         runs: dict[str, Run] = {}
         for name, system in SYSTEMS.items():
             train = {**system.get("train", {}), "refit": False, **settings, "seed": seed}
             split = {"strategy": strategy, "test": 0.2, "seed": seed}
             config = {**system, "split": split, "train": train}
-            console.print(f"{protocol}: training {name} …", style="dim")
             folder = out / f"{protocol}-{name}"
+            step = f"{names.index(folder.name) + 1} of {len(names)}"
+            console.print(f"{step}  {name}: {WHAT[name]} …", style="dim", highlight=False)
             runs[name] = run_config(config, folder, data=interactions, resume=True, progress=True)
         console.print(f"\n[bold]{title}[/]")
-        found = compare_runs(runs)
+        found = compare_runs(runs, METRICS)
         console.print(results.comparison(*found))
-        console.print(losses_compared(runs, found[0]), highlight=False)
-        console.print(hybrid_compared(runs), highlight=False)
-    recommend_to_new_user(runs["hybrid"], console)
-    names = [f"{protocol}-{name}" for protocol in PROTOCOLS for name in SYSTEMS]
+        if protocol == "transductive":
+            console.print(LEGEND, style="dim", highlight=False)
+        for sentence in (losses_compared(runs, found[0]), hybrid_compared(runs)):
+            console.print(f"• {sentence}", highlight=False)
+        console.print()
+    history = recommend_to_new_user(runs["hybrid"], console)
     page = report(load_runs([str(out / name) for name in names]), out / "report.html")
+    call, same_out = program(), "" if out == Path("demo") else f" --out {out}"
     for line in (
-        f"\nruns, and a report with what was tried and chosen: {out}/, {page}",
-        f"more recommendations: itemrec recommend {out}/inductive-hybrid --history ID,ID,ID",
-        f"the same over HTTP, with a web page: itemrec demo --out {out} --serve",
-        "your own file: itemrec train FILE.csv --out runs/mine",
+        f"\nruns, and a report with plots and with what was tried and chosen: {out}/, {page}",
+        f"other lists: {call} recommend {out}/inductive-hybrid --history {history} --explain",
+        f"the same over HTTP, with a web page: {call} demo{same_out} --serve",
+        f"your own file: {call} train FILE.csv --out runs/mine",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return page
@@ -145,8 +165,11 @@ def _p(found: Comparison, name: str) -> str:
     return f"p {p}" if p.startswith("<") else f"p = {p}"
 
 
-def recommend_to_new_user(run: Run, console: Console) -> None:
-    """Recommend to an example user who liked the most popular items of one genre."""
+def recommend_to_new_user(run: Run, console: Console) -> str:
+    """Recommend to an example user who liked the most popular items of one genre.
+
+    Returns the items of another history to try: what was recommended first.
+    """
     assert run.titles is not None
     assert run.genres is not None
     main = np.array([str(genres).partition("|")[0] for genres in run.genres])
@@ -154,8 +177,9 @@ def recommend_to_new_user(run: Run, console: Console) -> None:
     genre = max(sorted(set(main)), key=lambda name: int(popularity[main == name].sum()))
     rows = np.argsort(np.where(main == genre, -popularity, 0), kind="stable")[:HISTORY]
     history = run.item_ids.external(rows).tolist()
-    console.print(f"\n[bold]A new user who is not in the data and liked some {escape(genre)}[/]")
+    console.print(f"[bold]A new user who is not in the data and liked some {escape(genre)}[/]")
     for row in rows:
         console.print(f"  {run.titles[row]}", highlight=False, markup=False)
-    found = Recommender.from_run(run).recommend(history=history, k=8, explain=True)
+    found = Recommender.from_run(run).recommend(history=history, k=5, explain=True)
     console.print(recommendation_tables.recommendations(found))
+    return ",".join(str(pick.item) for pick in found[:3])

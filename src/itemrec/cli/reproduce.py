@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_optional_list
+from itemrec.cli.tables.layout import console
+
+if TYPE_CHECKING:
+    from itemrec.experiments.suites.options import Options
 
 SELECTION, STORAGE = "Selection", "Files"
 
@@ -80,7 +84,7 @@ def reproduce(
     """
     from itemrec.experiments.suites.options import Options
     from itemrec.experiments.suites.overrides import split_names
-    from itemrec.experiments.suites.reproduce import reproduce_all
+    from itemrec.experiments.suites.reproduce import OTHERS, reproduce_all
 
     names = selection.datasets
     chosen = Options(
@@ -95,5 +99,21 @@ def reproduce(
         time_limit=time_limit,
     )
     succeeded = reproduce_all(suite, chosen, error_console)
+    if suite not in ("all", *OTHERS):
+        _print_tables(suite, chosen)
     if not succeeded:
         raise typer.Exit(1)
+
+
+def _print_tables(name: str, options: Options) -> None:
+    """The table of each chosen data set, with what is stored by now."""
+    from itemrec.cli.tables.suites import suite_table
+    from itemrec.experiments.results_page.tables import read_tables
+    from itemrec.experiments.suites.store import read
+    from itemrec.experiments.suites.suite import load_suite
+
+    suite = load_suite(name)
+    chosen = {cell.entry for cell in suite.cells(options.datasets)}
+    for table in read_tables(suite, read(options.home)):
+        if table.entry in chosen:
+            console.print(suite_table(suite, table))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from itemrec import ranks
+from itemrec.cli.calling import program
 from itemrec.cli.errors import print_note, told_if_interrupted
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.options import CONFIGURATION, ExperimentOptions
@@ -18,6 +19,7 @@ from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
     from itemrec.config_file import Config
+    from itemrec.training.run import Run
 
 SEARCH = "Search"
 
@@ -77,14 +79,24 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     for line in results.chosen(trained):
         print_line(line)
     print_line(f"run folder: {folder}")
+    for line in _what_next(trained, quote(str(folder))):
+        print_line(line)
     for name in run.track or ():
         print_line(f"{name}: {trained.track(name, folder)}")
+
+
+def _what_next(trained: Run, folder: str) -> list[str]:
+    """The commands that most people type after training."""
+    lines = [f"recommend: {program()} recommend {folder} --history ITEM,ITEM --explain"]
+    if trained.metrics["test"]:
+        lines.append(f"before deploying, train on all data: {program()} train --final {folder}")
+    return lines
 
 
 def _how_to_resume(folder: Path) -> str:
     if not (folder / "state.pt").exists():
         return "nothing was saved"
-    return f"continue with: itemrec train --resume --out {quote(str(folder))}"
+    return f"continue with: {program()} train --resume --out {quote(str(folder))}"
 
 
 def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> Config:
@@ -162,11 +174,11 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
         )
     console.print(results.tuned(found))
     best = quote(str(search.out / "best.toml"))
-    print_line(f"train with the best settings: itemrec train --config {best} --out RUN")
+    print_line(f"train with the best settings: {program()} train --config {best} --out RUN")
 
 
 def _how_to_resume_search(search: SearchOptions) -> str:
     if not (search.out / "tune.toml").exists():
         return "nothing was saved"
     folder = quote(str(search.out))
-    return f"continue with: itemrec tune --resume --out {folder} --trials {search.trials}"
+    return f"continue with: {program()} tune --resume --out {folder} --trials {search.trials}"

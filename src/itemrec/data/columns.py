@@ -5,6 +5,7 @@ This module neither maps ids nor merges duplicates; `itemrec.data.interactions` 
 
 import datetime as dt
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -203,6 +204,8 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
     return numbers
 
 
+# Three digits after the comma could also be thousands.
+DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d{1,2}", re.ASCII)
 NOT_A_NUMBER = (ValueError, TypeError, AttributeError, OverflowError)
 
 
@@ -216,11 +219,17 @@ def _not_positive(number: float) -> str:
 
 
 def to_number(value: Any, role: str) -> float:
-    """A number, or the seconds since 1970 of a date where the role is a time."""
+    """A number, or the seconds since 1970 of a date where the role is a time.
+
+    >>> to_number("4.5", "rating"), to_number("4,5", "rating")
+    (4.5, 4.5)
+    """
     try:
         return float(value)
     except (ValueError, TypeError):
         if role != "time":
+            if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
+                return float(value.replace(",", "."))
             raise
         moment = value if hasattr(value, "year") else dt.datetime.fromisoformat(value.strip())
         if not isinstance(moment, dt.datetime):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from itemrec.data.interactions import Interactions
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+MISSING = ("null", "nan", "none", "n/a", "\\n")  # in lower case
 FEW = 5  # a user with fewer interactions can hardly be split and evaluated
 
 
@@ -158,9 +159,26 @@ def _warnings(
         warn(only, "user occurs only in the test file", "users occur only in the test file")
     if data.ratings is not None and data.ratings.min() == data.ratings.max():
         found.append(f"all ratings are {data.ratings[0]:g}, so they carry no information")
+    found += _id_warnings("user", data.user_ids.ids, user_counts)
+    found += _id_warnings("item", data.item_ids.ids, item_counts)
     found += _weight_warnings(data.weights)
     found += _time_warnings(data.times)
     found += [note.rstrip(".") for note in data.notes]
+    return found
+
+
+def _id_warnings(role: str, ids: npt.NDArray[Any], counts: npt.NDArray[np.int64]) -> list[str]:
+    """Texts that another program may have written for a missing or a whole number."""
+    if ids.dtype.kind == "i":
+        return []
+    texts = ids.tolist()
+    found = [
+        f"the {role} id of {count:,} interactions is {text!r}: if that means missing, remove them"
+        for text, count in zip(texts, counts.tolist(), strict=True)
+        if text.lower() in MISSING
+    ]
+    if all(text.endswith(".0") for text in texts):
+        found.append(f"{role} ids are texts such as {texts[0]!r}, and {texts[0][:-2]!r} is another")
     return found
 
 

@@ -44,6 +44,10 @@ class IdMap:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        first = ", ".join(map(repr, self.ids[:3].tolist()))
+        return f"IdMap({len(self):,} ids: {first}{', …' if len(self) > 3 else ''})"
+
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {str(value): row for row, value in enumerate(self.ids.tolist())}

@@ -67,6 +67,9 @@ class Evaluation:
         >>> result = ir.evaluate(run, split, metrics=["recall@10", "ndcg@10"])
         >>> list(result.metrics), len(result.per_user["ndcg@10"])
         (['recall@10', 'ndcg@10'], 6)
+        >>> print(ir.Evaluation({"coverage@10": 0.75}, {}, result.ids, result.history))
+        6 users
+        coverage@10 0.7500
     """
 
     metrics: dict[str, float]
@@ -103,10 +106,12 @@ class Evaluation:
         found = bootstrap_interval(self.per_user[metric], seed=seed)
         return found.low, found.high
 
-    def __str__(self) -> str:
-        lines = [f"{len(self.ids)} users"]
+    def __repr__(self) -> str:
+        """A table, so that a notebook shows one instead of the values of all users."""
+        lines = [f"{len(self.ids):,} users"]
+        width = max(map(len, self.metrics), default=0)
         for name, value in self.metrics.items():
-            text = f"{name:>18} {value:.4f}"
+            text = f"{name:<{width}} {value:.4f}"
             if name in self.per_user:
                 low, high = self.interval(name)
                 text += f"  [{low:.4f}, {high:.4f}]"

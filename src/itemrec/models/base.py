@@ -113,6 +113,19 @@ class Model(Abilities, nn.Module):
         if "__init__" in cls.__dict__:
             record_settings(cls)
 
+    def extra_repr(self) -> str:
+        """The settings, which torch writes between the brackets of a model.
+
+        Returns:
+            The settings as arguments of the constructor.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> ir.models.EASE(l2=50.0)
+            EASE(l2=50.0, form='auto', neighbours=200)
+        """
+        return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate for this training matrix.
 

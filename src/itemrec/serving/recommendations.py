@@ -65,7 +65,10 @@ class Recommendation:
         like: With `explain`, the known items that a new item is most like.
 
     Examples:
-        >>> Recommendation(item=12, title="Alien", genres="Horror", score=0.5).reasons
+        >>> pick = Recommendation(item=12, title="Alien", genres="Horror", score=0.5)
+        >>> pick
+        Recommendation(12, 'Alien', score 0.5000)
+        >>> pick.reasons
         ()
     """
 
@@ -79,6 +82,11 @@ class Recommendation:
     image: str = ""
     is_new: bool = False
     like: tuple[Likeness, ...] = ()
+
+    def __repr__(self) -> str:
+        title = f", {self.title!r}" if self.title else ""
+        reasons = f", {len(self.reasons):,} reasons" if self.reasons else ""
+        return f"Recommendation({self.item!r}{title}, score {self.score:.4f}{reasons})"
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,8 @@ class Recommendations:
     def __getitem__(self, place: int) -> Recommendation:
         return self.items[place]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        """The list as a person reads it, also in a notebook."""
         if not self.items:
             return NOTHING
         lines = [f"{self.fallback}:"] if self.fallback else []

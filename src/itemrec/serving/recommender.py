@@ -84,6 +84,9 @@ class Recommender:
         self._ranker = Ranker(self.model, self.train, self.facts)
         self._presented = PresentedItems(self.items, self.facts.column(*IMAGES))
 
+    def __repr__(self) -> str:
+        return f"Recommender({self.run!r}, {self.n_items:,} items)"
+
     @classmethod
     def load(
         cls,

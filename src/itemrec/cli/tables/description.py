@@ -69,7 +69,8 @@ def _bars(histogram: Sequence[tuple[int, int, int]], unit: str) -> str:
         bin_ = f"{low:,}" if low == high else f"{low:,}–{high:,}"
         eighths = max(round(8 * WIDTH * count / most), 1 if count else 0)
         bar = "█" * (eighths // 8) + ("", *"▏▎▍▌▋▊▉")[eighths % 8]
-        lines.append(f"{bin_:>17} {bar} {count:,}" + (f" {unit}" if not lines else ""))
+        shown = unit.removesuffix("s") if count == 1 else unit
+        lines.append(f"{bin_:>17} {bar} {count:,}" + (f" {shown}" if not lines else ""))
     return "\n".join(lines)
 
 

@@ -46,23 +46,28 @@ def _ranking(found: Recommendations) -> RenderableType:
     has_reasons = any(pick.reasons for pick in found)
     has_titles = any(pick.title for pick in found)
     title, reason = ["title"] * has_titles, ["because of"] * has_reasons
-    table = new_table("", "item", *title, "score", *reason)
+    table = new_table("", "item", *title, "score", *reason, numbers=("", "score"))
     for rank, pick in enumerate(found, start=1):
         cells = [str(rank), str(pick.item), *[pick.title] * has_titles, f"{pick.score:.4f}"]
-        add_row(table, *cells, *[because(pick)] * has_reasons)
+        add_row(table, *cells, *[because(pick, lines=has_titles)] * has_reasons)
     return table
 
 
-def because(pick: Recommendation) -> str:
-    """The largest shares of a score, the sum of the others, and the part of the user's vector."""
-    parts = [f"{r.title or r.item} {r.share:+.3f}" for r in pick.reasons[:SHOWN_REASONS]]
-    others = pick.reasons[SHOWN_REASONS:]
-    if others:
-        noun = "others" if len(others) > 1 else "other"
-        parts.append(f"{len(others)} {noun} {sum(r.share for r in others):+.3f}")
+def because(pick: Recommendation, *, lines: bool) -> str:
+    """The largest shares of a score, the sum of the others, and the part of the user's vector.
+
+    Titles are too long to share a line: each reason then has a line of its own.
+    """
+    most = SHOWN_REASONS + (len(pick.reasons) == SHOWN_REASONS + 1)  # one more is named as well
+    parts = [(reason.share, str(reason.title or reason.item)) for reason in pick.reasons[:most]]
+    if others := pick.reasons[most:]:
+        parts.append((sum(reason.share for reason in others), f"{len(others)} others"))
     if _has_own_part(pick):
-        parts.append(f"own {pick.own:+.3f}")
-    return ", ".join(parts)
+        parts.append((pick.own or 0.0, "own"))
+    shares = [f"{share:+.3f}" for share, _ in parts]
+    width = max(map(len, shares), default=0) if lines else 0
+    shown = [f"{share:>{width}} {name}" for share, (_, name) in zip(shares, parts, strict=True)]
+    return ("\n" if lines else ", ").join(shown)
 
 
 def _has_own_part(pick: Recommendation) -> bool:

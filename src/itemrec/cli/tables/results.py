@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from itemrec.evaluation.tradeoff import Sweep
     from itemrec.experiments.tune import Trial, Tuned
 
+LEGEND = (
+    "held-out items: recall@k is the share of them in a list of k, ndcg@k also counts how high "
+    "they are; 1 is best. 95 %: interval of the mean over test users"
+)
+
 
 def finished(run: Run) -> RenderableType:
     """The metrics of a finished training run."""
@@ -35,7 +40,8 @@ def finished(run: Run) -> RenderableType:
     length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
     seconds = metrics["seconds"]["train"]
     line = f"{length}; {seconds:.1f} s of training; {n_evaluated:,} test users"
-    return Group(_run_metrics(run), Text(line), *notes)
+    legend = Text(LEGEND, style="dim")
+    return Group(_run_metrics(run), legend, Text(line), *notes)
 
 
 def chosen(run: Run) -> list[str]:

@@ -49,6 +49,11 @@ def read_header(path: Path, names: Names, more: Sequence[str] = ()) -> Header:
     if first is None:
         raise ItemrecError(f"{path}: the file is empty; expected a header line and rows")
     line, columns = first
+    if columns[0].lower().startswith("sep="):
+        raise ItemrecError(
+            f"{path}, line {line}: expected a header, found the line 'sep=' that Excel writes: "
+            "remove it"
+        )
     header = Header(line, columns, {}, sep, quotes)
     if len(columns) == 1:
         raise ItemrecError(
@@ -153,7 +158,8 @@ def records_of(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[s
                 if any(fields):
                     yield reader.line_num, fields
     except UnicodeDecodeError as error:
-        raise ItemrecError(f"{path}: expected UTF-8 text ({first_line(error)})") from error
+        problem = f"expected UTF-8 text ({first_line(error)}); save the file as UTF-8"
+        raise ItemrecError(f"{path}: {problem}") from error
     except (csv.Error, EOFError) as error:  # EOFError: a truncated .gz
         raise ItemrecError(f"{path}: expected delimited text ({first_line(error)})") from error
 

@@ -56,6 +56,8 @@ async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 400:
         return error_response(422, _bad_body(request))
+    if error.detail == "Not Found":
+        return error_response(404, "there is nothing at this address: /openapi.json lists all")
     return error_response(error.status_code, error.detail, error.headers)
 
 
