@@ -5,6 +5,7 @@ import re
 import pytest
 from doc_blocks import ROOT, blocks, commands, run_command, write_plays
 
+from itemrec.models import MODELS
 from itemrec.serving.recommender import Recommender
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,6 +37,11 @@ def test_the_python_quick_start_works_as_written(tmp_path, monkeypatch, capsys):
     assert "ndcg@20" in out
     assert out.count("because of") == 5
     assert len(Recommender.load("runs/python").recommend(history=["12"], k=3)) == 3
+
+
+def test_the_number_of_models_is_that_of_the_table():
+    (others,) = re.findall(r"(\d+) other\s+models are included", README)
+    assert int(others) == len(MODELS) - 1  # all but the default
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

@@ -33,7 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_says_what_was_added_and_done(place: Path) -> None:
     result = call("update", "r", "new.csv", "--out", "r2")
     assert result.exit_code == 0, result.output
-    assert "1 users, 1 items; known already:" in result.output
+    assert "1 user, 1 item; known already:" in result.output
     assert "linear part: " in result.output
     assert "nothing is held out, so there are no test metrics" in result.output
     assert "begin with `itemrec train --final RUN`" in result.output

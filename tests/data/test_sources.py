@@ -380,7 +380,8 @@ def test_ratings_with_a_decimal_comma_are_numbers_and_thousands_are_not(tmp_path
         ("x.parquet", "hello", ["not a parquet file"]),
         ("x.parquet", "PAR1 rubbish PAR1", ["damaged"]),
         ("x.parquet", "", ["not a parquet file"]),
-        ("x.json", "{}", ["unknown kind", ".parquet"]),
+        ("x.json", "{}", ["unknown kind", ".parquet", "save any other table as .csv"]),
+        ("x.jsonl", '{"who": "ann", "item_id": "x"}\n', ["not known (1)", "needs 'user_id'"]),
         ("train.txt", "0 1\n", ["folder"]),
     ],
 )  # fmt: skip

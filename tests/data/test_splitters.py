@@ -131,6 +131,14 @@ def test_user_split_rebuilds_the_whole_and_training_users_keep_everything() -> N
             assert abs(shown - 0.8 * degree[user]) <= 0.5 or shown == degree[user] - 1
 
 
+@pytest.mark.parametrize("split", [split_interactions, split_users])
+def test_histories_of_one_item_cannot_be_split_and_the_reason_is_told(split: Any) -> None:
+    rows = [(f"u{n}", f"i{n % 4}") for n in range(40)]
+    data = read(pd.DataFrame(rows, columns=["user", "item"]))
+    with pytest.raises(ItemrecError, match=r"no user with a test item: .* longest history has 1$"):
+        split(data, seed=0)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(6, 25), st.integers(5, 40), st.integers(5, 100), st.integers(0, 9))
 def test_every_held_out_user_keeps_a_fold_in_item_after_unseen_items_left(

@@ -41,6 +41,7 @@ def workplace(tmp_path, monkeypatch):
     write_plays(tmp_path)
     write_sessions(tmp_path)
     (tmp_path / "example.toml").write_text(blocks(TEXTS["files.md"], "toml")[0])
+    (tmp_path / "mine.toml").write_text(blocks(TEXTS["experiments.md"], "toml")[0])
     (tmp_path / "new.csv").write_text(blocks(TEXTS["new-items.md"], "csv")[0])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(extensions.VARIABLE, "")

@@ -45,6 +45,12 @@ def test_popularity_counts_and_is_the_same_for_all_users() -> None:
         assert row.tolist() == train.toarray().sum(0).tolist()
 
 
+def test_popularity_is_summed_in_full_precision() -> None:
+    weights = np.array([[2.0**24], [1.0], [1.0], [1.0]], dtype=np.float32)
+    model = fit(Popularity(), sp.csr_array(weights))
+    assert model.counts.tolist() == [np.float32(2**24 + 3)]  # in float32 the ones would be lost
+
+
 def test_mf_scores_are_products_of_its_parameters() -> None:
     train = random_matrix(6, 5, 0.5)
     model = MF(dim=3)

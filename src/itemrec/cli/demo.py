@@ -182,4 +182,4 @@ def recommend_to_new_user(run: Run, console: Console) -> str:
         console.print(f"  {run.titles[row]}", highlight=False, markup=False)
     found = Recommender.from_run(run).recommend(history=history, k=5, explain=True)
     console.print(recommendation_tables.recommendations(found))
-    return ",".join(str(pick.item) for pick in found[:3])
+    return ",".join(str(pick.item) for pick in found.items[:3])

@@ -15,6 +15,7 @@ from itemrec.errors import ItemrecError, NoRowsError
 
 TAKEN = ("liked", "clicked")  # events that are interactions
 EVENTS = (*TAKEN, "shown", "disliked")
+UNKNOWN_USER = "the user is not known"
 FILES = "feedback*.jsonl"  # of a folder, those that were put aside included
 
 Row = dict[str, Any]
@@ -41,6 +42,8 @@ def read_feedback(path: Path, *, skip: bool = False) -> RawTable:
     rows = [row for group in taken.values() for row in group]
     if not rows:
         left = "".join(f"; {why} ({count:,})" for why, count in skipped.items())
+        if UNKNOWN_USER in skipped:
+            left += "; a line needs 'user_id' and 'item_id'"
         raise NoRowsError(f"{path}: has no {' or '.join(TAKEN)} event of a user{left}")
     return _table(rows, dict(skipped))
 
@@ -52,7 +55,7 @@ def _rows(path: Path, skip: bool, skipped: Counter[str]) -> list[Row]:
     for number, line in enumerate(lines, 1):
         row, problem = _parsed(line)
         if not problem and row.get("user_id") is None:
-            skipped["the user is not known"] += 1
+            skipped[UNKNOWN_USER] += 1
         elif not problem:
             out.append(row)
         elif skip:

@@ -253,7 +253,7 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
         raise ItemrecError(f"{path}: cannot be read ({error.strerror or error})") from error
     raise ItemrecError(
         f"{path}: unknown kind of file '{path.suffix}'; expected {FILE_KINDS}, "
-        "or a folder with train.txt or ratings.csv"
+        "or a folder with train.txt or ratings.csv; save any other table as .csv"
     )
 
 

@@ -101,7 +101,11 @@ def finished_split(
     if not train.nnz:
         raise ItemrecError(f"the split of {data.name!r} leaves no training interaction")
     if test is None:
-        raise ItemrecError(f"the split of {data.name!r} leaves no user with a test item")
+        longest = int(np.bincount(data.users).max())
+        raise ItemrecError(
+            f"the split of {data.name!r} leaves no user with a test item: a user needs items to "
+            f"learn from and one to hold out, and the longest history has {longest:,}"
+        )
     facts = {"name": data.name, "fingerprint": data.fingerprint, "users": data.n_users}
     facts |= {"items": data.n_items, "interactions": len(data)}
     if data.weights is not None:

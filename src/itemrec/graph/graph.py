@@ -15,11 +15,12 @@ from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 from itemrec.graph.both_directions import both_directions
 from itemrec.ops.blocked_sum import Block, source_blocks
+from itemrec.ops.segment import MOST_NARROW
 
 LARGE = 1 << 18  # nodes from which a CPU's cache does not hold their vectors: 64 MB at 64 columns
 
 Side = Literal["users", "items"]
-MOST_NARROW = 2**31 - 1  # edges whose positions fit into 32 bits
+SIDES: tuple[Side, Side] = ("users", "items")
 
 
 @dataclass(frozen=True)
@@ -141,14 +142,16 @@ class Graph(Adjacency):
     @cached_property
     def sides(self) -> dict[Side, Adjacency]:
         """Messages from items to users and from users to items, each side numbered from 0."""
-        half, n = len(self.col) // 2, self.n_users
+        return {side: self._edges_to(side) for side in SIDES}
+
+    def _edges_to(self, side: Side) -> Adjacency:
+        half, n, weight = len(self.col) // 2, self.n_users, self.weight
         users, items = self.degree[:n], self.degree[n:]
-        weight = self.weight
-        there, back = (None, None) if weight is None else (weight[:half], weight[half:])
-        return {
-            "users": Adjacency(self.crow[: n + 1], self.col[:half] - n, users, items, weight=there),
-            "items": Adjacency(self.crow[n:] - half, self.col[half:], items, users, weight=back),
-        }
+        if side == "users":
+            own = None if weight is None else weight[:half]
+            return Adjacency(self.crow[: n + 1], self.col[:half] - n, users, items, weight=own)
+        own = None if weight is None else weight[half:]
+        return Adjacency(self.crow[n:] - half, self.col[half:], items, users, weight=own)
 
     @property
     def blocked(self) -> bool:
@@ -163,11 +166,11 @@ class Graph(Adjacency):
     @cached_property
     def blocks(self) -> dict[Side, tuple[Block, ...]]:
         """The edges to each side, grouped by blocks of sources; each side numbered from 0."""
-        half, n, weight = len(self.col) // 2, self.n_users, self.weight
-        there, back = (None, None) if weight is None else (weight[:half], weight[half:])
-        users = source_blocks(self.crow[: n + 1], self.col[:half] - n, self.n_items, there)
-        items = source_blocks(self.crow[n:] - half, self.col[half:], n, back)
-        return {"users": users, "items": items}
+        out: dict[Side, tuple[Block, ...]] = {}
+        for side in SIDES:
+            to = self._edges_to(side)  # not kept: in a large graph it would be half of its memory
+            out[side] = source_blocks(to.crow, to.col, len(to.source_degree), to.weight)
+        return out
 
     @cached_property
     def inverse_root(self) -> Tensor:

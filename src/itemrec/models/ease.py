@@ -14,6 +14,8 @@ its λ left open chooses on validation.
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -27,7 +29,8 @@ from itemrec.models.item_item import SparseWeights, entries
 from itemrec.models.ridge_problem import Floats, RidgeProblem
 from itemrec.validation import one_of, positive, positive_integers
 
-FORMS = ("auto", "dense", "sparse")
+Form = Literal["auto", "dense", "sparse"]
+FORMS = get_args(Form)
 NEIGHBOURS = 200
 
 
@@ -59,7 +62,9 @@ class EASE(SparseWeights):
 
     weights: Tensor  # of the dense form [items, items]
 
-    def __init__(self, l2: float = 200.0, form: str = "auto", neighbours: int = NEIGHBOURS) -> None:
+    def __init__(
+        self, l2: float = 200.0, form: Form = "auto", neighbours: int = NEIGHBOURS
+    ) -> None:
         super().__init__()
         positive(l2=l2)
         one_of("form", form, FORMS)
@@ -139,6 +144,6 @@ class EASE(SparseWeights):
         return self.weights[listed][:, items].T * entries(history, self.device)
 
 
-def wants_sparse(form: str, n_items: int, device: torch.device) -> bool:
+def wants_sparse(form: Form, n_items: int, device: torch.device) -> bool:
     """Whether a linear model of so many items is to be fitted in the sparse form."""
     return form == "sparse" or (form == "auto" and not square_has_room(n_items, device))

@@ -251,9 +251,6 @@ class LinearGNN(GNN):
 
     fold_table: Tensor  # [items, d]
 
-    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
-        super().__init__(dim, layers, pooling)
-
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Refuse concatenated layers of unseen users: each layer has users or items only."""
         if inductive and self.pooling == "concat":

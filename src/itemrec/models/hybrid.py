@@ -27,7 +27,7 @@ from itemrec.data.csr import row_of_entry
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
-from itemrec.models.ease import FORMS, NEIGHBOURS
+from itemrec.models.ease import FORMS, NEIGHBOURS, Form
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.rlae import RLAE
 from itemrec.validation import (
@@ -123,7 +123,7 @@ class Hybrid(Model):
         linear_relax: float = 0.0,
         linear_items: int | None = None,
         keep: int | None = None,
-        linear_form: str = "auto",
+        linear_form: Form = "auto",
         linear_neighbours: int = NEIGHBOURS,
     ) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ SIGIR 2020. With ``Â = D^-1/2 A D^-1/2``:
 
 from __future__ import annotations
 
-from itemrec.models.gnn import LinearGNN, Pooling
+from itemrec.models.gnn import LinearGNN
 
 
 class LightGCN(LinearGNN):
@@ -36,6 +36,3 @@ class LightGCN(LinearGNN):
     paper = "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation"
     year = 2020
     by_columns = True
-
-    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
-        super().__init__(dim, layers, pooling)

@@ -37,7 +37,7 @@ class Popularity(Model):
 
     def fit(self, train: sp.csr_array) -> None:
         """Count the training interactions of each item, or sum their weights."""
-        counts = np.asarray(train.sum(axis=0), dtype=np.float32).reshape(-1)
+        counts = np.bincount(train.indices, train.data, self.n_items).astype(np.float32)
         self.store("counts", torch.from_numpy(counts).to(self.device))
 
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:

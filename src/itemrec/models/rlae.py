@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from itemrec.environment import check_square_fits
-from itemrec.models.ease import FORMS, NEIGHBOURS, wants_sparse
+from itemrec.models.ease import FORMS, NEIGHBOURS, Form, wants_sparse
 from itemrec.models.item_item import SparseWeights
 from itemrec.models.ridge_problem import Floats, RidgeProblem
 from itemrec.ops.dense import dense_rows
@@ -105,7 +105,7 @@ class RLAE(SparseWeights):
         relax: float = 0.0,
         keep: int | None = None,
         items: int | None = None,
-        form: str = "auto",
+        form: Form = "auto",
         neighbours: int = NEIGHBOURS,
     ) -> None:
         super().__init__()

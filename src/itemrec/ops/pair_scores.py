@@ -34,18 +34,25 @@ def pair_scores(users: Tensor, items: Tensor, index: Tensor) -> Tensor:
         )
     starts = torch.arange(n_lists + 1, device=index.device, dtype=torch.int32) * length
     flat = index.reshape(-1).int()  # half the bytes to sort and to read
-    return _scores(users, items, starts, flat, None).view(index.shape)
+    return row_scores(users, items, starts, flat).view(index.shape)
 
 
 def row_scores(
-    users: Tensor, items: Tensor, starts: Tensor, index: Tensor, owner: Tensor
+    users: Tensor, items: Tensor, starts: Tensor, index: Tensor, owner: Tensor | None = None
 ) -> Tensor:
     """`pair_scores` of lists of any length: ``out[e] = users[owner[e]] · items[index[e]]``.
 
     List v has the entries ``starts[v]`` to ``starts[v+1]``. Entries after the last list are
     padding: their ``index`` is ``len(items)``, their result is meaningless and has no gradient.
+    Lists of the same length need no ``owner``.
     """
-    return _scores(users, items, starts, index, owner)
+    out: Tensor
+    if index.is_cuda:
+        out = _ScoresOnGpu.apply(users, items, starts, index, owner)  # type: ignore[no-untyped-call]
+    else:
+        blocks = pair_blocks(starts, index, len(items))
+        out = _ScoresByBlocks.apply(users, items, blocks, len(index))  # type: ignore[no-untyped-call]
+    return out
 
 
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
@@ -89,18 +96,6 @@ class _TakeRows(torch.autograd.Function):
         (index,) = ctx.saved_tensors
         bounds, order = _sorted(index.reshape(-1).int(), ctx.rows)
         return segment_sum(bounds, order.int(), grad.reshape(-1, grad.shape[-1])), None
-
-
-def _scores(
-    users: Tensor, items: Tensor, starts: Tensor, flat: Tensor, owner: Tensor | None
-) -> Tensor:
-    out: Tensor
-    if flat.is_cuda:
-        out = _ScoresOnGpu.apply(users, items, starts, flat, owner)  # type: ignore[no-untyped-call]
-    else:
-        blocks = pair_blocks(starts, flat, len(items))
-        out = _ScoresByBlocks.apply(users, items, blocks, len(flat))  # type: ignore[no-untyped-call]
-    return out
 
 
 Grads = tuple[Tensor | None, ...]

@@ -39,7 +39,7 @@ def finished(run: Run) -> RenderableType:
     refit = f", refitted for {best}" if metrics.get("refit") and best else ""
     length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
     seconds = metrics["seconds"]["train"]
-    line = f"{length}; {seconds:.1f} s of training; {n_evaluated:,} test users"
+    line = f"{length}; {seconds:.1f} s of training; {_counted(n_evaluated, 'test users')}"
     legend = Text(LEGEND, style="dim")
     return Group(_run_metrics(run), legend, Text(line), *notes)
 
@@ -187,11 +187,20 @@ def _mean(found: Interval) -> tuple[str, str]:
     return f"{found.mean:.4f}", interval_text(found.low, found.high)
 
 
+def _counted(count: int, things: str) -> str:
+    """A number of things.
+
+    >>> _counted(1, "users"), _counted(1200, "users")
+    ('1 user', '1,200 users')
+    """
+    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
+
+
 def updated(run: Run) -> list[str]:
     """Lines on what an update added and did."""
     done, seconds = run.metrics["update"], run.metrics["seconds"]["train"]
     kinds = ("interactions", "users", "items")
-    added = ", ".join(f"{done[f'new_{kind}']:,} {kind}" for kind in kinds)
+    added = ", ".join(_counted(done[f"new_{kind}"], kind) for kind in kinds)
     lines = [f"new: {added}; known already: {done['known_interactions']:,} interactions"]
     if done["linear"]:
         lines.append(f"linear part: {done['linear']}")

@@ -47,12 +47,12 @@ def is_whole_post(data: bytes) -> bool:
 class Connection(H11Protocol):
     """A connection of uvicorn's with a time limit for the headers and a limit on their number."""
 
-    most = 0  # connections at once; these three are set before the server starts
-    queue: WorkQueue
-    telemetry: Telemetry
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        app: Any = self.config.app
+        self.queue: WorkQueue = app.state.queue
+        self.telemetry: Telemetry = app.state.telemetry
+        self.most: int = app.state.most_connections
         self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -168,13 +168,13 @@ class Api:
                 f"× {body.k}: choose a smaller 'k' or fewer users"
             )
         shared = body.arguments()
-        runs = [self.runs.choose(body.run, whom) for whom in asked]
+        pairs = [(self.runs.choose(body.run, whom), whom) for whom in asked]
         answers: list[Answer] = []
-        for start in range(0, len(asked), BLOCK):
-            pairs = list(zip(runs, asked, strict=True))[start : start + BLOCK]
+        for start in range(0, len(pairs), BLOCK):
+            block = pairs[start : start + BLOCK]
             answers += await self.queue.run(
                 request,
-                lambda pairs=pairs: [_list(r, {name: whom, **shared}) for r, whom in pairs],  # type: ignore[misc]
+                lambda block=block: [_list(run, {name: whom, **shared}) for run, whom in block],  # type: ignore[misc]
                 patient=start > 0,
             )
         content = await self.queue.run(request, lambda: ANSWERS.dump_json(answers), patient=True)

@@ -132,8 +132,7 @@ class Job:
             device=self.device,
             buckets=buckets,
         )
-        Connection.most = most_connections()
-        Connection.queue, Connection.telemetry = app.state.queue, app.state.telemetry
+        app.state.most_connections = most_connections()
         config = uvicorn.Config(
             app,
             http=Connection,
