@@ -15,7 +15,7 @@ import itemrec
 from itemrec.environment import need_packages
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, check_folder, write_text
-from itemrec.serving.exports import checks
+from itemrec.serving.exports import checks, search
 from itemrec.serving.exports.checks import best_of, sample_lists, without_history
 from itemrec.serving.exports.score_parts import ScoreParts, score_parts
 from itemrec.serving.exports.search import Rows
@@ -30,6 +30,10 @@ PACKAGES = {
     "usearch": ("usearch", "polars"),
     "faiss": ("faiss", "polars"),
     "onnx": ("onnx", "onnxruntime", "polars"),
+}
+INDICES: dict[str, tuple[Callable[..., None], Callable[..., Rows]]] = {
+    "usearch": (search.write_usearch, search.search_usearch),
+    "faiss": (search.write_faiss, search.search_faiss),
 }
 Facts = dict[str, Any]
 
@@ -127,9 +131,9 @@ def _write_parts(run: Run, folder: Path, parts: ScoreParts, progress: bool) -> N
 
 
 def _write_index(library: str) -> Callable[[Run, Path, bool], Facts]:
-    def write(run: Run, folder: Path, progress: bool) -> Facts:
-        from itemrec.serving.exports import search
+    build, ask = INDICES[library]
 
+    def write(run: Run, folder: Path, progress: bool) -> Facts:
         parts = score_parts(run, progress=progress)
         if parts.items is None or parts.users is None:
             raise ItemrecError(
@@ -140,9 +144,9 @@ def _write_index(library: str) -> Callable[[Run, Path, bool], Facts]:
         _write_parts(run, folder, parts, progress)
         path = folder / f"items.{library}"
         with atomic(path) as file:
-            getattr(search, f"write_{library}")(items, file, progress=progress)
+            build(items, file, progress=progress)
         sample = sample_lists(run, fold_in=False)
-        ask, queries = getattr(search, f"search_{library}"), users[sample.rows]
+        queries = users[sample.rows]
         found = without_history(sample, lambda depth: ask(path, queries, depth))
         compared = _compared(sample, found)
         if library == "usearch":
