@@ -173,7 +173,7 @@ def take_gpu(device: str) -> bool:
         )
     if ":" in device:
         raise ItemrecError(
-            f"'device' must be cuda for several processes, each takes a GPU of its own, got '{device}'"
+            f"'device' must be cuda for several processes, each has its own, got '{device}'"
         )
     torch.cuda.set_device(own)
     return True
