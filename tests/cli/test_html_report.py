@@ -72,6 +72,14 @@ def test_every_figure_of_every_run_is_there(page, runs):
             assert f"{value:.4f}" in page.text
 
 
+def test_every_metric_of_the_table_is_explained_below_it(page, runs):
+    run = next(iter(runs.values()))
+    explained = " ".join(re.findall(r'<ul class="note">(.*?)</ul>', page.source, re.DOTALL))
+    for name in {key.partition("@")[0] for key in run.metrics["test"]}:
+        base = "popularity_bias" if name.startswith("popularity_bias") else name
+        assert re.search(rf"\b{base}\b", explained), name
+
+
 def test_groups_tests_and_plots(page, runs):
     assert "Known users" in page.text
     assert "Users never seen in training" in page.text

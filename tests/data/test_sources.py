@@ -375,6 +375,7 @@ def test_ratings_with_a_decimal_comma_are_numbers_and_thousands_are_not(tmp_path
         ("x.tsv", "user,item\n1,2\n", ["line 1", "a tab", "one column"]),
         ("x.csv", b"user,item\n1,\x00\n", ["NUL"]),
         ("x.csv", b"user,item\n\xff\xfe,2\n", ["UTF-8", "save the file as UTF-8"]),
+        ("x.csv", b"user,item\r1,2\r1,3\r", ["carriage return alone", "other line ends"]),
         ("x.csv", "sep=;\nuser;item\n1;2\n", ["line 1", "'sep='", "remove it"]),
         ("x.parquet", "PAR1 and then nothing", ["truncated", "PAR1"]),
         ("x.parquet", "hello", ["not a parquet file"]),

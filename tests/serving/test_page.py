@@ -262,6 +262,7 @@ def test_a_key_is_asked_for_in_the_page(browser, folder):
     with Service(folder, "--api-key", "a-key-that-is-long-enough") as service:
         browser.open(service.address)
         assert browser.texts("#note") == ["This service asks for an API key."]
+        assert browser.texts("label[for=key-text]") == ["API key"]  # and not the sentence again
         browser.run("document.getElementById('key-text').value = 'a-key-that-is-long-enough'")
         browser.run("document.getElementById('key').requestSubmit()")
         browser.wait("document.querySelector('.pick .title')")

@@ -25,7 +25,7 @@ from itemrec.serving.recommender import Recommender
 from itemrec.training.run import Run
 from itemrec.training.run_folder import load_runs
 
-# Small enough that everything takes two minutes on two cores.
+# Small enough that everything takes less than three minutes on two cores.
 DATA = "synthetic:users=1500,items=1200,interactions=40000"
 # BPR and ITEM have the default settings, except for the list size of the paper (200 negatives), a
 # batch that suits small data and the smaller learning rate of BPR in the tables of RESULTS.md (one
@@ -89,7 +89,7 @@ def demo(
         f"[bold]Film tastes, made on the spot[/]: {interactions.n_users:,} users, "
         f"{interactions.n_items:,} films, {len(interactions):,} interactions.\n"
         "Four systems are trained, first for known users, then for new ones: "
-        "some two minutes on two cores.\n",
+        "two to three minutes on two cores.\n",
         highlight=False,
     )
     names = [f"{protocol}-{name}" for protocol in PROTOCOLS for name in SYSTEMS]

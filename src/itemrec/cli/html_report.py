@@ -27,6 +27,11 @@ from itemrec.training.run_folder import load_runs
 
 EXAMPLES = 2  # users whose lists are shown
 LENGTH = 10  # of such a list
+ACCURACY = (
+    "recall is the share of a user's held-out items T that are in a list of k; capped_recall "
+    "divides by min(|T|, k) instead of |T|, precision by k; hit is 1 if there is any. ndcg, ap and "
+    "mrr also count how high they are. From 0 to 1: more is better."
+)
 SAMPLE = 2000  # users whose lists are used for the popularity plot
 
 
@@ -114,8 +119,9 @@ def _metrics(group: Mapping[str, Run]) -> str:
     return (
         "<h3>Test metrics</h3>"
         + table(["", *map(escape, group)], rows)
-        + f'<p class="note">{note} recall divides by |T|, capped_recall by min(|T|, k). '
-        + f"{escape(' '.join(definitions(metrics)))}</p>"
+        + f'<p class="note">{note}</p><ul class="note">'
+        + "".join(f"<li>{escape(line)}</li>" for line in (ACCURACY, *definitions(metrics)))
+        + "</ul>"
     )
 
 
@@ -257,6 +263,7 @@ h1 { font-size: 1.7rem; margin: 0; }
 h2 { margin-top: 2.6rem; border-bottom: 2px solid var(--line); }
 h3 { margin: 1.8rem 0 .4rem; } h4 { margin: 1.2rem 0 0; } h5 { margin: 0; font-size: 1rem; }
 .note, small { color: var(--dim); } .note { font-size: .88rem; margin: .3rem 0; }
+ul.note { padding-left: 1.2rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .92rem; }
 th, td { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); }

@@ -97,6 +97,11 @@ def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
             )
             raise ItemrecError(problem) from error
         if len(frame) == 0:
+            if next(text_records(path, header), None):  # Python knows more line ends than polars
+                raise ItemrecError(
+                    f"{path}: lines end with a carriage return alone; save the file with other "
+                    "line ends"
+                )
             raise NoRowsError(f"{path}: the file has a header but no rows")
         real = list(frame.columns)
         return table_of(lambda j: frame[real[j]], at, where, text=True, names=names)
