@@ -291,7 +291,8 @@ def largest(number: int) -> int:
 def from_first(compute: Callable[[], T]) -> T:
     """A value that the first rank computes alone while the others wait for it.
 
-    It consists of what JSON can say. If the first rank fails, the others end as well.
+    It consists of what JSON can say; the others get a copy in which tuples are lists. If the first
+    rank fails, the others end as well.
     """
     if size() == 1:
         return compute()
