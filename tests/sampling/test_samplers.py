@@ -404,3 +404,18 @@ def test_draws_do_not_depend_on_how_many_users_are_marked_at_a_time(
         assert not train.toarray()[users.unsqueeze(1), draws].any()
         found.append(draws)
     assert all(torch.equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.parametrize("n", [1, 30])
+def test_draws_are_the_same_whether_positives_are_marked_or_searched(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = graph(60, 40)
+    users = torch.arange(60).repeat(20)
+    found = []
+    for searched in (0, 10**9):  # every draw is searched, and none before the marks
+        monkeypatch.setattr(exact, "SEARCHED", searched)
+        draws = exact.Draws(train)(users, n, torch.Generator().manual_seed(0))
+        assert not train.toarray()[users.unsqueeze(1), draws].any()
+        found.append(draws)
+    assert torch.equal(*found)

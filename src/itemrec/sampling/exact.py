@@ -191,6 +191,7 @@ def prepared(sampler: object, name: str) -> Any:
 MARKS = 1 << 22  # entries of the table, which stays in a cache
 FILLED = MARKS >> 5  # positives in the table at a time; with more, too many draws are looked up
 SPREAD = 0x9E3779B1 & (MARKS - 1) | 1  # odd, so that rows map to different positions
+SEARCHED = 5  # marks of so many positives cost as much as the search for one draw
 
 
 class Redraws:
@@ -209,6 +210,8 @@ class Redraws:
         """Uniform items ``[B, n]``, and the flat positions of those that are positives."""
         items = torch.randint(self.n_items, (len(users), n), generator=generator)
         positives = int((self.crow[users + 1] - self.crow[users]).sum())
+        if positives > SEARCHED * items.numel():  # few draws per row, as in BPR
+            return items, self._positives_at(torch.arange(items.numel()), users, items)
         size = max(FILLED * len(users) // max(positives, 1), 1)  # users at a time
         hits = [
             self._hits(users[at : at + size], items[at : at + size]) + at * n
@@ -228,6 +231,10 @@ class Redraws:
         shift = torch.arange(len(users)).unsqueeze(1) * SPREAD  # [B, 1]
         places = (items + shift).bitwise_and_(MARKS - 1).view(-1)
         marked = torch.nonzero(marks.index_select(0, places)).squeeze(1)
-        wanted = users[marked // items.shape[1]] * self.n_items + items.view(-1)[marked]
+        return self._positives_at(marked, users, items)
+
+    def _positives_at(self, places: Tensor, users: Tensor, items: Tensor) -> Tensor:
+        """Those of some flat positions whose items ``[B, n]`` are positives, by binary search."""
+        wanted = users[places // items.shape[1]] * self.n_items + items.view(-1)[places]
         found = self.keys[torch.searchsorted(self.keys, wanted)] == wanted
-        return marked[found]
+        return places[found]

@@ -29,6 +29,7 @@ ORDER = [  # of the pages; others come last, by name
         "backbones-inductive",
         "backbones-transductive",
         "systems",
+        "differences",
     ),
     *("sampling-inductive", "sampling-transductive", "negatives", "cost", "tau", "losses"),
     *("cold-start", "unseen", "rolling"),
