@@ -25,6 +25,7 @@ STYLE: dict[str, Any] = {
 }
 COLOUR, BASE, PAPER = "#1f5fa8", "#555555", "#c0392b"
 ACROSS = 3  # panels per line
+NARROW = 14  # letters of a name that a panel of the usual width has room for
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ def panels(title: str, metric: str, data: Mapping[str, Sequence[Point]], baselin
     across = min(ACROSS, len(data))
     down = -(-len(data) // across)
     tallest = max(len(points) for points in data.values())
+    longest = max((len(point.name) for points in data.values() for point in points), default=0)
+    width = 3.4 + 0.09 * max(longest - NARROW, 0)
     with matplotlib.rc_context(STYLE):
-        size = (3.4 * across, (0.8 + 0.24 * tallest) * down + 0.2)
+        size = (width * across, (0.8 + 0.24 * tallest) * down + 0.2)
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(down, across, squeeze=False)
         for n, axes in enumerate(grid.flat):
