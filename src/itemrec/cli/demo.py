@@ -89,7 +89,7 @@ def demo(
         f"[bold]Film tastes, made on the spot[/]: {interactions.n_users:,} users, "
         f"{interactions.n_items:,} films, {len(interactions):,} interactions.\n"
         "Four systems are trained, first for known users, then for new ones: "
-        "two to three minutes on two cores.\n",
+        "one to three minutes on two cores.\n",
         highlight=False,
     )
     names = [f"{protocol}-{name}" for protocol in PROTOCOLS for name in SYSTEMS]
