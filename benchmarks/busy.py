@@ -23,7 +23,7 @@ from common import Training, Verdicts, begin, hardware, parser
 import numpy as np
 
 from itemrec.losses import item_ndcg
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 
 LONG = {"GOMP_SPINCOUNT": "300000"}  # the default of libgomp
 

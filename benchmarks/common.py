@@ -22,7 +22,7 @@ from itemrec.data.split import HeldOut, Split
 from itemrec.data.splitters import split_interactions
 from itemrec.models.lightgcn import LightGCN
 from itemrec.sampling import Sampler, Uniform
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
 from itemrec.training.plan import Plan
 

@@ -36,7 +36,7 @@ from itemrec import ranks
 from itemrec.data.synthetic import synthetic
 from itemrec.models.hybrid import Hybrid
 from itemrec.training.across_ranks import join_ranks
-from itemrec.training.config import resolve_training
+from itemrec.settings.schema import resolve_training
 from itemrec.training.hybrid import candidates, with_settings
 from itemrec.training.learner import Learner
 from itemrec.training.plan import Plan, default_parts

@@ -27,7 +27,7 @@ from itemrec.evaluation.tradeoff import Sweeper
 from itemrec.files import write_text
 from itemrec.models import MODELS
 from itemrec.reranking.steering import BY_MODEL, Steering
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 
 LOSS, GAIN = 0.02, 0.1  # largest loss of NDCG, least gain of diversity
 K = 20

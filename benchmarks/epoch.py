@@ -13,7 +13,7 @@ from propagation import normalised, torch_csr
 from torch import Tensor
 
 from itemrec.losses import item_ndcg
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 
 PAPER = 12.3  # seconds per epoch on Yelp2018, on the paper's GPU
 TAU, POSITIVES, NEGATIVES = 1.5, 5, 200

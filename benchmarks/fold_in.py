@@ -24,7 +24,7 @@ from itemrec.models.lightgcn import LightGCN
 from itemrec.models.rlae import KEPT
 from itemrec.sampling import Uniform
 from itemrec.serving.recommender import Recommender
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.plan import Plan
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState

@@ -18,7 +18,7 @@ from itemrec.data.split import Split
 from itemrec.evaluation.evaluator import Evaluator
 from itemrec.losses import item_ndcg
 from itemrec.sampling.full_catalogue import All
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 
 GOAL = 0.054  # test NDCG@20
 EVERY, MOST = 10, 1500  # epochs between evaluations, and in total

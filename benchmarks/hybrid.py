@@ -22,7 +22,7 @@ from itemrec.data.datasets import load
 from itemrec.data.splitters import split_interactions
 from itemrec.models.hybrid import Hybrid
 from itemrec.serving.recommender import Recommender
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 from itemrec.training.run import Run
 
 GOAL = 0.063  # NDCG@20 on yelp2018

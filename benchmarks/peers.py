@@ -28,7 +28,7 @@ from itemrec.data.datasets import cache_folder
 from itemrec.data.split import Split
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.losses import bpr
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 
 RECBOLE = ("recbole==1.2.1", "setuptools<80", "numpy==1.26.4", "pandas<3", "scipy<1.13")
 IMPLICIT = ("implicit==0.7.3",)

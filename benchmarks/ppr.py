@@ -18,7 +18,7 @@ from itemrec.data.synthetic import synthetic
 from itemrec.graph.ppr import PPRScores, personalised_pagerank
 from itemrec.losses import item_ndcg
 from itemrec.sampling import PPR
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 
 RESTART, TOLERANCE = 0.15, 1e-3
 

@@ -33,7 +33,7 @@ from itemrec.files import write_text
 from itemrec.graph.graph import LARGE
 from itemrec.losses import item_ndcg
 from itemrec.ops.blocked_sum import block_count
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 
 STEPS = 16  # per epoch
 DIM, LAYERS, POSITIVES, NEGATIVES = 64, 3, 5, 200

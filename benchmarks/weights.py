@@ -30,7 +30,7 @@ from itemrec.data.time_splits import split_by_time
 from itemrec.evaluation.evaluator import Evaluator
 from itemrec.losses import item_log
 from itemrec.models import EASE, RLAE, LightGCN, Model
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 
 METRIC = "ndcg@20"
 HALF_LIVES = ("1y", "3y", "10y")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.config_file import dump_config, load_config, normalise
+from itemrec.settings.toml_file import dump_config, load_config, normalise
 from itemrec.errors import ItemrecError
 
 KEYS = st.from_regex(r"[a-z][a-z0-9_\-]{0,8}", fullmatch=True)

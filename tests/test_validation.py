@@ -8,7 +8,7 @@ from itemrec.errors import ItemrecError
 from itemrec.losses import LOSSES
 from itemrec.models import GAT, MODELS
 from itemrec.sampling import NEGATIVES
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.validation import check_settings, lookup, schema, typed
 
 

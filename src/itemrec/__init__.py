@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemrec.serving.exports.write import export
     from itemrec.serving.fit import fit
     from itemrec.serving.recommender import Recommender
-    from itemrec.training.config import TrainConfig
-    from itemrec.training.loop import train
+    from itemrec.settings.schema import TrainConfig
+    from itemrec.training.fit import train
     from itemrec.training.run import Run
     from itemrec.training.update import update
 else:

@@ -120,6 +120,12 @@ def lookup(table: Mapping[str, Any], what: str, name: str) -> Any:
     return table[name]
 
 
+def name_of(table: Mapping[str, Any], component: Any) -> str:
+    """The name of a component in a table, or its own if it is not there."""
+    names = (name for name, entry in table.items() if entry is component)
+    return next(names, None) or str(component.__name__)
+
+
 def check_settings(
     component: Callable[..., Any], what: str, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -150,6 +156,8 @@ def typed(default: Any, value: Any, name: str, annotation: str = "") -> Any:
     if is_number(value) and not abs(value) < 1e300:
         raise ItemrecError(f"'{name}' must be a finite number, got {value!r}")
     if isinstance(value, str) and ("str" in annotation or "Literal" in annotation):
+        return value
+    if "Model" in annotation:  # a model within a model, which checks it
         return value
     if is_number(value) and isinstance(default, str) and re.search("float|int", annotation):
         return value

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itemrec.cli.parsing import parse_duration
-from itemrec.config_file import load_config
+from itemrec.settings.toml_file import load_config
 from itemrec.errors import ItemrecError
 from itemrec.training.run import Run
 

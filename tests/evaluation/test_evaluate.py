@@ -23,7 +23,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models import EASE, GAT, GCN, GNN, MF, LightGCN, Model, Popularity
 from itemrec.models.base import Kind
 from itemrec.reranking.item_facts import ItemFacts
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 
 CUT = ("recall", "capped_recall", "ndcg", "ap", "precision", "hit", "mrr")
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import itemrec as ir
-from itemrec.config_file import dump_config, load_config
+from itemrec.settings.toml_file import dump_config, load_config
 from itemrec.experiments import build, overrides, registry, stored
 from itemrec.experiments.build import run_config
-from itemrec.experiments.config import resolve
+from itemrec.settings.resolve import resolve
 from itemrec.losses import LOSSES
 
 TINY = "synthetic:users=80,items=60,interactions=900"

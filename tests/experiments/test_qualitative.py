@@ -15,7 +15,7 @@ from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.reproduce import reproduce_all
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import LightGCN
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 
 
 def test_users_are_at_the_quantiles_and_hits_are_held_out() -> None:

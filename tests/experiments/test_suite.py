@@ -19,7 +19,7 @@ from rich.console import Console
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.significance import crossed_test
 from itemrec.experiments.build import make_plan
-from itemrec.experiments.config import changes, resolve
+from itemrec.settings.resolve import changes, resolve
 from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.overrides import Entry

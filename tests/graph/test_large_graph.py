@@ -16,7 +16,7 @@ from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import propagate, smooth, smooth_items
 from itemrec.models.sgl import SGL
 from itemrec.ops import blocked_sum as blocked
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
 from itemrec.training.plan import Plan
 

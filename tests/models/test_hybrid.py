@@ -14,7 +14,7 @@ from small import board_split, random_matrix, seeded
 
 from itemrec.errors import ItemrecError
 from itemrec.models import MODELS, RLAE, Hybrid
-from itemrec.training.loop import train as run_training
+from itemrec.training.fit import train as run_training
 from itemrec.training.run import Run
 
 X = random_matrix(40, 25, 0.2)

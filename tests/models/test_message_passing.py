@@ -36,7 +36,7 @@ from itemrec.models.simplex import SimpleX
 from itemrec.models.xsimgcl import XSimGCL
 from itemrec.sampling.base import Encoded
 from itemrec.sampling.batch import Batch
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 
 GNNS = ["ngcf", "lr-gccf", "nia-gcn", "dgcf", "sgl", "simgcl", "xsimgcl", "adap-tau"]
 

@@ -14,7 +14,7 @@ from itemrec.errors import ItemrecError
 from itemrec.models import EASE, RLAE
 from itemrec.models.ridge_problem import RidgeProblem
 from itemrec.models.rlae import TRIED
-from itemrec.training.loop import train as run_training
+from itemrec.training.fit import train as run_training
 
 X = random_matrix(40, 25, 0.2)
 

@@ -41,7 +41,7 @@ from itemrec.sampling.batch import Batch
 from itemrec.sampling.batches import draw_positives
 from itemrec.sampling.exact import Draws
 from itemrec.sampling.positives import Positives
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"

@@ -13,8 +13,8 @@ from itemrec.models import MODELS, EmbeddingModel, LightGCN
 from itemrec.sampling.base import Encoded
 from itemrec.sampling.batch import Batch
 from itemrec.sampling.hard import Dynamic, MixGCF
-from itemrec.training.config import TrainConfig
-from itemrec.training.loop import train
+from itemrec.settings.schema import TrainConfig
+from itemrec.training.fit import train
 from itemrec.training.objective import objective
 
 

@@ -14,7 +14,7 @@ import torch
 from small import random_matrix
 
 import itemrec as ir
-from itemrec.config_file import load_config
+from itemrec.settings.toml_file import load_config
 from itemrec.data.split import Split
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
@@ -24,8 +24,8 @@ from itemrec.models.hybrid import BLEND
 from itemrec.models.rlae import TRIED, TYPICAL
 from itemrec.training import descent, hybrid, loop
 from itemrec.training.blend import BlendSearch
-from itemrec.training.config import TrainConfig
-from itemrec.training.loop import train
+from itemrec.settings.schema import TrainConfig
+from itemrec.training.fit import train
 from itemrec.training.plan import Plan, default_parts
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState

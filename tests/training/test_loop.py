@@ -32,9 +32,9 @@ from itemrec.sampling import PopularityNegatives as ByPopularity
 from itemrec.sampling.base import ScoredLists
 from itemrec.sampling.batch import Batch
 from itemrec.serving.recommender import Recommender
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.cuda_graph import _Snapshot
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 from itemrec.training.objective import objective, penalty
 from itemrec.training.run import Run
 from itemrec.training.weight_average import WeightAverage

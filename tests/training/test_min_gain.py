@@ -12,7 +12,7 @@ import itemrec as ir
 from itemrec.errors import ItemrecError
 from itemrec.models import LightGCN
 from itemrec.training import descent
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.state import TrainState
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)

@@ -10,9 +10,9 @@ from small import board_split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluator import Evaluator
 from itemrec.models import GAT, LightGCN
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState
 

@@ -17,9 +17,9 @@ from itemrec.files import atomic, locked, write_text
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import GAT, MF, LightGCN
 from itemrec.sampling import Uniform
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 from itemrec.training.plan import Plan
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder

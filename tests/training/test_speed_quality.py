@@ -21,7 +21,7 @@ from itemrec.sampling import Uniform
 from itemrec.sampling.base import DrawnNegatives
 from itemrec.sampling.batches import Batches
 from itemrec.sampling.full_catalogue import All
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.objective import objective
 
 TRAIN = random_matrix(60, 45, 0.2)

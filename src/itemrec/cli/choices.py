@@ -14,7 +14,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.defaults import DEFAULTS, PROTOCOL, STRATEGIES
+from itemrec.settings.schema import DEFAULTS, PROTOCOL, SPLIT_OF
 from itemrec.experiments.suites import FOLDER
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
@@ -44,7 +44,7 @@ def _full_metrics() -> Iterable[str]:
 
 def _training_default(name: str) -> str:
     """The default of a field of `TrainConfig`."""
-    from itemrec.training.config import TrainConfig
+    from itemrec.settings.schema import TrainConfig
 
     default = TrainConfig.__dataclass_fields__[name].default
     return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)
@@ -62,7 +62,7 @@ CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "{default loss}": lambda: [DEFAULTS["loss"]],
     "{default negatives}": lambda: [DEFAULTS["negatives"]],
     "{default protocol}": lambda: [PROTOCOL],
-    "{default split}": lambda: (f"{split} ({name})" for name, split in STRATEGIES.items()),
+    "{default split}": lambda: (f"{split} ({name})" for name, split in SPLIT_OF.items()),
 }
 DEFAULT = re.compile(r"\{default train\.(\w+)\}")
 

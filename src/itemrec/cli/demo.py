@@ -15,7 +15,7 @@ from itemrec.cli.calling import program
 from itemrec.cli.html_report import report
 from itemrec.cli.tables import layout, results
 from itemrec.cli.tables import recommendations as recommendation_tables
-from itemrec.config_file import Config
+from itemrec.settings.schema import Config
 from itemrec.data.datasets import load
 from itemrec.evaluation.compare import compare_runs
 from itemrec.evaluation.significance import Comparison

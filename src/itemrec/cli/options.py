@@ -16,7 +16,7 @@ from itemrec.cli.parsing import parse_duration
 from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
-    from itemrec.config_file import Config
+    from itemrec.settings.schema import Config
 
 MODEL, DATA, SPLIT = "Model and loss", "Data", "Split"
 TRAINING, CONFIGURATION = "Training", "Configuration"
@@ -211,9 +211,9 @@ class SplitOptions:
         """The protocol that was given, or the one of the given split."""
         if self.protocol is not None or self.split is None:
             return self.protocol
-        from itemrec.experiments.registry import PROTOCOLS
+        from itemrec.settings.schema import PROTOCOL_OF
 
-        return PROTOCOLS.get(self.split, "transductive")
+        return PROTOCOL_OF.get(self.split, "transductive")
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ class ExperimentOptions:
 
     def base(self) -> Config:
         """The settings before options: those of a file, of a table's row, or none."""
-        from itemrec.config_file import load_config
+        from itemrec.settings.toml_file import load_config
         from itemrec.experiments.suites.suite import row_settings
 
         config, like = self.configuration.config, self.configuration.like
@@ -360,7 +360,7 @@ class ExperimentOptions:
 
     def apply(self, settings: Config) -> list[str]:
         """Put the options on top of settings; returns notes on options without effect."""
-        from itemrec.experiments.overrides import override
+        from itemrec.settings.overrides import override
 
         return override(
             settings,

@@ -18,7 +18,7 @@ from itemrec.cli.tables.layout import console, print_line
 from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
-    from itemrec.config_file import Config
+    from itemrec.settings.schema import Config
     from itemrec.training.run import Run
 
 SEARCH = "Search"

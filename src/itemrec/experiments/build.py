@@ -1,50 +1,42 @@
-"""From settings to a run: data, split, and the training plan."""
+"""From a request to a run: settings, data, split, fit."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from itemrec.config_file import Config
 from itemrec.data.datasets import load
 from itemrec.data.interactions import Interactions
 from itemrec.data.split import Split
 from itemrec.data.splitters import SPLITS, cold_start
 from itemrec.errors import ItemrecError
-from itemrec.experiments.config import Resolved, resolve
-from itemrec.experiments.registry import keys
 from itemrec.files import check_folder
+from itemrec.settings.overrides import keys
+from itemrec.settings.resolve import Request, resolve
+from itemrec.settings.schema import Config
 from itemrec.training.across_ranks import join_ranks
-from itemrec.training.loop import run_plan
-from itemrec.training.plan import Plan, check_epochs_known
+from itemrec.training.fit import fit_and_test
 from itemrec.training.run import Run
 from itemrec.validation import check_settings
 
 
 def run_config(
-    config: Config,
+    request: Request | Config,
     out: str | Path | None = None,
     *,
     data: Interactions | Split | None = None,
     resume: bool = False,
     progress: bool = False,
 ) -> Run:
-    """Train according to a configuration; data that is already loaded can be passed in."""
+    """Train what a request asks for; data that is already loaded can be passed in."""
     if out is not None:
         check_folder("out", out)
-    settings = resolve(config)
-    join_ranks(settings.model, settings.sampler, settings.train.device)  # before data is read
-    plan = make_plan(settings, data)
-    return run_plan(plan, out=out, resume=resume, progress=progress)
-
-
-def make_plan(settings: Resolved, data: Interactions | Split | None = None) -> Plan:
-    """The plan of resolved settings; the data is read now, unless it or its split is given."""
-    if data is None:
-        data = make_data(settings.given)
-    split = data if isinstance(data, Split) else make_split(settings.given, data)
-    check_epochs_known(split, settings.model, settings.given["train"])
-    parts = (settings.model, settings.loss, settings.sampler, settings.train)
-    return Plan(split, *parts, settings.asked)
+    settings = resolve(request)
+    made = {name: value for name, value in settings.split.items() if value is not None}
+    config: Config = {"data": settings.data, "split": made}
+    join_ranks(settings.make_model(), settings.make_sampler(), settings.train.device)
+    data = make_data(config) if data is None else data
+    split = data if isinstance(data, Split) else make_split(config, data)
+    return fit_and_test(settings, split, out=out, resume=resume, progress=progress)
 
 
 def make_data(config: Config) -> Interactions:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from itemrec.config_file import Config
+from itemrec.settings.schema import Config
+from itemrec.settings.toml_file import put
 from itemrec.errors import ItemrecError
-from itemrec.experiments.config import resolve
-from itemrec.experiments.overrides import assign, choose, parse_value
-from itemrec.experiments.registry import TABLES, with_names
+from itemrec.settings.resolve import resolve
+from itemrec.settings.overrides import assign, choose, keys, owner, parse_value
+from itemrec.settings.resolve import with_names
 from itemrec.models import MODELS
 from itemrec.models.base import Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
-from itemrec.training.config import TrainConfig
-from itemrec.validation import check_settings, lookup, schema
+from itemrec.validation import check_settings, schema
 
 # Model settings that are searched by default, from their default divided by this factor to their
 # default multiplied by it: EASE's λ was best at 50 to 1000, SimGCL's weight at .02 to .5.
@@ -60,8 +60,9 @@ def default_search_space(config: Config) -> dict[str, SearchRange]:
     if "tau" in full["loss"]:
         cosine = full["train"]["similarity"] == "cosine"
         texts.append("loss.tau=" + ("0.05..0.5" if cosine else "0.3..3.0"))
-    if "layers" in own:
-        texts.append("model.layers=1..4")
+    within = next((path for path in keys(config, "model") if path.endswith(".layers")), None)
+    if "layers" in own or within:
+        texts.append(f"model.{within or 'layers'}=1..4")
     for name, factor in FACTORS.items():
         if isinstance(value := own.get(name), int | float) and value > 0:
             low = value / factor if isinstance(value, float) else max(value // factor, 1)
@@ -141,10 +142,9 @@ def _key(config: Config, name: str) -> str:
         for section, settings in with_names(config).items()
     }
     try:
-        assign(probe, f"{name}=?")
+        section, _, key = assign(probe, f"{name}=?").partition(".")
     except ItemrecError as error:
         raise ItemrecError(str(error).replace("'--set'", "'search'")) from None
-    section, key = next((s, k) for s, part in probe.items() for k, v in part.items() if v == "?")
     if section in ("data", "split") or (section == "train" and key in ("metric", "seed")):
         raise ItemrecError(
             "'search' must leave data, split, metric and seed unchanged, so that trials can be "
@@ -155,13 +155,10 @@ def _key(config: Config, name: str) -> str:
 
 def _typed(config: Config, key: str, value: Any) -> Any:
     """A value converted to the type of its setting: 1 becomes 1.0 for a float."""
-    section, _, name = key.partition(".")
+    kind, name = owner(config, key)
     if name == "name":
         return str(value)
-    kind: Any = TrainConfig
-    if section != "train":
-        kind = lookup(TABLES[section], section, with_names(config)[section]["name"])
-    value = check_settings(kind, section, {name: value})[name]
+    value = check_settings(kind, key.rpartition(".")[0], {name: value})[name]
     return list(value) if isinstance(value, tuple) else value  # as read from a file
 
 
@@ -193,7 +190,7 @@ def merged(config: Config, settings: Mapping[str, Any]) -> Config:
     for key, value in settings.items():
         section, _, name = key.partition(".")
         if name != "name":
-            out[section][name] = value
+            put(out[section], name, value)
         elif section != "model":
             choose(out, section, value)
     return out

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from itemrec.config_file import Config
 from itemrec.data.later import later_part
 from itemrec.data.prepared import is_prepared
 from itemrec.data.readers.file_kinds import is_pattern
@@ -14,7 +13,8 @@ from itemrec.data.sources import short_name
 from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_split
-from itemrec.experiments.registry import model_class, protocol_of, with_names
+from itemrec.settings.resolve import model_class, protocol_of, with_names
+from itemrec.settings.schema import Config
 from itemrec.training.new_data import COLUMNS, read_new
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
@@ -102,10 +102,10 @@ def default_folder(config: Config) -> Path:
 
 
 def stored_config(folder: str | Path) -> Config:
-    """The settings of a run to be resumed."""
-    config = RunFolder(folder).stored_config()
+    """What a run to be resumed was asked for."""
+    config = RunFolder(folder).stored_request()
     if config is None:
-        raise ItemrecError(f"{folder} holds no run to resume: config.toml is missing")
+        raise ItemrecError(f"{folder} holds no run to resume: request.toml is missing")
     if "update" in config:
         raise ItemrecError(f"{folder} holds an update, which cannot be resumed: update RUN again")
     return config

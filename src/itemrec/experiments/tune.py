@@ -21,14 +21,15 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from itemrec.config_file import Config, difference, dump_config, load_config, normalise
+from itemrec.settings.schema import Config
+from itemrec.settings.toml_file import difference, dump_config, flat, load_stored, normalise
 from itemrec.data.datasets import DATASETS
 from itemrec.data.interactions import Interactions
 from itemrec.data.split import Split
 from itemrec.environment import need_extra, out_of_memory, pick_device
 from itemrec.errors import ItemrecError
-from itemrec.experiments.build import make_data, make_plan, make_split
-from itemrec.experiments.config import resolve
+from itemrec.experiments.build import make_data, make_split
+from itemrec.settings.resolve import resolve
 from itemrec.experiments.search_space import (
     SearchRange,
     default_search_space,
@@ -38,8 +39,7 @@ from itemrec.experiments.search_space import (
 )
 from itemrec.files import check_folder, locked, read_file, write_text
 from itemrec.models.base import Kind
-from itemrec.renamed import current_path
-from itemrec.training.loop import run_plan
+from itemrec.training.fit import fit_and_test
 from itemrec.training.progress import duration
 from itemrec.training.run import Run
 from itemrec.validation import positive_integers
@@ -158,13 +158,12 @@ def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
     path = Path(folder) / "tune.toml"
     if not path.is_file():
         raise ItemrecError(f"{folder} holds no search to resume: tune.toml is missing")
-    config = load_config(path, note=False)
+    config = load_stored(path)
     config.pop("dataset", None)
     texts = config.pop("search", {}).get("settings")
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ItemrecError(f"{path} is damaged: it has no list 'settings' in [search]")
-    named = [text.partition("=") for text in texts]
-    return config, [current_path(name) + equals + values for name, equals, values in named]
+    return config, texts
 
 
 # --- trials --------------------------------------------------------------------------------------
@@ -172,9 +171,8 @@ def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
 
 def _perform(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial]) -> Trial:
     """The next trial; if its settings were trained before, it has the earlier outcome."""
-    number, given = len(done), resolve(search.config).comparable()
-    parts = {key: key.partition(".") for key in search.space}
-    settings = {key: given[section].get(name) for key, (section, _, name) in parts.items()}
+    number, given = len(done), flat(resolve(search.config).comparable())
+    settings = {key: given.get(key) for key in search.space}
     if number:
         settings = _suggest(search.space, done, (search.seed + number) % 2**32)
     trial = Trial(number, settings, None, 0, 0, 0.0)
@@ -203,15 +201,15 @@ def _train(search: _Search, config: Config, folder: Path) -> Run:
     No trial is stopped for being worse than others: these losses stay on a plateau before they
     improve (LOG.md), so the best trial might be stopped first. Patience ends a trial.
     """
-    plan = make_plan(resolve(config), search.split)
+    settings = resolve(config)
     # a closed form has no state to keep
-    out = None if plan.model.kind is Kind.CLOSED_FORM else folder
+    out = None if settings.model_class.kind is Kind.CLOSED_FORM else folder
     if folder.exists():
         try:
-            return run_plan(plan, out=out, resume=True)
+            return fit_and_test(settings, search.split, out=out, resume=True)
         except ItemrecError:  # from another version, or damaged: start again
             shutil.rmtree(folder, ignore_errors=True)
-    return run_plan(plan, out=out, resume=True)
+    return fit_and_test(settings, search.split, out=out, resume=True)
 
 
 def _suggest(space: Mapping[str, SearchRange], done: Sequence[Trial], seed: int) -> dict[str, Any]:
@@ -276,7 +274,7 @@ def _anywhere(config: Config) -> Config:
 
 def _claim(folder: Path, claim: Config, resume: bool) -> str:
     """Reject a folder that holds another search; the fingerprint of its data if it holds this."""
-    if (folder / "config.toml").exists():
+    if any((folder / name).exists() for name in ("config.toml", "request.toml")):
         raise ItemrecError(f"{folder} holds a run, not a search: choose another --out")
     if not any((folder / name).exists() for name in FILES):
         return ""
@@ -286,11 +284,9 @@ def _claim(folder: Path, claim: Config, resume: bool) -> str:
         )
     config, texts = stored_search(folder)
     stored = {**config, "search": {"settings": texts}}
-    if (changed := difference(stored, normalise(claim))) != "none":
+    if (changed := difference(stored, normalise(claim))):
         raise ItemrecError(f"{folder} holds a search with other settings: {changed}")
-    return str(
-        load_config(folder / "tune.toml", note=False).get("dataset", {}).get("fingerprint", "")
-    )
+    return str(load_stored(folder / "tune.toml").get("dataset", {}).get("fingerprint", ""))
 
 
 def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
@@ -307,9 +303,6 @@ def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
         if not isinstance(content, dict) or set(content) != set(Trial.__dataclass_fields__):
             raise ItemrecError(f"line {number + 1} is not a trial")
         trial = Trial(**content)
-        if isinstance(trial.settings, dict):
-            settings = {current_path(key): value for key, value in trial.settings.items()}
-            trial = replace(trial, settings=settings)
         keys = trial.settings.keys() if isinstance(trial.settings, dict) else ()
         if set(keys) != set(space) or not isinstance(trial.value, float | int | None):
             raise ItemrecError(f"line {number + 1} is not a trial of this search")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.abilities import Abilities
 from itemrec.models.settings_record import record_settings
 from itemrec.sampling.batch import Batch
+from itemrec.validation import name_of
 
 
 class Kind(Enum):
@@ -62,7 +64,8 @@ class Model(Abilities, nn.Module):
         default_negatives: The default sampler of negatives.
         default_settings: Settings of these two, by section.
         default_training: Default values for fields of `TrainConfig`.
-        given: The settings before some of them were chosen, or None if none was.
+        chooses: Sections and settings outside the model that training chooses unless they are given.
+        moved: Old names of settings, each with the path that it has now.
         recomputed: Whether buffers are computed again on loading instead of being stored.
         by_columns: Whether every column of the vectors is computed alone, so that several processes
             can train together; not inherited: a class says so itself.
@@ -101,7 +104,9 @@ class Model(Abilities, nn.Module):
     recomputed: bool = False
     by_columns: ClassVar[bool] = False  # not inherited: see `EmbeddingModel.whole`
     sharded: bool = False  # this process holds only some columns of the parameters
-    given: dict[str, Any] | None = None  # the settings before some were chosen
+    # what training chooses unless it is given, besides the model's own settings: "train.lr", "loss"
+    chooses: ClassVar[tuple[str, ...]] = ()
+    moved: ClassVar[Mapping[str, str]] = MappingProxyType({})  # old setting → path of today
     watch: Callable[[Iterable[Any], str], Iterable[Any]] = staticmethod(lambda steps, text: steps)
     settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never modified
     n_users: int
@@ -161,23 +166,76 @@ class Model(Abilities, nn.Module):
         """
         yield from ()
 
-    def take(self, settings: Mapping[str, Any]) -> None:
-        """Take settings that were chosen on validation.
+    def fresh(self) -> Self:
+        """A new model with the same settings, not yet set up.
 
-        Args:
-            settings: Arguments of the constructor.
+        Returns:
+            The model; models within it are new, too.
 
         Examples:
             >>> import itemrec as ir
-            >>> model = ir.models.RLAE()
-            >>> model.take({"l2": 50.0})
-            >>> model.l2, model.settings["l2"]
-            (50.0, 50.0)
+            >>> ir.models.EASE(l2=50.0).fresh()
+            EASE(l2=50.0, form='auto', neighbours=200)
         """
-        for name, value in settings.items():
-            setattr(self, name, value)
-        self.given = self.given or dict(self.settings)
-        self.settings = {**self.settings, **settings}
+        return type(self)(**{name: _fresh(value) for name, value in self.settings.items()})
+
+    def typical_settings(self) -> dict[str, Any]:
+        """Values for settings that were left open, where there is no validation data to try them on.
+
+        Returns:
+            Settings by name; empty if none is open.
+        """
+        return {}
+
+    def record(self) -> dict[str, Any]:
+        """The settings as a run's configuration has them; a model within is a table with its name.
+
+        Returns:
+            Settings by name.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> ir.models.Hybrid(gnn=ir.models.LightGCN(dim=8)).record()["gnn"]["dim"]
+            8
+        """
+        return {name: _recorded(value) for name, value in self.settings.items()}
+
+    @classmethod
+    def current_settings(cls, settings: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
+        """Settings under the names of today.
+
+        Args:
+            settings: Settings by name, of which some may have old names.
+            warn: Whether to warn about each of these.
+
+        Returns:
+            The settings; those of a model within are in a table of their own.
+
+        Examples:
+            >>> import itemrec as ir
+            >>> ir.models.Hybrid.current_settings({"linear_l2": 50.0}, warn=False)
+            {'linear': {'l2': 50.0}}
+        """
+        out = {name: value for name, value in settings.items() if name not in cls.moved}
+        for old in settings.keys() & cls.moved.keys():
+            part, _, name = cls.moved[old].partition(".")
+            if warn:
+                warnings.warn(
+                    f"'{old}' is now '{cls.moved[old]}'; the old name still works",
+                    FutureWarning,
+                    stacklevel=3,
+                )
+            inner = out.get(part, {})
+            if not isinstance(inner, str | Mapping):
+                raise ItemrecError(f"'{old}' cannot be combined with a model as '{part}'")
+            inner = {"name": inner} if isinstance(inner, str) else inner
+            out[part] = {**inner, name: settings[old]}
+        return out
+
+    @property
+    def network(self) -> Model:
+        """The part that gradient descent trains: the model itself, unless it is composed."""
+        return self
 
     def cache_embeddings(self, graph: Graph) -> None:
         """Store everything that scoring needs, so that it does not need the graph.
@@ -221,7 +279,7 @@ class Model(Abilities, nn.Module):
             users: Training row of each user, −1 if unknown, `[B]`.
 
         Returns:
-            `[B, items]`.
+            `[B, items]`, a tensor that the caller may change.
 
         Raises:
             ItemrecError: An unseen user cannot be scored.
@@ -339,11 +397,23 @@ class Model(Abilities, nn.Module):
             >>> model.counts.tolist()
             [3.0, 1.0]
         """
-        part, dot, rest = name.partition(".")
-        if dot:  # a buffer of a part of the model
-            inner: Model = getattr(self, part)
-            inner.store(rest, tensor)
-        elif name in self._buffers:
-            self._buffers[name] = tensor
+        owner, _, own = name.rpartition(".")
+        part: Any = self.get_submodule(owner)  # the model itself, or a model within
+        if own in part._buffers:
+            part._buffers[own] = tensor
         else:
-            self.register_buffer(name, tensor, persistent=not self.recomputed)
+            part.register_buffer(own, tensor, persistent=not part.recomputed)
+
+
+def _fresh(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.fresh()
+    return tuple(map(_fresh, value)) if isinstance(value, list | tuple) else value
+
+
+def _recorded(value: Any) -> Any:
+    from itemrec.models import MODELS
+
+    if isinstance(value, Model):
+        return {"name": name_of(MODELS, type(value)), **value.record()}
+    return tuple(map(_recorded, value)) if isinstance(value, list | tuple) else value

@@ -6,12 +6,13 @@ For a user u with history H, every part is divided by its standard deviation ove
 
 The network is trained on cosines with negatives drawn by popularity, so it learns how much more a
 user likes an item than everybody does; the prior adds what everybody likes. The linear part knows
-which items go together. `prior` and `weight` are chosen on validation.
+which items go together. `prior` and `weight` are chosen on validation. Any other model can be a
+further part, with a weight of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from types import MappingProxyType
 from typing import Any
@@ -21,56 +22,42 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from itemrec.data.csr import row_of_entry
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
-from itemrec.models.ease import FORMS, NEIGHBOURS, Form
 from itemrec.models.embedding_model import EmbeddingModel
-from itemrec.models.rlae import RLAE
 from itemrec.validation import (
     at_least_zero,
     check_settings,
     is_number,
     lookup,
-    one_of,
-    positive,
-    positive_integers,
-    schema,
-    share_below_one,
+    shown,
 )
 
-OF_LINEAR = ("l2", "item_power", "user_power", "dropout", "relax")
-BLEND = ((0.0, 0.4, 1.5),)  # without validation data
+TYPICAL_PRIOR, TYPICAL_WEIGHT = 0.4, 1.5  # of a network on cosines and of the linear part
+PartSettings = Model | Mapping[str, Any] | str | None
+Rows = tuple[tuple[float, ...], ...]  # of a blend
 
 
 class Hybrid(Model):
     """A message-passing network and a linear item–item model, summed; the default.
 
-    Every setting that is not given is chosen from the training data and on validation. A score is
-    a sum over the history, the user's own vector and the item's popularity, so that explanations
-    are exact if the network's are.
+    A part is given as a model, which is used as it is, or by its name or a table of its settings;
+    then its open settings are chosen from the training data and on validation. A score is a sum
+    over the history, the user's own vector and the item's popularity, so that explanations are
+    exact if those of all parts are.
 
     Args:
-        gnn: Name of the network: a model with vectors that can fold in unseen users.
-        dim: Length of a vector; default: by the size of the data and the device.
-        layers: Depth of message passing; default: the network's.
+        gnn: The network, a model with vectors that can fold in unseen users; None: none.
+        linear: The linear model, or any other closed form; None: none.
+        others: Further models, each weighted on validation.
         norm: Exponent of the length of an item's vector; 0 is the cosine, 1 the inner product.
-        blend: Rows of (least length of a history, prior, weight); the last row that applies to a
-            user is used.
-        linear_l2: Regularisation of the linear part; default: all its settings are chosen.
-        linear_item_power: Its normalisation by item popularity.
-        linear_user_power: Its normalisation by the length of histories.
-        linear_dropout: Its dropout of inputs, below 1.
-        linear_relax: How far its diagonal may be above 0.
-        linear_items: How many items it covers, the most popular ones; default: by the device, and
-            all in the sparse form.
-        keep: Weights of the linear part that are stored for each item.
-        linear_form: Its form, "dense" or "sparse" as in `RLAE`; "auto" is sparse for catalogues of
-            more items than the dense form covers.
-        linear_neighbours: Items that each item's weights come from in the sparse form.
+        blend: Rows of (least length of a history, prior, weight of each part after the first); the
+            last row that applies to a user is used. Default: chosen on validation.
+        **old: Settings of the parts under their names of release 0.2, such as `linear_l2`.
 
     Raises:
         ItemrecError: A setting is invalid, or the network cannot fold in unseen users.
@@ -78,7 +65,8 @@ class Hybrid(Model):
     Examples:
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> run = ir.train(split, ir.models.Hybrid(dim=8), epochs=2)
+        >>> model = ir.models.Hybrid(gnn=ir.models.LightGCN(dim=8), linear=ir.models.RLAE(l2=50.0))
+        >>> run = ir.train(split, model, epochs=2)
         >>> picks = ir.Recommender(run).recommend(history=[3, 5], k=1, explain=True)
         >>> rest = picks[0].score - sum(reason.share for reason in picks[0].reasons)
         >>> abs(rest - picks[0].own) < 1e-5
@@ -104,106 +92,119 @@ class Hybrid(Model):
             "min_gain": 0.003,
         }
     )
+    chooses = (
+        *("loss", "negatives", "train.batch", "train.batch_by", "train.lr", "train.l2"),
+        *("train.similarity", "train.n_negatives", "train.epochs", "train.eval_every"),
+        "train.patience",
+    )
+    moved = MappingProxyType(
+        {"dim": "gnn.dim", "layers": "gnn.layers", "keep": "linear.keep"}
+        | {
+            f"linear_{name}": f"linear.{name}"
+            for name in ("l2", "item_power", "user_power", "dropout", "relax", "items")
+        }
+        | {"linear_form": "linear.form", "linear_neighbours": "linear.neighbours"}
+    )
 
-    gnn: EmbeddingModel
-    linear: RLAE
+    gnn: EmbeddingModel | None
+    linear: Model | None
     popularity: Tensor  # log of the number of interactions, scaled to deviation 1, [items]
 
     def __init__(
         self,
-        gnn: str = "lightgcn",
-        dim: int | None = None,
-        layers: int | None = None,
+        gnn: Model | Mapping[str, Any] | str | None = "lightgcn",
+        linear: Model | Mapping[str, Any] | str | None = "rlae",
+        others: Sequence[Model | Mapping[str, Any] | str] = (),
         norm: float = 0.5,
-        blend: tuple[Sequence[float], ...] | None = None,
-        linear_l2: float | None = None,
-        linear_item_power: float = 0.0,
-        linear_user_power: float = 0.0,
-        linear_dropout: float = 0.0,
-        linear_relax: float = 0.0,
-        linear_items: int | None = None,
-        keep: int | None = None,
-        linear_form: Form = "auto",
-        linear_neighbours: int = NEIGHBOURS,
+        blend: Sequence[Sequence[float]] | None = None,
+        **old: Any,
     ) -> None:
         super().__init__()
-        self.gnn_name, self.dim, self.layers, self.kept = gnn, dim, layers, keep
-        self.norm, self.blend = norm, check_blend(blend)
-        self.settings["blend"] = self.blend
-        self.linear_l2, self.linear_item_power = linear_l2, linear_item_power
-        self.linear_user_power, self.linear_dropout = linear_user_power, linear_dropout
-        self.linear_relax, self.linear_items = linear_relax, linear_items
-        self.linear_form, self.linear_neighbours = linear_form, linear_neighbours
-        one_of("linear_form", linear_form, FORMS)
-        positive_integers(linear_neighbours=linear_neighbours)
+        given = {"gnn": gnn, "linear": linear, "others": others, "norm": norm, "blend": blend}
+        if old:
+            unknown = [name for name in old if name not in self.moved]
+            if unknown:
+                raise ItemrecError(
+                    f"'Hybrid' has no setting {unknown[0]!r}; its settings are: {', '.join(given)}"
+                )
+            given = self.current_settings({**given, **old})
         at_least_zero(norm=norm)
-        at_least_zero(linear_item_power=linear_item_power, linear_user_power=linear_user_power)
-        share_below_one(linear_dropout=linear_dropout, linear_relax=linear_relax)
-        if linear_l2 is not None:
-            positive(linear_l2=linear_l2)
-        for name, value in (("dim", dim), ("layers", layers), ("linear_items", linear_items)):
-            if value is not None:
-                positive_integers(**{name: value})
-        self._scaled: tuple[Tensor, Tensor] | None = None
-        self.temperature = 0.0  # of the prior until the blend is chosen; 0: inner products
-        self.make_network()
-        self.make_linear()
-
-    def make_network(self) -> None:
-        """The network with the current settings, not yet set up."""
-        from itemrec.models import MODELS
-
-        kind = lookup(MODELS, "gnn", self.gnn_name)
-        if not is_network(kind):
-            able = ", ".join(name for name, model in MODELS.items() if is_network(model))
+        network, recorded_gnn = make_part("gnn", given["gnn"], "lightgcn")
+        self.linear, recorded_linear = make_part("linear", given["linear"], "rlae")
+        several = given["others"]
+        several = [several] if isinstance(several, str | Mapping | Model) else several
+        made = [make_part("others", each, "") for each in several]
+        self.others = nn.ModuleList(part for part, _ in made if part is not None)
+        if network is not None and not is_network(type(network)):
             raise ItemrecError(
-                f"'gnn' must be a network that folds in unseen users: {able}; got {self.gnn_name!r}"
+                f"'gnn' must be a network that folds in unseen users: {', '.join(networks())}; "
+                f"got {_shown_part(given['gnn'])}"
             )
-        wanted = {"dim": self.dim, "layers": self.layers}
-        given = {k: v for k, v in wanted.items() if v is not None and k in schema(kind)}
-        self.gnn = kind(**check_settings(kind, self.gnn_name, given))
-        self.gnn.recomputed, self.gnn.sharded = True, self.sharded
-        self.explains = self.gnn.explains
-        self.weighs = (*self.gnn.weighs, "linear") if self.gnn.weighs else ()
+        if network is None and self.linear is None and not made:
+            raise ItemrecError("'gnn', 'linear' or 'others' must be given: a hybrid needs a part")
+        self.gnn = network  # type: ignore[assignment] # checked above
+        self.norm, self.blend = norm, check_blend(blend, len(self.parts))
+        self.settings = {
+            "gnn": recorded_gnn,
+            "linear": recorded_linear,
+            "others": tuple(recorded for _, recorded in made),
+            "norm": norm,
+            "blend": self.blend,
+        }
+        self.explains = all(part.explains for part in self.parts)
+        weighted = all(part.weighs for part in self.parts)
+        uses = [use for part in self.parts for use in part.weighs] if weighted else []
+        self.weighs = tuple(dict.fromkeys(uses))
+        self._scaled: tuple[Tensor, Tensor] | None = None
+        if self.gnn is not None:
+            self.gnn.recomputed = True  # its final vectors are not stored, but computed on loading
+            for name, vectors in list(self.gnn.named_buffers(recurse=False)):
+                delattr(self.gnn, name)
+                self.gnn.store(name, vectors)
 
-    def make_linear(self) -> None:
-        """The linear part with the current settings, not yet set up."""
-        names = (*OF_LINEAR, "items", "form", "neighbours")
-        settings = {name: getattr(self, f"linear_{name}") for name in names}
-        self.linear = RLAE(**settings, keep=self.kept)
+    @property
+    def parts(self) -> list[Model]:
+        """The models that are summed, the first with weight 1."""
+        return [part for part in (self.gnn, self.linear, *self.others) if part is not None]  # type: ignore[misc]
+
+    @property
+    def network(self) -> Model:
+        """The network, or else the first part."""
+        return self.parts[0]
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Set up both parts and count the interactions of every item."""
+        """Set up all parts and count the interactions of every item."""
         super().setup(train, inductive=inductive, generator=generator)
         device = self.device
-        self.make_network()
-        self.make_linear()
-        self.gnn.setup(train, inductive=inductive, generator=generator)
+        for part in self.parts:
+            part.setup(train, inductive=inductive, generator=generator)
         self.to(device)
-        self.linear.to(device)
-        self.linear.setup(train, inductive=inductive, generator=generator)
         self.count(train)
 
     def count(self, train: sp.csr_array) -> None:
-        """Store the popularity of the items, by weight."""
-        count = np.bincount(train.indices, train.data, self.n_items).astype(np.float32)
-        logarithm = torch.from_numpy(np.log1p(count)).to(self.gnn.device)
-        self.spread = max(float(logarithm.std(correction=0)), 1e-6)
-        self.store("popularity", (logarithm - logarithm.mean()) / self.spread)
+        """Store the number of users and items, and the popularity of the items, by weight."""
+        self.n_users, self.n_items = train.shape
+        popularity, _ = log_popularity(train, self.network.device)
+        self.store("popularity", popularity)
 
     def restore(self, train: sp.csr_array) -> None:
         """Compute the final vectors again, which are not stored."""
-        self.linear.restore(train)
-        self.cache_embeddings(Graph.from_csr(train, self.gnn.device))
+        for part in self.parts:
+            if part is not self.gnn:
+                part.restore(train)
+        if self.gnn is not None:
+            self.cache_embeddings(Graph.from_csr(train, self.gnn.device))
 
     @torch.no_grad()
     def cache_embeddings(self, graph: Graph) -> None:
         """Message passing over the whole graph."""
-        self.gnn.cache_embeddings(graph)
+        if self.gnn is not None:
+            self.gnn.cache_embeddings(graph)
 
     @property
     def table(self) -> Tensor:
         """Item vectors of length |e|^norm, ``[items, d]``; scaled once for each training state."""
+        assert self.gnn is not None
         if self._scaled is None or self._scaled[0] is not self.gnn.item_vectors:
             vectors = self.gnn.item_vectors
             self._scaled = vectors, scaled_items(vectors, self.norm)
@@ -211,71 +212,156 @@ class Hybrid(Model):
 
     def unshard(self) -> None:
         """Collect the columns of the network's parameters."""
-        self.gnn.unshard()
+        if self.gnn is not None:
+            self.gnn.unshard()
         super().unshard()
 
     def check_inductive(self) -> None:
-        """Both parts can always fold in."""
+        """Raise if one of the parts cannot score unseen users."""
+        for part in self.parts:
+            part.check_inductive()
+
+    def part_scores(
+        self, history: sp.csr_array, users: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Scores of each part, not yet divided, and their deviations: ``[B, items]``, ``[B, 1]``."""
+        for part in self.parts:
+            if part is self.gnn:
+                scores = self.gnn.vectors_of(history, users) @ self.table.T
+            else:
+                scores = part.scores(history, users)
+            yield scores, deviation(scores)
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        """The sum of the three parts; before the blend is chosen, the network's score alone."""
-        vectors = self.gnn.vectors_of(history, users)
-        if self.blend is None:
-            return self.provisional(vectors)
-        prior, weight = self.blend_of(history)
-        total = standardised(vectors @ self.table.T)
-        total.addcmul_(prior, self.popularity)
-        return total.addcmul_(weight, standardised(self.linear.scores(history, users)))
+        """The sum of the parts and the prior."""
+        prior, *weights = self.blend_of(history)
+        parts = self.part_scores(history, users)
+        total, own = next(parts)
+        total.div_(own).addcmul_(prior, self.popularity)
+        for weight, (scores, spread) in zip(weights, parts, strict=True):
+            total.addcmul_(weight, scores.div_(spread))
+        return total
 
-    def provisional(self, vectors: Tensor) -> Tensor:
-        """Cosine + τ · log popularity, or the inner product if training used it."""
-        items = self.gnn.item_vectors
-        if not self.temperature:
-            return vectors @ items.T
-        scores = F.normalize(vectors, dim=1) @ F.normalize(items, dim=1).T
-        return scores.add_(self.popularity, alpha=self.temperature * self.spread)
-
-    def blend_of(self, history: sp.csr_array) -> tuple[Tensor, Tensor]:
-        """Prior and weight of each user, by the length of the history, ``[B, 1]`` each."""
-        rows = np.asarray(self.blend, dtype=np.float32)  # [groups, 3]
+    def blend_of(self, history: sp.csr_array) -> list[Tensor]:
+        """Prior and weights of each user, by the length of the history, ``[B, 1]`` each."""
+        rows = np.asarray(self.blend or self.typical_blend(), dtype=np.float32)  # [groups, 1 + n]
         group = np.searchsorted(rows[:, 0], liked_items(history), side="right") - 1
-        chosen = torch.from_numpy(rows[np.maximum(group, 0), 1:]).to(self.table.device)
-        return chosen[:, :1], chosen[:, 1:]
+        chosen = torch.from_numpy(rows[np.maximum(group, 0), 1:]).to(self.network.device)
+        return list(chosen.split(1, dim=1))
+
+    def typical_blend(self) -> Rows:
+        """The blend where there is no validation data to choose one on."""
+        weights = [TYPICAL_WEIGHT if part is self.linear else 0.0 for part in self.parts[1:]]
+        return ((0.0, TYPICAL_PRIOR if self.gnn is not None else 0.0, *weights),)
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """Shares of both parts; the rest is popularity and, if there is one, the user's vector."""
-        row = np.array([user], dtype=np.int64)
-        _, weight = self.blend_of(history)
-        vectors = self.gnn.vectors_of(history, row)
-        own = deviation(vectors @ self.table.T)
-        length = self.gnn.item_vectors[items].norm(dim=1).clamp(min=1e-12)
-        factor = self.table[items].norm(dim=1) / length / own[0]
-        shares = self.gnn.explain(history, user, items) * factor.unsqueeze(1)
-        spread = deviation(self.linear.scores(history, row))
-        total: Tensor = shares + self.linear.explain(history, user, items) * (weight / spread)
+        """Shares of all parts; the rest is popularity and, if there is one, the user's vector."""
+        _, *weights = self.blend_of(history)
+        spreads = [s for _, s in self.part_scores(history, np.array([user], dtype=np.int64))]
+        total: Tensor | None = None
+        for part, weight, spread in zip(self.parts, [None, *weights], spreads, strict=True):
+            shares = part.explain(history, user, items)
+            if part is self.gnn:
+                length = self.gnn.item_vectors[items].norm(dim=1).clamp(min=1e-12)
+                scale = (self.table[items].norm(dim=1) / length / spread[0]).unsqueeze(1)
+            else:
+                scale = (1.0 if weight is None else weight) / spread
+            total = shares * scale if total is None else total + shares * scale
+        assert total is not None
         return total
 
     def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
         """prior · log popularity."""
-        prior, _ = self.blend_of(history)
+        prior, *_ = self.blend_of(history)
         return self.popularity[items] * prior[0]
 
     @torch.no_grad()
     def similar_to(self, item: int) -> Tensor:
         """Cosines of item vectors and weights of the linear part, each standardised."""
-        cosines = self.gnn.similar_to(item).unsqueeze(0)
-        weights = torch.nan_to_num(self.linear.similar_to(item), neginf=0.0).unsqueeze(0)
-        _, weight = self.blend_of(sp.csr_array((1, self.n_items)))
-        scores: Tensor = standardised(cosines).addcmul_(weight, standardised(weights))
-        return scores[0]
+        _, *weights = self.blend_of(sp.csr_array((1, self.n_items)))
+        total: Tensor | None = None
+        for part, weight in zip(self.parts, [torch.ones(1, 1), *weights], strict=True):
+            if part in (self.gnn, self.linear) or part.explains:
+                found = torch.nan_to_num(part.similar_to(item), neginf=0.0).unsqueeze(0)
+                found = standardise_(found)
+                total = found if total is None else total.addcmul_(weight.to(found), found)
+        if total is None:
+            raise ItemrecError("no part of this hybrid can compare items")
+        return total[0]
+
+
+class NetworkWithPrior(Model):
+    """A network under training as it is validated: cosine + τ · log popularity.
+
+    Negatives drawn by popularity remove popularity from the cosines; τ, the temperature of the
+    loss, is the factor with which it has to be added again. Without a temperature the score is the
+    inner product.
+    """
+
+    def __init__(self, network: EmbeddingModel, train: sp.csr_array, temperature: float) -> None:
+        super().__init__()
+        self.encoder, self.temperature = network, temperature
+        self.n_users, self.n_items = train.shape
+        self.popularity, self.spread = log_popularity(train, network.device)
+
+    @torch.no_grad()
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """Cosines and prior, or inner products."""
+        vectors, items = self.encoder.vectors_of(history, users), self.encoder.item_vectors
+        if not self.temperature:
+            return vectors @ items.T
+        scores = F.normalize(vectors, dim=1) @ F.normalize(items, dim=1).T
+        return scores.add_(self.popularity, alpha=self.temperature * self.spread)
+
+
+def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | None, PartSettings]:
+    """A part, and how it is recorded; of a network given by name, ``dim`` stays open."""
+    from itemrec.models import MODELS
+
+    if value is None or value == "none":
+        return None, "none"
+    if isinstance(value, Model):
+        return value, value
+    if not isinstance(value, str | Mapping):
+        raise ItemrecError(f"'{what}' must be a model, a name or a table, got {shown(value)}")
+    given = {"name": value} if isinstance(value, str) else dict(value)
+    name = given.pop("name", default)
+    kind = lookup(MODELS, what, name)
+    given = {key: entry for key, entry in given.items() if entry is not None}
+    if what == "gnn" and not is_network(kind):  # before its settings are checked
+        return kind(), value
+    part: Model = kind(**check_settings(kind, name, kind.current_settings(given)))
+    is_open = {"dim": None} if what == "gnn" and "dim" not in given else {}
+    return part, {"name": name, **part.record(), **is_open}
 
 
 def is_network(kind: type[Model]) -> bool:
     """Whether a model can be the network: vectors that descent trains, also of unseen users."""
     trained = kind.kind is not Kind.CLOSED_FORM
     return issubclass(kind, EmbeddingModel) and kind.inductive and trained
+
+
+def networks() -> list[str]:
+    """The names of the models that can be the network."""
+    from itemrec.models import MODELS
+
+    return [name for name, model in MODELS.items() if is_network(model)]
+
+
+def _shown_part(value: Any) -> str:
+    if isinstance(value, Model):
+        return type(value).__name__
+    return repr(value["name"] if isinstance(value, Mapping) else value)
+
+
+def log_popularity(train: sp.csr_array, device: torch.device) -> tuple[Tensor, float]:
+    """log(1 + interactions) of each item, standardised, and the deviation it was divided by."""
+    count = np.bincount(train.indices, train.data, train.shape[1]).astype(np.float32)
+    logarithm = torch.from_numpy(np.log1p(count)).to(device)
+    spread = max(float(logarithm.std(correction=0)), 1e-6)
+    return (logarithm - logarithm.mean()) / spread, spread
 
 
 def scaled_items(vectors: Tensor, norm: float) -> Tensor:
@@ -299,24 +385,25 @@ def deviation(scores: Tensor) -> Tensor:
     return scores.std(1, keepdim=True, correction=0).clamp(min=1e-12)
 
 
-def standardised(scores: Tensor) -> Tensor:
-    """Scores divided by their standard deviation over the catalogue, in place."""
+def standardise_(scores: Tensor) -> Tensor:
+    """Divide scores by their standard deviation over the catalogue, in place."""
     return scores.div_(deviation(scores))
 
 
-def check_blend(blend: Any) -> tuple[tuple[float, ...], ...] | None:
-    """Rows of three numbers that begin with a history of length 0, or None."""
+def check_blend(blend: Any, parts: int) -> Rows | None:
+    """Rows of 1 + ``parts`` numbers that begin with a history of length 0, or None."""
     if blend is None:
         return None
-    rows = tuple(tuple(row) if isinstance(row, list | tuple) else () for row in blend)
-    starts = [row[0] for row in rows if _is_row(row)]
-    if not rows or len(starts) != len(rows) or starts != sorted({0.0, *starts}):
+    rows = blend if isinstance(blend, list | tuple) else ()
+    rows = [tuple(row) if isinstance(row, list | tuple) else () for row in rows]
+    valid = bool(rows) and all(
+        len(row) == parts + 1 and all(is_number(value) and isfinite(value) for value in row)
+        for row in rows
+    )
+    starts = [row[0] for row in rows] if valid else []
+    if not valid or starts != sorted({0.0, *starts}):
         raise ItemrecError(
-            "'blend' must be rows of (least length of a history, prior, weight) that begin with "
-            f"length 0, got {blend!r}"
+            "'blend' must be rows of (least length of a history, prior, weight of each part after "
+            f"the first: {parts - 1} here) that begin with length 0, got {blend!r}"
         )
     return tuple(tuple(float(value) for value in row) for row in rows)
-
-
-def _is_row(row: tuple[Any, ...]) -> bool:
-    return len(row) == 3 and all(is_number(value) and isfinite(value) for value in row)

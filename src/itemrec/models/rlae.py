@@ -13,7 +13,7 @@ is solved on the nearest items of its item alone (`ridge_problem.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -132,7 +132,7 @@ class RLAE(SparseWeights):
         """Compute one items × items inverse, and store the largest weights, or solve each item."""
         self._check_memory()
         if self.l2 is None:
-            self.take(TYPICAL)
+            self.apply_settings(TYPICAL)
         part, items = self.covered(train)
         problem = self.problem(part)
         ridge = self.ridge_of(problem)
@@ -152,13 +152,23 @@ class RLAE(SparseWeights):
         for _, options in groupby(TRIED, key=lambda option: option["user_power"]):
             problem = None
             for option in options:
-                self.take(option)
+                self.apply_settings(option)
                 problem = problem or self.problem(part)
                 ridge = self.ridge_of(problem)
                 inverse = problem.inverse(ridge, self.watch, again=True)
                 self._dense = self._weights(inverse, ridge, part), items
                 yield option
         self._dense = None
+
+    def typical_settings(self) -> dict[str, Any]:
+        """The first settings of `TRIED`, unless 'l2' is given."""
+        return dict(TYPICAL) if self.l2 is None else {}
+
+    def apply_settings(self, settings: Mapping[str, float]) -> None:
+        """Continue with other settings, one of those tried or the typical ones."""
+        for name, value in settings.items():
+            setattr(self, name, value)
+        self.settings = {**self.settings, **settings}
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:

@@ -13,7 +13,7 @@ from itemrec.errors import ItemrecError
 from itemrec.models.base import Model
 from itemrec.serving.recommendation_frame import kind_of_frame
 from itemrec.serving.recommender import Recommender
-from itemrec.training.loop import train
+from itemrec.training.fit import train
 
 VALID = 0.1  # share of each user's interactions on which settings are chosen
 

@@ -1,10 +1,9 @@
-"""Training with several ranks: which components can, and a model of the first rank for all."""
+"""Training with several ranks: which components can, and closed forms of the first rank for all."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import scipy.sparse as sp
 import torch
@@ -13,10 +12,8 @@ from itemrec import ranks
 from itemrec.errors import ItemrecError, ItemrecWarning
 from itemrec.models import MODELS
 from itemrec.models.base import Kind, Model
-from itemrec.models.hybrid import Hybrid
 from itemrec.sampling import Sampler
 
-T = TypeVar("T")
 LEAST = 8  # columns of a rank: gathering a row of less than 32 bytes takes as long as one of 32
 
 
@@ -28,12 +25,17 @@ def join_ranks(model: Model, sampler: Sampler, device: str) -> None:
         check_model(model)
         check_sampler(sampler)
     ranks.start(device)
-    model.sharded = ranks.size() > 1 and model.kind is not Kind.CLOSED_FORM
+
+
+def sharded(model: Model) -> Model:
+    """A new model of which each of several ranks holds some columns of the parameters."""
+    model.sharded = model.network.sharded = ranks.size() > 1
+    return model
 
 
 def check_model(model: Model) -> None:
     """Raise if a model mixes the columns of its vectors, or has fewer of them than ranks."""
-    part = model.gnn if isinstance(model, Hybrid) else model
+    part = model.network
     if not is_by_columns(type(part)):
         able = ", ".join(name for name, kind in MODELS.items() if is_by_columns(kind))
         name = "gnn" if part is not model else "model"
@@ -41,7 +43,7 @@ def check_model(model: Model) -> None:
             f"'{name}' must compute each column of its vectors alone to be trained by several "
             f"processes: {able}; or a closed form, such as ease; got {type(part).__name__}"
         )
-    count, dim = ranks.wanted_size(), model.settings.get("dim")
+    count, dim = ranks.wanted_size(), part.settings.get("dim")
     if dim is not None and dim < count:
         raise ItemrecError(f"'dim' must be at least the number of processes, {count}, got {dim}")
     if dim is not None and dim < LEAST * count and ranks.is_first():
@@ -64,15 +66,18 @@ def check_sampler(sampler: Sampler) -> None:
         )
 
 
-def solved_on_first(model: Model, train: sp.csr_array, solve: Callable[[], T]) -> T:
-    """The result of a computation on the first rank that fits a model, and the model on all."""
-    found, device = ranks.from_first(solve), model.device
+def fit_on_first(model: Model, train: sp.csr_array) -> None:
+    """Fit a closed form on the first rank, and give its tensors to all others."""
+
+    def fit() -> None:
+        model.fit(train)
+
+    ranks.from_first(fit)
     if ranks.size() == 1:
-        return found
-    settings = ranks.from_first(lambda: model.settings)
-    model.take({k: v for k, v in settings.items() if model.settings[k] != v})
-    for name, (kind, shape) in ranks.from_first(lambda: tensors_of(model)).items():
-        tensor = torch.empty(shape, dtype=getattr(torch, kind), device=device)
+        model.eval()
+        return
+    for name, (kind, shape) in ranks.from_first(lambda: stored_shapes(model)).items():
+        tensor = torch.empty(shape, dtype=getattr(torch, kind), device=model.device)
         if ranks.is_first():
             tensor.copy_(model.state_dict()[name])
         ranks.broadcast(tensor, 0)
@@ -81,10 +86,9 @@ def solved_on_first(model: Model, train: sp.csr_array, solve: Callable[[], T]) -
     if not ranks.is_first():
         model.restore(train)
     model.eval()
-    return found
 
 
-def tensors_of(model: Model) -> dict[str, Any]:
+def stored_shapes(model: Model) -> dict[str, Any]:
     """Type and shape of everything that a model stores."""
     return {
         name: (str(tensor.dtype).removeprefix("torch."), list(tensor.shape))

@@ -16,7 +16,8 @@ COVERED = (
     *("config.toml", "model.safetensors", "ids.json"),
     *("history.jsonl", "per_user.npz", "metrics.json"),
 )
-OPTIONAL = ("user_ids.parquet", "item_ids.parquet")  # of runs with very many users or items
+ID_FILES = {"users": "user_ids.parquet", "items": "item_ids.parquet"}  # of very many ids
+OPTIONAL = ("request.toml", *ID_FILES.values())
 
 
 def write_checksums(folder: Path, metrics: str) -> None:

@@ -12,23 +12,25 @@ from itemrec import ranks
 from itemrec.data.split import Split
 from itemrec.environment import pick_device, tensor_cores
 from itemrec.graph.graph import Graph
+from itemrec.models.base import Model
 from itemrec.sampling.batches import Batches
+from itemrec.settings.resolve import Settings
 from itemrec.training.cuda_graph import Step, captured
 from itemrec.training.kept_memory import keep_memory
 from itemrec.training.objective import objective
-from itemrec.training.plan import Plan
 from itemrec.training.weight_average import WeightAverage
 
 
 class Learner:
     """A model on its device with everything that changes from step to step."""
 
-    def __init__(self, plan: Plan, split: Split) -> None:
+    def __init__(self, model: Model, settings: Settings, split: Split) -> None:
         """Start with fresh weights for the training part of ``split``."""
-        self.plan, config = plan, plan.config
+        self.config = config = settings.train
+        self.loss, self.sampler = settings.make_loss(), settings.make_sampler()
         self.device = pick_device(config.device)
         on_gpu = self.device.type == "cuda"
-        self.model, weights = plan.model, torch.Generator().manual_seed(config.seed)
+        self.model, weights = model, torch.Generator().manual_seed(config.seed)
         self.model.setup(split.train, inductive=split.protocol == "inductive", generator=weights)
         self.model.to(self.device)
         self.graph = Graph.from_csr(split.train, self.device)
@@ -38,7 +40,7 @@ class Learner:
         self.step_graph = replace(self.graph, half=True) if half else self.graph
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
         if self.model.kind.has_lists:
-            plan.sampler.prepare(split.train, self.device)
+            self.sampler.prepare(split.train, self.device)
         longest = max(int(self.graph.history_length.max()), 1)
         positives = min(config.positives, longest)  # no user has more
         self.batches = Batches(self.graph, config.batch_by, config.batch, positives)
@@ -62,15 +64,15 @@ class Learner:
         """One step of Adam on the lists of these keys; returns the loss."""
         keep_memory()  # in each step: the end of another training may have returned it
         self.optimizer.zero_grad(set_to_none=True)
-        batch, plan = self.batches.draw(keys, self.generator), self.plan
+        batch = self.batches.draw(keys, self.generator)
         with tensor_cores(self.coarse):
             value = objective(
                 self.model,
                 self.step_graph,
                 batch,
-                plan.loss,
-                plan.sampler,
-                plan.config,
+                self.loss,
+                self.sampler,
+                self.config,
                 self.generator,
             )
             value.backward()  # type: ignore[no-untyped-call]

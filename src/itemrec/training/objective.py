@@ -14,7 +14,7 @@ from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.columns import sum_over_ranks
 from itemrec.sampling.base import Sampler, ScoredLists
 from itemrec.sampling.batch import Batch
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 
 
 def objective(

@@ -22,7 +22,7 @@ from itemrec.training.notebook_bar import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
     from itemrec.models.base import Model
-    from itemrec.training.state import TrainState
+    from itemrec.training.state import DescentState
 
 T = TypeVar("T")
 
@@ -73,14 +73,14 @@ class EpochBar:
         self.action = {"select": "selecting on validation", "refit": "refitting"}.get(phase, phase)
         self.task = self.bar.add_task(self.action, total=epochs, note="")
 
-    def update(self, state: TrainState, loss: float) -> None:
+    def update(self, state: DescentState, loss: float) -> None:
         """Show the current state of training."""
         if self.first < 0:
             self.first = state.epoch - 1
         pace = (time.perf_counter() - self.started) / max(state.epoch - self.first, 1)
         note = f"loss {loss:.4f}"
-        if state.best_epoch and state.phase == "select":
-            note += f" · best {self.metric} {state.best_value:.4f} (epoch {state.best_epoch})"
+        if state.best.epoch and state.phase == "select":
+            note += f" · best {self.metric} {state.best.value:.4f} (epoch {state.best.epoch})"
         note += f" · {pace:.2f} s per epoch"
         self.bar.update(self.task, completed=state.epoch, note=note)
         now = time.perf_counter()

@@ -10,13 +10,14 @@ from typing import Any
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemrec.config_file import Config
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_features import ItemFeatures
+from itemrec.data.split import Split
+from itemrec.data.weights import is_weighted
 from itemrec.evaluation.evaluate import Evaluation
 from itemrec.models.base import Model
-from itemrec.training.plan import Plan
-from itemrec.training.state import TrainState
+from itemrec.settings.schema import Config
+from itemrec.training.fitted import FittedModel
 
 
 @dataclass(repr=False)
@@ -37,8 +38,8 @@ class Run:
         history: One entry per validation.
         metrics: The content of `metrics.json`.
         per_user: Per-user test metrics.
-        asked: The settings before the run chose those that were left open.
         features: Features of items, also of items without interactions, or None.
+        sources: Where each setting came from, such as "train.lr": "option"; empty if loaded.
 
     Examples:
         >>> import itemrec as ir
@@ -61,8 +62,8 @@ class Run:
     history: list[dict[str, Any]] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
     per_user: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
-    asked: Config = field(default_factory=dict)
     features: ItemFeatures | None = None
+    sources: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         name, test = self.config["model"]["name"], self.metrics.get("test", {})
@@ -70,81 +71,51 @@ class Run:
         return f"Run({name} on {self.dataset.get('name')!r}, {self.protocol}{figures})"
 
     @classmethod
-    def of(cls, plan: Plan) -> Run:
-        """A run that has not been trained yet.
+    def of(cls, fitted: FittedModel, split: Split) -> Run:
+        """The run of a fitted model, before its test users are evaluated.
 
         Args:
-            plan: The components of the run and its complete settings.
+            fitted: A model, and how it was trained.
+            split: The data that its settings were chosen on.
 
         Returns:
-            A run with neither history nor metrics.
-
-        Examples:
-            >>> from itemrec.training.plan import Plan
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> sampler, settings = ir.negatives.Uniform(), ir.TrainConfig()
-            >>> plan = Plan(split, ir.models.LightGCN(), ir.losses.bpr, sampler, settings)
-            >>> ir.Run.of(plan).config["loss"]
-            {'name': 'bpr'}
+            A run without test metrics.
         """
-        split = plan.split
+        config = fitted.settings.record()
+        notes = (*split.notes, *_weight_notes(fitted.model, split), *fitted.notes)
         return cls(
-            model=plan.model,
-            config=plan.record(),
+            model=fitted.model,
+            config=config,
             protocol=split.protocol,
             dataset=split.dataset,
             user_ids=split.user_ids,
             item_ids=split.item_ids,
             titles=split.titles,
             genres=split.genres,
-            train=split.train,
-            notes=plan.notes,
-            asked=plan.as_asked(),
+            train=fitted.train,
+            notes=notes,
+            history=fitted.history,
             features=split.features,
+            sources=fitted.settings.sources,
+            metrics={
+                "dataset": split.dataset,
+                "protocol": split.protocol,
+                "model": config["model"]["name"],
+                "loss": config["loss"]["name"],
+                "negatives": config["negatives"]["name"],
+                "seed": config["train"]["seed"],
+                "best_epoch": fitted.best_epoch,
+                "epochs": fitted.epochs,
+                "refit": fitted.refit,
+                "notes": list(notes),
+                "chosen": json.loads(json.dumps(fitted.chosen)),  # lists, as in the file
+                "trials": fitted.trials,
+                "candidates": fitted.candidates,
+                "seconds": {"train": round(fitted.seconds, 3), "evaluate": 0.0},
+                "valid": fitted.valid,
+                "test": {},
+            },
         )
-
-    def finish(self, train: sp.csr_array, state: TrainState, *, refit: bool) -> None:
-        """Store the outcome of training; called by `train`.
-
-        Args:
-            train: The interactions that the final model was trained on.
-            state: The training state after the last epoch.
-            refit: Whether validation data was included.
-
-        Examples:
-            >>> from itemrec.training.state import TrainState
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> run = ir.train(split, ir.models.Popularity())
-            >>> run.finish(split.train, TrainState(), refit=False)
-            >>> run.metrics["test"]  # to be evaluated again
-            {}
-        """
-        self.train, self.history = train, state.history
-        if state.first_look_won:
-            self.notes = (*self.notes, first_look_note(state.best_epoch))
-        for section, settings in state.chosen.items():  # the run repeats itself without choosing
-            kept = {} if "name" in settings else self.config[section]
-            self.config[section] = {**kept, **settings}
-        self.metrics = {
-            "dataset": self.dataset,
-            "protocol": self.protocol,
-            "model": self.config["model"]["name"],
-            "loss": self.config["loss"]["name"],
-            "negatives": self.config["negatives"]["name"],
-            "seed": self.config["train"]["seed"],
-            "best_epoch": state.best_epoch,
-            "epochs": state.selected_epochs,
-            "refit": refit,
-            "notes": list(self.notes),
-            "chosen": json.loads(json.dumps(state.chosen)),  # lists, as in the file
-            "trials": state.trials,
-            "candidates": state.finished,
-            "seconds": {"train": round(state.seconds, 3), "evaluate": 0.0},
-            "valid": state.best_metrics,
-            "test": {},
-        }
 
     def add_evaluation(self, result: Evaluation, seconds: float) -> None:
         """Store the test metrics; called by `train`.
@@ -243,9 +214,17 @@ class Run:
         return RunFolder(folder).load(device)
 
 
-def first_look_note(epoch: int) -> str:
-    """What to say if the first validation was the best one."""
-    return (
-        f"The first validation, after epoch {epoch}, was the best: look earlier (train.eval_early) "
-        "or lower train.lr, since a better epoch may have been passed over."
-    )
+# What weights of interactions change in a model, by `Model.weighs`.
+USES = {
+    "graph": "a message counts by its weight, and is normalised by sums of weights",
+    "loss": "an interaction is drawn for the loss in proportion to its weight",
+    "linear": "the linear model is fitted to weights instead of ones",
+    "counts": "popularity is a sum of weights",
+}
+
+
+def _weight_notes(model: Model, split: Split) -> list[str]:
+    """What the weights of the data change in the model, if there are any."""
+    if not is_weighted(split.train):
+        return []
+    return [f"What the weights change: {'; '.join(USES[use] for use in model.weighs)}."]

@@ -1,6 +1,7 @@
 """A run folder: atomic saving, loading, and the state from which training resumes exactly.
 
-``config.toml`` everything needed to repeat the run · ``model.safetensors`` weights and cached
+``request.toml`` what was asked for, written once · ``config.toml`` the complete settings, each with
+its source, enough to repeat the run · ``model.safetensors`` weights and cached
 vectors · ``ids.json`` external ids and titles · ``user_ids.parquet``, ``item_ids.parquet`` instead
 of very long lists in it · ``state.pt`` optimizer and generators, for resuming only ·
 ``history.jsonl`` one line per evaluation · ``metrics.json`` · ``per_user.npz`` ·
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from itemrec import ranks
-from itemrec.config_file import Config, dump_config, load_config, normalise
+from itemrec.data.split import Split
 from itemrec.data.texts import fixed_width
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
@@ -36,12 +37,14 @@ from itemrec.files import (
     tensors_of,
     write_text,
 )
+from itemrec.settings.resolve import Settings, current_config, difference_of_requests
+from itemrec.settings.schema import Config
+from itemrec.settings.toml_file import dump_config, flat, load_stored
 from itemrec.training import checksums
 from itemrec.training.checksums import COVERED, OPTIONAL, check_files, write_checksums
 from itemrec.training.learner import Learner
 from itemrec.training.run import Run
-from itemrec.training.same_run import check_same
-from itemrec.training.state import TrainState
+from itemrec.training.state import State, load_state, save_state
 from itemrec.training.stored_ids import id_map, item_texts, read_features, read_record, save_ids
 from itemrec.training.stored_tensors import (
     rebuild,
@@ -62,6 +65,8 @@ class RunFolder:
             raise ItemrecError(f"'folder' must be the path of a run folder, got {shown(folder)}")
         self.path = Path(folder)
         self.claimed = False
+        self.data = ""  # fingerprint of the data under training
+        self.saved_at = time.monotonic()
 
     @property
     def is_finished(self) -> bool:
@@ -88,39 +93,71 @@ class RunFolder:
                 self._abandon()
                 raise
 
-    def claim(self, run: Run, fresh: TrainState, resume: bool) -> TrainState:
-        """Claim the folder for a run, or continue the run in it; returns the initial state."""
-        if not ranks.from_first(lambda: self._claim(run, resume)):
-            return fresh
-        found = TrainState.load(self.path / "state.pt")
-        if found.data != fresh.data:
+    def is_finished_run_of(self, settings: Settings, split: Split) -> bool:
+        """Whether the folder holds a finished run; raises if it is one of another request."""
+        if not self.is_finished:
+            return False
+        metrics = read_file(self.path / "metrics.json", json_object)
+        dataset = metrics.get("dataset", {})
+        if any(dataset.get(key) != split.dataset.get(key) for key in ("fingerprint", "weights")):
+            raise ItemrecError(f"{self.path} holds a run on other data; it cannot be resumed")
+        self._check_request(settings)
+        return True
+
+    def claim(self, settings: Settings, split: Split, resume: bool) -> dict[str, Any] | None:
+        """Claim the folder for a run, or continue the run in it; returns its state, if any."""
+        self.data = split.dataset["fingerprint"] + split.dataset.get("weights", "")
+        if not ranks.from_first(lambda: self._claim(settings, resume)):
+            return None
+        found = load_state(self.path / "state.pt")
+        if found["data"] != self.data:
             raise ItemrecError(f"{self.path} holds a run on other data; it cannot be resumed")
         return found
 
-    def _claim(self, run: Run, resume: bool) -> bool:
+    def _claim(self, settings: Settings, resume: bool) -> bool:
         """Claim the folder; returns whether there is a state to continue from."""
-        state = self.path / "state.pt"
+        has_state = (self.path / "state.pt").exists()
         if (self.path / "tune.toml").exists():
             raise ItemrecError(f"{self.path} holds a search, not a run: choose another --out")
+        request = self.stored_request()
         if resume:
-            metrics = (
-                read_file(self.path / "metrics.json", json_object) if self.is_finished else None
-            )
-            check_same(self.path, self.stored_config(), metrics, run)
+            self._check_request(settings)
             for draft in self.path.glob(".*.tmp"):  # left by a killed process
                 draft.unlink()
-            if self.is_finished:  # its files stay as they are
-                return False
-            if state.exists():
+            if has_state:
                 return True
-        elif self.is_finished or state.exists() or self._holds_other(run):
+        elif self.is_finished or has_state or (request and self._other_request(request, settings)):
             raise ItemrecError(
                 f"{self.path} already holds a run: continue it with --resume, "
                 "or choose another folder"
             )
         self.claimed = True
-        write_text(self.path / "config.toml", dump_config(run.asked))
+        if request is None:
+            write_text(self.path / "request.toml", dump_config(settings.request(), settings.given))
         return False
+
+    def _check_request(self, settings: Settings) -> None:
+        """Raise if the folder holds a run that was started by another request.
+
+        The complete settings of a finished run stand for its request, too.
+        """
+        request = self.stored_request()
+        problem = "" if request is None else self._other_request(request, settings)
+        if problem and self.is_finished and not self._other_request(self.stored_config(), settings):
+            problem = ""
+        if problem:
+            raise ItemrecError(f"{self.path} holds a run with other settings: {problem}")
+
+    def _other_request(self, stored: Config | None, settings: Settings) -> str:
+        """The first setting in which a stored request differs; "" if none does."""
+        if stored is None:
+            return ""
+        if self.is_finished and not (self.path / "request.toml").exists():
+            # release 0.2 kept the complete settings alone: what is asked for must agree with them
+            known, asked = flat(stored), flat(settings.request())
+            differs = [path for path in asked if asked[path] != known.get(path)]
+            return "".join(f"'{p}' is {known.get(p)!r}, got {asked[p]!r}" for p in differs[:1])
+        return difference_of_requests(stored, settings)
 
     def check_free(self, section: str) -> None:
         """Claim the folder for a run that is written at once, when it is complete.
@@ -130,15 +167,16 @@ class RunFolder:
         """
         if any((self.path / name).exists() for name in ("tune.toml", "state.pt", "metrics.json")):
             raise ItemrecError(f"{self.path} already holds a run or a search: choose another --out")
-        stored = self.stored_config()
+        stored = self.stored_request()
         if stored is not None and section not in stored:
             raise ItemrecError(f"{self.path} already holds a run: choose another --out")
         self.claimed = True
 
-    def save_state(self, state: TrainState, learner: Learner, *, least_seconds: float) -> None:
+    def save_state(self, state: State, learner: Learner, *, least_seconds: float) -> None:
         """Write ``state.pt``, unless one was written less than ``least_seconds`` ago."""
-        if ranks.from_first(lambda: time.monotonic() - state.saved_at >= least_seconds):
-            state.save(self.path / "state.pt", learner)
+        if ranks.from_first(lambda: time.monotonic() - self.saved_at >= least_seconds):
+            save_state(self.path / "state.pt", state, learner, self.data)
+            self.saved_at = time.monotonic()
 
     def _abandon(self) -> None:
         """Remove what a failed training wrote if there is no state to resume it from."""
@@ -149,14 +187,14 @@ class RunFolder:
             self.path.rmdir()
 
     def stored_config(self) -> Config | None:
-        """The settings in the folder under their current names, or None if there are none."""
+        """The complete settings in the folder, or None if there are none."""
         path = self.path / "config.toml"
-        return load_config(path, note=False) if path.exists() else None
+        return current_config(load_stored(path)) if path.exists() else None
 
-    def _holds_other(self, run: Run) -> bool:
-        """Whether another run has begun here but has saved nothing yet."""
-        stored = self.stored_config()
-        return stored is not None and stored != normalise(run.asked)
+    def stored_request(self) -> Config | None:
+        """What the run in the folder was asked for; up to release 0.2 ``config.toml`` held it."""
+        path = self.path / "request.toml"
+        return load_stored(path) if path.exists() else self.stored_config()
 
     # --- finished runs ---------------------------------------------------------------------------
 
@@ -167,7 +205,7 @@ class RunFolder:
             raise ItemrecError(f"{folder} is a file: a run needs a folder")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.json").unlink(missing_ok=True)  # finished only when all is written
-        write_text(folder / "config.toml", dump_config(run.config))
+        write_text(folder / "config.toml", dump_config(run.config, run.sources))
         save_tensors(folder, run)
         save_ids(folder, run)
         lines = "".join(json.dumps(row) + "\n" for row in run.history)
@@ -230,15 +268,16 @@ class RunFolder:
             problem = "is a file, not a run folder" if folder.exists() else "no such folder"
             raise ItemrecError(f"{folder}: {problem}")
         missing = [name for name in NEEDED if not (folder / name).exists()]
-        if "metrics.json" in missing and "config.toml" not in missing:  # written last
-            is_update = "update" in (self.stored_config() or {})
+        stored = self.stored_request()
+        if "metrics.json" in missing and stored is not None:  # written last
+            is_update = "update" in stored
             how = f"itemrec {'update RUN NEW' if is_update else 'train --resume'} --out {folder}"
             raise ItemrecError(f"{folder} is not finished: continue with {how}")
         if missing:
             raise ItemrecError(f"{folder} is not a finished run: {', '.join(missing)} is missing")
 
     def _read_config(self) -> Config:
-        config = load_config(self.path / "config.toml", note=False)
+        config = current_config(load_stored(self.path / "config.toml"))
         for section in ("split", "model", "loss", "negatives", "train"):
             if section not in config:
                 raise ItemrecError(f"{self.path / 'config.toml'} is damaged: it has no [{section}]")

@@ -1,12 +1,11 @@
-"""The training state: with the learner's tensors, everything that an exact resume needs."""
+"""The state of gradient descent; with the learner's tensors, everything that an exact resume needs."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -16,75 +15,80 @@ from itemrec.errors import ItemrecError
 from itemrec.files import atomic, check_zip
 from itemrec.models.base import Model
 from itemrec.ops.columns import map_tables, own_part, whole_on_first
-from itemrec.training.config import TrainConfig
+from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
 
+Weights = dict[str, Tensor]
 TENSORS = ("model", "optimizer", "generator", "average", "best", "leader")
-FACTS = (
-    *("data", "phase", "epoch", "best_epoch", "best_value", "best_metrics"),
-    *("selected_epochs", "seconds", "history", "chosen", "trials"),
-    *("gain_epoch", "gain_value", "elapsed", "begun", "finished", "leader_facts"),
-    "lr_drops",
+FACTS = (  # fields that ``state.pt`` holds
+    *("phase", "epoch", "selected_epochs", "seconds", "elapsed", "begun"),
+    *("history", "gain_epoch", "gain_value", "lr_drops"),
 )
 
 
-@dataclass
-class TrainState:
-    """Epochs, the best validation so far, and its weights."""
+class State(Protocol):
+    """What a strategy saves in ``state.pt``."""
 
-    data: str = ""  # fingerprint of the data set
+    def facts(self) -> dict[str, Any]:
+        """Plain values by name."""
+
+    def weights(self) -> dict[str, Weights]:
+        """Weights that are kept besides those of the learner, by name."""
+
+    @classmethod
+    def loaded(cls, content: dict[str, Any]) -> Self:
+        """The state of what was saved."""
+
+
+@dataclass
+class Best:
+    """The best validation so far, and its weights."""
+
+    epoch: int = 0
+    value: float = -1.0
+    metrics: dict[str, float] = field(default_factory=dict)
+    weights: Weights = field(default_factory=dict)
+
+
+@dataclass
+class DescentState:
+    """How far one gradient descent has come."""
+
     phase: str = "select"  # then "refit"
     epoch: int = 0
-    best_epoch: int = 0
-    best_value: float = -1.0
-    best_metrics: dict[str, float] = field(default_factory=dict)
-    selected_epochs: int = 0
-    seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    chosen: dict[str, dict[str, Any]] = field(default_factory=dict)  # settings, by section
-    trials: list[dict[str, Any]] = field(default_factory=list)  # what was tried for them
+    best: Best = field(default_factory=Best)
     gain_epoch: int = 0  # the last epoch with a gain that counts, from which patience is counted
     gain_value: float = -1.0
     lr_drops: list[int] = field(default_factory=list)  # epochs after which the rate fell
-    elapsed: float = 0.0  # seconds of training and validation, those before a resume included
-    begun: float = 0.0  # seconds before the candidate
-    finished: list[dict[str, Any]] = field(default_factory=list)  # candidates of a race
-    leader_facts: dict[str, Any] = field(default_factory=dict)  # the best of them
-    leader: dict[str, Tensor] = field(default_factory=dict)  # and its weights
-    best_weights: dict[str, Tensor] = field(default_factory=dict)
-    tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until restored
-    start: dict[str, Tensor] = field(default_factory=dict)  # weights instead of random ones
-    saved_at: float = field(default_factory=time.monotonic)
+    selected_epochs: int = 0  # epochs of the selection, known in the refit
+    seconds: float = 0.0  # of training
+    elapsed: float = 0.0  # of training and validation, those before a resume included
+    begun: float = 0.0  # seconds of training before this descent
+    candidate: int = 0  # number of this descent in a race
+    history: list[dict[str, Any]] = field(default_factory=list)
+    tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until a learner takes them
 
     def record(
-        self,
-        loss: float,
-        metrics: dict[str, float],
-        config: TrainConfig,
-        model: Model | None = None,
+        self, loss: float, metrics: dict[str, float], config: TrainConfig, model: Model
     ) -> None:
         """Record one validation, and the weights if they are the best so far."""
-        metric = config.metric
+        value = metrics[config.metric]
         row = {"epoch": self.epoch, "loss": loss, "seconds": round(self.seconds, 3), **metrics}
-        if self.finished:
-            row["candidate"] = len(self.finished)
-        self.history.append(row)
-        if metrics[metric] > self.gain_value * (1 + config.min_gain):
-            self.gain_epoch, self.gain_value = self.epoch, metrics[metric]
-        if metrics[metric] > self.best_value:
-            self.best_epoch, self.best_value = self.epoch, metrics[metric]
-            self.best_metrics = metrics
-            if model is not None:
-                self.best_weights = {k: v.detach().clone() for k, v in model.named_parameters()}
+        self.history.append({**row, "candidate": self.candidate} if self.candidate else row)
+        if value > self.gain_value * (1 + config.min_gain):
+            self.gain_epoch, self.gain_value = self.epoch, value
+        if value > self.best.value:
+            weights = {k: v.detach().clone() for k, v in model.named_parameters()}
+            self.best = Best(self.epoch, value, metrics, weights)
 
     @property
-    def first_look_won(self) -> bool:
+    def first_validation_best(self) -> bool:
         """Whether the first of several validations was the best; unknown after a race."""
-        looks = [row["epoch"] for row in self.history]
-        return len(looks) > 1 and not self.finished and self.best_epoch == looks[0]
+        validated = [row["epoch"] for row in self.history]
+        return len(validated) > 1 and not self.candidate and self.best.epoch == validated[0]
 
     def rate(self, config: TrainConfig) -> float:
-        """The share of the learning rate that is left for the next epoch."""
+        """The factor of the learning rate in the next epoch."""
         return config.lr_plateau ** sum(drop <= self.epoch for drop in self.lr_drops)
 
     def note_plateau(self, config: TrainConfig) -> None:
@@ -93,72 +97,75 @@ class TrainState:
         if config.lr_plateau < 1 and self.epoch - recent >= config.lr_patience:
             self.lr_drops.append(self.epoch)
 
-    def choose(self, section: str, settings: Mapping[str, Any]) -> None:
-        """Note settings that were left open and are now chosen."""
-        if settings:
-            self.chosen.setdefault(section, {}).update(settings)
-
-    def begin_candidate(self) -> None:
-        """The next candidate of a race starts from scratch."""
-        self.epoch = self.best_epoch = self.gain_epoch = 0
-        self.best_value = self.gain_value = -1.0
-        self.lr_drops = []
-        self.begun = self.seconds
-        self.best_weights, self.best_metrics = {}, {}
+    def next_candidate(self) -> None:
+        """Begin the next descent of a race, from scratch."""
+        self.epoch = self.gain_epoch = 0
+        self.gain_value, self.lr_drops, self.best = -1.0, [], Best()
+        self.begun, self.candidate = self.seconds, self.candidate + 1
 
     def begin_refit(self) -> None:
         """Selection is over: the refit starts from scratch for the selected number of epochs."""
         self.phase, self.selected_epochs, self.epoch = "refit", self.epoch, 0
-        self.best_weights, self.leader = {}, {}
+        self.best.weights = {}
 
     def restore(self, learner: Learner) -> None:
-        """Continue from loaded tensors, once, or start from given weights."""
-        put_weights(learner.model, self.start)
+        """Let a learner continue from loaded tensors, once."""
         if self.tensors:
             learner.load(self.tensors)
-            for own, name in (("best_weights", "best"), ("leader", "leader")):
-                saved = self.tensors[name]
-                setattr(self, own, {k: value.to(learner.device) for k, value in saved.items()})
+            best = self.tensors["best"]
+            self.best.weights = {k: value.to(learner.device) for k, value in best.items()}
             self.tensors = {}
 
-    def restore_best(self, model: Model) -> None:
-        """Put the best weights back."""
-        put_weights(model, self.best_weights)
+    def facts(self) -> dict[str, Any]:
+        """Plain values by the names of ``state.pt``."""
+        best = {f"best_{name}": getattr(self.best, name) for name in ("epoch", "value", "metrics")}
+        return {name: getattr(self, name) for name in FACTS} | best
 
-    def save(self, path: Path, learner: Learner) -> None:
-        """Write ``state.pt``, complete or not at all.
-
-        With several ranks the first one collects and writes whole tables, so that any number of
-        them can resume.
-        """
-        facts = {name: getattr(self, name) for name in FACTS}
-        best = {"best": self.best_weights, "leader": self.leader}
-        tensors = {**learner.tensors(), **best}
-        if ranks.size() > 1:
-            width = int(learner.model.settings["dim"])
-            tensors = map_tables(tensors, lambda part: whole_on_first(part, width))
-        if ranks.is_first():
-            with atomic(path) as draft, draft.open("wb") as file:  # errors say why a write failed
-                torch.save({**facts, **tensors}, file)
-        self.saved_at = time.monotonic()
+    def weights(self) -> dict[str, Weights]:
+        """The best weights."""
+        return {"best": self.best.weights}
 
     @classmethod
-    def load(cls, path: Path) -> TrainState:
-        """Read ``state.pt``: tensors and plain values only; of tables, the columns of this rank."""
-        shared = ranks.size() > 1
-        try:
-            check_zip(path)  # torch does not
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=shared)
-            content.setdefault("leader", {})  # 0.1 had no races
-            tensors = {name: content.pop(name) for name in TENSORS}
-            tensors = map_tables(tensors, own_part) if shared else tensors
-            content.setdefault("gain_epoch", content["best_epoch"])
-            content.setdefault("gain_value", content["best_value"])
-            return cls(tensors=tensors, **content)
-        except Exception as error:  # torch raises many types of errors for damaged files
-            raise ItemrecError(
-                f"{path} is not a training state that can be resumed, or it is damaged"
-            ) from error
+    def loaded(cls, content: dict[str, Any]) -> DescentState:
+        """The state of a file's content."""
+        best = Best(*(content[f"best_{name}"] for name in ("epoch", "value", "metrics")))
+        facts = {name: content[name] for name in FACTS if name in content}  # 0.1 had fewer
+        gain = {"gain_epoch": best.epoch, "gain_value": best.value}
+        tensors = {name: content[name] for name in TENSORS}
+        number = len(content.get("finished", ()))
+        return cls(**{**gain, **facts}, best=best, candidate=number, tensors=tensors)
+
+
+def save_state(path: Path, state: State, learner: Learner, data: str) -> None:
+    """Write ``state.pt``, complete or not at all; ``data`` is the fingerprint of the data set.
+
+    With several ranks the first one collects and writes whole tables, so that any number of them
+    can resume.
+    """
+    tensors = {**learner.tensors(), "leader": {}, **state.weights()}
+    if ranks.size() > 1:
+        width = int(learner.model.settings["dim"])
+        tensors = map_tables(tensors, lambda part: whole_on_first(part, width))
+    if ranks.is_first():
+        with atomic(path) as draft, draft.open("wb") as file:  # errors say why a write failed
+            torch.save({"data": data, **state.facts(), **tensors}, file)
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """Read ``state.pt``: tensors and plain values only; of tables, the columns of this rank."""
+    shared = ranks.size() > 1
+    try:
+        check_zip(path)  # torch does not
+        content: dict[str, Any] = torch.load(
+            path, map_location="cpu", weights_only=True, mmap=shared
+        )
+        content.setdefault("leader", {})  # 0.1 had no races
+        tensors = {name: content[name] for name in TENSORS}
+        return {**content, **(map_tables(tensors, own_part) if shared else tensors)}
+    except Exception as error:  # torch raises many types of errors for damaged files
+        raise ItemrecError(
+            f"{path} is not a training state that can be resumed, or it is damaged"
+        ) from error
 
 
 @torch.no_grad()

@@ -19,13 +19,12 @@ from itemrec.data.item_features import ItemFeatures
 from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 from itemrec.files import json_object, read_file, write_text
-from itemrec.training.checksums import OPTIONAL
+from itemrec.training.checksums import ID_FILES
 from itemrec.training.run import Run
 
 FORMAT = 2  # version of the run folder; newer versions are rejected
 FORMAT_OF_FILES = 3  # with ids in parquet files, which need not be read one by one
 MOST_IN_JSON = 2**20  # users or items that are listed in ``ids.json``
-ID_FILES = dict(zip(("users", "items"), OPTIONAL, strict=True))
 Record = dict[str, Any]  # the content of ``ids.json``
 
 

@@ -69,7 +69,7 @@ def rebuild(
             "its file: itemrec --extension FILE.py …"
         )
     kind = MODELS[name]
-    model: Model = kind(**check_settings(kind, name, settings))
+    model: Model = kind(**check_settings(kind, name, kind.current_settings(settings, warn=False)))
     model.setup(train, inductive=inductive, generator=torch.Generator().manual_seed(0))
     for key, tensor in tensors.items():
         if key not in model.state_dict():

@@ -27,7 +27,6 @@ from itemrec.data.weights import is_weighted
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
-from itemrec.losses import LOSSES, bind
 from itemrec.models.base import Kind, Model
 from itemrec.models.ease import EASE
 from itemrec.models.embedding_model import EmbeddingModel
@@ -35,19 +34,20 @@ from itemrec.models.growth import check_growth, grown_weights
 from itemrec.models.hybrid import Hybrid
 from itemrec.models.linear_update import update_linear
 from itemrec.models.rlae import RLAE
-from itemrec.sampling import NEGATIVES
-from itemrec.training.closed_form import fit
-from itemrec.training.config import TrainConfig
-from itemrec.training.descent import descend
-from itemrec.training.hybrid import COVERED, set_up, train_network
+from itemrec.settings.resolve import Request, Settings, resolve
+from itemrec.settings.schema import TrainConfig
+from itemrec.training.fit import check
+from itemrec.training.fitted import Context
+from itemrec.training.loop import descend
 from itemrec.training.new_data import grown_features, read_new
-from itemrec.training.plan import Plan, default_parts
 from itemrec.training.progress import watch
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
-from itemrec.training.state import TrainState, put_weights
+from itemrec.training.state import Best, DescentState, put_weights
+from itemrec.training.strategies.closed_form import solve
+from itemrec.training.strategies.hybrid import COVERED
 from itemrec.training.updated_run import SECTION, Outcome, updated_run
-from itemrec.validation import check_settings, lookup, positive_integer, shown
+from itemrec.validation import positive_integer, shown
 
 SHARE = 0.1  # of the epochs that the run was trained for
 
@@ -111,8 +111,7 @@ def update(
     if is_weighted(run.train):
         raise ItemrecError("a run with weighted interactions cannot be updated: train it anew")
     if run.model.kind is not Kind.CLOSED_FORM:
-        network = run.model.gnn if isinstance(run.model, Hybrid) else run.model
-        check_growth(network, run.config["model"]["name"])
+        check_growth(run.model.network, run.config["model"]["name"])
     table, before = reading.pop("item_features", None), run.config.get("data", {})
     if out is None:
         data = read_new(before, new, reading)
@@ -142,12 +141,12 @@ def _updated(
     joined = join(run.train, run.user_ids, catalogue, data)
     if features is not None:
         joined = replace(joined, catalogue=described(joined.catalogue, features))
-    config = _train_config(run, device)
+    settings = _settings(run, device)
     if epochs is None:
         epochs = max(1, round(SHARE * run.metrics["best_epoch"]))
     if joined.new_interactions:
-        split = _split(run, joined)
-        outcome = WAYS.get(run.model.kind, _descended)(run, joined, split, config, epochs, progress)
+        way = WAYS.get(run.model.kind, _descended)
+        outcome = way(run.model, joined, _split(run, joined), settings, epochs, progress)
     else:
         outcome = Outcome(copy.deepcopy(run.model))
     outcome = replace(outcome, seconds=time.perf_counter() - started)
@@ -155,62 +154,85 @@ def _updated(
 
 
 def _closed_form(
-    run: Run, joined: Joined, split: Split, config: TrainConfig, epochs: int, progress: bool
+    old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
 ) -> Outcome:
     """EASE and RLAE by the cheapest way, other closed forms by a refit."""
-    model = _fresh(run.model)
+    model, how = _extended(old.fresh(), old, joined, split, settings.train, progress)
+    return Outcome(model, linear=how)
+
+
+def _extended(
+    model: Model,
+    old: Model,
+    joined: Joined,
+    split: Split,
+    config: TrainConfig,
+    progress: bool,
+) -> tuple[Model, str]:
+    """A new closed form for all interactions, and how it was made from the old one."""
+    if not isinstance(model, EASE | RLAE) or type(model) is not type(old):
+        return solve(model, split, config, Context(progress=progress)), "refitted"
+    assert isinstance(old, EASE | RLAE)
     generator = torch.Generator().manual_seed(config.seed)
     model.setup(joined.train, inductive=split.protocol == "inductive", generator=generator)
     model.to(pick_device(config.device))
-    return Outcome(model, linear=_linear(model, run.model, joined, progress))
-
-
-def _linear(model: Model, old: Model, joined: Joined, progress: bool) -> str:
-    """Fit a closed form that is set up; returns how."""
-    if isinstance(model, EASE | RLAE) and type(model) is type(old):
-        assert isinstance(old, EASE | RLAE)
-        watch(model, show=progress)
-        how = str(update_linear(model, old, joined.before, joined.train))
-        model.eval()
-        return how
-    fit(model, joined.train, progress)
-    return "refitted"
+    watch(model, show=progress)
+    how = str(update_linear(model, old, joined.before, joined.train))
+    return model.eval(), how
 
 
 def _descended(
-    run: Run, joined: Joined, split: Split, config: TrainConfig, epochs: int, progress: bool
+    old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
 ) -> Outcome:
     """Vectors that grow and a few epochs."""
-    assert isinstance(run.model, EmbeddingModel)
-    plan = _plan(run, split, _fresh(run.model), config)
-    plan.check()
-    state = _start(run.model, joined, config, epochs)
+    assert isinstance(old, EmbeddingModel)
+    model = old.fresh()
+    check(settings, model, split)
+    generator = torch.Generator().manual_seed(settings.train.seed)
+    start = grown_weights(old, joined.train, generator)
     if epochs:
-        descend(plan, split, state, valid=None, folder=None, progress=progress)
-    else:
-        _without_epochs(plan.model, split, state, config)
-    return Outcome(plan.model, epochs)
+        state = DescentState(phase="refit", best=Best(epoch=epochs))
+        context = Context(progress=progress)
+        descend(model, settings, split, state, context, valid=None, start=start)
+        return Outcome(model, epochs)
+    model.setup(
+        split.train,
+        inductive=split.protocol == "inductive",
+        generator=torch.Generator().manual_seed(0),
+    )
+    model.to(pick_device(settings.train.device))
+    put_weights(model, start)
+    model.eval()
+    model.cache_embeddings(Graph.from_csr(split.train, model.device))
+    return Outcome(model, epochs)
 
 
 def _hybrid(
-    run: Run, joined: Joined, split: Split, config: TrainConfig, epochs: int, progress: bool
+    old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
 ) -> Outcome:
     """The linear part, then the network, with the blend that the run had chosen."""
-    old = run.model
     assert isinstance(old, Hybrid)
-    model = _fresh(old)
-    assert isinstance(model, Hybrid)
-    device = pick_device(config.device)
-    _cover_new_items(model, old, split, device)
-    plan = _plan(run, split, model, config)
-    plan.check()
-    set_up(model, split, device)
-    how = _linear(model.linear, old.linear, joined, progress)
-    state = _start(old.gnn, joined, config, epochs)
-    if epochs:
-        train_network(plan, split, state, valid=None, folder=None, progress=progress)
-    else:
-        _without_epochs(model.gnn, split, state, config)
+    check(settings, old.fresh(), split)
+    for part in old.others:
+        if part.kind is not Kind.CLOSED_FORM:
+            raise ItemrecError(
+                f"a hybrid with {type(part).__name__} cannot be updated: train it anew"
+            )
+    how, linear, gnn = "", old.linear, old.gnn
+    if linear is not None:
+        fresh = _covering_new_items(linear, old.n_items, split, settings.train)
+        linear, how = _extended(fresh, linear, joined, split, settings.train, progress)
+    others = [
+        _extended(part.fresh(), part, joined, split, settings.train, progress)[0]
+        for part in old.others
+        if isinstance(part, Model)
+    ]
+    if gnn is not None:
+        found = _descended(gnn, joined, split, settings, epochs, progress).model
+        assert isinstance(found, EmbeddingModel)
+        gnn = found
+    model = Hybrid(gnn=gnn, linear=linear, others=others, norm=old.norm, blend=old.blend)
+    model.count(split.train)
     model.restore(split.train)
     return Outcome(model.eval(), epochs, how)
 
@@ -221,52 +243,24 @@ WAYS: dict[Kind, Callable[..., Outcome]] = {  # all others: `_descended`
 }
 
 
-def _start(old: EmbeddingModel, joined: Joined, config: TrainConfig, epochs: int) -> TrainState:
-    """A state whose training starts from grown vectors and ends after some epochs."""
-    generator = torch.Generator().manual_seed(config.seed)
-    state = TrainState(phase="refit", best_epoch=epochs)
-    state.start = grown_weights(old, joined.train, generator)
-    return state
-
-
-def _without_epochs(model: Model, split: Split, state: TrainState, config: TrainConfig) -> None:
-    """A model with the vectors that its training would start from."""
-    generator, inductive = torch.Generator().manual_seed(0), split.protocol == "inductive"
-    model.setup(split.train, inductive=inductive, generator=generator)
-    model.to(pick_device(config.device))
-    put_weights(model, state.start)
-    model.eval()
-    model.cache_embeddings(Graph.from_csr(split.train, model.device))
-
-
-def _cover_new_items(model: Hybrid, old: Hybrid, split: Split, device: torch.device) -> None:
+def _covering_new_items(linear: Model, before: int, split: Split, config: TrainConfig) -> Model:
     """A linear part that covered all items covers the new ones as well, as far as allowed."""
-    if old.linear_items is not None and old.linear_items >= old.n_items:
-        most = COVERED["cuda" if device.type == "cuda" else "cpu"]
-        model.take({"linear_items": min(max(most, old.linear_items), split.n_items)})
+    items = linear.settings.get("items")
+    if items is None or items < before:
+        return linear.fresh()
+    most = COVERED["cuda" if pick_device(config.device).type == "cuda" else "cpu"]
+    return type(linear)(**{**linear.settings, "items": min(max(most, items), split.n_items)})
 
 
-def _fresh(model: Model) -> Model:
-    """A model of the same settings, not yet set up."""
-    return type(model)(**model.settings)
-
-
-def _plan(run: Run, split: Split, model: Model, config: TrainConfig) -> Plan:
-    """The components of the run with another model; what a hybrid chose is part of its settings."""
-    loss, sampler = default_parts(model)
-    if model.kind.has_lists:
-        of_loss, of_sampler = dict(run.config["loss"]), dict(run.config["negatives"])
-        loss = bind(lookup(LOSSES, "loss", of_loss.pop("name")), of_loss)
-        sampler = lookup(NEGATIVES, "negatives", of_sampler.pop("name"))(**of_sampler)
-    return Plan(split, model, loss, sampler, config)
-
-
-def _train_config(run: Run, device: str | None) -> TrainConfig:
-    settings = dict(run.config["train"])
+def _settings(run: Run, device: str | None) -> Settings:
+    """The settings of the run, of which nothing is chosen again."""
+    train = dict(run.config["train"])
     if device is not None:
-        settings["device"] = device
-    pick_device(settings.get("device", "auto"))
-    return TrainConfig(**check_settings(TrainConfig, "train", settings))
+        train["device"] = device
+    pick_device(train.get("device", "auto"))
+    lists = {name: run.config[name] for name in ("loss", "negatives")}
+    lists = lists if run.model.kind.has_lists else {}
+    return resolve(Request({"model": run.model, **lists, "train": train}))
 
 
 def _split(run: Run, joined: Joined) -> Split:

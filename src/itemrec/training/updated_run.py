@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from itemrec.config_file import Config
 from itemrec.data.interactions import Interactions
 from itemrec.data.item_features import ItemFeatures
 from itemrec.data.joining import Joined, as_interactions
 from itemrec.models.base import Model
+from itemrec.settings.schema import Config
 from itemrec.training.fingerprint import fingerprint
 from itemrec.training.new_data import READING
 from itemrec.training.run import Run
@@ -62,7 +62,6 @@ def updated_run(
         train=joined.train,
         notes=notes,
         metrics=metrics,
-        asked=config,
         features=features,
     )
 
@@ -100,7 +99,7 @@ def _config(run: Run, model: Model, done: dict[str, Any]) -> Config:
     config["data"] = {key: config["data"][key] for key in READING if key in config["data"]}
     seed = config["split"].get("seed", 0)
     config["split"] = {"strategy": "all", "seed": seed, "protocol": run.protocol}
-    config["model"] |= model.settings
+    config["model"] |= model.record()
     config[SECTION] = done
     return config
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from itemrec.cli.doctor import Check
 from itemrec.cli.tables.layout import new_table
 from itemrec.data.datasets import DATASETS
-from itemrec.experiments.defaults import DEFAULTS
+from itemrec.settings.schema import DEFAULTS
 from itemrec.experiments.measured import figures
 from itemrec.models import MODELS
 from itemrec.validation import schema

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from itemrec.config_file import Config
+from itemrec.settings.schema import Config
 from itemrec.data.split import Split
 from itemrec.evaluation.ranking import block_scores, mask_history, top_items
 from itemrec.experiments.build import make_split, run_config
-from itemrec.experiments.config import changes
+from itemrec.settings.resolve import changes
 from itemrec.experiments.results_page.formatting import GENERATED
 from itemrec.experiments.suites.overrides import Entry
 from itemrec.experiments.suites.store import identity, write_json

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from itemrec.experiments.config import changes
+from itemrec.settings.resolve import changes
 from itemrec.experiments.results_page.formatting import title
 from itemrec.experiments.suites.overrides import Entry
 from itemrec.experiments.suites.paired_tests import Ids, is_current

@@ -10,7 +10,8 @@ from typing import Any
 from itemrec.data.datasets import DATASETS
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
-from itemrec.experiments.registry import SECTIONS, keys
+from itemrec.settings.overrides import keys
+from itemrec.settings.schema import SECTIONS
 from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge, section
 from itemrec.validation import lookup
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
-from itemrec.experiments.config import changes
+from itemrec.settings.resolve import changes
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.processes import Answer, Job, perform_all
 from itemrec.experiments.suites.store import RowKey, Store, append, identity, row_line
@@ -47,6 +47,7 @@ def _of_cell(cell: Cell, options: Options, shared: dict[str, Any]) -> Iterator[J
             "entry": cell.entry.key,
             "seed": seed,
             "id": run,
+            "request": cell.seeded_request(seed),
             "config": config,
             "per_user": str(values_path(options.values, run)),
             "unfinished": str(options.values / "unfinished" / started),

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.registry import PROTOCOLS, SECTIONS, TABLES, keys
-from itemrec.renamed import current_names
+from itemrec.settings.overrides import keys
+from itemrec.settings.resolve import TABLES
+from itemrec.settings.schema import PROTOCOL_OF, SECTIONS
 
 STRATEGIES = {"transductive": "interactions", "inductive": "users"}
 
@@ -78,7 +79,7 @@ def _names(overrides: Iterable[Mapping[str, Any]], entry: Entry) -> dict[str, An
             if "name" in section(override, name):
                 out[name]["name"] = section(override, name)["name"]
         strategy = section(override, "split").get("strategy")
-        if strategy is not None and PROTOCOLS.get(strategy, "transductive") == entry.protocol:
+        if strategy is not None and PROTOCOL_OF.get(strategy, "transductive") == entry.protocol:
             out["split"]["strategy"] = strategy
         if "seeds" in override:
             out["seeds"] = override["seeds"]
@@ -95,7 +96,7 @@ def section(override: Mapping[str, Any], name: str) -> dict[str, Any]:
         return {"name": value}
     if not isinstance(value, dict):
         raise ItemrecError(f"'{name}' must be a table of settings, got {value!r}")
-    return current_names(name, value)
+    return dict(value)
 
 
 def _overrides(table: Mapping[str, Any], entry: Entry) -> Iterator[Mapping[str, Any]]:

@@ -49,10 +49,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from itemrec.config_file import Config, read_toml
+from itemrec.settings.schema import Config
+from itemrec.settings.toml_file import read_toml
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
-from itemrec.experiments.config import resolve
+from itemrec.settings.resolve import resolve
 from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.checks import SETTINGS, check_data, check_table
 from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge
@@ -67,7 +68,8 @@ class Cell:
 
     row: str
     entry: Entry
-    config: Config  # resolved; `seeded` sets the seeds of split and training
+    request: Config  # what the suite asks for
+    config: Config  # the same, complete; `seeded` sets the seeds of split and training
     seeds: int
     paper: dict[str, float]
     source: str
@@ -76,10 +78,18 @@ class Cell:
 
     def seeded(self, seed: int) -> Config:
         """The settings with a seed for training, and for the split unless the suite fixes it."""
-        config = copy.deepcopy(self.config)
-        config["train"]["seed"] = seed
-        config["split"].setdefault("seed", seed)
-        return config
+        return _seeded(self.config, seed)
+
+    def seeded_request(self, seed: int) -> Config:
+        """The request with the same seeds."""
+        return _seeded(self.request, seed)
+
+
+def _seeded(config: Config, seed: int) -> Config:
+    out = copy.deepcopy(config)
+    out["train"]["seed"] = seed
+    out["split"].setdefault("seed", seed)
+    return out
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,7 @@ class Suite:
         bands = {metric: (float(low), float(high)) for metric, (low, high) in band.items()}
         source = row.get("paper", {}).get("source", self.source)
         tuned = _of_entry(row.get("tuned", {}), own, entry)
-        return Cell(row["name"], entry, config, seeds, paper, source, bands, tuned)
+        return Cell(row["name"], entry, merged, config, seeds, paper, source, bands, tuned)
 
     def _chosen(self, row: Mapping[str, Any], datasets: Sequence[str] | None) -> list[Entry]:
         own = entries(row, self.table)

@@ -21,7 +21,6 @@ from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_data, make_split, run_config
-from itemrec.experiments.config import left_open
 from itemrec.experiments.suites.processes import Answer, Job, serve
 from itemrec.experiments.suites.values import keep_values
 from itemrec.extensions import load_extensions
@@ -66,9 +65,9 @@ def _perform(job: Job) -> Answer:
 
 def _train(job: Job) -> Run:
     """Train, continuing an interrupted run if there is one."""
-    config = left_open(_with_root(job))
+    config = {name: dict(section) for name, section in job["request"].items()}
     config.setdefault("train", {})["device"] = job["device"]
-    data = load_data(config)
+    data = load_data(_with_root(job))
     folder = Path(job["unfinished"])
     if folder.exists():
         try:

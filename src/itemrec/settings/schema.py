@@ -1,31 +1,32 @@
-"""Training settings, their checks and the source of their defaults."""
+"""What can be set: the sections of a configuration, the settings of training, and their defaults.
+
+A component's signature is its schema, so models, losses, samplers and splits declare their own
+settings. Nothing here imports a component: help shows these defaults without loading torch.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from itemrec.errors import ItemrecError
-from itemrec.losses import default_training
-from itemrec.renamed import current_names
 from itemrec.validation import (
     at_least_zero,
-    check_settings,
     one_of,
     positive,
     positive_integers,
     share_below_one,
 )
 
-if TYPE_CHECKING:  # help shows these settings, and need not wait for torch
-    from torch import Tensor
+Config = dict[str, dict[str, Any]]  # settings by section, as in a run's config.toml
 
-    from itemrec.models.base import Model
+SECTIONS = ("data", "split", "model", "loss", "negatives", "train")
+DEFAULTS = {"model": "hybrid", "loss": "item-ndcg", "negatives": "uniform"}
+PROTOCOL = "transductive"
+SPLIT_OF = {"transductive": "interactions", "inductive": "users"}  # default split of a protocol
+PROTOCOL_OF = {strategy: protocol for protocol, strategy in SPLIT_OF.items()}
 
-C = TypeVar("C", bound=type)
 COUNTS = ("epochs", "batch", "positives", "n_negatives", "eval_every", "patience", "lr_patience")
 
 
@@ -33,19 +34,6 @@ def _setting(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
-def _takes_old_names(cls: C) -> C:
-    """Accept old names of settings in the constructor, with a note, until 0.3."""
-    original: Any = cls.__init__  # type: ignore[misc]
-
-    @functools.wraps(original)
-    def constructor(self: Any, *args: Any, **settings: Any) -> None:
-        original(self, *args, **current_names("train", settings))
-
-    cls.__init__ = constructor  # type: ignore[misc]
-    return cls
-
-
-@_takes_old_names
 @dataclass(frozen=True)
 class TrainConfig:
     """Settings of training; each is an option of the command line and a key of a config file.
@@ -121,7 +109,7 @@ class TrainConfig:
         metric = parse_metric(self.metric)
         if metric.name not in (*METRICS, *FULL_METRICS):
             raise ItemrecError(
-                f"'metric' must be of accuracy, such as ndcg@20, got {self.metric!r}"
+                f"'metric' must be an accuracy metric, such as ndcg@20, got {self.metric!r}"
             )
         object.__setattr__(self, "metric", metric.key)  # "NDCG@20" is stored as ndcg@20
         if self.patience is not None and self.patience < self.eval_every:
@@ -130,7 +118,7 @@ class TrainConfig:
                 f"got {self.patience}: training would end before the first validation"
             )
 
-    def is_look(self, epoch: int) -> bool:
+    def validates_at(self, epoch: int) -> bool:
         """Whether an epoch is validated: the first few, then every `eval_every`."""
         return epoch <= self.eval_early or epoch % self.eval_every == 0
 
@@ -149,21 +137,3 @@ def list_settings(thing: Documented) -> Documented:
 
 
 list_settings(TrainConfig)
-
-
-def resolve_training(
-    model: Model, loss: Callable[..., Tensor], given: Mapping[str, Any]
-) -> TrainConfig:
-    """The given settings, then the defaults of the model, then those of the loss, if any."""
-    given = check_settings(TrainConfig, "train", current_names("train", given))
-    of_loss = default_training(loss) if model.kind.has_lists else {}
-    defaults = {**of_loss, **model.default_training}
-    if "eval_every" in given and defaults.get("patience"):  # at least one validation
-        defaults["patience"] = max(defaults["patience"], given["eval_every"])
-    config = TrainConfig(**{**defaults, **given})
-    if model.batch_by not in (None, config.batch_by):
-        raise ItemrecError(
-            f"'batch_by' must be {model.batch_by} for {type(model).__name__}, "
-            f"got {config.batch_by!r}"
-        )
-    return config
