@@ -8,10 +8,11 @@ import torch
 
 import itemrec as ir
 from itemrec.settings.toml_file import dump_config, load_config
-from itemrec.experiments import build, overrides, registry, stored
+from itemrec.experiments import build, stored
 from itemrec.experiments.build import run_config
-from itemrec.settings.resolve import resolve
+from itemrec.settings.resolve import protocol_of, resolve, with_names
 from itemrec.losses import LOSSES
+from itemrec.settings import overrides
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = {"epochs": 3, "eval_every": 1, "batch": 64}
@@ -34,7 +35,7 @@ def test_the_stored_settings_repeat_the_run(strategy, tmp_path):
     assert same_weights(first, again)
     assert first.config == again.config
     assert first.metrics["test"] == again.metrics["test"]
-    assert registry.protocol_of(first.config) == first.protocol
+    assert protocol_of(first.config) == first.protocol
 
 
 def test_a_configuration_equals_the_python_calls():
@@ -162,7 +163,7 @@ def test_short_options_reach_their_section_or_are_noted():
         ({"negatives": {"name": "nothing"}}, "'negatives' must be one of uniform"),
         ({"train": {"lr": "fast"}}, "'train.lr' must be a number, got 'fast'"),
         ({"train": {"epoch": 3}}, "'train' has no setting 'epoch'"),
-        ({"train": {"metric": "coverage@20"}}, "'metric' must be of accuracy, such as ndcg@20"),
+        ({"train": {"metric": "coverage@20"}}, "'metric' must be an accuracy metric, such as ndcg@20"),
         ({"train": {"device": 3}}, "'train.device' must be text, got 3"),
         ({"split": {"strategy": "nothing"}}, "'split' must be one of interactions"),
         ({"split": {"strategy": "users", "seed": -1}}, "'split.seed' must be at least 0"),
@@ -264,10 +265,10 @@ def test_settings_of_a_model_without_a_loss_are_not_kept_for_another():
     for name, loss in (("ngcf", "bpr"), ("lightgcn", "item-ndcg")):
         settings = {section: dict(values) for section, values in kept.items()}
         overrides.choose(settings, "model", name)
-        assert registry.with_names(settings)["loss"]["name"] == loss
-        assert registry.with_names(settings)["negatives"]["name"] == "uniform"
+        assert with_names(settings)["loss"]["name"] == loss
+        assert with_names(settings)["negatives"]["name"] == "uniform"
     overrides.assign(settings, "loss.tau=0.5")
-    assert resolve(settings).loss.keywords["tau"] == 0.5
+    assert resolve(settings).loss.values["tau"] == 0.5
 
 
 def test_a_custom_loss_works_in_a_configuration() -> None:

@@ -13,7 +13,8 @@ from safetensors.numpy import load_file
 from small import board_split, random_matrix, seeded
 
 from itemrec.errors import ItemrecError
-from itemrec.models import MODELS, RLAE, Hybrid
+from itemrec.models import EASE, MODELS, RLAE, Hybrid, LightGCN, MultVAE, Popularity
+from itemrec.models.hybrid import NetworkWithPrior
 from itemrec.training.fit import train as run_training
 from itemrec.training.run import Run
 
@@ -25,9 +26,10 @@ ITEMS = torch.tensor([0, 7, 24, 11])
 
 def made(inductive: bool = False, **given: Any) -> Hybrid:
     """A hybrid with random vectors and fitted weights."""
-    linear = {f"linear_{name}": value for name, value in LINEAR.items()}
-    model = Hybrid(**{"dim": 6, "blend": ROWS, **linear, **given})
+    given = {"blend": ROWS, "linear": LINEAR, **given}
+    model = Hybrid(gnn={"name": given.pop("gnn", "lightgcn"), "dim": 6}, **given)
     model.setup(X, inductive=inductive, generator=seeded())
+    assert model.linear is not None
     model.linear.fit(X)
     model.restore(X)
     return model.eval()
@@ -168,10 +170,11 @@ def test_item_vectors_are_scaled_again_after_they_changed() -> None:
 # --- before the blend is chosen ------------------------------------------------------------------
 
 
-def test_without_a_blend_the_score_is_the_networks_with_the_prior_of_its_negatives() -> None:
-    model, history, users = made(blend=None), histories(3, 4), np.array([2, -1])
-    vectors = model.gnn.vectors_of(history, users).double().numpy()
-    items = model.gnn.item_vectors.double().numpy()
+def test_under_training_the_score_is_the_networks_with_the_prior_of_its_negatives() -> None:
+    whole, history, users = made(blend=None), histories(3, 4), np.array([2, -1])
+    model = NetworkWithPrior(whole.gnn, X, 0.0)
+    vectors = whole.gnn.vectors_of(history, users).double().numpy()
+    items = whole.gnn.item_vectors.double().numpy()
     found = model.scores(history, users).numpy()
     np.testing.assert_allclose(found, vectors @ items.T, rtol=1e-4, atol=1e-6)
     model.temperature = 0.1
@@ -192,7 +195,7 @@ def test_a_run_stores_no_derived_vectors_and_loads_bit_for_bit(
     protocol: str, gnn: str, tmp_path: Path
 ) -> None:
     split = board_split(protocol)
-    model = Hybrid(gnn=gnn, dim=4, linear_l2=20.0, blend=ROWS)
+    model = Hybrid(gnn={"name": gnn, "dim": 4}, linear=RLAE(l2=20.0), blend=ROWS)
     run = run_training(split, model, epochs=2, batch=256, device="cpu", out=tmp_path / "r")
     back = Run.load(tmp_path / "r")
     test = split.test
@@ -258,6 +261,73 @@ def test_an_unknown_network_is_refused() -> None:
         Hybrid(gnn="gnc")
 
 
+# --- composition ---------------------------------------------------------------------------------
+
+FEW: dict[str, Any] = {"epochs": 2, "eval_every": 1, "device": "cpu"}
+
+
+def test_models_are_parts_as_they_are() -> None:
+    gnn, linear = LightGCN(dim=4, layers=1), RLAE(l2=20.0)
+    model = Hybrid(gnn=gnn, linear=linear)
+    assert model.gnn is gnn
+    assert model.linear is linear
+    run = run_training(board_split(), model, **FEW)
+    by_name = Hybrid(gnn={"name": "lightgcn", "dim": 4, "layers": 1}, linear={"l2": 20.0})
+    again = run_training(board_split(), by_name, **FEW)
+    for name, tensor in run.model.state_dict().items():
+        assert torch.equal(tensor, again.model.state_dict()[name]), name
+    assert run.config == again.config
+    assert not hasattr(gnn, "n_items")  # given models are not trained themselves
+
+
+@pytest.mark.parametrize(
+    ("parts", "alone"),
+    [
+        ({"linear": None}, {"network and prior"}),
+        ({"gnn": None}, {"linear"}),
+        ({"gnn": None, "linear": EASE(l2=30.0)}, {"linear"}),
+        ({"linear": None, "others": [EASE(l2=30.0)]}, {"network and prior", "EASE"}),
+        ({"others": ["ease", Popularity()]}, {"network and prior", "linear", "EASE", "Popularity"}),
+        ({"others": MultVAE(hidden=8, latent=4)}, {"network and prior", "linear", "MultVAE"}),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["transductive", "inductive"])
+def test_any_part_can_be_left_out_or_added(
+    parts: dict[str, Any], alone: set[str], protocol: str, tmp_path: Path
+) -> None:
+    split = board_split(protocol)
+    model = Hybrid(**{"gnn": LightGCN(dim=4), "linear": RLAE(l2=20.0), **parts})
+    run = run_training(split, model, **FEW, out=tmp_path / "r")
+    assert set(run.metrics["parts"]) == {*alone, "popularity"}
+    assert isinstance(run.model, Hybrid)
+    assert run.model.blend is not None
+    assert {len(row) for row in run.model.blend} == {1 + len(run.model.parts)}
+    test = split.test
+    found = run.model.scores(test.history, test.users)
+    prior, *weights = run.model.blend_of(test.history)
+    expected = prior * run.model.popularity
+    for part, weight in zip(run.model.parts, [1.0, *weights], strict=True):
+        if part is run.model.gnn:
+            scores = part.vectors_of(test.history, test.users) @ run.model.table.T
+        else:
+            scores = part.scores(test.history, test.users)
+        expected = expected + weight * scores / scores.std(1, keepdim=True, correction=0)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    back = Run.load(tmp_path / "r")
+    assert torch.equal(back.model.scores(test.history, test.users), found)
+    again = run_training(split, model, **FEW, out=tmp_path / "r", resume=True)
+    assert again.metrics == back.metrics
+
+
+def test_a_hybrid_needs_a_part_and_a_linear_part_is_a_closed_form() -> None:
+    with pytest.raises(ItemrecError, match="a hybrid needs a part"):
+        Hybrid(gnn=None, linear=None)
+    with pytest.raises(ItemrecError, match="'linear' must be a closed form, .* got LightGCN"):
+        run_training(board_split(), Hybrid(linear="lightgcn"), **FEW)
+    with pytest.raises(ItemrecError, match="'others' must be models that are no hybrids"):
+        run_training(board_split(), Hybrid(others=["hybrid"]), **FEW)
+
+
 # --- settings ------------------------------------------------------------------------------------
 
 
@@ -293,22 +363,24 @@ def test_a_blend_may_be_lists_as_in_a_file() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
-        ("linear_l2", 0.0, "a positive number"),
-        ("linear_l2", -1.0, "a positive number"),
-        ("linear_item_power", -0.1, "a number of at least 0"),
-        ("linear_user_power", -0.1, "a number of at least 0"),
-        ("linear_dropout", 1.0, "at least 0 and below 1"),
-        ("linear_relax", -0.5, "at least 0 and below 1"),
-        ("linear_items", 0, "a positive integer"),
-        ("keep", 0, "a positive integer"),
-        ("dim", 0, "a positive integer"),
-        ("layers", -1, "a positive integer"),
-        ("norm", -1.0, "a number of at least 0"),
+        ("linear.l2", 0.0, "a positive number"),
+        ("linear.l2", -1.0, "a positive number"),
+        ("linear.item_power", -0.1, "a number of at least 0"),
+        ("linear.user_power", -0.1, "a number of at least 0"),
+        ("linear.dropout", 1.0, "at least 0 and below 1"),
+        ("linear.relax", -0.5, "at least 0 and below 1"),
+        ("linear.items", 0, "a positive integer"),
+        ("linear.keep", 0, "a positive integer"),
+        ("gnn.dim", 0, "a positive integer"),
+        ("gnn.layers", -1, "a positive integer"),
+        (".norm", -1.0, "a number of at least 0"),
     ],
 )
 def test_invalid_settings_are_named(name: str, value: float, rule: str) -> None:
-    with pytest.raises(ItemrecError, match=f"^'{name}' must be {rule}, got {value}"):
-        Hybrid(**{name: value})  # type: ignore[arg-type]
+    part, _, own = name.partition(".")
+    given: Any = {part: {own: value}} if part else {own: value}
+    with pytest.raises(ItemrecError, match=f"^'{own}' must be {rule}, got {value}"):
+        Hybrid(**given)
 
 
 # --- laws ----------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The search of a blend: known optima, groups by length, and the comparison of scorings."""
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from itemrec.evaluation import evaluator
 from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
 from itemrec.models.base import Model
-from itemrec.training.blend import NEARBY, PRIORS, WEIGHTS, BlendSearch
+from itemrec.models.hybrid import deviation
+from itemrec.training.strategies.blend import NEARBY, PRIORS, WEIGHTS, BlendSearch
 
 CPU = torch.device("cpu")
 ITEMS = 30
@@ -38,12 +38,17 @@ class Parts:
     """A hybrid of which only the scores of its parts are known."""
 
     def __init__(self, network: np.ndarray, linear: np.ndarray, popularity: np.ndarray) -> None:
-        self.table, self.temperature = torch.eye(ITEMS), 0.1
-        own, weights = (torch.from_numpy(a.astype(np.float32)) for a in (network, linear))
-        self.gnn = SimpleNamespace(vectors_of=lambda history, users: own[users])
-        self.linear = SimpleNamespace(scores=lambda history, users: weights[users])
+        self.device = CPU
+        self.tensors = [torch.from_numpy(a.astype(np.float32)) for a in (network, linear)]
         self.popularity = torch.from_numpy(popularity.astype(np.float32))
         self.arrays = network, linear, popularity
+
+    def part_scores(self, history: sp.csr_array, users: np.ndarray) -> Iterator[Any]:
+        for scores in self.tensors:
+            yield scores[users], deviation(scores[users])
+
+    def typical_blend(self) -> Any:
+        return ((0.0, 0.4, 1.5),)
 
     def naive(self, held: HeldOut, prior: float, weight: float) -> np.ndarray:
         """NDCG@20 of every user, item by item."""
@@ -70,7 +75,7 @@ def flat_noise(seed: int) -> np.ndarray:
 
 
 def search(parts: Parts, held: HeldOut, seed: int = 0, metric: str = "ndcg@20") -> BlendSearch:
-    return BlendSearch(parts, held, metric, seed)  # type: ignore[arg-type]
+    return BlendSearch(parts, held, metric, seed, has_prior=True)  # type: ignore[arg-type]
 
 
 LENGTHS = [2 + row % 9 for row in range(90)]
@@ -180,7 +185,7 @@ def test_groups_are_used_where_they_help() -> None:
 
 def test_each_group_has_the_best_blend_nearby() -> None:
     parts, held = two_kinds()
-    rows = search(parts, held).by_length(0.1, 1.0)
+    rows = search(parts, held).by_length((0.1, 1.0))
     short = np.diff(held.history.indptr) == 2
     options = [(0.1 * f, 1.0 * g) for f in NEARBY for g in NEARBY]
     values = np.stack([parts.naive(held, *option) for option in options])
@@ -211,7 +216,7 @@ def test_histories_shorter_than_any_validated_one_are_like_the_shortest(
     held = held_out(lengths)
     target = held.target.toarray()
     parts = Parts(noise(120, 1), 2 * target + noise(120, 2), flat_noise(3))
-    rows = search(parts, held).by_length(0.2, 0.3)  # too little of the linear part
+    rows = search(parts, held).by_length((0.2, 0.3))  # too little of the linear part
     starts = [0.0, 9.0][: len(set(lengths))]
     assert [row[0] for row in rows] == starts
     assert [row[2] for row in rows] == [0.6] * len(starts)
@@ -220,7 +225,7 @@ def test_histories_shorter_than_any_validated_one_are_like_the_shortest(
 def test_a_blend_that_nothing_nearby_beats_stays_as_it_is() -> None:
     held = held_out(LENGTHS)
     parts = Parts(held.target.toarray() + 0.01 * noise(90, 1), noise(90, 2), flat_noise(3))
-    assert search(parts, held).by_length(0.1, 0.03) == ((0.0, 0.1, 0.03),)
+    assert search(parts, held).by_length((0.1, 0.03)) == ((0.0, 0.1, 0.03),)
 
 
 # --- comparing scorings --------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from small import board_split
 import itemrec as ir
 from itemrec.errors import ItemrecError, ItemrecWarning
 from itemrec.training.checksums import COVERED
-from itemrec.training.state import TrainState
+from itemrec.training.state import DescentState, load_state
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 FEW = {"epochs": 2, "eval_every": 1, "refit": False, "device": "cpu", "save_seconds": 0}
@@ -156,7 +156,7 @@ def test_titles_that_are_too_few_are_refused(folder: Path) -> None:
 # --- the state of training -----------------------------------------------------------------------
 
 
-def tensors_in(state: TrainState) -> list[torch.Tensor]:
+def tensors_in(state: DescentState) -> list[torch.Tensor]:
     found, queue = [], [state.tensors]
     while queue:
         value = queue.pop()
@@ -173,7 +173,7 @@ def test_a_flipped_bit_never_resumes_to_other_weights(
 ) -> None:
     file = (finished if source == "new" else FIXTURES / source) / "state.pt"
     content, rng, path = file.read_bytes(), np.random.default_rng(0), tmp_path / "state.pt"
-    expected, noticed = TrainState.load(file), 0
+    expected, noticed = DescentState.loaded(load_state(file)), 0
     for place in rng.integers(len(content), size=150):
         damaged = bytearray(content)
         damaged[place] ^= 1 << rng.integers(8)
@@ -181,7 +181,7 @@ def test_a_flipped_bit_never_resumes_to_other_weights(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of zipfile, about the damage
-                found = TrainState.load(path)
+                found = DescentState.loaded(load_state(path))
         except ItemrecError as error:
             assert "or it is damaged" in str(error)  # noqa: PT017 - some flips hit padding
             noticed += 1

@@ -14,28 +14,31 @@ import torch
 from small import random_matrix
 
 import itemrec as ir
-from itemrec.settings.toml_file import load_config
+from itemrec.settings.resolve import resolve
+from itemrec.settings.toml_file import flat, load_config, put
 from itemrec.data.split import Split
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import run_config
 from itemrec.models import RLAE, Hybrid
-from itemrec.models.hybrid import BLEND
 from itemrec.models.rlae import TRIED, TYPICAL
-from itemrec.training import descent, hybrid, loop
-from itemrec.training.blend import BlendSearch
-from itemrec.settings.schema import TrainConfig
+from itemrec.training import fit, run_folder
+from itemrec.training.loop import _is_spent
+from itemrec.training.strategies import hybrid
+from itemrec.training.strategies.blend import BlendSearch
 from itemrec.training.fit import train
-from itemrec.training.plan import Plan, default_parts
 from itemrec.training.run import Run
-from itemrec.training.state import TrainState
+from itemrec.training.state import Best, DescentState
+from itemrec.training.strategies.hybrid import HybridState
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 COSINES, PRODUCTS = "cosines, negatives by popularity", "inner products, uniform negatives"
 FEW: dict[str, Any] = {"epochs": 4, "eval_every": 2, "device": "cpu"}
 # many validations close to each other, so that the best epoch depends on what is validated
 MANY: dict[str, Any] = {**FEW, "epochs": 12, "eval_every": 1, "ema_decay": 0.5, "lr": 0.03}
-FIXED: dict[str, Any] = {"dim": 8, "linear_l2": 20.0}
+BLEND = ((0.0, 0.4, 1.5),)
+FIXED: dict[str, Any] = {"gnn": {"dim": 8}, "linear": {"l2": 20.0}}
+SMALL: dict[str, Any] = {"gnn": {"dim": 8}}
 PROTOCOLS = ("transductive", "inductive")
 
 
@@ -49,7 +52,7 @@ def config_of(protocol: str, model: dict[str, Any] | None = None, **settings: An
     return {
         "data": {"data": DATA},
         "split": {"strategy": "users" if protocol == "inductive" else "interactions"},
-        "model": {"name": "hybrid", "dim": 8, **(model or {})},
+        "model": {"name": "hybrid", **SMALL, **(model or {})},
         "train": {**FEW, **settings},
     }
 
@@ -83,7 +86,7 @@ def deciding(winner: str) -> Callable[..., Any]:
     values = {COSINES: 0.4, PRODUCTS: 0.4, winner: 0.5}
 
     def run(self: BlendSearch, *, progress: bool) -> Any:
-        value = values[COSINES if self.model.temperature else PRODUCTS]
+        value = values[COSINES if self.has_prior else PRODUCTS]
         return BLEND, np.full(len(self.held), value)
 
     return run
@@ -149,26 +152,25 @@ def test_given_settings_of_the_model_are_never_replaced(
         raise AssertionError("nothing is open")
 
     monkeypatch.setattr(BlendSearch, "run", searched)
-    monkeypatch.setattr(RLAE, "trials", searched)
+    monkeypatch.setattr(RLAE, "apply_settings", searched)
     given = {
-        "dim": 8,
-        "layers": 1,
+        "gnn": {"dim": 8, "layers": 1},
         "blend": ((0.0, 0.3, 0.2), (5.0, 0.1, 0.7)),
-        "linear_l2": 7.0,
-        "linear_relax": 0.2,
-        "linear_items": 40,
-        "keep": 9,
+        "linear": {"l2": 7.0, "relax": 0.2, "items": 40, "keep": 9},
     }
     split = split_of("transductive")
     if way == "objects":
         run = train(split, Hybrid(**given), **FEW)
     else:
         run = run_config(config_of("transductive", given), data=split)
-    assert {name: run.model.settings[name] for name in given} == given
-    assert {name: run.config["model"][name] for name in given} == given
+    for stored in (run.model.record(), run.config["model"]):
+        for part in ("gnn", "linear"):
+            assert {name: stored[part][name] for name in given[part]} == given[part]
+        assert stored["blend"] == given["blend"]
     assert run.metrics["trials"] == []
     assert "model" not in run.metrics["chosen"]
     assert isinstance(run.model, Hybrid)
+    assert run.model.gnn is not None
     assert run.model.gnn.item_vectors.shape == (60, 8)
 
 
@@ -190,32 +192,32 @@ def test_a_race_needs_negatives_of_every_user() -> None:
 
 
 def test_a_race_needs_negatives_of_every_user_in_the_refit_too() -> None:
-    split, model = split_of("transductive"), Hybrid(dim=8)
+    split = split_of("transductive")
     assert split.valid is not None
     user, matrix = int(split.valid.users[0]), split.train.toarray()
     matrix[user] = 1 - split.valid.target[[0]].toarray()[0]  # the rest is validation data
     full = replace(split, train=sp.csr_array(matrix))
     for refit, expected in ((True, 1), (False, 2)):
-        config = TrainConfig(refit=refit)
-        plan = Plan(full, model, *default_parts(model), config)
-        assert len(hybrid.candidates(plan, full)) == expected
+        settings = resolve({"train": {"refit": refit}})
+        assert len(hybrid.candidates(settings, full)) == expected
 
 
 def test_what_is_open_is_chosen_and_noted() -> None:
     run = train(split_of("inductive"), **FEW)
     chosen, model = run.metrics["chosen"], run.model
     assert isinstance(model, Hybrid)
-    assert chosen["model"]["dim"] == model.dim == hybrid.WIDTH["cpu"]
-    assert chosen["model"]["linear_items"] == 60
-    linear = {name: chosen["model"][f"linear_{name}"] for name in TRIED[0]}
+    assert model.gnn is not None
+    assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == hybrid.WIDTH["cpu"]
+    assert chosen["model"]["linear"]["items"] == 60
+    linear = {name: chosen["model"]["linear"][name] for name in TRIED[0]}
     assert linear in TRIED
     assert len(run.metrics["trials"]) == len(TRIED)
     assert tuple(tuple(row) for row in chosen["model"]["blend"]) == model.blend
     assert chosen["negatives"] == {"group": hybrid.SHARED["cpu"]}
-    for section, settings in chosen.items():
-        for name, value in settings.items():
-            stored = run.config[section][name]
-            assert json.loads(json.dumps(stored)) == value, (section, name)
+    stored = flat(run.config)
+    for path, value in flat(chosen).items():
+        assert json.loads(json.dumps(stored[path])) == value, path
+        assert run.sources[path].startswith("chosen"), path
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -224,8 +226,8 @@ def test_without_validation_data_typical_settings_are_used(protocol: str) -> Non
     run = train(everything, epochs=3, device="cpu")
     assert isinstance(run.model, Hybrid)
     assert run.model.blend == BLEND
-    typical = {f"linear_{name}": value for name, value in TYPICAL.items()}
-    assert {name: run.config["model"][name] for name in typical} == typical
+    linear = run.config["model"]["linear"]
+    assert {name: linear[name] for name in TYPICAL} == TYPICAL
     assert run.metrics["trials"] == run.metrics["candidates"] == []
     assert (run.metrics["best_epoch"], run.metrics["epochs"]) == (3, 3)
     history = everything.train[:5]
@@ -233,30 +235,30 @@ def test_without_validation_data_typical_settings_are_used(protocol: str) -> Non
 
 
 def test_an_epoch_has_at_least_sixteen_steps_unless_the_data_is_tiny() -> None:
-    model = Hybrid(dim=8)
-    config = TrainConfig(**model.default_training, device="cpu")
-    plan = Plan(split_of("inductive"), model, *default_parts(model), config)
+    settings, split = resolve({"train": {"device": "cpu"}}), split_of("inductive")
     for users, items in ((60, 50), (400, 300), (900, 400)):
         matrix = random_matrix(users, items, 0.3)
-        found = hybrid.by_data(plan, replace(plan.split, train=matrix))["train"]["batch"]
+        found = hybrid.by_data(settings, replace(split, train=matrix))["train"]["batch"]
         fitting = [2**n for n in range(9, 16) if matrix.nnz / 2**n >= 16]
         assert found == max(fitting, default=512)
 
 
 def test_a_model_that_was_trained_chooses_again_on_other_data() -> None:
-    model = Hybrid(dim=8)
+    model = Hybrid(**SMALL)
     train(split_of("inductive"), model, **FEW)
-    assert model.blend is not None
+    assert model.blend is None  # training leaves it as it is
     run = train(split_of("transductive"), model, **FEW)
     assert run.model is not model
-    assert {"blend", "linear_l2", "linear_items"} <= set(run.metrics["chosen"]["model"])
+    chosen = run.metrics["chosen"]["model"]
+    assert "blend" in chosen
+    assert {"l2", "items"} <= set(chosen["linear"])
     assert len(run.metrics["trials"]) == len(TRIED)
 
 
 def test_a_large_catalogue_is_covered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(hybrid.COVERED, "cpu", 25)
-    run = train(split_of("inductive"), Hybrid(dim=8, linear_form="dense"), **FEW)
-    assert run.metrics["chosen"]["model"]["linear_items"] == 25
+    run = train(split_of("inductive"), Hybrid(**SMALL, linear={"form": "dense"}), **FEW)
+    assert run.metrics["chosen"]["model"]["linear"]["items"] == 25
     assert isinstance(run.model, Hybrid)
     sources = run.model.linear.weight_starts.diff()
     assert int((sources > 0).sum()) == 25
@@ -288,14 +290,14 @@ def test_its_configuration_repeats_a_run_without_any_trial(
 def test_a_loss_with_its_default_temperature_is_repeated_too(tmp_path: Path) -> None:
     """A loss as a plain function has its settings unsaid; from a file they are all bound."""
     split = split_of("inductive")
-    first = train(split, Hybrid(dim=8), loss=ir.losses.softmax, out=tmp_path / "first", **MANY)
+    first = train(split, Hybrid(**SMALL), loss=ir.losses.softmax, out=tmp_path / "first", **MANY)
     again = run_config(load_config(tmp_path / "first" / "config.toml"), data=split)
     assert validations(first) == validations(again)
     same(first, again)
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
-    runs = [train(split_of("inductive"), Hybrid(dim=8), seed=s, **FEW) for s in (1, 1, 2)]
+    runs = [train(split_of("inductive"), Hybrid(**SMALL), seed=s, **FEW) for s in (1, 1, 2)]
     same(runs[0], runs[1])
     assert runs[0].metrics["chosen"] == runs[1].metrics["chosen"]
     item = [run.model.state_dict()["gnn.item_embedding"] for run in runs]
@@ -352,22 +354,24 @@ class Killed(BaseException):
     """Nothing catches this, just as nothing catches a kill."""
 
 
-def kill(monkeypatch: pytest.MonkeyPatch, when: Callable[[TrainState], bool]) -> None:
+def kill(monkeypatch: pytest.MonkeyPatch, when: Callable[[HybridState], bool]) -> None:
     """Die after the first state for which this is true was written."""
-    saved = TrainState.save
+    saved = run_folder.save_state
 
-    def save_and_die(self: TrainState, *args: Any) -> None:
-        saved(self, *args)
-        if when(self):
+    def save_and_die(path: Path, state: Any, *args: Any) -> None:
+        saved(path, state, *args)
+        if when(state):
             raise Killed
 
-    monkeypatch.setattr(TrainState, "save", save_and_die)
+    monkeypatch.setattr(run_folder, "save_state", save_and_die)
 
 
-MOMENTS: dict[str, Callable[[TrainState], bool]] = {
-    "first candidate": lambda s: s.phase == "select" and not s.finished and s.epoch == 2,
-    "second candidate": lambda s: s.phase == "select" and len(s.finished) == 1 and s.epoch == 3,
-    "refit": lambda s: s.phase == "refit" and s.epoch == 1,
+MOMENTS: dict[str, Callable[[HybridState], bool]] = {
+    "first candidate": lambda s: (s.descent.phase, len(s.finished), s.descent.epoch)
+    == ("select", 0, 2),
+    "second candidate": lambda s: (s.descent.phase, len(s.finished), s.descent.epoch)
+    == ("select", 1, 3),
+    "refit": lambda s: (s.descent.phase, s.descent.epoch) == ("refit", 1),
 }
 TO_RESUME: dict[str, Any] = {**FEW, "eval_every": 1, "save_seconds": 0.0, "ema_decay": 0.5}
 
@@ -393,7 +397,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(
         kill(patch, MOMENTS[moment])
         with pytest.raises(Killed):
             run_config(config_of(protocol, **TO_RESUME), folder)
-    resumed = run_config(load_config(folder / "config.toml"), folder, resume=True)
+    resumed = run_config(load_config(folder / "request.toml"), folder, resume=True)
     same(whole, resumed)
     assert validations(whole) == validations(resumed)
     for key in ("chosen", "best_epoch", "epochs", "valid", "test"):
@@ -441,11 +445,12 @@ OTHER: list[tuple[str, dict[str, Any]]] = [
     ("train", {"batch": 2048}),  # the default of training, which the run did not choose
     ("train", {"seed": 1}),
     ("train", {"epochs": 5}),
-    ("model", {"dim": 16}),
-    ("model", {"layers": 1}),
+    ("model", {"gnn": {"dim": 16}}),
+    ("model", {"gnn": {"dim": 8, "layers": 1}}),
     ("model", {"blend": [[0.0, 0.9, 0.9]]}),
-    ("model", {"linear_l2": 1.5}),
-    ("model", {"linear_items": 30}),
+    ("model", {"linear": {"l2": 1.5}}),
+    ("model", {"linear": {"items": 30}}),
+    ("model", {"linear": "ease"}),
     ("loss", {"name": "softmax"}),
     ("loss", {"tau": 0.7}),
     ("negatives", {"name": "popularity"}),
@@ -477,12 +482,19 @@ def test_a_finished_run_refuses_other_options(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("blend", BLEND), ("linear_l2", 5.0), ("linear_items", 30), ("layers", 1)]
+    ("name", "value"),
+    [
+        ("blend", BLEND),
+        ("linear.l2", {"linear": {"l2": 5.0}}),
+        ("linear.items", {"linear": {"items": 30}}),
+        ("gnn.layers", {"gnn": {"dim": 8, "layers": 1}}),
+    ],
 )
 def test_a_finished_run_misses_an_option_it_was_started_with(
     name: str, value: Any, tmp_path: Path
 ) -> None:
-    run_config(config_of("inductive", {name: value}), tmp_path / "r")
+    given = value if isinstance(value, dict) else {name: value}
+    run_config(config_of("inductive", given), tmp_path / "r")
     with pytest.raises(ItemrecError, match=rf"'model\.{name}' is .*, got None"):
         run_config(config_of("inductive"), tmp_path / "r", resume=True)
 
@@ -494,7 +506,7 @@ def test_a_finished_run_accepts_the_options_it_was_started_with(
     monkeypatch.setattr(BlendSearch, "run", deciding(winner))
     config = config_of("inductive")
     first = run_config(config, tmp_path / "r")
-    monkeypatch.setattr(loop, "FITTING", {})  # nothing is trained again
+    monkeypatch.setattr(fit, "STRATEGIES", {})  # nothing is trained again
     for given in (config, load_config(tmp_path / "r" / "config.toml")):
         again = run_config(given, tmp_path / "r", resume=True)
         same(first, again)
@@ -516,9 +528,10 @@ def test_resuming_a_finished_run_that_chose_changes_none_of_its_files(
     for _ in range(2):
         run_config(config, tmp_path / "r", resume=True)
         assert content(tmp_path / "r") == before
-    option = {"hybrid": "linear_l2", "rlae": "l2"}[model]
-    assert option in run_config(config, tmp_path / "r", resume=True).metrics["chosen"]["model"]
-    config["model"][option] = 3.0
+    option = {"hybrid": "linear.l2", "rlae": "l2"}[model]
+    chosen = run_config(config, tmp_path / "r", resume=True).metrics["chosen"]
+    assert f"model.{option}" in flat(chosen)
+    put(config["model"], option, 3.0)
     with pytest.raises(ItemrecError, match=f"'model.{option}' is .*, got 3"):
         run_config(config, tmp_path / "r", resume=True)
     assert content(tmp_path / "r") == before
@@ -529,7 +542,7 @@ def test_resuming_a_finished_run_that_chose_changes_none_of_its_files(
 
 def test_the_refit_has_validation_data_in_every_part() -> None:
     split = split_of("transductive")
-    run = train(split, Hybrid(dim=8), **FEW)
+    run = train(split, Hybrid(**SMALL), **FEW)
     model, both = run.model, split.refit().train
     assert run.metrics["refit"]
     assert isinstance(model, Hybrid)
@@ -539,8 +552,10 @@ def test_the_refit_has_validation_data_in_every_part() -> None:
     logarithm = np.log1p(count.astype(np.float64))
     expected = (logarithm - logarithm.mean()) / logarithm.std()
     np.testing.assert_allclose(model.popularity.numpy(), expected, rtol=1e-4, atol=1e-5)
+    assert model.gnn is not None
+    assert model.linear is not None
     np.testing.assert_array_equal(model.gnn.item_degree.numpy(), count)  # type: ignore[operator]
-    linear = RLAE(**{name: getattr(model, f"linear_{name}") for name in TRIED[0]})
+    linear = RLAE(**{name: getattr(model.linear, name) for name in TRIED[0]})
     linear.setup(both, inductive=False, generator=torch.Generator())
     linear.fit(both)
     rows, nobody = both[:9], np.full(9, -1)
@@ -553,7 +568,7 @@ def test_the_refit_is_a_run_on_all_data_with_what_was_chosen(
 ) -> None:
     only(monkeypatch, name)
     split = split_of("transductive")
-    run = train(split, Hybrid(dim=8), **FEW)
+    run = train(split, Hybrid(**SMALL), **FEW)
     monkeypatch.undo()
     config = {section: dict(values) for section, values in run.config.items()}
     config["train"]["epochs"] = run.metrics["best_epoch"]
@@ -568,7 +583,7 @@ def test_the_refit_is_a_run_on_all_data_with_what_was_chosen(
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_spent_budget_ends_training_but_not_the_run(protocol: str, tmp_path: Path) -> None:
     settings = {**FEW, "epochs": 500, "budget": 1e-6}
-    run = train(split_of(protocol), Hybrid(dim=8), out=tmp_path / "r", **settings)
+    run = train(split_of(protocol), Hybrid(**SMALL), out=tmp_path / "r", **settings)
     assert candidates_of(run) == [COSINES]
     assert run.metrics["epochs"] == run.metrics["best_epoch"] == 2  # the first validation
     assert run.metrics["refit"] is (protocol == "transductive")
@@ -579,24 +594,22 @@ def test_a_spent_budget_ends_training_but_not_the_run(protocol: str, tmp_path: P
 
 
 def test_a_large_budget_changes_nothing() -> None:
-    runs = [train(split_of("inductive"), Hybrid(dim=8), **FEW, budget=b) for b in (None, 1e6)]
+    runs = [train(split_of("inductive"), Hybrid(**SMALL), **FEW, budget=b) for b in (None, 1e6)]
     same(*runs)
     assert candidates_of(runs[1]) == [COSINES, PRODUCTS]
 
 
-def spent(budget: float | None, refits: bool, state: TrainState) -> bool:
-    model = Hybrid(dim=8)
-    config = TrainConfig(budget=budget, refit=refits)
-    plan = Plan(split_of("transductive"), model, *default_parts(model), config)
-    return descent._is_spent(plan, state)
+def spent(budget: float | None, refits: bool, state: DescentState) -> bool:
+    train = {"refit": refits} if budget is None else {"refit": refits, "budget": float(budget)}
+    return _is_spent(resolve({"train": train}), split_of("transductive"), state)
 
 
 def test_time_is_kept_for_the_refit() -> None:
     """80 of 100 seconds: a refit of 5 of the 20 epochs takes a quarter of the 40 s of training."""
-    state = TrainState(elapsed=80.0, seconds=40.0, epoch=20, best_epoch=5)
+    state = DescentState(elapsed=80.0, seconds=40.0, epoch=20, best=Best(5))
     assert not spent(None, True, state)
     assert not spent(100, True, state)
-    state.best_epoch = 15
+    state.best.epoch = 15
     assert spent(100, True, state)
     assert not spent(100, False, state)
     assert spent(79, False, state)
@@ -604,8 +617,8 @@ def test_time_is_kept_for_the_refit() -> None:
 
 def test_the_refit_of_a_second_candidate_is_not_charged_for_the_first() -> None:
     """The first took 60 s for 30 epochs, the second 1 s for its first 20."""
-    state = TrainState(elapsed=61.0, seconds=60.0, epoch=30, best_epoch=30)
-    state.begin_candidate()
-    state.elapsed, state.seconds, state.epoch, state.best_epoch = 62.0, 61.0, 20, 20
+    state = DescentState(elapsed=61.0, seconds=60.0, epoch=30, best=Best(30))
+    state.next_candidate()
+    state.elapsed, state.seconds, state.epoch, state.best.epoch = 62.0, 61.0, 20, 20
     assert not spent(100, True, state)
     assert spent(62.5, True, state)

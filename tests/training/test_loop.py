@@ -94,7 +94,7 @@ def test_training_leaves_the_global_random_state_alone() -> None:
         ({"metric": "auc"}, "'metric' must be one of"),
         (
             {"metric": "coverage@5"},
-            "'metric' must be of accuracy, such as ndcg@20, got 'coverage@5'",
+            "'metric' must be an accuracy metric, such as ndcg@20, got 'coverage@5'",
         ),
         ({"epochs": "many"}, "'train.epochs' must be a whole number, got 'many'"),
         ({"epoch": 3}, "'train' has no setting 'epoch'; its settings are: epochs, lr, batch"),
@@ -702,9 +702,10 @@ def test_weights_made_by_a_constructor_are_kept() -> None:
     nn.init.eye_(model.head.weight)
     few = {**FEW, "lr": 1e-9, "ema_decay": 0}
     run = train(board_split(), model, loss=bpr, **few)
-    assert run.model is model
-    assert torch.allclose(model.head.weight, torch.eye(4), atol=1e-4)
-    assert (model.user_vectors != 0).all()  # frozen without dropout
+    assert isinstance(run.model, Headed)
+    assert torch.allclose(run.model.head.weight, torch.eye(4), atol=1e-4)
+    assert (run.model.user_vectors != 0).all()  # frozen without dropout
+    assert not hasattr(model, "own")  # the given model is not trained itself
 
 
 def test_settings_of_any_name_are_trained_again() -> None:

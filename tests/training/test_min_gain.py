@@ -11,30 +11,30 @@ from small import board_split
 import itemrec as ir
 from itemrec.errors import ItemrecError
 from itemrec.models import LightGCN
-from itemrec.training import descent
+from itemrec.training import loop
 from itemrec.settings.schema import TrainConfig
-from itemrec.training.state import TrainState
+from itemrec.training.state import DescentState, load_state
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
 
 
 @given(values=VALUES, min_gain=st.sampled_from([0.0, 0.01, 0.1, 1.0]))
 def test_gains_that_count_and_the_best_epoch(values: list[float], min_gain: float) -> None:
-    config, state = TrainConfig(min_gain=min_gain), TrainState()
+    config, state = TrainConfig(min_gain=min_gain), DescentState()
     for value in values:
         state.epoch += 1
-        state.record(0.0, {"ndcg@20": value}, config)
+        state.record(0.0, {"ndcg@20": value}, config, LightGCN(dim=4))
     last, at = values[0], 1  # the first validation always counts
     for epoch, value in enumerate(values[1:], start=2):
         if value > last + last * min_gain:
             last, at = value, epoch
     assert state.gain_value == pytest.approx(last)
-    assert state.best_epoch == int(np.argmax(values)) + 1
-    assert state.best_value == max(values)
+    assert state.best.epoch == int(np.argmax(values)) + 1
+    assert state.best.value == max(values)
     if last * min_gain > 1e-9:  # sums of floats may differ in the last bit
         assert state.gain_epoch == at
     if min_gain == 0:
-        assert state.gain_epoch == state.best_epoch
+        assert state.gain_epoch == state.best.epoch
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
@@ -47,7 +47,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
         def metrics(self, model: Any, metric: str) -> dict[str, float]:
             return {metric: next(left)}
 
-    monkeypatch.setattr(descent, "Evaluator", Script)
+    monkeypatch.setattr(loop, "Evaluator", Script)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_old_state_counts_from_its_best_epoch(tmp_path: Any) -> None:
     facts = {"epoch": 9, "best_epoch": 6, "best_value": 0.3, "data": "x"}
     tensors = {name: {} for name in ("model", "optimizer", "generator", "average", "best")}
     torch.save({**facts, **tensors}, tmp_path / "state.pt")
-    state = TrainState.load(tmp_path / "state.pt")
+    state = DescentState.loaded(load_state(tmp_path / "state.pt"))
     assert (state.gain_epoch, state.gain_value) == (6, 0.3)
 
 

@@ -10,6 +10,7 @@ import pytest
 import itemrec as ir
 from itemrec.experiments.build import run_config
 from itemrec.experiments.stored import split_of, stored_config
+from itemrec.settings.resolve import resolve
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -43,15 +44,31 @@ def test_an_old_run_that_was_interrupted_is_continued(tmp_path: Path) -> None:
     assert run.metrics["test"]["ndcg@20"] == pytest.approx(0.37382084822701434, rel=1e-3)
 
 
-def test_old_names_of_settings_are_taken_with_a_note() -> None:
+def test_names_of_settings_of_0_1_are_no_longer_taken() -> None:
     split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-    with pytest.warns(FutureWarning, match="'train.sampled' is called 'train.n_negatives' now"):
-        run = ir.train(split, ir.models.LightGCN(dim=4), epochs=1, sampled=7, refit=False)
-    assert run.config["train"]["n_negatives"] == 7
+    with pytest.raises(ir.ItemrecError, match="'train' has no setting 'sampled'.*n_negatives"):
+        ir.train(split, ir.models.LightGCN(dim=4), epochs=1, sampled=7, refit=False)
+    with pytest.raises(TypeError, match="by"):
+        ir.TrainConfig(by="interactions")  # type: ignore[call-arg]
 
 
-def test_the_settings_class_takes_old_names_too() -> None:
-    with pytest.warns(FutureWarning, match="'train.by' is called 'train.batch_by' now"):
-        assert ir.TrainConfig(by="interactions").batch_by == "interactions"
-    with pytest.raises(TypeError, match="nonsense"):
-        ir.TrainConfig(nonsense=1)
+OLD = {"dim": 4, "layers": 1, "linear_l2": 20.0, "linear_items": 40, "keep": 9}
+
+
+def test_names_of_a_hybrids_settings_of_0_2_still_work_with_a_note() -> None:
+    split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+    with pytest.warns(FutureWarning, match="'linear_l2' is now 'linear.l2'"):
+        old = ir.models.Hybrid(**OLD)
+    parts = {"gnn": {"dim": 4, "layers": 1}, "linear": {"l2": 20.0, "items": 40, "keep": 9}}
+    new = ir.models.Hybrid(**parts)  # type: ignore[arg-type]
+    assert old.record() == new.record()
+    with pytest.warns(FutureWarning, match="'dim' is now 'gnn.dim'"):
+        found = resolve({"model": {"name": "hybrid", **OLD}})
+    assert found.record()["model"] == {"name": "hybrid", **new.record()}
+    run = ir.train(split, old, epochs=1)
+    assert run.config["model"]["linear"]["l2"] == 20.0
+
+
+def test_an_unknown_setting_of_a_hybrid_is_rejected() -> None:
+    with pytest.raises(ir.ItemrecError, match="'Hybrid' has no setting 'depth'; its settings are"):
+        ir.models.Hybrid(depth=3)

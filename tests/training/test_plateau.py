@@ -14,7 +14,7 @@ from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
 from itemrec.training.fit import train
 from itemrec.training.run import Run
-from itemrec.training.state import TrainState
+from itemrec.training.state import Best, DescentState
 
 FEW: dict[str, Any] = {"epochs": 8, "eval_every": 1, "n_negatives": 3, "refit": False}
 
@@ -102,7 +102,7 @@ def test_an_interrupted_schedule_is_resumed_exactly(
         assert torch.equal(resumed.model.state_dict()[name], value), name
 
 
-def test_the_first_epochs_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_epochs_are_validated_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, [0.1] * 9)
     settings = {**FEW, "epochs": 11, "eval_every": 4, "eval_early": 3}
     run = train(board_split(), LightGCN(dim=4), **settings)
@@ -112,7 +112,7 @@ def test_the_first_epochs_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("values", "told"), [([0.5, 0.1, 0.1], True), ([0.1, 0.5, 0.1], False), ([0.5], False)]
 )
-def test_it_is_told_when_the_first_look_wins(
+def test_a_note_says_that_the_first_validation_was_the_best(
     monkeypatch: pytest.MonkeyPatch, values: list[float], told: bool, tmp_path: Path
 ) -> None:
     scripted(monkeypatch, list(values))
@@ -123,8 +123,9 @@ def test_it_is_told_when_the_first_look_wins(
 
 
 def test_after_a_race_of_candidates_nothing_is_claimed() -> None:
-    state = TrainState(best_epoch=1, history=[{"epoch": 1}, {"epoch": 2}], finished=[{}])
-    assert not state.first_look_won
+    history: list[dict[str, Any]] = [{"epoch": 1}, {"epoch": 2}]
+    assert DescentState(best=Best(1), history=history).first_validation_best
+    assert not DescentState(best=Best(1), history=history, candidate=1).first_validation_best
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from itemrec.cli.app import app
 from itemrec.experiments.build import run_config
+from itemrec.training import run_folder
 from itemrec.training.run import Run
-from itemrec.training.state import TrainState
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 EPOCHS = 60  # of selection; a state is saved after each
@@ -111,14 +111,14 @@ def test_a_state_of_the_refit_resumes_too(whole, tmp_path, monkeypatch):
 
     run = Run.load(whole)
     assert run.metrics["best_epoch"] > 2
-    config, saved = run.config, TrainState.save
+    config, saved = run.config, run_folder.save_state
 
-    def save_and_die(self, *args):
-        saved(self, *args)
-        if self.phase == "refit" and self.epoch == 2:
+    def save_and_die(path, state, *args):
+        saved(path, state, *args)
+        if state.phase == "refit" and state.epoch == 2:
             raise Killed
 
-    monkeypatch.setattr(TrainState, "save", save_and_die)
+    monkeypatch.setattr(run_folder, "save_state", save_and_die)
     with pytest.raises(Killed):
         run_config(config, tmp_path / "r")
     monkeypatch.undo()

@@ -16,14 +16,13 @@ from itemrec.errors import ItemrecError
 from itemrec.files import atomic, locked, write_text
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import GAT, MF, LightGCN
-from itemrec.sampling import Uniform
-from itemrec.settings.schema import TrainConfig
+from itemrec.settings.resolve import Request, resolve
 from itemrec.training.learner import Learner
 from itemrec.training.fit import train
-from itemrec.training.plan import Plan
+from itemrec.training import run_folder
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
-from itemrec.training.state import TrainState
+from itemrec.training.state import DescentState, load_state
 
 FEW: dict[str, Any] = {
     "epochs": 2,
@@ -188,6 +187,7 @@ def test_optional_files_may_be_missing(folder: Path) -> None:
 def test_a_folder_has_the_documented_files(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     assert names == {
+        "request.toml",
         "config.toml",
         "model.safetensors",
         "ids.json",
@@ -237,8 +237,7 @@ def test_saving_over_an_older_run_replaces_it(folder: Path) -> None:
 
 def test_losses_are_recorded_through_any_number_of_bindings() -> None:
     def recorded(loss: Any) -> Any:
-        config = TrainConfig(device="cpu")
-        return Plan(board_split(), MF(dim=2), loss, Uniform(), config).record()["loss"]
+        return resolve(Request({"model": MF(dim=2), "loss": loss})).record()["loss"]
 
     twice = functools.partial(item_ndcg(tau=0.5), tau=0.25)
     assert recorded(twice) == {"name": "item-ndcg", "tau": 0.25}
@@ -278,7 +277,7 @@ def test_the_folder_is_locked_as_long_as_training_goes_on(
         with locked(tmp_path / "run", wait=False):
             raise AssertionError("nobody holds the lock")
 
-    monkeypatch.setattr(TrainState, "save", try_to_lock)
+    monkeypatch.setattr(run_folder, "save_state", try_to_lock)
     with pytest.raises(ItemrecError, match="another process works in"):
         train(board_split(), LightGCN(dim=4), out=tmp_path / "run", **FEW)
 
@@ -311,14 +310,14 @@ class Stop(Exception):
 def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that died after its first saved state."""
     folder = tmp_path / "run"
-    save = TrainState.save
+    save = run_folder.save_state
 
-    def dying(self: TrainState, *args: Any) -> None:
-        save(self, *args)
+    def dying(*args: Any) -> None:
+        save(*args)
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainState, "save", dying)
+        patch.setattr(run_folder, "save_state", dying)
         with pytest.raises(Stop):
             train(board_split(), LightGCN(dim=4), out=folder, **FEW)
     return folder
@@ -418,7 +417,7 @@ def test_a_damaged_state_gets_one_sentence(
 def test_a_file_of_something_else_gets_the_same_sentence(tmp_path: Path, content: Any) -> None:
     torch.save(content, tmp_path / "state.pt")
     with pytest.raises(ItemrecError, match=r"state.pt is not a training state"):
-        TrainState.load(tmp_path / "state.pt")
+        load_state(tmp_path / "state.pt")
 
 
 def test_a_state_with_code_in_it_is_never_run(tmp_path: Path) -> None:
@@ -428,7 +427,7 @@ def test_a_state_with_code_in_it_is_never_run(tmp_path: Path) -> None:
 
     torch.save({"epoch": Trap()}, tmp_path / "state.pt")
     with pytest.raises(ItemrecError, match="is not a training state"):
-        TrainState.load(tmp_path / "state.pt")
+        load_state(tmp_path / "state.pt")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -440,8 +439,9 @@ def test_drafts_of_a_killed_process_are_removed(interrupted: Path) -> None:
 
 def test_states_are_not_written_more_often_than_configured(tmp_path: Path) -> None:
     split = board_split()
-    plan = Plan(split, MF(dim=2), bpr, Uniform(), TrainConfig(device="cpu"))
-    state, learner, folder = TrainState(), Learner(plan, split), RunFolder(tmp_path)
+    settings = resolve(Request({"model": MF(dim=2), "loss": bpr, "train": {"device": "cpu"}}))
+    learner = Learner(settings.make_model(), settings, split)
+    state, folder = DescentState(), RunFolder(tmp_path)
     folder.save_state(state, learner, least_seconds=1000)
     assert not (tmp_path / "state.pt").exists()
     folder.save_state(state, learner, least_seconds=0)

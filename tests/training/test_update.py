@@ -224,7 +224,7 @@ def test_the_inductive_protocol_has_no_user_vectors_after_an_update_either() -> 
 
 def test_the_linear_part_of_a_hybrid_covers_new_items(trained, updated) -> None:
     old, new = trained["hybrid"].model, updated["hybrid"].model
-    assert old.linear_items == old.n_items < new.n_items == new.linear_items
+    assert old.linear.items == old.n_items < new.n_items == new.linear.items
 
 
 def test_the_least_rating_of_the_run_applies_to_new_data(tmp_path) -> None:

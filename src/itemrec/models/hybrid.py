@@ -120,12 +120,13 @@ class Hybrid(Model):
         **old: Any,
     ) -> None:
         super().__init__()
-        given = {"gnn": gnn, "linear": linear, "others": others, "norm": norm, "blend": blend}
+        given: dict[str, Any] = {"gnn": gnn, "linear": linear, "others": others}
         if old:
             unknown = [name for name in old if name not in self.moved]
             if unknown:
                 raise ItemrecError(
-                    f"'Hybrid' has no setting {unknown[0]!r}; its settings are: {', '.join(given)}"
+                    f"'Hybrid' has no setting {unknown[0]!r}; its settings are: "
+                    "gnn, linear, others, norm, blend"
                 )
             given = self.current_settings({**given, **old})
         at_least_zero(norm=norm)
@@ -165,7 +166,7 @@ class Hybrid(Model):
     @property
     def parts(self) -> list[Model]:
         """The models that are summed, the first with weight 1."""
-        return [part for part in (self.gnn, self.linear, *self.others) if part is not None]  # type: ignore[misc]
+        return [part for part in (self.gnn, self.linear, *self.others) if part is not None]
 
     @property
     def network(self) -> Model:
@@ -248,7 +249,7 @@ class Hybrid(Model):
         rows = np.asarray(self.blend or self.typical_blend(), dtype=np.float32)  # [groups, 1 + n]
         group = np.searchsorted(rows[:, 0], liked_items(history), side="right") - 1
         chosen = torch.from_numpy(rows[np.maximum(group, 0), 1:]).to(self.network.device)
-        return list(chosen.split(1, dim=1))
+        return list(torch.split(chosen, 1, dim=1))
 
     def typical_blend(self) -> Rows:
         """The blend where there is no validation data to choose one on."""

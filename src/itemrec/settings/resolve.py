@@ -187,7 +187,8 @@ class Settings:
                 kind = TABLES[section][values["name"]]
                 component = Component(kind, values["name"], schema(kind))
             own = {name: value for name, value in values.items() if name != "name"}
-            out = replace(out, **{section: component.choose(own)})
+            changed: dict[str, Any] = {section: component.choose(own)}
+            out = replace(out, **changed)
         return replace(out, chosen={**self.chosen, **dict.fromkeys(flat(chosen), how)})
 
     def of_split(self, split: Split) -> Settings:
@@ -365,7 +366,7 @@ def changes(before: Config, now: Config) -> list[str]:
 
 def current_config(config: Config) -> Config:
     """A stored configuration with the names that settings have now."""
-    name = config.get("model", {}).get("name")
+    name = str(config.get("model", {}).get("name"))
     if name not in MODELS:
         return config
     return {**config, "model": MODELS[name].current_settings(config["model"], warn=False)}

@@ -128,7 +128,7 @@ class DescentState:
     @classmethod
     def loaded(cls, content: dict[str, Any]) -> DescentState:
         """The state of a file's content."""
-        best = Best(*(content[f"best_{name}"] for name in ("epoch", "value", "metrics")))
+        best = Best(content["best_epoch"], content["best_value"], content.get("best_metrics", {}))
         facts = {name: content[name] for name in FACTS if name in content}  # 0.1 had fewer
         gain = {"gain_epoch": best.epoch, "gain_value": best.value}
         tensors = {name: content[name] for name in TENSORS}
@@ -161,6 +161,7 @@ def load_state(path: Path) -> dict[str, Any]:
         )
         content.setdefault("leader", {})  # 0.1 had no races
         tensors = {name: content[name] for name in TENSORS}
+        DescentState.loaded(content)  # raises if a fact is missing
         return {**content, **(map_tables(tensors, own_part) if shared else tensors)}
     except Exception as error:  # torch raises many types of errors for damaged files
         raise ItemrecError(

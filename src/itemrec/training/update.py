@@ -213,7 +213,8 @@ def _hybrid(
     """The linear part, then the network, with the blend that the run had chosen."""
     assert isinstance(old, Hybrid)
     check(settings, old.fresh(), split)
-    for part in old.others:
+    further = [part for part in old.parts if part not in (old.gnn, old.linear)]
+    for part in further:
         if part.kind is not Kind.CLOSED_FORM:
             raise ItemrecError(
                 f"a hybrid with {type(part).__name__} cannot be updated: train it anew"
@@ -224,8 +225,7 @@ def _hybrid(
         linear, how = _extended(fresh, linear, joined, split, settings.train, progress)
     others = [
         _extended(part.fresh(), part, joined, split, settings.train, progress)[0]
-        for part in old.others
-        if isinstance(part, Model)
+        for part in further
     ]
     if gnn is not None:
         found = _descended(gnn, joined, split, settings, epochs, progress).model

@@ -92,11 +92,12 @@ class HybridState:
     def choose(self, chosen: Config) -> None:
         """Note settings that were left open; those of a part are merged into its table."""
         for section, values in chosen.items():
+            if not values:
+                continue
             own = self.chosen.setdefault(section, {})
             for name, value in values.items():
-                within = own.get(name)
-                both = isinstance(value, dict) and isinstance(within, dict)
-                own[name] = {**within, **value} if both else value
+                is_part = isinstance(value, dict)
+                own[name] = {**own.get(name, {}), **value} if is_part else value
 
     def facts(self) -> dict[str, Any]:
         """Plain values by the names of ``state.pt``."""
