@@ -59,7 +59,7 @@ def test_an_update_is_taken_by_other_commands(place: Path) -> None:
     assert "users that the run does not know, left out: 1." in result.output
     assert call("update", "r2", "later.csv", "--out", "r3").exit_code == 0
     known = call("update", "r3", "later.csv", "--out", "r4")
-    assert "Nothing was new" in known.output
+    assert "no new interactions" in known.output
     assert call("train", TINY, "--final", "r2", "--out", "f").exit_code == 0
 
 

@@ -46,7 +46,7 @@ from itemrec.training.progress import watch
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import TrainState, put_weights
-from itemrec.training.updated_run import SECTION, Outcome, updated_run
+from itemrec.training.updated_run import SECTION, UpdatedModel, updated_run
 from itemrec.validation import check_settings, lookup, positive_integer, shown
 
 SHARE = 0.1  # of the epochs that the run was trained for
@@ -149,20 +149,20 @@ def _updated(
         split = _split(run, joined)
         outcome = WAYS.get(run.model.kind, _descended)(run, joined, split, config, epochs, progress)
     else:
-        outcome = Outcome(copy.deepcopy(run.model))
+        outcome = UpdatedModel(copy.deepcopy(run.model))
     outcome = replace(outcome, seconds=time.perf_counter() - started)
     return updated_run(run, data, joined, outcome, features)
 
 
 def _closed_form(
     run: Run, joined: Joined, split: Split, config: TrainConfig, epochs: int, progress: bool
-) -> Outcome:
+) -> UpdatedModel:
     """EASE and RLAE by the cheapest way, other closed forms by a refit."""
     model = _fresh(run.model)
     generator = torch.Generator().manual_seed(config.seed)
     model.setup(joined.train, inductive=split.protocol == "inductive", generator=generator)
     model.to(pick_device(config.device))
-    return Outcome(model, linear=_linear(model, run.model, joined, progress))
+    return UpdatedModel(model, linear=_linear(model, run.model, joined, progress))
 
 
 def _linear(model: Model, old: Model, joined: Joined, progress: bool) -> str:
@@ -179,7 +179,7 @@ def _linear(model: Model, old: Model, joined: Joined, progress: bool) -> str:
 
 def _descended(
     run: Run, joined: Joined, split: Split, config: TrainConfig, epochs: int, progress: bool
-) -> Outcome:
+) -> UpdatedModel:
     """Vectors that grow and a few epochs."""
     assert isinstance(run.model, EmbeddingModel)
     plan = _plan(run, split, _fresh(run.model), config)
@@ -189,12 +189,12 @@ def _descended(
         descend(plan, split, state, valid=None, folder=None, progress=progress)
     else:
         _without_epochs(plan.model, split, state, config)
-    return Outcome(plan.model, epochs)
+    return UpdatedModel(plan.model, epochs)
 
 
 def _hybrid(
     run: Run, joined: Joined, split: Split, config: TrainConfig, epochs: int, progress: bool
-) -> Outcome:
+) -> UpdatedModel:
     """The linear part, then the network, with the blend that the run had chosen."""
     old = run.model
     assert isinstance(old, Hybrid)
@@ -212,10 +212,10 @@ def _hybrid(
     else:
         _without_epochs(model.gnn, split, state, config)
     model.restore(split.train)
-    return Outcome(model.eval(), epochs, how)
+    return UpdatedModel(model.eval(), epochs, how)
 
 
-WAYS: dict[Kind, Callable[..., Outcome]] = {  # all others: `_descended`
+WAYS: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_descended`
     Kind.CLOSED_FORM: _closed_form,
     Kind.HYBRID: _hybrid,
 }
