@@ -100,7 +100,7 @@ def _notes(run: Run, joined: Joined) -> list[str]:
         notes.append("The update has no new interactions: the model is unchanged.")
     if run.metrics.get("users", {}).get("judged"):
         notes.append(
-            "The updated run holds out test interactions, which an update does not add: to deploy "
-            "a model of all data, start from `itemrec train --final RUN`."
+            "The original run holds out test interactions, and an update does not add them: to "
+            "deploy a model of all data, start from `itemrec train --final RUN`."
         )
     return notes
