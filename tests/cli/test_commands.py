@@ -362,7 +362,7 @@ BAD = {
     "train DATA --data-root nosuch --out /dev/null/r": "'out' must be a folder",
     "train nosuch --out empty.csv": "'out' must be a folder, got 'empty.csv'",
     "train nosuch --out /proc/r": "'out' must be in a writable folder",
-    "recommend nosuch --all --out /proc/x.csv": "'out' must be in a writable folder, got '/proc/x.csv'",
+    "recommend nosuch --all --out /proc/x.csv": "must be in a writable folder, got '/proc/x.csv'",
     "recommend nosuch --all --out twice": "'out' must be a new folder, or one of such parts",
     "report nosuch --out /proc/x.html": "'out' must be in a writable folder, got '/proc/x.html'",
     "report nosuch --out x.pdf": "'out' must end in .html or .htm, got 'x.pdf'",
