@@ -30,7 +30,7 @@ from itemrec.evaluation.evaluate import evaluate
 from itemrec.evaluation.evaluator import Evaluator
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.evaluation.significance import holm, paired_test
-from itemrec.files import arrays_of, atomic, write_text
+from itemrec.files import atomic, read_arrays, write_text
 from itemrec.models.base import Model
 from itemrec.models.feature_map import Ridge
 from itemrec.models.hybrid import Hybrid
@@ -139,7 +139,7 @@ def stored(
     place = re.sub(r"[^\w=-]+", "-", data)
     path = None if options.values is None else options.values / f"{place}-{seed}-{name}.npz"
     if path is not None and path.exists():
-        return arrays_of(path)
+        return read_arrays(path)
     start = time.perf_counter()
     is_baseline = name in BASELINES
     found = dict(baseline(name, split, seed)) if is_baseline else trained(name, data, options, seed)

@@ -1,8 +1,8 @@
-"""The exceptions and the warning that users see; each message is one clear sentence."""
+"""The exceptions and warnings of the package; each message is one sentence."""
 
 
 class ItemrecError(ValueError):
-    """Bad input or settings: the command line prints the message and exits with code 2.
+    """Invalid input or settings; the command line prints the message and exits with code 2.
 
     Examples:
         >>> import itemrec as ir
@@ -15,11 +15,11 @@ class ItemrecError(ValueError):
 
 
 class NoRowsError(ItemrecError):
-    """A source of interactions has none; `update` has nothing to do then."""
+    """A source has no interactions; `update` then has nothing to do."""
 
 
 class ItemrecWarning(UserWarning):
-    """Something that a user should know; the command line prints the message as a note."""
+    """A warning to the user; the command line prints the message as a note."""
 
 
 class LeakError(ItemrecError):

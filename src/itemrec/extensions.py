@@ -1,8 +1,8 @@
-"""Users' Python files that add models, losses or samplers before anything else runs.
+"""Extensions: users' Python files that register models, losses or samplers.
 
-Such a file adds entries to the tables of components, for example
-``itemrec.losses.LOSSES["own-loss"] = own_loss``. Processes started later find the same files in
-the environment variable ITEMREC_EXTENSIONS.
+An extension adds entries to the tables of components, for example
+``itemrec.losses.LOSSES["own-loss"] = own_loss``. The environment variable ITEMREC_EXTENSIONS passes
+the files on to child processes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 from itemrec.errors import ItemrecError
 
 VARIABLE = "ITEMREC_EXTENSIONS"  # absolute paths, separated by os.pathsep
-PREFIX = "itemrec_extension_"  # of module names, so that no file hides an installed module
+PREFIX = "itemrec_extension_"  # keeps a file from shadowing an installed module
 
 
 def load_extensions(files: Iterable[str | Path] = ()) -> None:
-    """Execute the files named by ITEMREC_EXTENSIONS, then these; each runs once per process.
+    """Run the files in ITEMREC_EXTENSIONS, then the given ones, each once per process.
 
-    What a file prints goes to stderr: stdout is reserved for the results of a command.
+    Their output goes to stderr, since stdout is reserved for the results of a command.
     """
     inherited = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
     paths = [_checked(VARIABLE, name) for name in inherited]
@@ -39,12 +39,12 @@ def load_extensions(files: Iterable[str | Path] = ()) -> None:
 
 
 def _checked(source: str, name: str | Path) -> Path:
-    """The absolute path of an existing .py file."""
+    """The absolute path of a .py file; raise if it does not exist."""
     path = Path(name).expanduser().resolve()
     if path.suffix != ".py" or not path.is_file():
         raise ItemrecError(f"'{source}' must be an existing .py file, got '{name}'")
     if os.pathsep in str(path):
-        raise ItemrecError(f"'{source}' must have no {os.pathsep!r} in its path, got '{path}'")
+        raise ItemrecError(f"'{source}' must not contain {os.pathsep!r}, got '{path}'")
     return path
 
 
@@ -56,37 +56,32 @@ def _is_loaded(path: Path) -> bool:
 
 
 def _execute(path: Path) -> None:
-    """Import a file as a module that is registered in ``sys.modules``."""
-    name = _module_name(path)
+    """Import a file as a module of its own in ``sys.modules``."""
+    first = name = PREFIX + re.sub(r"\W", "_", path.stem)
+    number = 1
+    while name in sys.modules:  # an extension of the same name in another folder
+        number += 1
+        name = f"{first}_{number}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and type hints look their module up
+    sys.modules[name] = module  # where dataclasses look up type hints
     try:
         with redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
+        where = _failed_line(error, path)
         raise ItemrecError(
-            f"the extension {path} failed{_place(error, path)}: {type(error).__name__}: {error}"
+            f"the extension {path} failed{where}: {type(error).__name__}: {error}"
         ) from error
 
 
-def _module_name(path: Path) -> str:
-    """A unique module name derived from the name of the file."""
-    first = name = PREFIX + re.sub(r"\W", "_", path.stem)
-    number = 1
-    while name in sys.modules:  # a file of the same name in another folder
-        number += 1
-        name = f"{first}_{number}"
-    return name
-
-
-def _place(error: BaseException, path: Path) -> str:
-    """The line of the file that failed, if it is known."""
+def _failed_line(error: BaseException, path: Path) -> str:
+    """The phrase "in line N" for an error message; empty if the line is unknown."""
     if isinstance(error, SyntaxError):
-        return ""  # the message already contains it
+        return ""  # its message names the line
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     return f" in line {lines[-1]}" if lines else ""

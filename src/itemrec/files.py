@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to ``path`` that replaces it once it is written and on disk."""
+    """Yield a temporary path next to ``path``, which replaces it once it is written and synced."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield draft
@@ -39,14 +39,14 @@ def atomic(path: Path) -> Iterator[Path]:
         cause = _os_error(error)
         if cause is None or str(cause.filename) not in ("None", str(draft)):
             raise
-        # callers do not know the draft, and some writers have their own errors for a full disk
+        # name the file, not the draft; some writers raise their own errors for a full disk
         raise OSError(cause.errno, cause.strerror, str(path)) from error
     finally:
         draft.unlink(missing_ok=True)
 
 
 def _os_error(error: BaseException) -> OSError | None:
-    """The error of the operating system behind an error: itself, the one it arose from, its text.
+    """The OSError behind an error: the error itself, its context, or a code in its message.
 
     >>> _os_error(ValueError("I/O error: No space left on device (os error 28)"))
     OSError(28, 'No space left on device')
@@ -60,13 +60,13 @@ def _os_error(error: BaseException) -> OSError | None:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool) -> Iterator[None]:
-    """Lock a folder; the lock ends with its process.
+    """Hold an exclusive lock on a folder; it is released when the process ends.
 
-    If another process has the lock, wait for it, or raise.
+    If another process holds the lock, wait for it or raise.
     """
     try:
         import fcntl
-    except ImportError:  # not available on this system
+    except ImportError:  # Windows
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -74,7 +74,7 @@ def locked(folder: Path, *, wait: bool) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            problem = f"another process works in {folder}: wait for it, or choose another --out"
+            problem = f"another process is using {folder}: wait for it, or choose another --out"
             raise ItemrecError(problem) from None
         yield
     finally:
@@ -82,33 +82,33 @@ def locked(folder: Path, *, wait: bool) -> Iterator[None]:
 
 
 def check_file(path: str | Path, endings: Sequence[str]) -> Path:
-    """Raise if a file cannot be written, before any work is done."""
+    """Return the path of an output file, or raise if it cannot be written."""
     path = Path(path)
     if path.is_dir():
         raise ItemrecError(f"'out' must be a file, got the folder '{path}'")
     if path.suffix not in endings:
         raise ItemrecError(f"'out' must end in {' or '.join(endings)}, got '{path}'")
     if not path.parent.is_dir():
-        raise ItemrecError(f"'out' must lie in an existing folder, got '{path}'")
+        raise ItemrecError(f"'out' must be in an existing folder, got '{path}'")
     if not _writable(path.parent):
-        raise ItemrecError(f"'out' must lie in a folder that can be written to, got '{path}'")
+        raise ItemrecError(f"'out' must be in a writable folder, got '{path}'")
     return path
 
 
 def check_folder(name: str, folder: str | Path) -> Path:
-    """Raise if a folder cannot be created, before any work is done."""
+    """Return the path of an output folder, or raise if it cannot be created."""
     folder = ancestor = Path(folder)
     while not ancestor.exists():
         ancestor = ancestor.parent
     if not ancestor.is_dir():
         raise ItemrecError(f"'{name}' must be a folder, got '{folder}': '{ancestor}' is a file")
     if ancestor != folder and not _writable(ancestor):
-        raise ItemrecError(f"'{name}' must lie in a folder that can be written to, got '{folder}'")
+        raise ItemrecError(f"'{name}' must be in a writable folder, got '{folder}'")
     return folder
 
 
 def _writable(folder: Path) -> bool:
-    """Try to write: the permission bits alone do not decide."""
+    """Whether a file can be created in a folder; permission bits alone do not tell."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -129,7 +129,7 @@ def checksum(path: Path) -> str:
 
 
 def read_file(path: Path, parse: Callable[[Path], T]) -> T:
-    """Parse a file; an error becomes one sentence that names the file."""
+    """Parse a file; any error is raised as an `ItemrecError` that names the file."""
     try:
         return parse(path)
     except Exception as error:  # each format has its own errors for a damaged file
@@ -138,10 +138,10 @@ def read_file(path: Path, parse: Callable[[Path], T]) -> T:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
+    """The object that a JSON file holds."""
     content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
-        raise ItemrecError("it must hold an object")
+        raise ItemrecError("it does not hold a JSON object")
     return content
 
 
@@ -151,8 +151,8 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an npz file; empty if the file is absent."""
+def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an .npz file; empty if the file is absent."""
     if not path.exists():
         return {}
     with np.load(path, allow_pickle=False) as file:
@@ -160,17 +160,17 @@ def arrays_of(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def check_zip(path: Path) -> None:
-    """Raise if a part of a zip file, such as one that torch wrote, differs from its checksum."""
+    """Raise if a member of a zip file, such as one that torch wrote, fails its checksum."""
     with zipfile.ZipFile(path) as archive:
         if damaged := archive.testzip():
             raise ItemrecError(f"{path} is damaged: {damaged}")
 
 
-def tensors_of(path: Path, device: str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, in memory of their own.
+def read_tensors(path: Path, device: str) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file, copied into memory.
 
-    The file is read and not mapped: a mapped tensor changes with its file, and using one whose file
-    was cut short ends the process.
+    The file is not memory-mapped: mapped tensors change with the file, and a truncated file would
+    crash the process.
     """
     from safetensors.torch import load
 

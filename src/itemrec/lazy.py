@@ -1,7 +1,7 @@
-"""Names that are imported when they are first used, so that help does not wait for torch.
+"""Lazy imports, so that ``--help`` does not wait for torch.
 
-A package lists its public names as imports under ``if TYPE_CHECKING:``, where type checkers and
-editors look for them; `lazy_names` reads the same list and imports each name on demand (PEP 562).
+A package imports its public names under ``if TYPE_CHECKING:``, where type checkers and editors find
+them; `lazy_names` reads the same list and imports each name on first use (PEP 562).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, original = homes[name]
-        if home == package:  # a module of the package itself
+        if home == package:  # a submodule
             found: Any = import_module(f"{home}.{original}")
         else:
             found = getattr(import_module(home), original)
@@ -52,7 +52,7 @@ def _homes(source: str) -> dict[str, tuple[str, str]]:
 
 
 class LazyTable(MutableMapping[str, T]):
-    """Components by name; an entry that is the name of an attribute is imported on first use.
+    """Components by name, each imported from its package on first use.
 
     >>> table = LazyTable("math", {"root": "sqrt"})
     >>> list(table), table["root"](9.0)

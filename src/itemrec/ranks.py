@@ -1,8 +1,8 @@
-"""The processes of one run that ``torchrun`` has started, called ranks, and what they exchange.
+"""Ranks, the processes that ``torchrun`` starts for one run, and their collective operations.
 
-Every rank executes the same program on the same data and with the same random numbers, but holds
-only some columns of the embeddings. Until `start` is called, and with one process, there is one
-rank, and every function does nothing. Nothing heavy is imported before several ranks start.
+Every rank runs the same program on the same data with the same random numbers, but holds only some
+columns of the embeddings. Before `start`, and in a single process, there is one rank and the
+collective operations do nothing. torch is imported only once several ranks start.
 """
 
 from __future__ import annotations
@@ -27,30 +27,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-# Ranks wait while the first one works alone. A rank that dies is noticed at once, not by this.
-PATIENCE = timedelta(days=1)
-POLL = 0.02  # seconds between two looks at the store
+TIMEOUT = timedelta(days=1)  # while the first rank works alone; a dead rank is noticed at once
+POLL_S = 0.02  # seconds between two reads of the store
 
 
 class RankLost(ItemrecError):
-    """Another rank has ended, so that this one cannot go on."""
+    """Another rank has ended, so this one cannot continue."""
 
 
 @dataclass
 class _Group:
-    """The ranks that have found each other."""
+    """The process group, as seen by this rank."""
 
-    size: int = 1  # 1 until they have
-    store: Any = None  # where a rank leaves its last words
-    alone: bool = False  # whether the first one works for all at the moment
-    again: bool = False  # whether ranks of this ``torchrun`` had met before
-    bytes: int = 0  # sent for sums since the start
+    size: int = 1  # 1 until the ranks are connected
+    store: Any = None  # key-value store of the ranks; failures are published there
+    alone: bool = False  # whether this rank works without the others, see `alone`
+    restarted: bool = False  # whether ``torchrun`` has started the ranks before
+    bytes: int = 0  # sent by this rank for sums
 
 
 _group = _Group()
 
 
-# --- who we are ----------------------------------------------------------------------------------
+# --- rank and size -------------------------------------------------------------------------------
 
 
 def rank() -> int:
@@ -64,7 +63,7 @@ def is_first() -> bool:
 
 
 def wanted_size() -> int:
-    """How many processes are to work together, whether or not they have found each other."""
+    """The number of processes that ``torchrun`` started, connected or not; 1 within `alone`."""
     if _group.alone:
         return 1
     env = os.environ
@@ -73,26 +72,26 @@ def wanted_size() -> int:
 
 
 def size() -> int:
-    """The number of ranks that work together now; 1 within `alone`."""
+    """The number of connected ranks; 1 within `alone`."""
     return 1 if _group.alone else _group.size
 
 
 def is_restart() -> bool:
-    """Whether ``torchrun --max-restarts`` has started the ranks again after one of them failed.
+    """Whether ``torchrun --max-restarts`` has restarted the ranks after a failure.
 
-    It counts the failures of each machine alone; ranks that have met agree.
+    ``torchrun`` counts restarts per machine; connected ranks agree on the answer.
     """
     counted = wanted_size() > 1 and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
-    return _group.again if size() > 1 else counted
+    return _group.restarted if size() > 1 else counted
 
 
 def exchanged_bytes() -> int:
-    """Bytes that this rank has sent for sums over ranks since it started."""
+    """Bytes that this rank has sent for sums over ranks."""
     return _group.bytes
 
 
 def start(device: str) -> None:
-    """Find the other ranks, if there are any: gloo on CPUs, NCCL for what is on GPUs."""
+    """Connect to the other ranks, if any: gloo for CPU tensors, NCCL for GPU tensors."""
     if wanted_size() == 1 or _group.size > 1 or _group.alone:
         return
     import torch.distributed as dist
@@ -100,67 +99,67 @@ def start(device: str) -> None:
     backend = "cpu:gloo,cuda:nccl" if take_gpu(device) else "gloo"
     if not dist.is_initialized():
         try:
-            _meet(backend)
+            _connect(backend)
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
-            raise ItemrecError(f"the processes do not find each other: {reason}") from error
+            raise ItemrecError(f"the processes cannot connect to each other: {reason}") from error
         atexit.register(stop)
     counted = is_restart()
     _group.size = dist.get_world_size()
-    _group.again = bool(largest(int(_group.again or counted)))
+    _group.restarted = bool(largest(int(_group.restarted or counted)))
 
 
-def _meet(backend: str) -> None:
+def _connect(backend: str) -> None:
     import torch.distributed as dist
     import torch.distributed.nn  # noqa: F401 - if imported later it keeps the group: see `stop`
     from torch.distributed.rendezvous import rendezvous
 
-    store, own, count = next(rendezvous("env://", timeout=PATIENCE))
-    name, _group.again = agree(dist.PrefixStore("itemrec", store), own, count)  # type: ignore[attr-defined]
+    store, own, count = next(rendezvous("env://", timeout=TIMEOUT))
+    name, _group.restarted = agree_on_name(dist.PrefixStore("itemrec", store), own, count)  # type: ignore[attr-defined]
     _group.store = dist.PrefixStore(f"itemrec/{name}", store)  # type: ignore[attr-defined]
     dist.init_process_group(
-        backend, store=_group.store, rank=own, world_size=count, timeout=PATIENCE
+        backend, store=_group.store, rank=own, world_size=count, timeout=TIMEOUT
     )
 
 
-def agree(store: Any, own: int, count: int) -> tuple[str, bool]:
-    """A name for a meeting of so many ranks that no meeting before had, and whether one was before.
+def agree_on_name(store: Any, own: int, count: int) -> tuple[str, bool]:
+    """A new name for the process group of ``count`` ranks, and whether there was a group before.
 
-    ``torchrun`` may keep its store when it starts ranks again, with the addresses of dead ones, and
-    has no number that is the same on all machines. So every rank leaves a random word, and the
-    first one makes a name of all words, again and again, until all confirm one with their own.
+    After a restart ``torchrun`` may keep its store, with the addresses of dead ranks, and it has no
+    restart count that is the same on all machines. So every rank publishes a random token, and the
+    first one proposes the joined tokens as a name, until every rank confirms a name with its token.
     """
-    word, is_again = secrets.token_hex(8), store.check(["met"])
-    store.set(f"word/{own}", word)
-    others = [f"word/{other}" for other in range(count)]
+    token, had_group = secrets.token_hex(8), store.check(["agreed"])
+    store.set(f"token/{own}", token)
+    keys = [f"token/{other}" for other in range(count)]
     while True:
-        if own == 0 and store.check(others):
-            store.set("name", "-".join(store.get(other).decode() for other in others))
+        if own == 0 and store.check(keys):
+            store.set("name", "-".join(store.get(key).decode() for key in keys))
         name = store.get("name").decode() if store.check(["name"]) else ""
-        if name.split("-")[own : own + 1] == [word]:
+        if name.split("-")[own : own + 1] == [token]:
             store.set(f"{name}/{own}", "")
             if own == 0 and store.check([f"{name}/{other}" for other in range(count)]):
-                store.set("met", name)
-            if store.check(["met"]) and store.get("met").decode() == name:
-                return name, is_again
-        time.sleep(POLL)
+                store.set("agreed", name)
+            if store.check(["agreed"]) and store.get("agreed").decode() == name:
+                return name, had_group
+        time.sleep(POLL_S)
 
 
 def stop() -> None:
-    """Leave the other ranks.
+    """Disconnect from the other ranks.
 
-    Gloo's threads end with the last reference to the group. One that is alive when Python ends may
-    abort the process: it frees a tensor, and the lock for that is gone.
+    Gloo's threads end with the last reference to the process group. A thread that outlives the
+    interpreter may abort the process when it frees a tensor.
     """
     import torch.distributed as dist
 
-    _group.size, _group.store, _group.again = 1, None, False
+    _group.size, _group.store, _group.restarted = 1, None, False
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def take_gpu(device: str) -> bool:
-    """Use the GPU of this rank from now on; returns whether it uses one."""
+    """Select the GPU of this rank; returns whether it uses one."""
     import torch
 
     if wanted_size() == 1 or device == "cpu" or not torch.cuda.is_available():
@@ -168,12 +167,13 @@ def take_gpu(device: str) -> bool:
     own, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if own >= count:
         raise ItemrecError(
-            f"'--nproc-per-node' must be at most the number of GPUs, {count}; use --device cpu for "
-            "more processes"
+            f"'--nproc-per-node' must be at most the number of GPUs ({count}); use --device cpu "
+            "for more processes"
         )
     if ":" in device:
         raise ItemrecError(
-            f"'device' must be cuda for several processes, each has its own, got '{device}'"
+            f"'device' must be cuda with several processes, since each uses its own GPU, "
+            f"got '{device}'"
         )
     torch.cuda.set_device(own)
     return True
@@ -181,7 +181,7 @@ def take_gpu(device: str) -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Within this context there is one rank: the others must not wait for this one."""
+    """Work as the only rank within this context; the others must not wait for this one."""
     before, _group.alone = _group.alone, True
     try:
         yield
@@ -190,15 +190,15 @@ def alone() -> Iterator[None]:
 
 
 def work_alone() -> None:
-    """From now on there is one rank: the others have ended."""
+    """Work as the only rank from now on, after the others have ended."""
     _group.alone = True
 
 
-# --- what belongs to a rank ----------------------------------------------------------------------
+# --- columns and rows of a rank ------------------------------------------------------------------
 
 
 def column_slices(width: int) -> list[slice]:
-    """The columns of each rank: equal parts, or parts that differ by one column."""
+    """The columns of each rank; the ranks' widths differ by at most one."""
     count = size()
     bounds = [width * at // count for at in range(count + 1)]
     return [slice(a, b) for a, b in pairwise(bounds)]
@@ -210,7 +210,7 @@ def own_columns(width: int) -> slice:
 
 
 def row_slices(count: int, multiple: int = 1) -> list[slice]:
-    """The rows that each rank works on; they begin at multiples of a number."""
+    """The rows that each rank works on; each slice starts at a multiple of ``multiple``."""
     blocks = -(-count // multiple)
     bounds = [min(blocks * at // size() * multiple, count) for at in range(size() + 1)]
     return [slice(a, b) for a, b in pairwise(bounds)]
@@ -221,11 +221,11 @@ def own_rows(count: int, multiple: int = 1) -> slice:
     return row_slices(count, multiple)[rank() if size() > 1 else 0]
 
 
-# --- exchange ------------------------------------------------------------------------------------
+# --- collective operations -----------------------------------------------------------------------
 
 
 def add_up(tensor: Tensor) -> Tensor:
-    """The sum of a contiguous tensor over the ranks, in its own memory, the same on every rank."""
+    """Sum a contiguous tensor over the ranks, in place; every rank gets the same result."""
     if size() > 1:
         import torch.distributed as dist
 
@@ -235,14 +235,14 @@ def add_up(tensor: Tensor) -> Tensor:
 
 
 def add_up_rows(tensor: Tensor) -> Tensor:
-    """The sum of a contiguous tensor over the ranks, of which each gets its own rows."""
+    """This rank's rows of the sum of a contiguous tensor over the ranks."""
     counts = [rows.stop - rows.start for rows in row_slices(len(tensor))]
     parts = swap(tensor, counts, [counts[rank()]] * size())
     return parts.view(size(), -1, *tensor.shape[1:]).sum(0)
 
 
 def swap(tensor: Tensor, given: list[int], taken: list[int]) -> Tensor:
-    """Give so many rows of a contiguous tensor to each rank; the rows that they give, in order."""
+    """Send ``given[r]`` rows of a contiguous tensor to rank r; return ``taken[r]`` rows of each."""
     import torch.distributed as dist
 
     out = tensor.new_empty(sum(taken), *tensor.shape[1:])
@@ -252,7 +252,7 @@ def swap(tensor: Tensor, given: list[int], taken: list[int]) -> Tensor:
 
 
 def all_rows(own: Tensor, count: int) -> Tensor:
-    """The rows of all ranks, of which each has its own."""
+    """All rows of a tensor of which each rank holds its own rows."""
     out = own.new_empty(count, *own.shape[1:])
     _count(out, 1)
     for source, rows in enumerate(row_slices(count)):
@@ -263,13 +263,13 @@ def all_rows(own: Tensor, count: int) -> Tensor:
 
 
 def _count(tensor: Tensor, times: int) -> None:
-    """Count what a rank sends: a part for each of the others, once or, for a sum on all, twice."""
-    share = times * (size() - 1) / size()
-    _group.bytes += round(share * tensor.numel() * tensor.element_size())
+    """Count the bytes sent: one part per other rank, once, or twice for a sum on all ranks."""
+    fraction = times * (size() - 1) / size()
+    _group.bytes += round(fraction * tensor.numel() * tensor.element_size())
 
 
 def broadcast(tensor: Tensor, source: int) -> None:
-    """Overwrite a contiguous tensor with that of one rank."""
+    """Overwrite a contiguous tensor with the one on rank ``source``."""
     if size() > 1:
         import torch.distributed as dist
 
@@ -289,10 +289,10 @@ def largest(number: int) -> int:
 
 
 def from_first(compute: Callable[[], T]) -> T:
-    """A value that the first rank computes alone while the others wait for it.
+    """A value that the first rank computes while the others wait.
 
-    It consists of what JSON can say; the others get a copy in which tuples are lists. If the first
-    rank fails, the others end as well.
+    The value must be serialisable as JSON: on the other ranks tuples become lists. If the first
+    rank fails, the others raise `RankLost`.
     """
     if size() == 1:
         return compute()
@@ -302,16 +302,16 @@ def from_first(compute: Callable[[], T]) -> T:
             with alone():
                 value = compute()
         except BaseException:
-            _say({"failed": True}, 0)
+            _broadcast_json({"failed": True}, 0)
             raise
-    said = _say({"value": value}, 0)
-    if "failed" in said:
+    message = _broadcast_json({"value": value}, 0)
+    if "failed" in message:
         raise RankLost("the first rank has ended")
-    return value if is_first() else said["value"]  # type: ignore[no-any-return]
+    return value if is_first() else message["value"]  # type: ignore[no-any-return]
 
 
 def gather_rows(own: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """The rows of all ranks, one rank after another; a rank without any may give None."""
+    """The rows of all ranks in the order of the ranks; a rank without rows may pass None."""
     if size() == 1:
         assert own is not None
         return own
@@ -321,9 +321,10 @@ def gather_rows(own: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
     parts = []
     for source in range(size()):
         here = source == rank() and own is not None
-        about = _say([str(own.dtype), own.shape] if here and own is not None else None, source)
-        if about is not None:
-            part = np.ascontiguousarray(own) if here else np.empty(about[1], about[0])
+        header = [str(own.dtype), own.shape] if here and own is not None else None
+        header = _broadcast_json(header, source)
+        if header is not None:
+            part = np.ascontiguousarray(own) if here else np.empty(header[1], header[0])
             if part.size:
                 broadcast(torch.from_numpy(part.view(np.uint8)), source)
             parts.append(part)
@@ -338,7 +339,7 @@ def send_to_first(tensor: Tensor) -> None:
 
 
 def receive(shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
-    """The tensor that another rank sends to the first."""
+    """The tensor that rank ``source`` sends with `send_to_first`."""
     import torch
     import torch.distributed as dist
 
@@ -347,8 +348,8 @@ def receive(shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
     return out
 
 
-def _say(value: Any, source: int) -> Any:
-    """What one rank says, as JSON."""
+def _broadcast_json(value: Any, source: int) -> Any:
+    """The value of rank ``source``, sent as JSON."""
     import torch
 
     text = json.dumps(value).encode() if rank() == source else b""
@@ -364,32 +365,32 @@ def _say(value: Any, source: int) -> Any:
 def _exchange(function: Callable[..., Any], *arguments: Any) -> None:
     try:
         function(*arguments)
-    except RuntimeError as error:  # what gloo and NCCL raise if a connection has ended
-        raise RankLost(last_words() or "another rank has ended") from error
+    except RuntimeError as error:  # from gloo and NCCL when a connection is closed
+        raise RankLost(read_failure() or "another rank has ended") from error
 
 
-# --- errors --------------------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------
 
 
-def leave_word(sentence: str) -> bool:
-    """Before a rank ends with an error: let the first one know why; returns whether it will.
+def publish_failure(message: str) -> bool:
+    """Publish why this rank ends, for the first rank to report; returns whether it was published.
 
-    The first one speaks for itself, and before the ranks have met it cannot be told.
+    The first rank reports its own failure, and before the ranks are connected each reports its own.
     """
     if _group.store is None or is_first():
         return False
-    _group.store.set(f"error/{rank()}", sentence)
+    _group.store.set(f"error/{rank()}", message)
     return True
 
 
-def last_words() -> str:
-    """Why other ranks have ended, as the first one tells the user; empty if nothing is known."""
+def read_failure() -> str:
+    """The failures that other ranks have published, as one sentence; empty if there are none."""
     if _group.store is None:
         return ""
-    names = [f"error/{other}" for other in range(wanted_size())]
-    said = [
-        f"rank {other}: {_group.store.get(name).decode()}"
-        for other, name in enumerate(names)
-        if _group.store.check([name])
+    keys = [f"error/{other}" for other in range(wanted_size())]
+    messages = [
+        f"rank {other}: {_group.store.get(key).decode()}"
+        for other, key in enumerate(keys)
+        if _group.store.check([key])
     ]
-    return "; ".join(said)
+    return "; ".join(messages)

@@ -1,6 +1,6 @@
-"""Validation of values: each error is one sentence with the name, the rule and the value.
+"""Validation of values and settings: each error names the setting, the rule and the value.
 
-A component's signature is its configuration schema; settings are checked against it here.
+The signature of a component is its configuration schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itemrec.errors import ItemrecError
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """Return the value as an int, or raise if it is not an integer of at least 1.
+    """The value as an int; raise if it is not an integer of at least 1.
 
     >>> positive_integer("k", 0)
     Traceback (most recent call last):
@@ -71,7 +71,7 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """A value in an error: its repr in one line, cut if it is long.
+    """The repr of a value for an error message, on one line and cut to ``most`` characters.
 
     >>> shown([1] * 100, 12)
     '[1, 1, 1, 1…'
@@ -81,7 +81,7 @@ def shown(value: Any, most: int = 80) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is an int or a float; True and False do not count."""
+    """Whether a value is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -89,7 +89,7 @@ def is_number(value: Any) -> bool:
 
 
 def schema(component: Callable[..., Any]) -> dict[str, Any]:
-    """A component's settings and their defaults: its parameters that have a default.
+    """The settings of a component with their defaults: its parameters that have a default.
 
     >>> def loss(pos, neg, *, tau=1.0): ...
     >>> schema(loss)
@@ -103,18 +103,18 @@ def schema(component: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _parameters(component: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a component; a suite asks for those of a few many thousand times."""
-    lasting = isinstance(component, type | FunctionType)
-    return _known_parameters(component) if lasting else inspect.signature(component).parameters
+    """The parameters of a component; cached, since suites ask for the same ones very often."""
+    is_lasting = isinstance(component, type | FunctionType)
+    return _cached_parameters(component) if is_lasting else inspect.signature(component).parameters
 
 
 @functools.lru_cache(maxsize=256)
-def _known_parameters(component: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _cached_parameters(component: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(component).parameters
 
 
 def lookup(table: Mapping[str, Any], what: str, name: str) -> Any:
-    """The entry of a table, or an error that lists the choices."""
+    """The entry of a table; raise with the list of choices if there is none."""
     if name not in table:
         raise ItemrecError(f"'{what}' must be one of {', '.join(table)}, got {name!r}")
     return table[name]
@@ -129,7 +129,7 @@ def name_of(table: Mapping[str, Any], component: Any) -> str:
 def check_settings(
     component: Callable[..., Any], what: str, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings with the right types, or raise an error that lists the known ones."""
+    """The settings converted to their types; raise if one is unknown or has the wrong type."""
     known = schema(component)
     parameters = _parameters(component)
     out = {}
@@ -146,12 +146,12 @@ EXAMPLES: dict[str, Any] = {"bool": False, "float": 0.0, "int": 0, "str": "", **
 
 
 def typed(default: Any, value: Any, name: str, annotation: str = "") -> Any:
-    """Convert a value to the type of its default: 1 to 1.0 for a float, a list to a tuple.
+    """The value converted to the type of its default: 1 to 1.0 for a float, a list to a tuple.
 
-    If a setting takes both a number and a word such as "auto", or its default is None, its
-    annotation determines the types.
+    The annotation decides if the default is None, or if a setting takes both numbers and text
+    such as "auto".
     """
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:  # not imported here
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:  # without an import
         value = value.item()
     if is_number(value) and not abs(value) < 1e300:
         raise ItemrecError(f"'{name}' must be a finite number, got {value!r}")

@@ -36,7 +36,7 @@ def test_it_says_what_was_added_and_done(place: Path) -> None:
     assert "1 user, 1 item; known already:" in result.output
     assert "linear part: " in result.output
     assert "nothing is held out, so there are no test metrics" in result.output
-    assert "begin with `itemrec train --final RUN`" in result.output
+    assert "start from `itemrec train --final RUN`" in " ".join(result.output.split())
     assert result.output.rstrip().endswith("run folder: r2")
     config = tomllib.loads((place / "r2" / "config.toml").read_text())
     metrics = json.loads((place / "r2" / "metrics.json").read_text())
@@ -59,7 +59,7 @@ def test_an_update_is_taken_by_other_commands(place: Path) -> None:
     assert "users that the run does not know, left out: 1." in result.output
     assert call("update", "r2", "later.csv", "--out", "r3").exit_code == 0
     known = call("update", "r3", "later.csv", "--out", "r4")
-    assert "Nothing was new" in known.output
+    assert "no new interactions" in known.output
     assert call("train", TINY, "--final", "r2", "--out", "f").exit_code == 0
 
 

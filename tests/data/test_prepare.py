@@ -493,7 +493,7 @@ def test_kill_9_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     state = out / "work" / "state.json"
     while not (state.exists() and json.loads(state.read_text())["steps"]):
         time.sleep(0.01)
-    with pytest.raises(ir.ItemrecError, match="another process works in"):
+    with pytest.raises(ir.ItemrecError, match="another process is using"):
         ir.prepare(files, out)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -387,7 +387,7 @@ def test_one_process_at_a_time(tmp_path, monkeypatch):
     messages = []
 
     def value(model, settings):
-        with pytest.raises(ir.ItemrecError, match=r"another process works in .*s: wait") as e:
+        with pytest.raises(ir.ItemrecError, match=r"another process is using .*s: wait") as e:
             tune(ease(), folder, trials=2, resume=True)
         messages.append(str(e.value))
         return 0.5

@@ -184,8 +184,8 @@ def test_every_rank_recommends_with_its_own_gpu(monkeypatch: pytest.MonkeyPatch)
     assert "absent: no such folder" in told("1", "auto")
     assert "absent: no such folder" in told("1", "cpu")
     assert used == [0, 1]
-    assert "'--nproc-per-node' must be at most the number of GPUs, 2" in told("2", "cuda")
-    assert "'device' must be cuda for several processes" in told("0", "cuda:0")
+    assert "'--nproc-per-node' must be at most the number of GPUs (2)" in told("2", "cuda")
+    assert "'device' must be cuda with several processes" in told("0", "cuda:0")
 
 
 @pytest.mark.usefixtures("as_rank_of_two")
@@ -250,7 +250,7 @@ def test_ranks_that_are_started_again_find_those_that_are_alive() -> None:
 
     def join(rank: int, count: int) -> threading.Thread:
         def run() -> None:
-            found[rank] = ranks.agree(store, rank, count)
+            found[rank] = ranks.agree_on_name(store, rank, count)
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
@@ -261,7 +261,7 @@ def test_ranks_that_are_started_again_find_those_that_are_alive() -> None:
         found.clear()
         started = []
         for rank in order:
-            time.sleep(0.1)  # time to be misled by words of dead ranks
+            time.sleep(0.1)  # time to be misled by tokens of dead ranks
             assert not found
             started.append(join(rank, len(order)))
         for thread in started:

@@ -261,7 +261,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(
     again = functools.partial(train, board_split(), LightGCN(dim=4), out=folder, resume=resume)
     with (
         locked(folder, wait=False),
-        pytest.raises(ItemrecError, match=r"another process works in .*: wait for it, or choose"),
+        pytest.raises(ItemrecError, match=r"another process is using .*: wait for it, or choose"),
     ):
         again(**FEW)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -278,7 +278,7 @@ def test_the_folder_is_locked_as_long_as_training_goes_on(
             raise AssertionError("nobody holds the lock")
 
     monkeypatch.setattr(run_folder, "save_state", try_to_lock)
-    with pytest.raises(ItemrecError, match="another process works in"):
+    with pytest.raises(ItemrecError, match="another process is using"):
         train(board_split(), LightGCN(dim=4), out=tmp_path / "run", **FEW)
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import itemrec as ir
 from itemrec.cli.app import app
-from itemrec.training.tracking import curve_points
+from itemrec.training.tracking import curve_values
 
 DATA = "synthetic:users=60,items=80,interactions=900"
 TRAIN = ["train", DATA, "--model", "lightgcn", "--dim", "8", "--epochs", "6", "--out", "r"]
@@ -77,7 +77,7 @@ def test_candidates_of_a_race_have_curves_of_their_own():
     trained = ir.train(ir.split_interactions(ir.load(DATA)), ir.models.Popularity())
     first = {"epoch": 2, "loss": 0.5, "seconds": 1.0, "ndcg@20": 0.1}
     trained.history = [first, {**first, "epoch": 4, "seconds": 2.0, "candidate": 1}]
-    points = list(curve_points(trained, ended=100.0))
+    points = list(curve_values(trained, ended=100.0))
     assert [(point.name, point.step, point.time) for point in points] == [
         ("train/loss", 2, 99.0),
         ("valid/ndcg@20", 2, 99.0),

@@ -87,7 +87,7 @@ def test_nothing_new_gives_the_same_recommendations(trained, name) -> None:
         same = ir.update(run, new)
         assert lists(same) == lists(run)
         assert same.metrics["update"]["new_interactions"] == 0
-        assert same.notes[0] == "Nothing was new: the model is the same as before."
+        assert same.notes[0] == "The update has no new interactions: the model is unchanged."
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -269,7 +269,7 @@ def test_weights_are_refused_rather_than_forgotten(trained) -> None:
     with pytest.raises(ItemrecError, match="weighted interactions cannot be updated"):
         ir.update(replace(run, train=run.train * np.float32(2)), LATE)
     new = replace(LATE, weights=np.ones(len(LATE)))
-    with pytest.raises(ItemrecError, match="cannot have weights: leave out 'weight'"):
+    with pytest.raises(ItemrecError, match="does not support weights: remove 'weight'"):
         ir.update(run, new)
 
 
@@ -318,5 +318,5 @@ def test_an_unfinished_training_is_not_replaced(trained, tmp_path) -> None:
 
 def test_two_updates_cannot_share_a_folder(trained, tmp_path) -> None:
     out = tmp_path / "r2"
-    with RunFolder(out).locked(), pytest.raises(ItemrecError, match="another process works in"):
+    with RunFolder(out).locked(), pytest.raises(ItemrecError, match="another process is using"):
         ir.update(trained["ease"], LATE, out=Path(out))

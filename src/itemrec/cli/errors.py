@@ -51,7 +51,7 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(1) from None
         except Exception as error:
             if not (sentence := error_sentence(error)):
-                ranks.leave_word(repr(error))
+                ranks.publish_failure(repr(error))
                 raise  # a bug
             print_error(sentence)
         raise typer.Exit(2)
@@ -68,7 +68,7 @@ def told_if_interrupted(advice: Callable[[], str] = lambda: "") -> Iterator[None
         if not received.explains(error):
             raise
         # `torchrun` ends all ranks if one has failed
-        print_note(ranks.last_words() or received.sentence(advice()))
+        print_note(ranks.read_failure() or received.sentence(advice()))
         raise typer.Exit(received.exit_code) from None
 
 
@@ -114,7 +114,7 @@ def print_error(sentence: str) -> None:
     and ends, and ``torchrun`` ends the others while they wait here. One that is not ended has
     failed alone.
     """
-    if ranks.leave_word(sentence):
+    if ranks.publish_failure(sentence):
         return
     if ranks.is_first():
         print_note(sentence)

@@ -1,4 +1,4 @@
-"""Checksums of a run folder, so that a damaged file is noticed before it is used."""
+"""Checksums of the files in a run folder, checked before a run is loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itemrec.errors import ItemrecError, ItemrecWarning
 from itemrec.files import checksum, json_object, read_file, write_text
 
 NAME = "checksums.json"
-SINCE = 2  # the format of run folders from which on they have checksums
+SINCE = 2  # first format of run folders that has checksums
 COVERED = (
     *("config.toml", "model.safetensors", "ids.json"),
     *("history.jsonl", "per_user.npz", "metrics.json"),
@@ -21,23 +21,23 @@ OPTIONAL = ("request.toml", *ID_FILES.values())
 
 
 def write_checksums(folder: Path, metrics: str) -> None:
-    """Write the checksums of all files; that of ``metrics.json``, written next, is of its text."""
+    """Write the checksums of all files; ``metrics`` is the text of ``metrics.json``."""
     present = [name for name in OPTIONAL if (folder / name).exists()]
     names = [name for name in COVERED if name != "metrics.json"] + present
     known = {name: checksum(folder / name) for name in names}
-    known["metrics.json"] = hashlib.sha256(metrics.encode()).hexdigest()
+    known["metrics.json"] = hashlib.sha256(metrics.encode()).hexdigest()  # written afterwards
     write_text(folder / NAME, json.dumps(known, indent=1) + "\n")
 
 
 def check_files(folder: Path, version: int) -> None:
-    """Raise if a file differs from its checksum; warn if an older folder has no checksums."""
+    """Raise if a file does not match its checksum; warn if an older folder has no checksums."""
     path = folder / NAME
     if not path.exists():
         if version >= SINCE:
             raise ItemrecError(f"{folder} is not a finished run: {NAME} is missing")
         warnings.warn(
-            f"{folder} was written by an older itemrec, without checksums: damage to its files "
-            "may go unnoticed",
+            f"{folder} was written by an older itemrec, without checksums: damaged files cannot be "
+            "detected",
             ItemrecWarning,
             stacklevel=2,
         )
@@ -47,7 +47,7 @@ def check_files(folder: Path, version: int) -> None:
         file = folder / name
         if name not in known:
             raise ItemrecError(f"{path} is damaged: it has no '{name}'")
-        if file.exists() and checksum(file) != known[name]:  # some files may be left out
+        if file.exists() and checksum(file) != known[name]:  # an optional file may be absent
             raise ItemrecError(
-                f"{file} is damaged or was changed: its checksum is not the one in {NAME}"
+                f"{file} is damaged or was changed: its checksum does not match {NAME}"
             )

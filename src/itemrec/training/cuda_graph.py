@@ -1,4 +1,4 @@
-"""A training step recorded once as a CUDA graph and replayed, without launch overhead."""
+"""Training steps as CUDA graphs: recorded once and replayed without launch overhead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 Step = Callable[[Tensor], Tensor]
-WARM_UP = 3  # eager steps before recording, so that every workspace and table exists
+WARM_UP = 3  # eager steps before recording, which allocate every workspace
 
 
 def captured(
@@ -19,15 +19,16 @@ def captured(
     generator: torch.Generator,
     also: Sequence[Tensor] = (),
 ) -> Step:
-    """The same step as one graph launch; warming up and recording leave no trace.
+    """The step as a CUDA graph that is launched as a whole.
 
-    Weights, optimizer, generator and the tensors in ``also`` keep their present values. A step that
-    cannot be recorded (because it waits for the device or changes shape) is returned unchanged.
+    Weights, optimizer state, generator and the tensors in ``also`` are restored after warm-up and
+    recording. A step that cannot be recorded, because it synchronises or changes shapes, is
+    returned unchanged with a warning.
     """
     before = _Snapshot(optimizer, generator, also)
     static = keys.clone()
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())  # after the last copy that a step reads
+    stream.wait_stream(torch.cuda.current_stream())  # for copies that the step reads
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(generator)
     try:
@@ -40,14 +41,14 @@ def captured(
         with torch.cuda.graph(graph):
             value = step(static)
     except RuntimeError as error:
-        warnings.warn(f"training without a CUDA graph: {error}", stacklevel=2)
+        warnings.warn(f"training runs without a CUDA graph: {error}", stacklevel=2)
         torch.cuda.synchronize()
         before.restore()
         return step
     before.restore()
 
     def replay(keys: Tensor, alive: Step = step) -> Tensor:
-        # the graph reads the tensors that `step` holds: they must live as long as the graph
+        # `alive` keeps the tensors that the graph reads from being freed
         static.copy_(keys)
         graph.replay()
         return value.clone()
@@ -56,7 +57,7 @@ def captured(
 
 
 class _Snapshot:
-    """Weights, optimizer state and generator, to undo the warm-up steps."""
+    """A copy of weights, optimizer state and generator, to undo the warm-up steps."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A hash of everything that the answers of a run depend on."""
+"""The fingerprint of a run: a hash of everything its recommendations depend on."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from itemrec.training.stored_ids import features_record
 def fingerprint(
     run: Run, item_table: ItemTable | None = None, features: ItemFeatures | None = None
 ) -> str:
-    """A hash of the weights in memory, the training interactions, the ids, texts and features.
+    """A hash of a run's weights, training interactions, ids, texts and features.
 
-    ``features`` are those of the run and of new items; default: those of the run.
+    ``features`` may include items added after training; default: the features of the run.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(run.model.state_dict().items()):

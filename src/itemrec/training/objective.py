@@ -1,4 +1,4 @@
-"""The loss of one batch: encode, score positives and negatives, compare."""
+"""The objective of one batch: list loss, L2 penalty and the model's extra loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def objective(
     config: TrainConfig,
     generator: torch.Generator,
 ) -> Tensor:
-    """The list loss, the L2 term and the model's extra loss, as one scalar."""
+    """The list loss plus L2 penalty and the model's extra loss, or the model's own objective."""
     if model.kind is Kind.OWN_OBJECTIVE:
         return model.own_loss(graph, batch, generator)
     encoder: EmbeddingModel = model  # type: ignore[assignment] # a list loss needs vectors
@@ -41,28 +41,28 @@ def objective(
 
 
 def list_loss(loss: Callable[..., Tensor], lists: ScoredLists, batch: Batch) -> Tensor:
-    """The loss of the lists, a mean over users; each rank computes it for its own rows."""
+    """The mean loss over the users of a batch; each rank computes it for its own rows."""
     if ranks.size() == 1:
         return loss(lists.pos, lists.neg, batch.mask, lists.neg_mask)
     mask = batch.mask[ranks.own_rows(len(batch.mask))]
-    share = mask.any(1).sum() / batch.mask.any(1).sum().clamp(min=1)
-    return sum_over_ranks(share * loss(lists.pos, lists.neg, mask, lists.neg_mask))
+    own_users = mask.any(1).sum() / batch.mask.any(1).sum().clamp(min=1)  # as a fraction
+    return sum_over_ranks(own_users * loss(lists.pos, lists.neg, mask, lists.neg_mask))
 
 
 def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:
     """½(|u⁰|² + |p⁰|² + |n⁰|²), averaged over a batch's users, positives and negatives.
 
-    Each vector is weighted by how often it occurs: a count and a product instead of a gather.
+    The squared norm of each row is weighted by its frequency, which avoids a gather.
     """
     users, items = model.base_norms()
     drawn, counted = lists.items, lists.counted
-    total = users @ share(batch.users, batch.mask.any(1).to(users.dtype), len(users))
-    total = total + items @ share(batch.positives, batch.mask.to(items.dtype), len(items))
+    total = users @ frequencies(batch.users, batch.mask.any(1).to(users.dtype), len(users))
+    total = total + items @ frequencies(batch.positives, batch.mask.to(items.dtype), len(items))
     real = torch.ones_like(drawn, dtype=items.dtype) if counted is None else counted.to(items.dtype)
-    return sum_over_ranks(0.5 * (total + items @ share(drawn, real, len(items))))
+    return sum_over_ranks(0.5 * (total + items @ frequencies(drawn, real, len(items))))
 
 
-def share(index: Tensor, weight: Tensor, size: int) -> Tensor:
-    """How often each row occurs, as a share of all; adding ones is exact in any order."""
+def frequencies(index: Tensor, weight: Tensor, size: int) -> Tensor:
+    """Relative frequency of each row, ``[size]``; sums of ones are exact in any order."""
     counts = weight.new_zeros(size).index_add_(0, index.reshape(-1), weight.reshape(-1))
     return counts / counts.sum().clamp(min=1)

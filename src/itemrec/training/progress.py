@@ -1,30 +1,33 @@
-"""Progress bars with the remaining time, for anything that takes more than two seconds."""
+"""Progress bars with the remaining time, in terminals, notebooks and logs."""
 
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections.abc import Iterable, Iterator
+from html import escape
 from operator import length_hint
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-
-from itemrec.training.notebook_bar import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
     from itemrec.models.base import Model
     from itemrec.training.state import DescentState
 
 T = TypeVar("T")
+LOG_SECONDS = 10.0  # between two lines of a log, which replaces the bar without a terminal
+REDRAW_SECONDS = 0.2  # between two redraws of a bar in a notebook
 
 
 def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None) -> Iterator[T]:
@@ -49,15 +52,12 @@ def track(steps: Iterable[T], text: str, *, show: bool, total: int | None = None
 
 
 def watch(model: Model, *, show: bool) -> None:
-    """Let a model show progress bars over the steps of its long computations."""
+    """Make a model show progress bars for its long computations, or none."""
     model.watch = functools.partial(track, show=show)
 
 
-LOG_SECONDS = 10.0  # without a terminal, time between two lines that replace the bar
-
-
 class EpochBar:
-    """Epoch, loss, validation metric, time per epoch and time left."""
+    """A bar of epochs with loss, best validation metric, time per epoch and time left."""
 
     def __init__(self, phase: str, epochs: int, metric: str, *, show: bool) -> None:
         self.metric, self.started, self.first = metric, time.perf_counter(), -1
@@ -129,3 +129,77 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook kernel (Jupyter, Colab, VS Code)."""
+    ipython = sys.modules.get("IPython")  # imported by every kernel
+    shell = ipython.get_ipython() if ipython else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class NotebookBar:
+    """A progress bar for notebooks: one HTML line that disappears when it is done.
+
+    It has the methods of `rich.progress.Progress` that this module uses. rich itself needs the
+    package ipywidgets to draw in a notebook.
+    """
+
+    def __init__(self, unit: str = "") -> None:
+        self.unit, self.text, self.note = unit, "", ""
+        self.total: float | None = None
+        self.completed, self.begun, self.shown = 0.0, time.perf_counter(), 0.0
+        self.handle: Any = None
+
+    def add_task(self, description: str, *, total: float | None, note: str = "") -> TaskID:
+        """Set description, total and note; a bar has one task."""
+        self.text, self.total, self.note = description, total, note
+        return TaskID(0)
+
+    def start(self) -> None:
+        """Show the bar."""
+        from IPython.display import HTML, display
+
+        self.begun = time.perf_counter()
+        self.handle = display(HTML(self.html()), display_id=True)
+
+    def update(self, task: TaskID, *, completed: float, note: str = "") -> None:
+        """Redraw the bar, at most every `REDRAW_SECONDS`."""
+        self.completed, self.note = completed, note
+        now = time.perf_counter()
+        if self.handle is not None and now - self.shown >= REDRAW_SECONDS:
+            from IPython.display import HTML
+
+            self.shown = now
+            self.handle.update(HTML(self.html()))
+
+    def stop(self) -> None:
+        """Remove the bar."""
+        if self.handle is not None:
+            from IPython.display import HTML
+
+            self.handle.update(HTML(""))
+            self.handle = None
+
+    def track(
+        self, steps: Iterable[T], *, total: float | None = None, description: str = ""
+    ) -> Iterator[T]:
+        """Iterate over steps while showing the bar."""
+        task = self.add_task(description, total=total or length_hint(steps) or None)
+        self.start()
+        try:
+            for count, step in enumerate(steps, start=1):
+                yield step
+                self.update(task, completed=count)
+        finally:
+            self.stop()
+
+    def html(self) -> str:
+        """The bar as HTML."""
+        total = "" if self.total is None else f"/{self.total:.0f}"
+        maximum = "" if self.total is None else f' max="{max(self.total, 1):.0f}"'
+        seconds = time.perf_counter() - self.begun
+        parts = [f"{self.completed:.0f}{total}{self.unit}", self.note, f"{seconds:.0f} s"]
+        status = " · ".join(escape(part) for part in parts if part)
+        bar = f'<progress value="{self.completed:.0f}"{maximum}></progress>'
+        return f"<div>{escape(self.text)} {bar} {status}</div>"

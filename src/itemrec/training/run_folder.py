@@ -27,14 +27,14 @@ from itemrec.data.texts import fixed_width
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.files import (
-    arrays_of,
     atomic,
     check_folder,
     json_lines,
     json_object,
     locked,
+    read_arrays,
     read_file,
-    tensors_of,
+    read_tensors,
     write_text,
 )
 from itemrec.settings.resolve import Settings, current_config, difference_of_requests
@@ -231,8 +231,8 @@ class RunFolder:
         check_files(self.path, ids.get("format", 0))
         config, metrics = self._read_config(), self._read_metrics()
         history = read_file(self.path / "history.jsonl", json_lines)
-        per_user = read_file(self.path / "per_user.npz", arrays_of)
-        read = functools.partial(tensors_of, device=device)
+        per_user = read_file(self.path / "per_user.npz", read_arrays)
+        read = functools.partial(read_tensors, device=device)
         tensors = read_file(self.path / "model.safetensors", read)
         try:
             user_ids, item_ids = (id_map(self.path, ids, role) for role in ("users", "items"))

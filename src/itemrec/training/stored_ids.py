@@ -1,6 +1,6 @@
-"""``ids.json`` of a run folder: external ids, titles, genres and features of items.
+"""``ids.json`` of a run folder: external ids, titles, genres and item features.
 
-Very long lists of ids are in ``user_ids.parquet`` and ``item_ids.parquet`` instead.
+Long lists of ids are stored in ``user_ids.parquet`` and ``item_ids.parquet`` instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from itemrec.training.checksums import ID_FILES
 from itemrec.training.run import Run
 
 FORMAT = 2  # version of the run folder; newer versions are rejected
-FORMAT_OF_FILES = 3  # with ids in parquet files, which need not be read one by one
+FORMAT_WITH_PARQUET = 3  # with ids in parquet files, which need not be read one by one
 MOST_IN_JSON = 2**20  # users or items that are listed in ``ids.json``
 Record = dict[str, Any]  # the content of ``ids.json``
 
@@ -38,7 +38,7 @@ def save_ids(folder: Path, run: Run) -> None:
             ids[role] = known.ids.tolist()
         else:
             write_ids(path, known.ids)
-            ids |= {"format": FORMAT_OF_FILES, role: path.name}
+            ids |= {"format": FORMAT_WITH_PARQUET, role: path.name}
     for name, column in (("titles", run.titles), ("genres", run.genres)):
         if column is not None:
             ids[name] = [str(text) for text in column]
@@ -48,15 +48,15 @@ def save_ids(folder: Path, run: Run) -> None:
 
 
 def read_record(folder: Path) -> Record:
-    """The content of ``ids.json``; raises if a newer version wrote it."""
+    """The content of ``ids.json``; raise if a newer version wrote it."""
     ids = read_file(folder / "ids.json", json_object)
-    if ids.get("format", 0) not in range(FORMAT_OF_FILES + 1):
-        raise ItemrecError(f"{folder} was written by a newer itemrec")
+    if ids.get("format", 0) not in range(FORMAT_WITH_PARQUET + 1):
+        raise ItemrecError(f"{folder} was written by a newer itemrec: upgrade to load it")
     return ids
 
 
 def id_map(folder: Path, ids: Record, role: str) -> IdMap:
-    """The users or the items, listed or in a file of their own."""
+    """The ids of the users or the items, from ``ids.json`` or their parquet file."""
     if ids[role] == ID_FILES[role]:
         return IdMap(read_file(folder / ID_FILES[role], read_ids))
     return _listed(ids[role])
@@ -68,7 +68,7 @@ def _listed(ids: list[Any]) -> IdMap:
 
 
 def item_texts(ids: Record, column: str, n_items: int) -> npt.NDArray[Any] | None:
-    """A text for each item, or None."""
+    """The titles or genres of the items, or None if they are not stored."""
     if column not in ids:
         return None
     if len(ids[column]) != n_items:
@@ -77,7 +77,7 @@ def item_texts(ids: Record, column: str, n_items: int) -> npt.NDArray[Any] | Non
 
 
 def features_record(features: ItemFeatures) -> dict[str, Any]:
-    """Features as they are stored in ``ids.json``; vectors are among the tensors."""
+    """Features as stored in ``ids.json``; vectors are stored with the tensors."""
 
     def values(column: FeatureColumn) -> list[Any]:
         if column.kind == "vector":
@@ -91,7 +91,7 @@ def features_record(features: ItemFeatures) -> dict[str, Any]:
 
 
 def read_features(stored: Any, vectors: dict[str, npt.NDArray[Any]]) -> ItemFeatures | None:
-    """Features as they were saved; ValueError or KeyError if they are damaged."""
+    """Features from their record and vectors; ValueError or KeyError if they are damaged."""
     if stored is None:
         return None
     columns, n_items = [], len(stored["items"])

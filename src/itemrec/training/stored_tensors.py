@@ -1,4 +1,4 @@
-"""``model.safetensors`` of a run folder: weights, training interactions, vectors of features."""
+"""``model.safetensors`` of a run folder: weights, training interactions and feature vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from itemrec.training.run import Run
 from itemrec.validation import check_settings
 
 NAME = "model.safetensors"
-FEATURES = "features."  # begins the names of the vectors among the tensors
+FEATURES = "features."  # prefix of the tensors that hold feature vectors
 
 
 def save_tensors(folder: Path, run: Run) -> None:
@@ -36,19 +36,19 @@ def save_tensors(folder: Path, run: Run) -> None:
     if is_weighted(run.train):
         tensors["train.weight"] = torch.from_numpy(run.train.data.astype(np.float32))
     with atomic(folder / NAME) as path:
-        save_file(tensors, path)  # no metadata: its order would differ from run to run
-        path.chmod((folder / "config.toml").stat().st_mode)  # it is created as private
+        save_file(tensors, path)  # no metadata: its order is not deterministic
+        path.chmod((folder / "config.toml").stat().st_mode)  # safetensors makes it private
 
 
 def take_interactions(tensors: dict[str, Tensor], shape: tuple[int, int]) -> sp.csr_array:
-    """Take the training interactions out of the tensors."""
+    """Remove the training interactions from the tensors and return them."""
     crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
     weight = tensors.pop("train.weight", None)
     return csr.checked(col, crow, shape, None if weight is None else weight.cpu().numpy())
 
 
 def take_vectors(tensors: dict[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
-    """Take the vectors of features out of the tensors, by the names of their columns."""
+    """Remove the feature vectors from the tensors and return them by column."""
     names = [name for name in tensors if name.startswith(FEATURES)]
     return {name.removeprefix(FEATURES): tensors.pop(name).cpu().numpy() for name in names}
 
@@ -60,13 +60,13 @@ def rebuild(
     tensors: dict[str, Tensor],
     device: str,
 ) -> Model:
-    """Build the model of a configuration's section with these tensors."""
+    """The model of a config's ``model`` section with stored tensors, ready to score."""
     settings = dict(section)
     name = settings.pop("name")
     if name not in MODELS:
         raise ItemrecError(
-            f"'model' must be one of {', '.join(MODELS)}, got {name!r}; a model of your own needs "
-            "its file: itemrec --extension FILE.py …"
+            f"'model' must be one of {', '.join(MODELS)}, got {name!r}; load a custom model with "
+            "itemrec --extension FILE.py …"
         )
     kind = MODELS[name]
     model: Model = kind(**check_settings(kind, name, kind.current_settings(settings, warn=False)))

@@ -1,4 +1,4 @@
-"""A finished run in an experiment tracker: the history that is always written, told once more."""
+"""Export of a finished run to an experiment tracker: MLflow or TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from itemrec.validation import one_of
 
 EXPERIMENT = "itemrec"
 PACKAGES = {"mlflow": ("mlflow",), "tensorboard": ("tensorboard",)}
-LONGEST = 500  # characters of a setting
-AT_ONCE = 500  # metrics in one request
+MAX_CHARACTERS = 500  # of a setting
+BATCH = 500  # metrics per request
 
 
-class Point(NamedTuple):
-    """One value of a curve."""
+class LoggedValue(NamedTuple):
+    """One value of a metric."""
 
     name: str
     value: float
@@ -27,19 +27,19 @@ class Point(NamedTuple):
 
 
 def check_tracker(name: str) -> None:
-    """Raise if a tracker is unknown or its package is not installed, before training begins."""
+    """Raise if a tracker is unknown or its package is not installed; called before training."""
     one_of("track", name, tuple(PACKAGES))
     need_packages(f"--track {name}", PACKAGES[name])
 
 
 def track_run(run: Run, to: str, folder: str | Path) -> str:
-    """Write the settings, curves and final metrics of a run; returns where they are."""
+    """Write the settings, curves and final metrics of a run; returns the location."""
     check_tracker(to)
     return TRACKERS[to](run, Path(folder))
 
 
-def curve_points(run: Run, ended: float) -> Iterator[Point]:
-    """Loss and validation metrics by epoch; further candidates of a race have their own curves."""
+def curve_values(run: Run, ended: float) -> Iterator[LoggedValue]:
+    """Loss and validation metrics by epoch; later candidates of a race get their own curves."""
     rows = run.history
     begun = ended - (rows[-1]["seconds"] if rows else 0.0)
     for row in rows:
@@ -47,23 +47,25 @@ def curve_points(run: Run, ended: float) -> Iterator[Point]:
         for key, value in row.items():
             if key not in ("epoch", "seconds", "candidate"):
                 part = "train" if key == "loss" else "valid"
-                yield Point(f"{race}{part}/{key}", value, row["epoch"], begun + row["seconds"])
+                yield LoggedValue(
+                    f"{race}{part}/{key}", value, row["epoch"], begun + row["seconds"]
+                )
 
 
-def final_points(run: Run, ended: float) -> Iterator[Point]:
-    """The chosen validation metrics, the test metrics and the seconds, at the chosen epoch."""
+def final_values(run: Run, ended: float) -> Iterator[LoggedValue]:
+    """Validation metrics of the selected epoch, test metrics and seconds."""
     step = int(run.metrics["best_epoch"])
     for part in ("valid", "test"):
         for key, value in run.metrics.get(part, {}).items():
-            yield Point(f"final {part}/{key}", value, step, ended)
+            yield LoggedValue(f"final {part}/{key}", value, step, ended)
     for key, value in run.metrics["seconds"].items():
-        yield Point(f"seconds/{key}", value, step, ended)
+        yield LoggedValue(f"seconds/{key}", value, step, ended)
 
 
 def flat_settings(run: Run) -> dict[str, str]:
-    """The settings by names such as "model.dim"."""
+    """The settings under names such as "model.dim"."""
     return {
-        f"{section}.{key}": str(value)[:LONGEST]
+        f"{section}.{key}": str(value)[:MAX_CHARACTERS]
         for section, settings in run.config.items()
         for key, value in settings.items()
     }
@@ -72,14 +74,14 @@ def flat_settings(run: Run) -> dict[str, str]:
 def _to_tensorboard(run: Run, folder: Path) -> str:
     from torch.utils.tensorboard import SummaryWriter
 
-    place, ended = folder / "tensorboard", time.time()
-    writer: Any = SummaryWriter(str(place))
+    target, ended = folder / "tensorboard", time.time()
+    writer: Any = SummaryWriter(str(target))
     lines = [f"| {name} | {value} |" for name, value in flat_settings(run).items()]
     writer.add_text("settings", "\n".join(["| setting | value |", "|---|---|", *lines]))
-    for point in (*curve_points(run, ended), *final_points(run, ended)):
-        writer.add_scalar(point.name, point.value, point.step, point.time)
+    for entry in (*curve_values(run, ended), *final_values(run, ended)):
+        writer.add_scalar(entry.name, entry.value, entry.step, entry.time)
     writer.close()
-    return str(place)
+    return str(target)
 
 
 def _to_mlflow(run: Run, folder: Path) -> str:
@@ -93,15 +95,15 @@ def _to_mlflow(run: Run, folder: Path) -> str:
     created = client.create_run(experiment, start_time=_ms(begun), run_name=folder.name)
     name = created.info.run_id
     metrics = [
-        Metric(point.name.replace("@", "_at_"), point.value, _ms(point.time), point.step)
-        for point in (*curve_points(run, ended), *final_points(run, ended))
+        Metric(entry.name.replace("@", "_at_"), entry.value, _ms(entry.time), entry.step)
+        for entry in (*curve_values(run, ended), *final_values(run, ended))
     ]
     params = [Param(key, value) for key, value in flat_settings(run).items()]
     facts = {"data": run.dataset["name"], "fingerprint": run.dataset["fingerprint"]}
     tags = [RunTag(key, str(value)) for key, value in {**facts, "run folder": folder}.items()]
     client.log_batch(name, params=params[:100], tags=tags)
-    for start in range(0, len(metrics), AT_ONCE):
-        client.log_batch(name, metrics=metrics[start : start + AT_ONCE])
+    for start in range(0, len(metrics), BATCH):
+        client.log_batch(name, metrics=metrics[start : start + BATCH])
     client.set_terminated(name, end_time=_ms(ended))
     return f"experiment {EXPERIMENT}, run {name}"
 

@@ -46,7 +46,7 @@ from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import Best, DescentState, put_weights
 from itemrec.training.strategies.closed_form import solve
 from itemrec.training.strategies.hybrid import COVERED
-from itemrec.training.updated_run import SECTION, Outcome, updated_run
+from itemrec.training.updated_run import SECTION, UpdatedModel, updated_run
 from itemrec.validation import positive_integer, shown
 
 SHARE = 0.1  # of the epochs that the run was trained for
@@ -148,17 +148,17 @@ def _updated(
         way = WAYS.get(run.model.kind, _descended)
         outcome = way(run.model, joined, _split(run, joined), settings, epochs, progress)
     else:
-        outcome = Outcome(copy.deepcopy(run.model))
+        outcome = UpdatedModel(copy.deepcopy(run.model))
     outcome = replace(outcome, seconds=time.perf_counter() - started)
     return updated_run(run, data, joined, outcome, features)
 
 
 def _closed_form(
     old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
-) -> Outcome:
+) -> UpdatedModel:
     """EASE and RLAE by the cheapest way, other closed forms by a refit."""
     model, how = _extended(old.fresh(), old, joined, split, settings.train, progress)
-    return Outcome(model, linear=how)
+    return UpdatedModel(model, linear=how)
 
 
 def _extended(
@@ -183,7 +183,7 @@ def _extended(
 
 def _descended(
     old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
-) -> Outcome:
+) -> UpdatedModel:
     """Vectors that grow and a few epochs."""
     assert isinstance(old, EmbeddingModel)
     model = old.fresh()
@@ -194,7 +194,7 @@ def _descended(
         state = DescentState(phase="refit", best=Best(epoch=epochs))
         context = Context(progress=progress)
         descend(model, settings, split, state, context, valid=None, start=start)
-        return Outcome(model, epochs)
+        return UpdatedModel(model, epochs)
     model.setup(
         split.train,
         inductive=split.protocol == "inductive",
@@ -204,12 +204,12 @@ def _descended(
     put_weights(model, start)
     model.eval()
     model.cache_embeddings(Graph.from_csr(split.train, model.device))
-    return Outcome(model, epochs)
+    return UpdatedModel(model, epochs)
 
 
 def _hybrid(
     old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
-) -> Outcome:
+) -> UpdatedModel:
     """The linear part, then the network, with the blend that the run had chosen."""
     assert isinstance(old, Hybrid)
     check(settings, old.fresh(), split)
@@ -234,10 +234,10 @@ def _hybrid(
     model = Hybrid(gnn=gnn, linear=linear, others=others, norm=old.norm, blend=old.blend)
     model.count(split.train)
     model.restore(split.train)
-    return Outcome(model.eval(), epochs, how)
+    return UpdatedModel(model.eval(), epochs, how)
 
 
-WAYS: dict[Kind, Callable[..., Outcome]] = {  # all others: `_descended`
+WAYS: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_descended`
     Kind.CLOSED_FORM: _closed_form,
     Kind.HYBRID: _hybrid,
 }

@@ -1,4 +1,4 @@
-"""The run that an update makes: its settings, its facts, and where it came from."""
+"""The run that `update` returns: its settings, data set, notes and metrics."""
 
 from __future__ import annotations
 
@@ -15,18 +15,13 @@ from itemrec.training.new_data import READING
 from itemrec.training.run import Run
 
 SECTION = "update"  # of config.toml and metrics.json
-OF_TRAINING = (  # metrics that an update does not have
-    "users",
-    "parts",
-    "trials",
-    "candidates",
-    "among_all_items",
-)
+# Metrics of a trained run that do not apply to an updated one.
+OF_TRAINING = ("users", "parts", "trials", "candidates", "among_all_items")
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A model that knows the new data, and what was done."""
+class UpdatedModel:
+    """A model trained on the old and the new data, and how it was updated."""
 
     model: Model
     epochs: int = 0
@@ -38,25 +33,46 @@ def updated_run(
     run: Run,
     data: Interactions | None,
     joined: Joined,
-    outcome: Outcome,
+    updated: UpdatedModel,
     features: ItemFeatures | None,
 ) -> Run:
-    """The new run; the old one is unchanged."""
-    done = _done(run, data, joined, outcome)
-    config = _config(run, outcome.model, done)
-    notes = (*_notes(run, done), *(() if data is None else data.notes))
-    facts = _facts(run, joined)
-    seconds = {"train": round(outcome.seconds, 3), "evaluate": 0.0}
+    """The run with an updated model; the given run is unchanged.
+
+    ``data`` are the new interactions, ``joined`` the old and the new ones together.
+    """
+    name, user_ids, item_ids = str(run.dataset["name"]), joined.user_ids, joined.catalogue.item_ids
+    dataset = {
+        "name": name,
+        "fingerprint": as_interactions(joined.train, user_ids, item_ids, name).fingerprint,
+        "users": len(user_ids),
+        "items": len(item_ids),
+        "interactions": int(joined.train.nnz),
+    }
+    summary = {
+        "run": fingerprint(run),
+        "run_data": run.dataset["fingerprint"],
+        "new_data": "none" if data is None else data.fingerprint,
+        "new_interactions": joined.new_interactions,
+        "new_users": joined.new_users,
+        "new_items": joined.new_items,
+        "known_interactions": joined.known,
+        "epochs": updated.epochs,
+        "linear": updated.linear,
+        "updates": run.config.get(SECTION, {}).get("updates", 0) + 1,
+    }
+    config = _config(run, updated.model, summary)
+    notes = (*_notes(run, joined), *(() if data is None else data.notes))
+    seconds = {"train": round(updated.seconds, 3), "evaluate": 0.0}
     metrics = {key: value for key, value in run.metrics.items() if key not in OF_TRAINING}
-    metrics |= {"dataset": facts, "notes": list(notes), "refit": False, "seconds": seconds}
-    metrics |= {"valid": {}, "test": {}, SECTION: done}
+    metrics |= {"dataset": dataset, "notes": list(notes), "refit": False, "seconds": seconds}
+    metrics |= {"valid": {}, "test": {}, SECTION: summary}
     return Run(
-        model=outcome.model,
+        model=updated.model,
         config=config,
         protocol=run.protocol,
-        dataset=facts,
-        user_ids=joined.user_ids,
-        item_ids=joined.catalogue.item_ids,
+        dataset=dataset,
+        user_ids=user_ids,
+        item_ids=item_ids,
         titles=joined.catalogue.titles,
         genres=joined.catalogue.genres,
         train=joined.train,
@@ -66,51 +82,24 @@ def updated_run(
     )
 
 
-def _facts(run: Run, joined: Joined) -> dict[str, Any]:
-    """The data set: all interactions of the run, old and new."""
-    name, ids = str(run.dataset["name"]), (joined.user_ids, joined.catalogue.item_ids)
-    return {
-        "name": name,
-        "fingerprint": as_interactions(joined.train, *ids, name).fingerprint,
-        "users": len(ids[0]),
-        "items": len(ids[1]),
-        "interactions": int(joined.train.nnz),
-    }
-
-
-def _done(run: Run, data: Interactions | None, joined: Joined, outcome: Outcome) -> dict[str, Any]:
-    return {
-        "run": fingerprint(run),
-        "run_data": run.dataset["fingerprint"],
-        "new_data": "none" if data is None else data.fingerprint,
-        "new_interactions": joined.new_interactions,
-        "new_users": joined.new_users,
-        "new_items": joined.new_items,
-        "known_interactions": joined.known,
-        "epochs": outcome.epochs,
-        "linear": outcome.linear,
-        "updates": run.config.get(SECTION, {}).get("updates", 0) + 1,
-    }
-
-
-def _config(run: Run, model: Model, done: dict[str, Any]) -> Config:
-    """The settings of the run; its data is no longer one source: only how it was read stays."""
+def _config(run: Run, model: Model, summary: dict[str, Any]) -> Config:
+    """The settings of the run; of its data, which now has several sources, only how to read it."""
     config = {section: dict(values) for section, values in run.config.items()}
     config["data"] = {key: config["data"][key] for key in READING if key in config["data"]}
     seed = config["split"].get("seed", 0)
     config["split"] = {"strategy": "all", "seed": seed, "protocol": run.protocol}
     config["model"] |= model.record()
-    config[SECTION] = done
+    config[SECTION] = summary
     return config
 
 
-def _notes(run: Run, done: dict[str, Any]) -> list[str]:
+def _notes(run: Run, joined: Joined) -> list[str]:
     notes = []
-    if not done["new_interactions"]:
-        notes.append("Nothing was new: the model is the same as before.")
+    if not joined.new_interactions:
+        notes.append("The update has no new interactions: the model is unchanged.")
     if run.metrics.get("users", {}).get("judged"):
         notes.append(
-            "The run that was updated holds out test interactions, which an update does not add: "
-            "to deploy a model of all data, begin with `itemrec train --final RUN`."
+            "The original run holds out test interactions, and an update does not add them: to "
+            "deploy a model of all data, start from `itemrec train --final RUN`."
         )
     return notes

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, which reduces the noise of single steps."""
+"""Exponential moving average of the weights, which reduces the noise of single steps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """Exponentially weighted mean of the weights after each step; with decay 0 it does nothing.
+    """Exponential moving average of the weights after each step; decay 0 disables it.
 
     ``m ← decay·m + (1 − decay)·w`` from ``m = 0``, used as ``m / (1 − decayᵗ)``: after one step the
-    mean is that step's weights, and the initial weights never count.
+    average equals the weights, and the initial weights have no influence.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -25,12 +25,12 @@ class WeightAverage:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Everything that changes with a step."""
+        """The state of the average: what a step changes and a checkpoint stores."""
         return [*self.sums, self.steps]
 
     @torch.no_grad()
     def update(self) -> None:
-        """Add the weights after a step."""
+        """Add the current weights to the average."""
         if self.sums:
             torch._foreach_lerp_(self.sums, self.weights, 1 - self.decay)
             self.steps.add_(1)
@@ -38,7 +38,7 @@ class WeightAverage:
     @contextmanager
     @torch.no_grad()
     def applied(self) -> Iterator[None]:
-        """Within this context the model uses the mean weights."""
+        """Use the averaged weights within this context."""
         current = [w.detach().clone() for w in self.weights]
         self.keep()
         try:
@@ -49,11 +49,11 @@ class WeightAverage:
 
     @torch.no_grad()
     def keep(self) -> None:
-        """Replace the model's weights with the mean weights permanently."""
-        known = 1 - self.decay ** float(self.steps)
-        if known > 0:
+        """Replace the model's weights with the averaged ones for good."""
+        correction = 1 - self.decay ** float(self.steps)  # for the start from 0
+        if correction > 0:
             for weight, total in zip(self.weights, self.sums, strict=True):
-                torch.div(total, known, out=weight.data)
+                torch.div(total, correction, out=weight.data)
 
     @torch.no_grad()
     def load(self, tensors: Sequence[Tensor]) -> None:

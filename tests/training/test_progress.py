@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import itemrec as ir
-from itemrec.training import notebook_bar, progress
+from itemrec.training import progress
 
 
 class Page:
@@ -31,7 +31,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     shown = SimpleNamespace(HTML=str, display=page.display)
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", shown)
-    monkeypatch.setattr(notebook_bar, "PAUSE", 0.0)
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.0)
     return page
 
 
@@ -71,9 +71,9 @@ def test_nothing_is_shown_unless_it_is_wanted(page: Page) -> None:
 
 
 def test_a_terminal_session_of_ipython_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not notebook_bar.in_notebook()
+    assert not progress.in_notebook()
     bare = SimpleNamespace(get_ipython=lambda: SimpleNamespace())
     monkeypatch.setitem(sys.modules, "IPython", bare)
-    assert not notebook_bar.in_notebook()
+    assert not progress.in_notebook()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
-    assert not notebook_bar.in_notebook()
+    assert not progress.in_notebook()
