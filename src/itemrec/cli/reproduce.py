@@ -108,12 +108,12 @@ def reproduce(
 def _print_tables(name: str, options: Options) -> None:
     """The table of each chosen data set, with what is stored by now."""
     from itemrec.cli.tables.suites import suite_table
-    from itemrec.experiments.results_page.tables import read_tables
-    from itemrec.experiments.suites.store import read
+    from itemrec.experiments.suites.results import read_tables
+    from itemrec.experiments.suites.store import read_store
     from itemrec.experiments.suites.suite import load_suite
 
     suite = load_suite(name)
     chosen = {cell.entry for cell in suite.cells(options.datasets)}
-    for table in read_tables(suite, read(options.home)):
+    for table in read_tables(suite, read_store(options.home)):
         if table.entry in chosen:
             console.print(suite_table(suite, table))

@@ -15,7 +15,7 @@ from itemrec.evaluation.metrics import parse_metric
 from itemrec.experiments.config import changes
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.processes import Answer, Job, perform_all
-from itemrec.experiments.suites.store import RowKey, Store, append, identity, row_line
+from itemrec.experiments.suites.store import RowKey, Store, append_lines, identity, row_line
 from itemrec.experiments.suites.suite import Cell, Suite
 from itemrec.experiments.suites.values import values_path
 from itemrec.experiments.suites.worker import load_data, perform
@@ -104,7 +104,7 @@ def reuse_runs(jobs: Sequence[Job], store: Store) -> list[Job]:
     for suite in {job["suite"] for job in reused}:
         own = [job for job in reused if job["suite"] == suite]
         rows = [row_line(job["entry"], job["row"], job["seed"], job["id"]) for job in own]
-        append(store.folder, suite, *rows)
+        append_lines(store.folder, suite, *rows)
     return [job for job in jobs if job not in reused]
 
 

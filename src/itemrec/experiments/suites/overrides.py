@@ -36,8 +36,13 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """As written in a suite."""
+        """As written in a suite: DATA/PROTOCOL."""
         return f"{self.data}/{self.protocol}"
+
+    @property
+    def title(self) -> str:
+        """As the heading of a table."""
+        return f"{self.data}, {self.protocol}"
 
 
 def split_names(text: str) -> list[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from itemrec.evaluation.significance import PairedTest, crossed_bound, crossed_test, holm
-from itemrec.experiments.suites.store import Line, Store, append
+from itemrec.experiments.suites.store import Line, Store, append_lines
 from itemrec.experiments.suites.suite import Suite
 from itemrec.experiments.suites.values import Values, differences, read_values, values_path
 
-Ids = dict[str, dict[int, str]]  # row → seed → id of the run
+RunIds = dict[str, dict[int, str]]  # row → seed → id of the run
 Runs = dict[str, dict[int, Values]]  # row → seed → values of its users
 Means = dict[str, dict[int, dict[str, float]]]  # row → seed → metric → mean over users
 
@@ -58,7 +58,7 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
     if new or old:
         line = _line(suite, data, ids, [*new, *old])
         if line != stored:
-            append(store.folder, suite.name, line)
+            append_lines(store.folder, suite.name, line)
     if not without:
         return []
     return [
@@ -67,9 +67,9 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
     ]
 
 
-def is_current(tests: Line, row: str, base: str, ids: Ids) -> bool:
+def is_current(tests: Line, row: str, base: str, ids: RunIds) -> bool:
     """Whether stored tests compared a row with its baseline in exactly these runs."""
-    tested: Ids = {row: {}, base: {}}
+    tested: RunIds = {row: {}, base: {}}
     for key, run in tests.get("runs", {}).items():
         name, _, seed = key.rpartition("-")
         if name in tested:
@@ -77,9 +77,9 @@ def is_current(tests: Line, row: str, base: str, ids: Ids) -> bool:
     return bool(tested[row]) and all(tested[name] == ids.get(name) for name in (row, base))
 
 
-def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[Ids, Runs, Means]:
+def _read_runs(suite: Suite, data: str, store: Store, values: Path) -> tuple[RunIds, Runs, Means]:
     """The finished runs of a data set, per-user values where they are at hand, and all means."""
-    ids: Ids = {row: {} for row in suite.rows}
+    ids: RunIds = {row: {} for row in suite.rows}
     found: Runs = {row: {} for row in suite.rows}
     means: Means = {row: {} for row in suite.rows}
     for result in store.results(suite.name) if suite.name in store.files else ():
@@ -139,7 +139,7 @@ def _compare(suite: Suite, row: str, found: Runs) -> list[Comparison]:
     return out
 
 
-def _line(suite: Suite, data: str, ids: Ids, comparisons: list[Comparison]) -> Line:
+def _line(suite: Suite, data: str, ids: RunIds, comparisons: list[Comparison]) -> Line:
     """The line of the store."""
     p_t = holm([comparison.test.p_t for comparison in comparisons])
     p_wilcoxon = holm([comparison.test.p_wilcoxon for comparison in comparisons])

@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.results_page.dataset_table import reproduce_datasets
-from itemrec.experiments.results_page.qualitative import reproduce_qualitative
 from itemrec.experiments.suites import FOLDER
+from itemrec.experiments.suites.dataset_counts import count_datasets
+from itemrec.experiments.suites.example_lists import write_example_lists
 from itemrec.experiments.suites.jobs import (
     is_done,
     make_jobs,
@@ -26,7 +26,7 @@ from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.paired_tests import write_tests
 from itemrec.experiments.suites.processes import Job
 from itemrec.experiments.suites.progress import Overview
-from itemrec.experiments.suites.store import append, read, row_line, tidy
+from itemrec.experiments.suites.store import append_lines, read_store, row_line, tidy
 from itemrec.experiments.suites.suite import Suite, load_suite
 from itemrec.files import atomic
 from itemrec.validation import lookup
@@ -76,7 +76,7 @@ def reproduce(
         return limit is not None and time.monotonic() - started >= limit
 
     ran, failed = _make_runs(suite, todo, options, late, console)
-    store = read(options.home)
+    store = read_store(options.home)
     for entry in dict.fromkeys(job["entry"] for job in everything):
         for note in write_tests(suite, entry, store, options.values):
             console.print(note, highlight=False, markup=False, soft_wrap=True)
@@ -111,7 +111,7 @@ def _find_work(suite: Suite, options: Options) -> tuple[list[Job], list[Job]]:
     """All jobs, and those to do, ordered by seed so that finished rows can be compared."""
     cells = suite.cells(options.datasets, options.rows)
     everything = make_jobs(suite, cells, options)
-    store = read(options.home)
+    store = read_store(options.home)
     todo = [job for job in everything if not is_done(job, store)]
     if not suite.cost:  # if times matter, each suite measures its own
         todo = reuse_runs(todo, store)
@@ -141,7 +141,7 @@ def _make_runs(
 def _keep_run(job: Job, run: dict[str, object], home: Path) -> None:
     """Store a finished run, and only then remove its training state."""
     row = row_line(job["entry"], job["row"], job["seed"], job["id"])
-    append(home, job["suite"], {"kind": "run", **run}, row)
+    append_lines(home, job["suite"], {"kind": "run", **run}, row)
     shutil.rmtree(job["unfinished"], ignore_errors=True)
 
 
@@ -183,11 +183,11 @@ def _rows(
 
 def _reproduce_other(name: str, options: Options, console: Console) -> None:
     if name == "datasets":
-        reproduce_datasets(
+        count_datasets(
             options.home, datasets=options.datasets, data_root=options.data_root, console=console
         )
     else:
-        reproduce_qualitative(
+        write_example_lists(
             options.home,
             datasets=options.datasets,
             data_root=options.data_root,

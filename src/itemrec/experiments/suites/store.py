@@ -121,13 +121,13 @@ def row_line(data: str, row: str, seed: int, run: str) -> Line:
     return {"kind": "row", "data": data, "row": row, "seed": seed, "run": run}
 
 
-def read(folder: Path) -> Store:
+def read_store(folder: Path) -> Store:
     """The whole content of a results folder."""
     paths = sorted(folder.glob(f"*{ENDING}")) if folder.is_dir() else []
     return Store(folder, {path.stem: _read_file(path) for path in paths})
 
 
-def append(folder: Path, suite: str, *lines: Line) -> None:
+def append_lines(folder: Path, suite: str, *lines: Line) -> None:
     """Add lines to the file of a suite; they are on disk when this returns."""
     folder.mkdir(parents=True, exist_ok=True)
     path = path_of(folder, suite)
@@ -147,7 +147,7 @@ def tidy(folder: Path) -> None:
     if not folder.is_dir():
         return
     with locked(folder, wait=True):
-        store = read(folder)
+        store = read_store(folder)
         _store_once(store)
         _drop_unused(store)
         # By name: a run is added to the first file before the others lose it.

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from results_page.example_page import picture
+from results_page.pages import generate
 from rich.console import Console
 from small import board_split
 
-from itemrec.experiments.results_page.page import generate
-from itemrec.experiments.results_page.qualitative import QUANTILES, example_lists, picture
+from itemrec.experiments.suites.example_lists import QUANTILES, example_lists
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.reproduce import reproduce_all
 from itemrec.losses import bpr, item_ndcg
@@ -26,7 +27,7 @@ def test_users_are_at_the_quantiles_and_hits_are_held_out() -> None:
         for name, loss in (("ITEM", item_ndcg), ("BPR", bpr))
     }
     gain = runs["ITEM"].per_user["ndcg@20"] - runs["BPR"].per_user["ndcg@20"]
-    shown = example_lists(runs, split)["users"]
+    shown = example_lists(runs, split)
     assert [user["quantile"] for user in shown] == list(QUANTILES)
     names = {str(name): row for row, name in enumerate(split.test.ids)}
     for user in shown:
