@@ -11,7 +11,7 @@ from scipy import stats
 from itemrec.experiments.suites.paired_tests import write_tests
 from itemrec.experiments.suites.store import Line, append_lines, read_store, row_line
 from itemrec.experiments.suites.suite import load_suite
-from itemrec.experiments.suites.values import keep_values, values_path
+from itemrec.experiments.suites.user_values import values_path, write_values
 
 DATA = "yelp2018/transductive"
 SUITE = load_suite("negatives")
@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Path:
     for row in ("uniform", "tempered", "strong"):
         append_lines(folder, "negatives", run_of(row), row_line(DATA, row, 0, f"{row}-run"))
         values = {"user": USERS, "ndcg@20": scores(row)}
-        keep_values(values_path(tmp_path / "all", f"{row}-run"), values, f"{row}-run")
+        write_values(values_path(tmp_path / "all", f"{row}-run"), values, f"{row}-run")
     assert write_tests(SUITE, DATA, read_store(folder), tmp_path / "all") == []
     return folder
 
@@ -97,7 +97,7 @@ def test_a_row_is_tested_over_the_seeds_whose_values_are_at_hand(
         )
         if row == "strong" or seed < kept:
             found = {"user": USERS, "ndcg@20": scores(row) + seed / 100}
-            keep_values(values_path(values, name), found, name)
+            write_values(values_path(values, name), found, name)
     notes = write_tests(SUITE, DATA, read_store(folder), values)
     if tested is None:
         assert read_store(folder).tests("negatives", DATA) == {}

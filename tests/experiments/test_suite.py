@@ -21,12 +21,13 @@ from itemrec.evaluation.significance import crossed_test
 from itemrec.experiments.build import make_plan
 from itemrec.experiments.config import changes, resolve
 from itemrec.experiments.suites import FOLDER
+from itemrec.experiments.suites.jobs import SuiteJob
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.overrides import Entry
-from itemrec.experiments.suites.reproduce import Outcome, reproduce, reproduce_all
+from itemrec.experiments.suites.reproduce import SuiteOutcome, run_suite, run_tables
 from itemrec.experiments.suites.store import Line, identity, path_of, read_store
 from itemrec.experiments.suites.suite import Suite, load_suite, row_settings
-from itemrec.experiments.suites.values import Values, read_values, values_path
+from itemrec.experiments.suites.user_values import UserValues, read_values, values_path
 from itemrec.models import MODELS
 from itemrec.models.base import Kind
 from itemrec.training.interrupt import Interrupt
@@ -61,10 +62,10 @@ def tiny(folder: Path, rows: str = "", epochs: int = 3) -> Suite:
     )
 
 
-def run(suite: Suite, folder: Path, **options: Any) -> Outcome:
+def run(suite: Suite, folder: Path, **options: Any) -> SuiteOutcome:
     quiet = Console(file=(folder / "log").open("a"), width=200)
     chosen = {"results": folder / "results", "per_user": folder / "values", **options}
-    return reproduce(suite, Options(**chosen), quiet)
+    return run_suite(suite, Options(**chosen), quiet)
 
 
 def results(folder: Path, suite: str = "own") -> dict[tuple[str, str, int], dict[str, Any]]:
@@ -81,7 +82,7 @@ def paired_tests_of(folder: Path, data: str, suite: str = "own") -> Line:
     return read_store(folder / "results").tests(suite, data)
 
 
-def users_of(folder: Path, key: tuple[str, str, int], suite: str = "own") -> Values:
+def users_of(folder: Path, key: tuple[str, str, int], suite: str = "own") -> UserValues:
     """The per-user values of a run."""
     found = read_values(values_path(folder / "values", results(folder, suite)[key]["id"]))
     assert found is not None
@@ -514,23 +515,23 @@ def test_all_is_everything_but_the_smoke_test(
     asked: dict[str, list[str] | None] = {}
     module = "itemrec.experiments.suites.reproduce."
 
-    def run_none(suite: Suite, options: Options, _: Console) -> Outcome:
+    def run_none(suite: Suite, options: Options, _: Console) -> SuiteOutcome:
         called.append(suite.name)
         asked[suite.name] = None if options.rows is None else list(options.rows)
-        return Outcome()
+        return SuiteOutcome()
 
-    monkeypatch.setattr(module + "reproduce", run_none)
+    monkeypatch.setattr(module + "run_suite", run_none)
     others = {"datasets": "count_datasets", "qualitative": "write_example_lists"}
     for name, function in others.items():
         monkeypatch.setattr(module + function, lambda *_, name=name, **__: called.append(name))
     quiet = Console(quiet=True)
-    assert reproduce_all("all", Options(results=tmp_path), quiet)
+    assert run_tables("all", Options(results=tmp_path), quiet)
     assert sorted(called) == sorted({*SHIPPED, "datasets", "qualitative"} - {"smoke"})
     assert set(asked.values()) == {None}
     # with rows: the suites that have one of them, each with those it has, and no other table
     called.clear(), asked.clear()
     chosen = ["gat-bpr", "band"]
-    assert reproduce_all("all", Options(results=tmp_path, rows=chosen), quiet)
+    assert run_tables("all", Options(results=tmp_path, rows=chosen), quiet)
     suites = [load_suite(name) for name in SHIPPED if name != "smoke"]
     own = {suite.name: [row for row in chosen if row in suite.rows] for suite in suites}
     assert asked == {name: rows for name, rows in own.items() if rows}
@@ -573,12 +574,12 @@ def test_an_unexpected_error_fails_one_run(tmp_path: Path, monkeypatch: pytest.M
     suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + row + ROW.replace('"a"', '"b"') + row)
     train = sys.modules["itemrec.experiments.suites.worker"]._train
 
-    def no_room(job: dict[str, Any]) -> Any:
-        if job["row"] == "a":
+    def out_of_memory(job: SuiteJob) -> Any:
+        if job.row == "a":
             raise MemoryError("no room")
         return train(job)
 
-    monkeypatch.setattr("itemrec.experiments.suites.worker._train", no_room)
+    monkeypatch.setattr("itemrec.experiments.suites.worker._train", out_of_memory)
     outcome = run(suite, tmp_path)
     assert outcome.ran == 1
     assert outcome.failed == {f"{TINY}/transductive a seed 0": "MemoryError: no room"}

@@ -13,7 +13,7 @@ from small import board_split
 
 from itemrec.experiments.suites.example_lists import QUANTILES, example_lists
 from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.reproduce import reproduce_all
+from itemrec.experiments.suites.reproduce import run_tables
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import LightGCN
 from itemrec.training.loop import train
@@ -69,7 +69,7 @@ def test_one_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for printed in ("training ITEM on synthetic/inductive", "qualitative: done"):
         with log.open("w") as file:
             options = Options(datasets=["synthetic"], results=home, device="cpu")
-            assert reproduce_all("qualitative", options, Console(file=file, width=200))
+            assert run_tables("qualitative", options, Console(file=file, width=200))
         assert printed in log.read_text()
     stored = json.loads((home / "qualitative.json").read_text())
     assert stored["configs"]["ITEM"]["loss"]["name"] == "item-ndcg"

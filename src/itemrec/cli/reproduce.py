@@ -84,7 +84,7 @@ def reproduce(
     """
     from itemrec.experiments.suites.options import Options
     from itemrec.experiments.suites.overrides import split_names
-    from itemrec.experiments.suites.reproduce import OTHERS, reproduce_all
+    from itemrec.experiments.suites.reproduce import OTHERS, run_tables
 
     names = selection.datasets
     chosen = Options(
@@ -98,7 +98,7 @@ def reproduce(
         per_user=storage.per_user,
         time_limit=time_limit,
     )
-    succeeded = reproduce_all(suite, chosen, error_console)
+    succeeded = run_tables(suite, chosen, error_console)
     if suite not in ("all", *OTHERS):
         _print_tables(suite, chosen)
     if not succeeded:

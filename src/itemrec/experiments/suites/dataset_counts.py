@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from itemrec.data.datasets import DATASETS, load
 from itemrec.errors import ItemrecError
+from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.overrides import Entry
 from itemrec.experiments.suites.store import write_json
 
 
-def count_datasets(
-    results: Path,
-    *,
-    datasets: Sequence[str] | None = None,
-    data_root: str | Path | None = None,
-    console: Console,
-) -> None:
+def count_datasets(options: Options, console: Console) -> None:
     """Write ``results/datasets.json``; counts of earlier calls stay in the file.
 
     Data sets that are not available are reported and skipped.
     """
-    path = results / "datasets.json"
+    path = options.home / "datasets.json"
     table: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    everything = [name for name in DATASETS if name != "synthetic"]
-    asked = everything if datasets is None else [Entry.parse(text).data for text in datasets]
-    for name in dict.fromkeys(asked):
+    names = [name for name in DATASETS if name != "synthetic"]
+    if options.datasets is not None:
+        names = [Entry.parse(text).data for text in options.datasets]
+    for name in dict.fromkeys(names):
         try:
-            data = load(name, data_root=data_root)
+            data = load(name, data_root=options.data_root)
         except ItemrecError as error:
             if name not in DATASETS:
                 raise

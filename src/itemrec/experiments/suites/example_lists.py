@@ -7,8 +7,6 @@ those at 10 %, 50 % and 90 % of the order.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from itemrec.data.split import Split
 from itemrec.evaluation.ranking import block_scores, mask_history, top_items
 from itemrec.experiments.build import make_split, run_config
 from itemrec.experiments.config import changes
+from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.overrides import Entry
 from itemrec.experiments.suites.store import write_json
 from itemrec.experiments.suites.suite import load_suite
@@ -31,19 +30,13 @@ QUANTILES = (0.1, 0.5, 0.9)
 K = 20
 
 
-def write_example_lists(
-    results: Path,
-    *,
-    datasets: Sequence[str] | None = None,
-    data_root: str | Path | None = None,
-    device: str = "auto",
-    console: Console,
-) -> None:
+def write_example_lists(options: Options, console: Console) -> None:
     """Train both and write ``results/qualitative.json``, unless it exists with these settings."""
-    entry = Entry((Entry.parse(datasets[0]).data if datasets else DATA), "inductive")
+    first = options.datasets[0] if options.datasets else DATA
+    entry = Entry(Entry.parse(first).data, "inductive")
     cells = {cell.row: cell for cell in load_suite(SUITE).cells([entry.key])}
     configs = {name: cells[row].seeded(0) for name, row in SYSTEMS.items()}
-    path = results / "qualitative.json"
+    path = options.home / "qualitative.json"
     if path.exists():
         stored = json.loads(path.read_text("utf-8"))["configs"]
         if not any(changes(stored[name], config) for name, config in configs.items()):
@@ -53,9 +46,9 @@ def write_example_lists(
     for name, config in configs.items():
         console.print(f"qualitative: training {name} on {entry.key}", highlight=False, markup=False)
         here = {part: dict(settings) for part, settings in config.items()}
-        here["train"]["device"] = device
-        if data_root is not None:
-            here["data"]["data_root"] = str(data_root)
+        here["train"]["device"] = options.device
+        if options.data_root is not None:
+            here["data"]["data_root"] = str(options.data_root)
         data = load_data(here)
         runs[name] = run_config(here, data=data)
     split = make_split(configs["ITEM"], data)
@@ -64,7 +57,7 @@ def write_example_lists(
         "data": entry.key,
         "dataset": split.dataset,
         "configs": configs,
-        "hardware": hardware(device, 1),
+        "hardware": hardware(options.device, 1),
     }
     write_json(path, content)
 

@@ -1,145 +1,125 @@
-"""The runs of a suite as jobs: JSON that a worker can perform without knowing the suite."""
+"""The jobs of a suite: one run for each row, data set and seed."""
 
 from __future__ import annotations
 
-import os
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-
-from itemrec.errors import ItemrecError
+from itemrec.config_file import Config
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.experiments.config import changes
 from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.processes import Answer, Job, perform_all
-from itemrec.experiments.suites.store import RowKey, Store, append_lines, identity, row_line
+from itemrec.experiments.suites.store import (
+    Line,
+    RowKey,
+    Store,
+    append_lines,
+    identity,
+    row_line,
+)
 from itemrec.experiments.suites.suite import Cell, Suite
-from itemrec.experiments.suites.values import values_path
-from itemrec.experiments.suites.worker import load_data, perform
-from itemrec.threads import usable_cpus
+from itemrec.experiments.suites.user_values import values_path
 
 
-def make_jobs(suite: Suite, cells: Sequence[Cell], options: Options) -> list[Job]:
+@dataclass(frozen=True)
+class SuiteJob:
+    """A run to make, with all that a worker must know about it."""
+
+    suite: str
+    columns: tuple[str, ...]
+    entry: str  # DATA/PROTOCOL
+    row: str
+    seed: int
+    id: str  # of the run
+    config: Config
+    device: str
+    workers: int  # runs in parallel
+    data_root: str | None
+    per_user: Path  # the file of its per-user values
+    unfinished: Path  # the folder of its training state
+
+    @property
+    def name(self) -> str:
+        """A readable name."""
+        return f"{self.entry} {self.row} seed {self.seed}"
+
+    @property
+    def key(self) -> RowKey:
+        """The key of its line in the store."""
+        return self.entry, self.row, self.seed
+
+    @property
+    def line(self) -> Line:
+        """The line of the store that refers to its run."""
+        return row_line(*self.key, self.id)
+
+    @property
+    def progress(self) -> bool:
+        """Whether the run shows its epochs; runs in parallel share one bar instead."""
+        return self.workers == 1
+
+    @property
+    def data(self) -> str:
+        """The data set without the protocol."""
+        return str(self.config["data"]["data"])
+
+    @property
+    def local_config(self) -> Config:
+        """The settings, with the location of the data on this machine."""
+        config = {name: dict(section) for name, section in self.config.items()}
+        if self.data_root is not None:
+            config["data"]["data_root"] = self.data_root
+        return config
+
+    def is_done(self, store: Store) -> bool:
+        """Whether its result is stored with every column and with the settings of the suite."""
+        stored = store.result(self.suite, self.key)
+        if stored is None or not set(self.columns) <= set(stored["test"]):
+            return False
+        return not changes(stored["config"], self.config)
+
+    def is_reusable(self, store: Store) -> bool:
+        """Whether any suite has stored its run with every column."""
+        run = store.run(self.suite, self.id)
+        columns = {parse_metric(name).key for name in self.columns}
+        return run is not None and columns <= set(run["test"])
+
+
+def make_jobs(suite: Suite, cells: Sequence[Cell], options: Options) -> list[SuiteJob]:
     """A job for each seed of each cell."""
     root = options.data_root
-    shared = {
-        "suite": suite.name,
-        "columns": list(suite.columns),
-        "device": options.device,
-        "jobs": options.jobs,
-        "progress": options.jobs == 1,
-        "data_root": None if root is None else str(Path(root).expanduser().resolve()),
-    }
-    return [job for cell in cells for job in _of_cell(cell, options, shared)]
+    data_root = None if root is None else str(Path(root).expanduser().resolve())
+    jobs = []
+    for cell in cells:
+        for seed in range(options.seeds or cell.seeds):
+            config = cell.seeded(seed)
+            run = identity(config)
+            state = identity([config, options.device, data_root])
+            job = SuiteJob(
+                suite=suite.name,
+                columns=suite.columns,
+                entry=cell.entry.key,
+                row=cell.row,
+                seed=seed,
+                id=run,
+                config=config,
+                device=options.device,
+                workers=options.jobs,
+                data_root=data_root,
+                per_user=values_path(options.values, run),
+                unfinished=options.values / "unfinished" / state,
+            )
+            jobs.append(job)
+    return jobs
 
 
-def _of_cell(cell: Cell, options: Options, shared: dict[str, Any]) -> Iterator[Job]:
-    for seed in range(options.seeds or cell.seeds):
-        config = cell.seeded(seed)
-        run = identity(config)
-        started = identity([config, shared["device"], shared["data_root"]])
-        yield {
-            **shared,
-            "row": cell.row,
-            "entry": cell.entry.key,
-            "seed": seed,
-            "id": run,
-            "config": config,
-            "per_user": str(values_path(options.values, run)),
-            "unfinished": str(options.values / "unfinished" / started),
-        }
-
-
-def row_key(job: Job) -> RowKey:
-    """The row and seed that a job is for."""
-    return job["entry"], job["row"], job["seed"]
-
-
-def name_of(job: Job) -> str:
-    """A readable name of a run."""
-    return f"{job['entry']} {job['row']} seed {job['seed']}"
-
-
-def is_done(job: Job, store: Store) -> bool:
-    """Whether the result is stored with every column and with the settings of the suite."""
-    stored = store.result(job["suite"], row_key(job))
-    if stored is None or not set(job["columns"]) <= set(stored["test"]):
-        return False
-    return not changes(stored["config"], job["config"])
-
-
-def with_data(jobs: Sequence[Job], console: Console) -> tuple[list[Job], dict[str, str]]:
-    """The jobs whose data is available, and the reason for each data set that is not."""
-    reasons: dict[str, str] = {}
-    for job in {job["config"]["data"]["data"]: job for job in jobs}.values():
-        config = {"data": dict(job["config"]["data"])}
-        if job["data_root"] is not None:
-            config["data"]["data_root"] = job["data_root"]
-        try:
-            load_data(config)
-        except ItemrecError as error:
-            reasons[config["data"]["data"]] = str(error)
-            console.print(f"skipped: {error}", highlight=False, markup=False, soft_wrap=True)
-    absent = {
-        job["entry"]: reasons[job["config"]["data"]["data"]]
-        for job in jobs
-        if job["config"]["data"]["data"] in reasons
-    }
-    return [job for job in jobs if job["entry"] not in absent], absent
-
-
-# --- runs that several suites share are made once ------------------------------------------------
-
-
-def reuse_runs(jobs: Sequence[Job], store: Store) -> list[Job]:
+def reuse_runs(jobs: Sequence[SuiteJob], store: Store) -> list[SuiteJob]:
     """Let rows refer to stored runs with exactly their settings; returns the remaining jobs.
 
-    A run is reused if it has every column of the job. Paired tests also need its per-user values;
-    where these are not at hand, a row has its figures but no test.
+    Paired tests also need the per-user values of a run; without them the row has figures only.
     """
-    reused = [job for job in jobs if _reusable(job, store)]
-    for suite in {job["suite"] for job in reused}:
-        own = [job for job in reused if job["suite"] == suite]
-        rows = [row_line(job["entry"], job["row"], job["seed"], job["id"]) for job in own]
-        append_lines(store.folder, suite, *rows)
+    reused = [job for job in jobs if job.is_reusable(store)]
+    for suite in {job.suite for job in reused}:
+        append_lines(store.folder, suite, *(job.line for job in reused if job.suite == suite))
     return [job for job in jobs if job not in reused]
-
-
-def _reusable(job: Job, store: Store) -> bool:
-    run = store.run(job["suite"], job["id"])
-    columns = {parse_metric(name).key for name in job["columns"]}
-    return run is not None and columns <= set(run["test"])
-
-
-# --- one by one in this process, or in parallel by workers --------------------------------------
-
-Step = tuple[str, Job, Answer]
-
-
-def perform_jobs(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
-    """Yield ("start" | "end", job, answer) for each job; none starts once ``late()`` is true."""
-    return _one_by_one(todo, late) if count == 1 else _side_by_side(todo, count, late)
-
-
-def _one_by_one(todo: Sequence[Job], late: Callable[[], bool]) -> Iterator[Step]:
-    for job in todo:
-        if late():
-            return
-        yield "start", job, {}
-        try:
-            answer = perform(job)
-        except Exception as error:  # only this job fails, as in a worker
-            traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        yield "end", job, answer
-
-
-def _side_by_side(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
-    threads = str(max(1, usable_cpus() // count))
-    environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
-    yield from perform_all(
-        todo, "itemrec.experiments.suites.worker", count, environment=environment, stop=late
-    )
