@@ -10,8 +10,8 @@ from rich.console import Console
 
 from itemrec.data.datasets import load
 from itemrec.errors import ItemrecError
-from itemrec.experiments.suites.dataset_counts import count_datasets
 from itemrec.experiments.suites.options import Options
+from itemrec.experiments.suites.other_tables import count_datasets
 from itemrec.experiments.suites.reproduce import run_tables
 
 TINY = "synthetic:users=60,items=50,interactions=900"

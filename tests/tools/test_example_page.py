@@ -11,8 +11,8 @@ from results_page.pages import generate
 from rich.console import Console
 from small import board_split
 
-from itemrec.experiments.suites.example_lists import QUANTILES, example_lists
 from itemrec.experiments.suites.options import Options
+from itemrec.experiments.suites.other_tables import QUANTILES, example_lists
 from itemrec.experiments.suites.reproduce import run_tables
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import LightGCN

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from itemrec.experiments.suites.example_lists import K
+from itemrec.experiments.suites.other_tables import K
 from itemrec.experiments.suites.store import identity
 from results_page.formatting import BACK, GENERATED
 

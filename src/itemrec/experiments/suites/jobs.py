@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from itemrec.config_file import Config
-from itemrec.evaluation.metrics import parse_metric
 from itemrec.experiments.config import changes
 from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.store import (
-    Line,
-    RowKey,
-    Store,
-    append_lines,
-    identity,
-    row_line,
-)
+from itemrec.experiments.suites.store import RowKey, Store, identity
 from itemrec.experiments.suites.suite import Cell, Suite
 from itemrec.experiments.suites.user_values import values_path
 
@@ -46,23 +38,8 @@ class SuiteJob:
 
     @property
     def key(self) -> RowKey:
-        """The key of its line in the store."""
+        """The key of its row in the store."""
         return self.entry, self.row, self.seed
-
-    @property
-    def line(self) -> Line:
-        """The line of the store that refers to its run."""
-        return row_line(*self.key, self.id)
-
-    @property
-    def progress(self) -> bool:
-        """Whether the run shows its epochs; runs in parallel share one bar instead."""
-        return self.workers == 1
-
-    @property
-    def data(self) -> str:
-        """The data set without the protocol."""
-        return str(self.config["data"]["data"])
 
     @property
     def local_config(self) -> Config:
@@ -80,10 +57,12 @@ class SuiteJob:
         return not changes(stored["config"], self.config)
 
     def is_reusable(self, store: Store) -> bool:
-        """Whether any suite has stored its run with every column."""
+        """Whether some suite has stored a run with exactly its settings and every column.
+
+        Paired tests also need the per-user values of a run; without them a row has figures only.
+        """
         run = store.run(self.suite, self.id)
-        columns = {parse_metric(name).key for name in self.columns}
-        return run is not None and columns <= set(run["test"])
+        return run is not None and set(self.columns) <= set(run["test"])
 
 
 def make_jobs(suite: Suite, cells: Sequence[Cell], options: Options) -> list[SuiteJob]:
@@ -94,8 +73,7 @@ def make_jobs(suite: Suite, cells: Sequence[Cell], options: Options) -> list[Sui
     for cell in cells:
         for seed in range(options.seeds or cell.seeds):
             config = cell.seeded(seed)
-            run = identity(config)
-            state = identity([config, options.device, data_root])
+            run, state = identity(config), identity([config, options.device, data_root])
             job = SuiteJob(
                 suite=suite.name,
                 columns=suite.columns,
@@ -112,14 +90,3 @@ def make_jobs(suite: Suite, cells: Sequence[Cell], options: Options) -> list[Sui
             )
             jobs.append(job)
     return jobs
-
-
-def reuse_runs(jobs: Sequence[SuiteJob], store: Store) -> list[SuiteJob]:
-    """Let rows refer to stored runs with exactly their settings; returns the remaining jobs.
-
-    Paired tests also need the per-user values of a run; without them the row has figures only.
-    """
-    reused = [job for job in jobs if job.is_reusable(store)]
-    for suite in {job.suite for job in reused}:
-        append_lines(store.folder, suite, *(job.line for job in reused if job.suite == suite))
-    return [job for job in jobs if job not in reused]

@@ -80,57 +80,44 @@ def _run_in_workers(
     on_start: Callable[[J], None],
 ) -> Iterator[tuple[J, JobResult]]:
     threads = max(1, usable_cpus() // count)
-    workers = [_Worker(threads) for _ in range(min(count, len(jobs)))]
-    waiting, idle = deque(jobs), list(workers)
+    waiting, idle = deque(jobs), list[_Worker]()
     running: dict[Future[JobResult], tuple[J, _Worker]] = {}
     try:
         while True:
-            while idle and waiting and not stop():
-                job, worker = waiting.popleft(), idle.pop()
+            while waiting and len(running) < count and not stop():
+                job, worker = waiting.popleft(), idle.pop() if idle else _Worker(threads)
                 on_start(job)
-                running[worker.submit(perform, job)] = job, worker
+                try:
+                    future = worker.pool.submit(_attempt, perform, job)
+                except BrokenProcessPool:  # it died after its last job
+                    worker = _Worker(threads)
+                    future = worker.pool.submit(_attempt, perform, job)
+                running[future] = job, worker
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 job, worker = running.pop(future)
-                idle.append(worker)
                 try:
                     result = future.result()
                 except BrokenProcessPool:
                     result = JobResult({}, DIED, unexpected=True)
                 if result.unexpected:
-                    worker.restart()
+                    worker.close()
+                else:
+                    idle.append(worker)
                 yield job, result
     finally:
-        for worker in workers:
+        for worker in [*idle, *(worker for _, worker in running.values())]:
             worker.close()
 
 
 class _Worker:
-    """A process that performs one job at a time, and exits when `close` is called or we exit."""
+    """A process that performs one job at a time, until it is closed or this process ends."""
 
     def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self._open()
-
-    def _open(self) -> None:
         context = get_context("spawn")
         lifeline, self.lifeline = context.Pipe(duplex=False)
-        arguments = (lifeline, self.threads)
-        self.pool = ProcessPoolExecutor(1, context, _prepare_worker, arguments)
-
-    def submit(self, perform: Perform[J], job: J) -> Future[JobResult]:
-        """Start a job; a process that has died is replaced."""
-        try:
-            return self.pool.submit(_attempt, perform, job)
-        except BrokenProcessPool:
-            self.restart()
-            return self.pool.submit(_attempt, perform, job)
-
-    def restart(self) -> None:
-        """Replace the process."""
-        self.close()
-        self._open()
+        self.pool = ProcessPoolExecutor(1, context, _prepare_worker, (lifeline, threads))
 
     def close(self) -> None:
         """End the process, also in the middle of a job."""

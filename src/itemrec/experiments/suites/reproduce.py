@@ -12,14 +12,13 @@ from pathlib import Path
 from rich.console import Console
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.suites.dataset_counts import count_datasets
-from itemrec.experiments.suites.example_lists import write_example_lists
-from itemrec.experiments.suites.jobs import SuiteJob, make_jobs, reuse_runs
+from itemrec.experiments.suites.jobs import SuiteJob, make_jobs
 from itemrec.experiments.suites.options import Options
+from itemrec.experiments.suites.other_tables import count_datasets, write_example_lists
 from itemrec.experiments.suites.paired_tests import write_tests
 from itemrec.experiments.suites.pool import run_jobs
 from itemrec.experiments.suites.progress import SuiteProgress
-from itemrec.experiments.suites.store import append_lines, read_store, tidy
+from itemrec.experiments.suites.store import append_lines, read_store, row_line, tidy
 from itemrec.experiments.suites.suite import Suite, load_suite, shipped_suites
 from itemrec.experiments.suites.worker import load_data, perform_job
 from itemrec.files import atomic
@@ -116,7 +115,11 @@ def _find_work(suite: Suite, options: Options) -> tuple[list[SuiteJob], list[Sui
     store = read_store(options.home)
     todo = [job for job in everything if not job.is_done(store)]
     if not suite.cost:  # if times matter, each suite measures its own
-        todo = reuse_runs(todo, store)
+        reused = [job for job in todo if job.is_reusable(store)]
+        if reused:
+            rows = (row_line(*job.key, job.id) for job in reused)
+            append_lines(options.home, suite.name, *rows)
+        todo = [job for job in todo if job not in reused]
     places = {cell.entry.key: n for n, cell in enumerate(cells)}
     return everything, sorted(todo, key=lambda job: (places[job.entry], job.seed))
 
@@ -124,13 +127,14 @@ def _find_work(suite: Suite, options: Options) -> tuple[list[SuiteJob], list[Sui
 def _absent_data(jobs: Sequence[SuiteJob], console: Console) -> dict[str, str]:
     """The entries whose data cannot be loaded, with the reasons, which are also printed."""
     reasons: dict[str, str] = {}
-    for name, job in {job.data: job for job in jobs}.items():
+    names = {job.entry: job.config["data"]["data"] for job in jobs}
+    for name, job in {names[job.entry]: job for job in jobs}.items():
         try:
             load_data(job.local_config)
         except ItemrecError as error:
             reasons[name] = str(error)
             console.print(f"skipped: {error}", highlight=False, markup=False, soft_wrap=True)
-    return {job.entry: reasons[job.data] for job in jobs if job.data in reasons}
+    return {entry: reasons[name] for entry, name in names.items() if name in reasons}
 
 
 def _make_runs(
@@ -153,7 +157,7 @@ def _make_runs(
                 failed[job.name] = result.error
             else:
                 run = {"kind": "run", **result.content}
-                append_lines(options.home, job.suite, run, job.line)
+                append_lines(options.home, suite.name, run, row_line(*job.key, job.id))
                 shutil.rmtree(job.unfinished, ignore_errors=True)  # only after it is stored
                 ran += 1
             progress.end(job, result)

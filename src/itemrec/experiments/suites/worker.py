@@ -62,12 +62,13 @@ def _train(job: SuiteJob) -> Run:
     config = left_open(job.local_config)
     config.setdefault("train", {})["device"] = job.device
     data, folder = load_data(config), job.unfinished
+    progress = job.workers == 1  # runs in parallel share one bar
     if folder.exists():
         try:
-            return run_config(config, folder, data=data, resume=True, progress=job.progress)
+            return run_config(config, folder, data=data, resume=True, progress=progress)
         except ItemrecError:  # from an older version, or damaged: start again
             shutil.rmtree(folder)
-    return run_config(config, folder, data=data, progress=job.progress)
+    return run_config(config, folder, data=data, progress=progress)
 
 
 def _evaluate_missing_columns(run: Run, job: SuiteJob) -> None:

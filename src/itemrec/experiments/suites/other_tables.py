@@ -1,7 +1,8 @@
-"""The table ``qualitative``: lists of a few unseen users by title, ITEM next to BPR, with hits.
+"""The two tables that are not suites: counts of data sets, and example recommendations.
 
-The users are not picked by hand: sorted by how much better ITEM's NDCG@20 is than BPR's, they are
-those at 10 %, 50 % and 90 % of the order.
+``datasets`` counts users, items and interactions in the files. ``qualitative`` shows lists of a few
+unseen users by title, ITEM next to BPR. These users are not picked by hand: sorted by how much
+better ITEM's NDCG@20 is than BPR's, they are those at 10 %, 50 % and 90 % of the order.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from itemrec.data.datasets import DATASETS, load
 from itemrec.data.split import Split
+from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import block_scores, mask_history, top_items
 from itemrec.experiments.build import make_split, run_config
 from itemrec.experiments.config import changes
@@ -30,8 +33,38 @@ QUANTILES = (0.1, 0.5, 0.9)
 K = 20
 
 
+def count_datasets(options: Options, console: Console) -> None:
+    """Write ``results/datasets.json``; counts of earlier calls stay in the file.
+
+    Data sets that are not available are reported and skipped.
+    """
+    path = options.home / "datasets.json"
+    table: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    names = [name for name in DATASETS if name != "synthetic"]
+    if options.datasets is not None:
+        names = [Entry.parse(text).data for text in options.datasets]
+    for name in dict.fromkeys(names):
+        try:
+            data = load(name, data_root=options.data_root)
+        except ItemrecError as error:
+            if name not in DATASETS:
+                raise
+            console.print(f"skipped: {error}", highlight=False, markup=False, soft_wrap=True)
+            continue
+        table[name] = {
+            "users": data.n_users,
+            "items": data.n_items,
+            "interactions": len(data),
+            "test": 0 if data.held_out is None else int(data.held_out.sum()),
+            "fingerprint": data.fingerprint,
+        }
+        console.print(f"datasets: {name} counted", highlight=False, markup=False)
+    if table:
+        write_json(path, {name: table[name] for name in sorted(table)})
+
+
 def write_example_lists(options: Options, console: Console) -> None:
-    """Train both and write ``results/qualitative.json``, unless it exists with these settings."""
+    """Write ``results/qualitative.json`` from two trained models, unless it has their settings."""
     first = options.datasets[0] if options.datasets else DATA
     entry = Entry(Entry.parse(first).data, "inductive")
     cells = {cell.row: cell for cell in load_suite(SUITE).cells([entry.key])}
