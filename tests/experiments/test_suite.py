@@ -575,7 +575,7 @@ def test_an_unexpected_error_fails_one_run(tmp_path: Path, monkeypatch: pytest.M
     train = sys.modules["itemrec.experiments.suites.worker"]._train
 
     def out_of_memory(job: SuiteJob) -> Any:
-        if job.row == "a":
+        if job.cell.row == "a":
             raise MemoryError("no room")
         return train(job)
 

@@ -36,6 +36,12 @@ class Options:
         """The folder for per-user values and unfinished runs."""
         return Path(self.per_user or cache_folder() / "suites")
 
+    @property
+    def absolute_root(self) -> str | None:
+        """The absolute path of ``data_root``."""
+        root = self.data_root
+        return None if root is None else str(Path(root).expanduser().resolve())
+
     def check(self) -> None:
         """Reject options with which every run would fail or be skipped."""
         for name, number in (("jobs", self.jobs), ("seeds", self.seeds)):

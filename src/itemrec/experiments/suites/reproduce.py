@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.suites.jobs import SuiteJob, make_jobs
+from itemrec.experiments.suites.jobs import SuiteJob
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.other_tables import count_datasets, write_example_lists
 from itemrec.experiments.suites.paired_tests import write_tests
@@ -111,15 +111,17 @@ def run_suite(
 def _find_work(suite: Suite, options: Options) -> tuple[list[SuiteJob], list[SuiteJob]]:
     """All jobs, and those to do, ordered by seed so that finished rows can be compared."""
     cells = suite.cells(options.datasets, options.rows)
-    everything = make_jobs(suite, cells, options)
+    everything = [
+        SuiteJob(suite, cell, seed, options)
+        for cell in cells
+        for seed in range(options.seeds or cell.seeds)
+    ]
     store = read_store(options.home)
     todo = [job for job in everything if not job.is_done(store)]
     if not suite.cost:  # if times matter, each suite measures its own
-        reused = [job for job in todo if job.is_reusable(store)]
-        if reused:
-            rows = (row_line(*job.key, job.id) for job in reused)
-            append_lines(options.home, suite.name, *rows)
-        todo = [job for job in todo if job not in reused]
+        if reused := [row_line(*job.key, job.id) for job in todo if job.is_reusable(store)]:
+            append_lines(options.home, suite.name, *reused)
+        todo = [job for job in todo if not job.is_reusable(store)]
     places = {cell.entry.key: n for n, cell in enumerate(cells)}
     return everything, sorted(todo, key=lambda job: (places[job.entry], job.seed))
 

@@ -21,7 +21,7 @@ from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_data, make_split, run_config
 from itemrec.experiments.config import left_open
 from itemrec.experiments.suites.jobs import SuiteJob
-from itemrec.experiments.suites.user_values import write_values
+from itemrec.experiments.suites.user_values import values_path, write_values
 from itemrec.training.run import Run
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job
@@ -37,7 +37,7 @@ def perform_job(job: SuiteJob) -> dict[str, Any]:
         shutil.rmtree(job.unfinished, ignore_errors=True)
         raise
     total = time.perf_counter() - started
-    write_values(job.per_user, run.per_user, job.id)
+    write_values(values_path(job.options.values, job.id), run.per_user, job.id)
     figures = {
         "id": job.id,
         **{key: run.metrics[key] for key in ("dataset", "protocol", "model", "loss", "negatives")},
@@ -48,7 +48,7 @@ def perform_job(job: SuiteJob) -> dict[str, Any]:
         "test": run.metrics["test"],
         **{key: run.metrics[key] for key in ("chosen", "parts", "notes") if run.metrics.get(key)},
         "config": job.config,
-        "hardware": hardware(job.device, job.workers),
+        "hardware": hardware(job.options.device, job.options.jobs),
     }
     del run
     gc.collect()
@@ -60,9 +60,9 @@ def perform_job(job: SuiteJob) -> dict[str, Any]:
 def _train(job: SuiteJob) -> Run:
     """Train, continuing an interrupted run if there is one."""
     config = left_open(job.local_config)
-    config.setdefault("train", {})["device"] = job.device
+    config.setdefault("train", {})["device"] = job.options.device
     data, folder = load_data(config), job.unfinished
-    progress = job.workers == 1  # runs in parallel share one bar
+    progress = job.options.jobs == 1  # runs in parallel share one bar
     if folder.exists():
         try:
             return run_config(config, folder, data=data, resume=True, progress=progress)
@@ -74,7 +74,7 @@ def _train(job: SuiteJob) -> Run:
 def _evaluate_missing_columns(run: Run, job: SuiteJob) -> None:
     """Compute the columns that training does not, such as metrics of the whole list."""
     known = run.metrics["test"]
-    missing = [name for name in job.columns if name not in known]
+    missing = [name for name in job.suite.columns if name not in known]
     if missing:
         started = time.perf_counter()
         split = make_split(job.config, load_data(job.local_config))
