@@ -1,4 +1,4 @@
-"""Paired tests where the per-user values of only some rows are at hand."""
+"""Paired tests where the per-user values of only some rows are available."""
 
 import itertools
 from pathlib import Path

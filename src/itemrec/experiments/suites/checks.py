@@ -35,7 +35,7 @@ def check_table(table: dict[str, Any]) -> None:
     names = [str(row.get("name", "")) for row in rows]
     for name in names:
         if not re.fullmatch(r"[\w][\w.-]*", name):
-            raise ItemrecError(f"a row's 'name' must be a short word, got {name!r}")
+            raise ItemrecError(f"a row's 'name' must be of letters, digits, '.-_', got {name!r}")
     if len(set(names)) < len(names):
         raise ItemrecError(f"rows must have different names, got {', '.join(names)}")
     data = {entry.data for row in rows for entry in row_entries(row, table)}
@@ -47,7 +47,7 @@ def check_table(table: dict[str, Any]) -> None:
         raise ItemrecError(f"'cost' must be true or false, got {table['cost']!r}")
     curve = table.get("curve", "")
     if not isinstance(curve, str):
-        raise ItemrecError(f"'curve' must be the name of the rows' numbers, got {curve!r}")
+        raise ItemrecError(f"'curve' must be a text, such as \"window\", got {curve!r}")
     for row in rows:
         _check_row(row, table)
         if curve and not re.search(r".-\d+$", row["name"]):

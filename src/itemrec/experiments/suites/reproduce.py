@@ -185,7 +185,7 @@ def _rows(
     if rows is None:
         return dict.fromkeys(suites)
     if not suites:
-        raise ItemrecError(f"'rows' cannot be chosen: the table {name} has none")
+        raise ItemrecError(f"'rows' must be left out: the table {name} has no rows")
     known = dict.fromkeys(row for suite in suites.values() for row in suite.rows)
     for row in rows:
         lookup(known, "rows", row)
