@@ -41,8 +41,7 @@ bench: $(WORK)
 	$(BIN)/python benchmarks/run_all.py
 
 results: $(USE)
-	$(BIN)/python -m itemrec.experiments.results_page.page
-	$(BIN)/python -m itemrec.experiments.measured
+	$(BIN)/python tools/make_results.py
 
 # pages under docs/, built into site/; a warning, such as a dead link, is an error
 docs: $(WORK)

@@ -1,4 +1,4 @@
-"""ITEM steps next to a process that keeps one core busy, and alone, with two ways of waiting.
+"""ITEM steps alone and next to a process that keeps one core busy, with two wait policies.
 
 Each training is a process of its own on `--threads` cores; the two take turns. `short` is the
 setting of the package: waiting threads spin for a moment, then sleep. `long` is OpenMP's default:

@@ -2,7 +2,7 @@
 
 Four parts. `quality`: the sparse form of EASE against the dense one, by NDCG@20 on the test part.
 `fit`: the sparse form for a large catalogue in a process of its own, and its peak memory. `lists`:
-`itemrec recommend --all` into a folder, killed on the way and continued: users a second, peak
+`itemrec recommend --all` into a folder, killed and continued: users a second, peak
 memory against that of a tenth of the users, and whether finished parts were left alone. `index`:
 usearch against exact search over as many item vectors, recall and speed.
 """
@@ -101,7 +101,7 @@ def _options() -> argparse.Namespace:
 
 
 def _child(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The result of a part that has a process of its own, for its memory."""
+    """The result of a part in a process of its own, so that its memory can be measured."""
     command = [sys.executable, __file__, "--child", name, "--threads", str(options.threads)]
     for key in FULL:
         command += [f"--{key}", str(getattr(options, key))]
@@ -211,7 +211,7 @@ def _fit(size: dict[str, int]) -> dict[str, Any]:
 
 
 def _train(size: dict[str, int]) -> dict[str, Any]:
-    """A run of the sparse form whose users are to get lists, in the folder RUN_FOLDER."""
+    """Train the sparse form for the lists, in the folder RUN_FOLDER."""
     train = draw(size["users"], size["listed"], 10 * size["users"])
     run = ir.train(ir.keep_all(ir.read(train)), EASE(50.0, form="sparse"))
     run.save(os.environ["RUN_FOLDER"])

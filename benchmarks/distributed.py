@@ -2,15 +2,15 @@
 
 The steps are those of the default model's network with the settings that it chooses for such data,
 on synthetic interactions at the density of `scaling.py`. Both sides are started once, several
-processes by `torchrun`, and take turns of a few seconds while the other side waits: what else
-happens on the machine meets both alike.
+processes by `torchrun`, and take turns of a few seconds while the other side waits, so that other
+load on the machine affects both alike.
 
 speed-up: seconds of a step, median of the ratios of neighbouring turns · memory: bytes of
 embeddings, gradients, Adam's moments and the average of the weights in a rank · bytes: sent by a
 rank in a step, as the loopback device counts them, against the formula
 8·(k − 1)/k·(B·(1 + P)·d/k + 2·(users + items)) for k ranks: vectors of a batch's users and
 positives and their gradients, and the lengths of cosines and their gradients. Other traffic on the
-device counts, too.
+device is included.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Side:
         self.process.communicate()  # no more turns
 
     def heard(self) -> dict[str, float]:
-        """What the first process says next."""
+        """The next line from the first process."""
         assert self.process.stdout is not None
         said: dict[str, float] = json.loads(self.process.stdout.readline())
         return said
@@ -131,11 +131,11 @@ class Side:
         self.turns.append(self.heard())
 
     def all(self, name: str) -> np.ndarray:
-        """A figure of all turns."""
+        """One figure for every turn."""
         return np.array([turn[name] for turn in self.turns])
 
     def show(self, threads: int) -> None:
-        """Print what was measured, by medians."""
+        """Print the medians."""
         low, middle, high = np.quantile(self.all("seconds"), [0.25, 0.5, 0.75])
         cpu, sent, counted = (np.median(self.all(x)) for x in ("cpu", "bytes", "counted"))
         print(
@@ -150,7 +150,7 @@ class Side:
 
 
 def take_turns(train: sp.csr_array, steps: int) -> None:
-    """Take some steps for each line that is read, and say what they took."""
+    """Take some steps for each line that is read, and report their seconds."""
     forget_peak()
     before = resident("VmRSS")
     learner = network(train)
@@ -185,7 +185,7 @@ def take_turns(train: sp.csr_array, steps: int) -> None:
 
 
 def say(figures: dict[str, float]) -> None:
-    """The first process tells the benchmark."""
+    """Send a line from the first process to the benchmark."""
     if ranks.is_first():
         print(json.dumps(figures), flush=True)
 

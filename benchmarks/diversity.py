@@ -1,4 +1,4 @@
-"""What diversity costs: its slider is chosen on half of the users and measured on the others.
+"""The cost of diversity: its slider is chosen on half of the users and measured on the others.
 
 On each of five splits a model is trained and its test users are halved. The slider is set to the
 value at which the NDCG@20 of one half has lost 2 %, and the lists of the other half are measured at
@@ -46,14 +46,14 @@ def halves(data: Interactions, seed: int, options: Any) -> list[Sweeper]:
 
 
 def chosen(part: Sweeper, base: Steering) -> float:
-    """Where the NDCG of these users has lost as much as it may."""
+    """The slider at which the NDCG of these users has lost as much as allowed."""
     points = list(part.sweep("diversity", base))
     found = part.gathered("diversity", points).at_loss(LOSS, "diversity")
     return math.floor(100 * found[0]) / 100 if found else 1.0
 
 
 def changes(part: Sweeper, base: Steering, slider: float) -> dict[str, float]:
-    """What the slider changes of the plain lists of test users, as shares."""
+    """Relative changes of the metrics of test users against the plain lists."""
     plain, steered = (p.metrics for p in part.sweep("diversity", base, (0.0, slider)))
     return {key: steered[key] / plain[key] - 1 for key in plain if plain[key]}
 
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def spread(rows: list[dict[str, Any]], by: str) -> tuple[float, float]:
-    """Mean changes of NDCG and of what the slider raises; printed with deviations over splits."""
+    """Mean changes of NDCG and of the slider's metric; printed with deviations over splits."""
     seeds, means, told = sorted({row["seed"] for row in rows}), [], []
     for key in (f"ndcg@{K}", target(by)):
         values = [

@@ -1,9 +1,9 @@
-"""Load on a service from a process of its own: connections that stay open and ask again and again.
+"""Load on a service from a separate process: persistent connections that send many requests.
 
-Says `ready` when it is connected. At the end, or at SIGTERM, it reads the last answers and prints
-JSON: statuses, seconds of each answer, how requests failed, how long it was sending, and when it
-sent the last. With --rate, requests are sent by the clock, whether or not earlier ones are
-answered; a connection has one at a time.
+Prints `ready` when it is connected. At the end, or at SIGTERM, it reads the last responses and
+prints JSON: statuses, seconds of each response, how requests failed, how long it was sending, and
+when it sent the last. With --rate, requests are sent at fixed times, whether or not earlier ones
+are answered; a connection has one at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 class Load:
-    """Connections, and what became of their requests; plain sockets, to leave the cores alone."""
+    """Connections and the outcomes of their requests; plain sockets, which use little CPU time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         host, _, port = options.address.rpartition(":")
@@ -61,7 +61,7 @@ class Load:
         self.is_over = True
 
     def run(self) -> dict[str, object]:
-        """Ask until time is over, then read the last answers."""
+        """Send requests until time is over, then read the last responses."""
         idle = deque(p for p in range(self.options.connections) if self.connect(p))
         print("ready", flush=True)
         began = time.monotonic()
@@ -93,7 +93,7 @@ class Load:
         return began + self.sent / self.options.rate if self.options.rate else 0.0
 
     def connect(self, place: int) -> bool:
-        """Open the connection of a place; returns whether that was possible."""
+        """Open a connection; returns whether that was possible."""
         try:
             self.sockets[place] = socket.create_connection(self.place, timeout=30)
             self.sockets[place].setblocking(False)
@@ -103,7 +103,7 @@ class Load:
         return True
 
     def ask(self, place: int) -> None:
-        """Send a request over the connection of this place, or over a new one."""
+        """Send a request over this connection, or over a new one if it is closed."""
         if place in self.sockets and is_closed(self.sockets[place]):  # it was idle for too long
             self.sockets.pop(place).close()
         if place not in self.sockets and not self.connect(place):
@@ -117,7 +117,7 @@ class Load:
         self.waiting.register(self.sockets[place], selectors.EVENT_READ, request)
 
     def read(self, request: Asked) -> bool:
-        """Read a part of an answer; returns whether that was the last of it."""
+        """Read a part of a response; returns whether it is complete."""
         connection = self.sockets[request.place]
         try:
             part = connection.recv(2**16)

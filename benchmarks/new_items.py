@@ -54,7 +54,7 @@ ABOUT = {
 
 
 class Fixed(Model):
-    """Scores of new items that no model is needed for, a row for each user or one for all."""
+    """Scores of new items that need no model: a row for each user, or one for all."""
 
     def __init__(self, n_known: int, scores: npt.NDArray[Any]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Fixed(Model):
 
 
 class Nothing(Model):
-    """A model that knows nothing."""
+    """A model whose scores are all zero."""
 
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """Zeros."""
@@ -192,7 +192,7 @@ def tests(values: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def page(found: list[dict[str, Any]], how: str) -> str:
-    """The table as Markdown; `how` are the options that matter."""
+    """The table as Markdown; `how` are the options that affect the figures."""
     lines = [
         "# New items\n",
         "A tenth of the items is held out with all interactions and recommended by features alone "

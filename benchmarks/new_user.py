@@ -1,4 +1,4 @@
-"""The way of a new user: a fresh clone, an empty home, a file of ratings, one command a step.
+"""The first steps of a new user: a fresh clone, an empty home, a file of ratings.
 
 describe → train → compare → update → export → serve, as the documentation has them, with the
 seconds of each and of all. The latest 5 % of the file are what `update` adds. Without `--python`
@@ -51,7 +51,7 @@ class NewUser:
             self.env["PYTHONPATH"] = str(self.clone / "src")
 
     def timed(self, name: str, step: Callable[[], Any]) -> None:
-        """Run a step, note its seconds, and tell them."""
+        """Run a step and print its seconds."""
         start = time.perf_counter()
         step()
         self.seconds[name] = time.perf_counter() - start
@@ -80,7 +80,7 @@ class NewUser:
         )
 
     def serve(self, run: str, history: list[str]) -> None:
-        """Start the service, ask once, and stop it."""
+        """Start the service, send one request, and stop it."""
         command = [self.python, "-m", "itemrec", "serve", run, "--port", "0", "--workers", "1"]
         with tempfile.TemporaryFile("w+") as log:
             process = subprocess.Popen(
@@ -110,14 +110,14 @@ def pip_settings() -> dict[str, str]:
 
 
 def ask(address: str, body: dict[str, Any]) -> Any:
-    """The answer of the service to a request."""
+    """The response of the service to a request."""
     head = {"Content-Type": "application/json"}
     with urlopen(Request(address, json.dumps(body).encode(), head), timeout=60) as answer:
         return json.loads(answer.read())
 
 
 def cut(ratings: Path, place: Path) -> list[str]:
-    """The file as it was, and what came later; returns items to ask for."""
+    """Split the file into earlier and later rows; returns items for a request."""
     with ratings.open(newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
     names = [name.lower() for name in head]

@@ -8,8 +8,8 @@ figures are the worst cost per million at 3 to 30 million, as a multiple of that
 With --constant-degree, users and items grow in proportion to the interactions instead, and so do
 the vectors: 9 MB at 1 million, 270 MB at 30 million, which no longer fit into a cache. The figure
 is then the cost per million at the largest size. Peak memory is compared with the formula of
-docs/scale.md, and --store writes what was found, with the formula carried on to a billion
-interactions, for that page.
+docs/scale.md, and --store writes the figures of that page, with the formula continued to a billion
+interactions.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def in_process(size: int, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def middle(rows: list[dict[str, Any]], size: int) -> dict[str, Any]:
-    """What was found for a size, with the median of its seconds."""
+    """The figures of a size, with the median of its seconds."""
     own = [row for row in rows if row["asked"] == size]
     return own[0] | {"seconds": float(np.median([row["seconds"] for row in own]))}
 
@@ -159,7 +159,7 @@ def formula(users: int, items: int, edges: int, batch: int) -> dict[str, int]:
         "graph": 16 * edges + 12 * nodes + 4 * (2 * blocks - nodes if nodes >= LARGE else edges),
         "negatives": 16 * edges + 40 * users,
         "tables": 5 * table,  # weights, gradients, Adam's two moments, average
-        "activations": 4 * table,  # vectors, their gradients, messages with room for sums
+        "activations": 4 * table,  # vectors, their gradients, messages with space for sums
         "batch": 36 * lists + 4 * batch * POSITIVES * NEGATIVES,
     }
 

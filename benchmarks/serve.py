@@ -49,7 +49,7 @@ MODELS = {"gnn": network, "hybrid": hybrid}
 
 @dataclass(frozen=True)
 class Setting:
-    """What all measurements use."""
+    """The options of all measurements."""
 
     folder: Path  # with the runs `first` and `second`, and the file `bodies`
     cores: Cores
@@ -58,7 +58,7 @@ class Setting:
     verdicts: Verdicts
 
     def load(self, service: Service, **options: Any) -> Load:
-        """Load on the cores that are for it."""
+        """Start load on the cores reserved for it."""
         return Load(service, self.folder / "bodies", self.cores.load, **options)
 
 
@@ -186,7 +186,7 @@ def new_run(setting: Setting, service: Service) -> None:
 
 
 def overload(setting: Setting, service: Service, capacity: float) -> None:
-    """Four times what it can answer: nobody waits long, and it recovers."""
+    """Four times the load it can answer: no request waits long, and the service recovers."""
     processes = min(4, len(setting.cores.load))
     found = setting.load(
         service,

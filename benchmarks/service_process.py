@@ -82,7 +82,7 @@ class Service:
         self.process.wait()
 
     def get(self, path: str) -> str:
-        """The answer at a path over a new connection, empty if there is none."""
+        """The response of a path over a new connection, empty if there is none."""
         connection = http.client.HTTPConnection(self.address, timeout=10)
         try:
             connection.request("GET", path)
@@ -140,12 +140,12 @@ class Load:
             assert process.stdout.readline() == "ready\n"
 
     def stop(self) -> None:
-        """Let it send nothing more."""
+        """Stop sending."""
         for process in self.processes:
             process.send_signal(signal.SIGTERM)
 
     def result(self) -> dict[str, Any]:
-        """What became of the requests, once all are answered."""
+        """The outcomes of the requests, once all are answered."""
         found = [json.loads(process.communicate()[0]) for process in self.processes]
         return {
             "statuses": sum((Counter(one["statuses"]) for one in found), Counter()),

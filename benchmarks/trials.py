@@ -1,8 +1,8 @@
-"""Trials of settings for rows of the tables: equal effort for every row, judged on validation only.
+"""Trials of settings for rows of the tables: equal effort for every row, compared on validation.
 
 ``trials.toml`` lists the settings. Each trial is one run of a row with these settings instead of
-its own; its best validation value goes to ``trials.jsonl``, one line a trial, and trials
-that are there are not run again. The test part is never looked at.
+its own; its best validation value is appended to ``trials.jsonl``. Trials that are stored there are
+not run again. The test part is never used.
 
     python benchmarks/trials.py --device cuda --jobs 8
     python benchmarks/trials.py --only transductive/ngcf@ml-1m
@@ -33,7 +33,7 @@ Trial = dict[str, Any]  # row, data, protocol, settings
 
 
 def listed(path: Path) -> Iterator[Trial]:
-    """The trials of a file, in its order; a row may have several rounds, each a table."""
+    """The trials of a file in its order; a row may have several rounds, each a table."""
     for name, rounds in tomllib.loads(path.read_text()).items():
         for columns in rounds if isinstance(rounds, list) else [rounds]:
             if len({len(values) for values in columns.values()}) != 1:
@@ -43,7 +43,7 @@ def listed(path: Path) -> Iterator[Trial]:
 
 
 def perform(trial: Trial, device: str, data_root: str | None) -> Trial:
-    """Train one trial without a refit; the best validation value, its epoch, and the seconds."""
+    """Train one trial without a refit; returns its best validation value, epoch and seconds."""
     suite, _, rest = trial["row"].partition("/")
     row, _, data = rest.partition("@")
     (cell,) = load_suite(suite).cells([data], [row])
@@ -61,7 +61,7 @@ def perform(trial: Trial, device: str, data_root: str | None) -> Trial:
 
 
 def main() -> None:
-    """Run what is listed and not yet stored, several trials at a time."""
+    """Run the trials that are not stored yet, several in parallel."""
     options = parser(__doc__)
     options.add_argument("--device", default="auto")
     options.add_argument("--jobs", type=int, default=1)

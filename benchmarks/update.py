@@ -7,7 +7,7 @@ Also printed: training again with the settings and epochs of the first run, as `
 Late data is the latest in time, at several cuts: train on the first 70 %, update with the next 5 %,
 test on the next 5 %; then the same from 75 %, and so on. The run that was trained anew at a cut is
 the one to be updated at the next. A cut has some fifty test users on small data, so the means are
-over the users of all cuts and seeds, and an interval tells how much of a difference is chance.
+over the users of all cuts and seeds, with an interval of what chance can explain.
 For data without times or with a test part of its own, a random share of the training interactions
 is late.
 """
@@ -121,7 +121,7 @@ def compare(data: Interactions, seed: int, options: argparse.Namespace) -> Itera
 def compare_one(
     old: Run, anew: Run, whole: Split, total: float, options: argparse.Namespace, label: str
 ) -> Row:
-    """One update of a run, and its rivals, on the test users of the split."""
+    """One update of a run and its alternatives, on the test users of the split."""
     new = as_interactions(whole.train, whole.user_ids, whole.item_ids, "new")
     fresh, spent = timed(
         lambda: update(old, new, device=options.device, epochs=options.epochs, progress=True)

@@ -1,4 +1,4 @@
-"""What weights do to the lists: none, ratings as weights, and recency; and what dislikes cost.
+"""NDCG with no weights, with ratings as weights and with recency; and the effect of dislikes.
 
 All ratings are kept as interactions. For every split a half-life, and EASE's penalty, is chosen on
 validation; RLAE and the epochs of the network choose by validation anyway. By time, the splits cut

@@ -409,7 +409,7 @@ BAD = {
     "reproduce smoke --rows ''": "'rows' must name at least one, got none",
     "reproduce smoke --datasets ''": "'datasets' must name at least one, got none",
     "reproduce smoke --time-limit -1": "'time_limit' must be at least 0, got -1",
-    "reproduce datasets --rows bpr": "'rows' cannot be chosen: the table datasets has none",
+    "reproduce datasets --rows bpr": "'rows' must be left out: the table datasets has no rows",
     "reproduce datasets --device gpu": "'device' must be",
     "reproduce all --rows bpr,nosuch": "'rows' must be one of",
     "reproduce all --datasets nosuch": "unknown data 'nosuch'",

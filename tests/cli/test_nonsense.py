@@ -134,9 +134,7 @@ def moved(here: Path) -> Path:
 
 def test_a_run_is_evaluated_on_data_that_has_moved(moved: Path) -> None:
     refused = call("evaluate", "r", code=2)
-    assert (
-        "plays.csv, the data of this run, has moved: give its place with --data" in refused.stderr
-    )
+    assert "plays.csv: name it with --data" in refused.stderr
     expected = ir.Run.load("r").metrics["test"]["ndcg@20"]
     assert f"{expected:.4f}" in call("evaluate", "r", "--data", moved).output
 

@@ -68,7 +68,7 @@ def test_an_update_is_taken_by_other_commands(place: Path) -> None:
     [
         (["evaluate", "r2"], "is an update, which has no test part"),
         (["train", "--resume", "--out", "r2"], "holds an update, which cannot be resumed"),
-        (["train", "--final", "r2"], "is an update: give a file of all its data"),
+        (["train", "--final", "r2"], "is an update, so '--final' needs a file of all its data"),
         (["update", "r", "new.csv", "--out", "r2"], "already holds a run"),
         (["update", "r", "none.csv", "--out", "x"], "no such file"),
         (["update", "none", "new.csv", "--out", "x"], "no such folder"),

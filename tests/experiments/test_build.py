@@ -230,7 +230,7 @@ def test_a_split_that_differs_from_the_original_is_rejected(tmp_path):
         loaded = ir.Run.load(tmp_path / strategy)
         stored.split_of(loaded)
         loaded.config["split"]["seed"] = 6
-        with pytest.raises(ir.ItemrecError, match="not the one this run was trained on"):
+        with pytest.raises(ir.ItemrecError, match="the split differs from that of this run"):
             stored.split_of(loaded)
 
 

@@ -1,17 +1,17 @@
-"""Paired tests where the per-user values of only some rows are at hand."""
+"""Paired tests where the per-user values of only some rows are available."""
 
 import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
+from results_page.remarks import compared_over
 from scipy import stats
 
-from itemrec.experiments.results_page.tables import compared_over
 from itemrec.experiments.suites.paired_tests import write_tests
-from itemrec.experiments.suites.store import Line, append, read, row_line
+from itemrec.experiments.suites.store import Line, append_lines, read_store, row_line
 from itemrec.experiments.suites.suite import load_suite
-from itemrec.experiments.suites.values import keep_values, values_path
+from itemrec.experiments.suites.user_values import values_path, write_values
 
 DATA = "yelp2018/transductive"
 SUITE = load_suite("negatives")
@@ -32,15 +32,15 @@ def home(tmp_path: Path) -> Path:
     """Three rows of one seed, all tested: *uniform* is the baseline."""
     folder = tmp_path / "results"
     for row in ("uniform", "tempered", "strong"):
-        append(folder, "negatives", run_of(row), row_line(DATA, row, 0, f"{row}-run"))
+        append_lines(folder, "negatives", run_of(row), row_line(DATA, row, 0, f"{row}-run"))
         values = {"user": USERS, "ndcg@20": scores(row)}
-        keep_values(values_path(tmp_path / "all", f"{row}-run"), values, f"{row}-run")
-    assert write_tests(SUITE, DATA, read(folder), tmp_path / "all") == []
+        write_values(values_path(tmp_path / "all", f"{row}-run"), values, f"{row}-run")
+    assert write_tests(SUITE, DATA, read_store(folder), tmp_path / "all") == []
     return folder
 
 
 def p_values(home: Path) -> dict[str, float]:
-    rows = read(home).tests("negatives", DATA)["rows"]
+    rows = read_store(home).tests("negatives", DATA)["rows"]
     return {row: tested["ndcg@20"]["p_t"] for row, tested in rows.items()}
 
 
@@ -66,22 +66,22 @@ def test_a_row_without_values_keeps_its_test(home: Path, tmp_path: Path) -> None
         source, target = (values_path(tmp_path / n, f"{row}-run") for n in ("all", "some"))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(source.read_bytes())
-    notes = write_tests(SUITE, DATA, read(home), tmp_path / "some")
+    notes = write_tests(SUITE, DATA, read_store(home), tmp_path / "some")
     assert p_values(home) == pytest.approx(before)
     assert "left unchanged for strong" in notes[0]
 
 
 def test_a_newer_run_without_values_loses_its_test(home: Path, tmp_path: Path) -> None:
     newer = {**run_of("strong"), "id": "newer"}
-    append(home, "negatives", newer, row_line(DATA, "strong", 0, "newer"))
-    write_tests(SUITE, DATA, read(home), tmp_path / "all")
+    append_lines(home, "negatives", newer, row_line(DATA, "strong", 0, "newer"))
+    write_tests(SUITE, DATA, read_store(home), tmp_path / "all")
     assert p_values(home) == pytest.approx(expected(["tempered"]))
 
 
 def test_nothing_is_written_without_values(home: Path, tmp_path: Path) -> None:
-    before = read(home).tests("negatives", DATA)
-    notes = write_tests(SUITE, DATA, read(home), tmp_path / "nowhere")
-    assert read(home).tests("negatives", DATA) == before
+    before = read_store(home).tests("negatives", DATA)
+    notes = write_tests(SUITE, DATA, read_store(home), tmp_path / "nowhere")
+    assert read_store(home).tests("negatives", DATA) == before
     assert "left unchanged for" in notes[0]
 
 
@@ -92,17 +92,19 @@ def test_a_row_is_tested_over_the_seeds_whose_values_are_at_hand(
     folder, values = tmp_path / "results", tmp_path / "values"
     for row, seed in itertools.product(("uniform", "strong"), range(3)):
         name = f"{row}-{seed}"
-        append(folder, "negatives", {**run_of(row), "id": name}, row_line(DATA, row, seed, name))
+        append_lines(
+            folder, "negatives", {**run_of(row), "id": name}, row_line(DATA, row, seed, name)
+        )
         if row == "strong" or seed < kept:
             found = {"user": USERS, "ndcg@20": scores(row) + seed / 100}
-            keep_values(values_path(values, name), found, name)
-    notes = write_tests(SUITE, DATA, read(folder), values)
+            write_values(values_path(values, name), found, name)
+    notes = write_tests(SUITE, DATA, read_store(folder), values)
     if tested is None:
-        assert read(folder).tests("negatives", DATA) == {}
+        assert read_store(folder).tests("negatives", DATA) == {}
         assert "left unchanged for strong" in notes[0]
         return
     assert notes == []
-    stored = read(folder).tests("negatives", DATA)
+    stored = read_store(folder).tests("negatives", DATA)
     assert stored["rows"]["strong"]["seeds"] == tested
     caption = compared_over(SUITE, stored, {row: dict.fromkeys(range(3), "") for row in SUITE.rows})
     assert caption == "users and seeds" + (", over 2 of 3 seeds for *strong*" if kept == 2 else "")
@@ -114,7 +116,7 @@ def test_an_older_test_over_users_is_brought_to_seeds_without_values(tmp_path: P
     values = {row: rng.random((3, 40)) + shift for row, shift in (("uniform", 0), ("strong", 0.3))}
     for row, seed in itertools.product(values, range(3)):
         run = {**run_of(row), "id": f"{row}-{seed}", "test": {"ndcg@20": values[row][seed].mean()}}
-        append(folder, "negatives", run, row_line(DATA, row, seed, run["id"]))
+        append_lines(folder, "negatives", run, row_line(DATA, row, seed, run["id"]))
     d = values["strong"] - values["uniform"]
     over_users = stats.ttest_1samp(d.mean(0), 0)
     figures = {
@@ -128,10 +130,10 @@ def test_an_older_test_over_users_is_brought_to_seeds_without_values(tmp_path: P
     tests: Line = {"kind": "tests", "data": DATA, "baseline": "uniform"}
     tests["rows"] = {"strong": {"seeds": [0, 1, 2], "ndcg@20": figures}}
     tests["runs"] = {f"{row}-{seed}": f"{row}-{seed}" for row in values for seed in range(3)}
-    append(folder, "negatives", tests)
+    append_lines(folder, "negatives", tests)
     for _ in range(2):  # the second call finds it done
-        write_tests(SUITE, DATA, read(folder), tmp_path / "nowhere")
-        stored = read(folder).tests("negatives", DATA)
+        write_tests(SUITE, DATA, read_store(folder), tmp_path / "nowhere")
+        stored = read_store(folder).tests("negatives", DATA)
         found = stored["rows"]["strong"]["ndcg@20"]
         users, between = d.mean(0).var(ddof=1) / 40, d.mean(1).var(ddof=1) / 3
         freedom = max(users, between) ** 2 / (between**2 / 2)

@@ -14,10 +14,10 @@ import pytest
 from itemrec.errors import ItemrecError
 from itemrec.experiments.suites.store import (
     Line,
-    append,
+    append_lines,
     identity,
     path_of,
-    read,
+    read_store,
     row_line,
     tidy,
 )
@@ -32,14 +32,14 @@ def run_line(run: str, ndcg: float = 0.5, **other: Any) -> Line:
 
 
 def results(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    store = read(folder)
+    store = read_store(folder)
     return {suite: store.results(suite) for suite in store.files}
 
 
 def test_a_row_shows_the_run_that_it_refers_to(tmp_path: Path) -> None:
-    append(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
-    append(tmp_path, "two", row_line(DATA, "ours", 3, "a"))
-    store = read(tmp_path)
+    append_lines(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
+    append_lines(tmp_path, "two", row_line(DATA, "ours", 3, "a"))
+    store = read_store(tmp_path)
     first, second = store.result("one", (DATA, "item", 0)), store.result("two", (DATA, "ours", 3))
     assert first is not None
     assert first["test"] == {"ndcg@20": 0.5}
@@ -49,18 +49,18 @@ def test_a_row_shows_the_run_that_it_refers_to(tmp_path: Path) -> None:
 
 
 def test_of_two_lines_with_the_same_key_the_later_is_valid(tmp_path: Path) -> None:
-    append(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
-    append(tmp_path, "one", run_line("b", 0.6), row_line(DATA, "item", 0, "b"))
+    append_lines(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
+    append_lines(tmp_path, "one", run_line("b", 0.6), row_line(DATA, "item", 0, "b"))
     tidy(tmp_path)
     (found,) = results(tmp_path)["one"]
     assert found["id"] == "b"
-    assert list(read(tmp_path).files["one"].runs) == ["b"]  # nothing refers to the other
+    assert list(read_store(tmp_path).files["one"].runs) == ["b"]  # nothing refers to the other
 
 
 def test_a_run_is_kept_while_another_suite_refers_to_it(tmp_path: Path) -> None:
-    append(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
-    append(tmp_path, "two", row_line(DATA, "item", 0, "a"))
-    append(tmp_path, "one", run_line("b", 0.6), row_line(DATA, "item", 0, "b"))
+    append_lines(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
+    append_lines(tmp_path, "two", row_line(DATA, "item", 0, "a"))
+    append_lines(tmp_path, "one", run_line("b", 0.6), row_line(DATA, "item", 0, "b"))
     before = results(tmp_path)["two"]
     tidy(tmp_path)
     assert results(tmp_path)["two"] == before
@@ -69,14 +69,14 @@ def test_a_run_is_kept_while_another_suite_refers_to_it(tmp_path: Path) -> None:
 def test_tidying_changes_no_result_and_stores_a_run_once(tmp_path: Path) -> None:
     """A repetition has other times and may have further metrics; one with other figures stays."""
     further = {"ndcg@20": 0.5, "ap": 0.1}
-    append(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
+    append_lines(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
     again = run_line("a", seconds={"train": 9.0}, test=further)
-    append(tmp_path, "two", again, row_line(DATA, "item", 0, "a"))
-    append(tmp_path, "three", run_line("a", 0.4), row_line(DATA, "item", 0, "a"))
+    append_lines(tmp_path, "two", again, row_line(DATA, "item", 0, "a"))
+    append_lines(tmp_path, "three", run_line("a", 0.4), row_line(DATA, "item", 0, "a"))
     before = results(tmp_path)
     tidy(tmp_path)
     after = results(tmp_path)
-    assert {suite: file.runs.keys() for suite, file in read(tmp_path).files.items()} == {
+    assert {suite: file.runs.keys() for suite, file in read_store(tmp_path).files.items()} == {
         "one": {"a"},
         "two": set(),
         "three": {"a"},
@@ -88,15 +88,15 @@ def test_tidying_changes_no_result_and_stores_a_run_once(tmp_path: Path) -> None
 
 def test_files_of_two_machines_are_merged_by_concatenation(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    append(here, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
-    append(there, "one", run_line("b"), row_line(DATA, "item", 1, "b"))
-    append(there, "one", {"kind": "tests", "data": DATA, "rows": {}, "runs": {"item-1": "b"}})
+    append_lines(here, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
+    append_lines(there, "one", run_line("b"), row_line(DATA, "item", 1, "b"))
+    append_lines(there, "one", {"kind": "tests", "data": DATA, "rows": {}, "runs": {"item-1": "b"}})
     both = results(here)["one"] + results(there)["one"]
     with path_of(here, "one").open("ab") as file:
         file.write(path_of(there, "one").read_bytes())
     tidy(here)
     assert results(here)["one"] == both
-    assert read(here).tests("one", DATA)["runs"] == {"item-1": "b"}
+    assert read_store(here).tests("one", DATA)["runs"] == {"item-1": "b"}
 
 
 def test_the_order_of_lines_has_no_meaning(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_order_of_lines_has_no_meaning(tmp_path: Path) -> None:
     for n, seed in itertools.product(range(2), range(3)):
         folder = tmp_path / f"{n}{seed}"
         random.Random(seed).shuffle(lines)
-        append(folder, "one", *lines)
+        append_lines(folder, "one", *lines)
         tidy(folder)
         texts.add(path_of(folder, "one").read_text())
     assert len(texts) == 1
@@ -114,38 +114,38 @@ def test_the_order_of_lines_has_no_meaning(tmp_path: Path) -> None:
 
 def test_a_line_cut_off_anywhere_loses_only_that_line(tmp_path: Path) -> None:
     """As if a process was killed while it wrote: everything before stays, the next append works."""
-    append(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
+    append_lines(tmp_path, "one", run_line("a"), row_line(DATA, "item", 0, "a"))
     path = path_of(tmp_path, "one")
     whole, kept = path.read_bytes(), results(tmp_path)
     line = (json.dumps(run_line("é–b"), ensure_ascii=False) + "\n").encode()
     for length in range(1, len(line)):
         path.write_bytes(whole + line[:length])
         assert results(tmp_path) == kept
-        append(tmp_path, "one", run_line("c"), row_line(DATA, "item", 1, "c"))
+        append_lines(tmp_path, "one", run_line("c"), row_line(DATA, "item", 1, "c"))
         assert [found["id"] for found in results(tmp_path)["one"]] == ["a", "c"]
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     path_of(tmp_path, "one").write_text('{"kind": "ro\n{"kind": "rows"}\n')
     with pytest.raises(ItemrecError, match=r"one\.jsonl, line 1 is damaged"):
-        read(tmp_path)
+        read_store(tmp_path)
 
 
 def test_a_reference_to_a_missing_run_is_reported(tmp_path: Path) -> None:
-    append(tmp_path, "two", row_line(DATA, "item", 0, "a"))
-    assert read(tmp_path).result("two", (DATA, "item", 0)) is None
+    append_lines(tmp_path, "two", row_line(DATA, "item", 0, "a"))
+    assert read_store(tmp_path).result("two", (DATA, "item", 0)) is None
     with pytest.raises(ItemrecError, match=r"two\.jsonl refers to run 'a', which no file"):
-        read(tmp_path).results("two")
+        read_store(tmp_path).results("two")
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from itemrec.experiments.suites.store import append, row_line, tidy
+from itemrec.experiments.suites.store import append_lines, row_line, tidy
 folder, name = Path(sys.argv[1]), sys.argv[2]
 for n in range(40):
     run = {"kind": "run", "id": f"{name}{n}", "valid": {}, "test": {}}
-    append(folder, "one", run, row_line("toy/inductive", name, n, run["id"]))
+    append_lines(folder, "one", run, row_line("toy/inductive", name, n, run["id"]))
     if n % 5 == 0:
         tidy(folder)
 """
@@ -162,7 +162,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_the_committed_store_is_tidy_and_its_ids_are_those_of_its_settings() -> None:
-    store = read(ROOT / "results")
+    store = read_store(ROOT / "results")
     known: set[str] = set()
     for suite, file in store.files.items():
         assert path_of(store.folder, suite).read_text(encoding="utf-8") == file.text()

@@ -21,12 +21,13 @@ from itemrec.evaluation.significance import crossed_test
 from itemrec.experiments.build import make_plan
 from itemrec.settings.resolve import changes, resolve
 from itemrec.experiments.suites import FOLDER
+from itemrec.experiments.suites.jobs import SuiteJob
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.overrides import Entry
-from itemrec.experiments.suites.reproduce import Outcome, reproduce, reproduce_all
-from itemrec.experiments.suites.store import Line, identity, path_of, read
+from itemrec.experiments.suites.reproduce import SuiteOutcome, run_suite, run_tables
+from itemrec.experiments.suites.store import Line, identity, path_of, read_store
 from itemrec.experiments.suites.suite import Suite, load_suite, row_settings
-from itemrec.experiments.suites.values import Values, read_values, values_path
+from itemrec.experiments.suites.user_values import UserValues, read_values, values_path
 from itemrec.models import MODELS
 from itemrec.models.base import Kind
 from itemrec.training.interrupt import Interrupt
@@ -61,16 +62,16 @@ def tiny(folder: Path, rows: str = "", epochs: int = 3) -> Suite:
     )
 
 
-def run(suite: Suite, folder: Path, **options: Any) -> Outcome:
+def run(suite: Suite, folder: Path, **options: Any) -> SuiteOutcome:
     quiet = Console(file=(folder / "log").open("a"), width=200)
     chosen = {"results": folder / "results", "per_user": folder / "values", **options}
-    return reproduce(suite, Options(**chosen), quiet)
+    return run_suite(suite, Options(**chosen), quiet)
 
 
 def results(folder: Path, suite: str = "own") -> dict[tuple[str, str, int], dict[str, Any]]:
     """All results without what depends on time and machine."""
     out = {}
-    store = read(folder / "results")
+    store = read_store(folder / "results")
     for content in store.results(suite) if suite in store.files else ():
         del content["seconds"], content["hardware"]
         out[content["data"], content["row"], content["seed"]] = content
@@ -78,10 +79,10 @@ def results(folder: Path, suite: str = "own") -> dict[tuple[str, str, int], dict
 
 
 def paired_tests_of(folder: Path, data: str, suite: str = "own") -> Line:
-    return read(folder / "results").tests(suite, data)
+    return read_store(folder / "results").tests(suite, data)
 
 
-def users_of(folder: Path, key: tuple[str, str, int], suite: str = "own") -> Values:
+def users_of(folder: Path, key: tuple[str, str, int], suite: str = "own") -> UserValues:
     """The per-user values of a run."""
     found = read_values(values_path(folder / "values", results(folder, suite)[key]["id"]))
     assert found is not None
@@ -309,7 +310,7 @@ def test_a_setting_added_later_leaves_results_valid(tmp_path: Path) -> None:
 
 def test_a_result_records_how_it_was_made(finished: Path) -> None:
     key = (f"{TINY}/inductive", "item", 1)
-    found = read(finished / "results").result("own", key)
+    found = read_store(finished / "results").result("own", key)
     assert found is not None
     assert (found["row"], found["seed"], found["protocol"]) == ("item", 1, "inductive")
     assert found["config"]["split"]["seed"] == found["config"]["train"]["seed"] == 1
@@ -432,7 +433,7 @@ def test_a_run_whose_settings_changed_is_made_again(finished: Path, tmp_path: Pa
     assert {k: v for k, v in now.items() if k != key} == {
         k: v for k, v in before.items() if k != key
     }
-    runs = read(tmp_path / "results").files["own"].runs
+    runs = read_store(tmp_path / "results").files["own"].runs
     assert before[key]["id"] not in runs  # nothing refers to it any more
     assert len(runs) == 8
 
@@ -462,10 +463,10 @@ def test_the_copy_of_a_suite_follows_the_original(finished: Path, tmp_path: Path
 
 def test_tests_are_not_rewritten_where_values_are_missing(finished: Path) -> None:
     suite = load_suite(finished / "own.toml")
-    before = read(finished / "results").files["own"].tests
+    before = read_store(finished / "results").files["own"].tests
     assert len(before) == 2
     run(suite, finished, per_user=finished / "nowhere")
-    assert read(finished / "results").files["own"].tests == before
+    assert read_store(finished / "results").files["own"].tests == before
     assert "the paired tests are left unchanged" in (finished / "log").read_text()
 
 
@@ -480,14 +481,14 @@ def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path
     reused = results(tmp_path, "twin")[data, "ours", 1]
     first = results(tmp_path)[data, "item", 1]
     assert reused == {**first, "suite": "twin", "row": "ours"}
-    files = read(tmp_path / "results").files
+    files = read_store(tmp_path / "results").files
     assert (len(files["own"].runs), len(files["twin"].runs), len(files["twin"].rows)) == (8, 0, 8)
     tests = [paired_tests_of(tmp_path, data, name) for name in ("own", "twin")]
     assert tests[0]["rows"]["item"] == tests[1]["rows"]["ours"]
     without = make(tmp_path, text, name="without")  # its per-user values are elsewhere
     assert run(without, tmp_path, per_user=tmp_path / "nowhere").ran == 0
     assert results(tmp_path, "without")[data, "ours", 1] == {**reused, "suite": "without"}
-    assert read(tmp_path / "results").files["without"].tests == {}
+    assert read_store(tmp_path / "results").files["without"].tests == {}
     other = make(tmp_path, text.replace("n_negatives = 8", "n_negatives = 9"), name="other")
     assert run(other, tmp_path, time_limit=0).left == 8
     more = make(tmp_path, text.replace('"ndcg@20"]', '"ap", "ndcg@20"]'), name="more")
@@ -498,7 +499,7 @@ def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path
     another = {"device": "CPU", "cpu": "another one", "cores": 1, "jobs": 1, "torch": "2"}
     with mock.patch("itemrec.experiments.suites.worker.hardware", return_value=another):
         assert run(timed, tmp_path, datasets=[data], rows=["bpr"], seeds=1).ran == 1
-    files = read(tmp_path / "results").files
+    files = read_store(tmp_path / "results").files
     assert files["timed"].runs == {}
     (row,) = files["timed"].rows.values()
     assert {"seconds", "hardware"} <= set(row)
@@ -514,24 +515,23 @@ def test_all_is_everything_but_the_smoke_test(
     asked: dict[str, list[str] | None] = {}
     module = "itemrec.experiments.suites.reproduce."
 
-    def run_none(suite: Suite, options: Options, _: Console) -> Outcome:
+    def run_none(suite: Suite, options: Options, _: Console) -> SuiteOutcome:
         called.append(suite.name)
         asked[suite.name] = None if options.rows is None else list(options.rows)
-        return Outcome()
+        return SuiteOutcome()
 
-    monkeypatch.setattr(module + "reproduce", run_none)
-    for name in ("datasets", "qualitative"):
-        monkeypatch.setattr(
-            f"{module}reproduce_{name}", lambda *_, name=name, **__: called.append(name)
-        )
+    monkeypatch.setattr(module + "run_suite", run_none)
+    others = {"datasets": "count_datasets", "qualitative": "write_example_lists"}
+    for name, function in others.items():
+        monkeypatch.setattr(module + function, lambda *_, name=name, **__: called.append(name))
     quiet = Console(quiet=True)
-    assert reproduce_all("all", Options(results=tmp_path), quiet)
+    assert run_tables("all", Options(results=tmp_path), quiet)
     assert sorted(called) == sorted({*SHIPPED, "datasets", "qualitative"} - {"smoke"})
     assert set(asked.values()) == {None}
     # with rows: the suites that have one of them, each with those it has, and no other table
     called.clear(), asked.clear()
     chosen = ["gat-bpr", "band"]
-    assert reproduce_all("all", Options(results=tmp_path, rows=chosen), quiet)
+    assert run_tables("all", Options(results=tmp_path, rows=chosen), quiet)
     suites = [load_suite(name) for name in SHIPPED if name != "smoke"]
     own = {suite.name: [row for row in chosen if row in suite.rows] for suite in suites}
     assert asked == {name: rows for name, rows in own.items() if rows}
@@ -574,12 +574,12 @@ def test_an_unexpected_error_fails_one_run(tmp_path: Path, monkeypatch: pytest.M
     suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + row + ROW.replace('"a"', '"b"') + row)
     train = sys.modules["itemrec.experiments.suites.worker"]._train
 
-    def no_room(job: dict[str, Any]) -> Any:
-        if job["row"] == "a":
+    def out_of_memory(job: SuiteJob) -> Any:
+        if job.cell.row == "a":
             raise MemoryError("no room")
         return train(job)
 
-    monkeypatch.setattr("itemrec.experiments.suites.worker._train", no_room)
+    monkeypatch.setattr("itemrec.experiments.suites.worker._train", out_of_memory)
     outcome = run(suite, tmp_path)
     assert outcome.ran == 1
     assert outcome.failed == {f"{TINY}/transductive a seed 0": "MemoryError: no room"}

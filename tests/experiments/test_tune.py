@@ -468,7 +468,10 @@ def test_what_cannot_be_searched_is_rejected_before_data_is_read(search, message
         ({"search": ["lr=0.1,0.2"]}, "must name settings that affect 'ease', got 'train.lr'"),
         ({"search": ["loss.name=bpr,softmax"]}, "settings that affect 'ease', got 'loss.name'"),
         ({"search": ["model.name=ease,mf"], "split": "users"}, "MF cannot be used in the induct"),
-        ({"model": "popularity"}, "'search' must be given: no ranges are known for 'popularity'"),
+        (
+            {"model": "popularity"},
+            "'search' must be given: 'popularity' has no default search space",
+        ),
     ],
 )
 def test_other_errors(options, message, tmp_path):

@@ -84,7 +84,7 @@ def reproduce(
     """
     from itemrec.experiments.suites.options import Options
     from itemrec.experiments.suites.overrides import split_names
-    from itemrec.experiments.suites.reproduce import OTHERS, reproduce_all
+    from itemrec.experiments.suites.reproduce import OTHERS, run_tables
 
     names = selection.datasets
     chosen = Options(
@@ -98,7 +98,7 @@ def reproduce(
         per_user=storage.per_user,
         time_limit=time_limit,
     )
-    succeeded = reproduce_all(suite, chosen, error_console)
+    succeeded = run_tables(suite, chosen, error_console)
     if suite not in ("all", *OTHERS):
         _print_tables(suite, chosen)
     if not succeeded:
@@ -108,12 +108,12 @@ def reproduce(
 def _print_tables(name: str, options: Options) -> None:
     """The table of each chosen data set, with what is stored by now."""
     from itemrec.cli.tables.suites import suite_table
-    from itemrec.experiments.results_page.tables import read_tables
-    from itemrec.experiments.suites.store import read
+    from itemrec.experiments.suites.results import read_tables
+    from itemrec.experiments.suites.store import read_store
     from itemrec.experiments.suites.suite import load_suite
 
     suite = load_suite(name)
     chosen = {cell.entry for cell in suite.cells(options.datasets)}
-    for table in read_tables(suite, read(options.home)):
+    for table in read_tables(suite, read_store(options.home)):
         if table.entry in chosen:
             console.print(suite_table(suite, table))

@@ -1,1 +1,1 @@
-"""Experiments from configurations: building, searching, suites and the results page."""
+"""Experiments from configurations: building, searching and suites."""

@@ -1,4 +1,4 @@
-"""The search space: settings by name, each with its choices or its range."""
+"""The search space of `itemrec tune`: settings with their choices or ranges."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from itemrec.models.base import Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.validation import check_settings, schema
 
-# Model settings that are searched by default, from their default divided by this factor to their
-# default multiplied by it: EASE's λ was best at 50 to 1000, SimGCL's weight at .02 to .5.
+# Model settings that are searched by default, from the default ÷ factor to the default × factor:
+# EASE's λ was best at 50 to 1000, SimGCL's weight at .02 to .5.
 FACTORS = {
     "l2": 10,
     "alpha": 10,
@@ -33,14 +33,14 @@ FACTORS = {
 
 @dataclass(frozen=True)
 class SearchRange:
-    """One setting to search: among choices, or in a range."""
+    """A setting to search, among choices or in a range."""
 
     key: str  # "train.lr"
     choices: tuple[Any, ...] = ()
     low: float = 0
     high: float = 0
-    log: bool = False
-    whole: bool = False
+    log: bool = False  # a logarithmic scale, for ranges that span a factor of ten or more
+    whole: bool = False  # whole numbers only
 
     def __str__(self) -> str:
         choices = ",".join(json.dumps(choice) for choice in self.choices)
@@ -71,7 +71,7 @@ def default_search_space(config: Config) -> dict[str, SearchRange]:
         texts.append("model.l2=1..1000")
     if not texts:
         name = full["model"]["name"]
-        raise ItemrecError(f"'search' must be given: no ranges are known for {name!r}")
+        raise ItemrecError(f"'search' must be given: {name!r} has no default search space")
     return parse_search_space(config, texts)
 
 
@@ -107,13 +107,8 @@ def _parse(config: Config, text: str) -> SearchRange:
     low, dots, high = (part.strip() for part in value.partition(".."))
     if not dots:
         return SearchRange(key, _choices(config, key, value, text))
-    return _range(key, [_typed(config, key, parse_value(end)) for end in (low, high)], text)
-
-
-def _range(key: str, ends: list[Any], text: str) -> SearchRange:
-    """LOW..HIGH, on a logarithmic scale if it spans a factor of ten or more."""
-    numbers = all(type(end) in (int, float) for end in ends)
-    if not numbers or not ends[0] < ends[1]:
+    ends = [_typed(config, key, parse_value(end)) for end in (low, high)]
+    if not all(type(end) in (int, float) for end in ends) or not ends[0] < ends[1]:
         raise ItemrecError(
             f"'search' must give a range by two numbers, the lower one first, got {text!r}"
         )
@@ -136,7 +131,7 @@ def _choices(config: Config, key: str, value: str, text: str) -> tuple[Any, ...]
 
 
 def _key(config: Config, name: str) -> str:
-    """``section.key`` of a key that may lack its section, found as ``--set`` finds it."""
+    """The full name, ``section.key``, of a key that may lack its section, as for ``--set``."""
     probe = {
         section: {key: value for key, value in settings.items() if key in ("name", "strategy")}
         for section, settings in with_names(config).items()
@@ -163,20 +158,20 @@ def _typed(config: Config, key: str, value: Any) -> Any:
 
 
 def _check_values(config: Config, space: Mapping[str, SearchRange]) -> None:
-    """Reject values that a component would reject, and settings that have no effect."""
+    """Reject values that a component rejects, and settings that have no effect."""
     names = [key for key in space if key.endswith(".name")]
     chosen = [
         dict(zip(names, some, strict=True)) for some in product(*(space[n].choices for n in names))
     ]
     for key, one in space.items():
-        values, matters = one.choices or (one.low, one.high), False
+        values, has_effect = one.choices or (one.low, one.high), False
         for some in chosen:
             made = [
                 resolve(without_refit(merged(config, {**some, key: value}))).comparable()
                 for value in values
             ]
-            matters = matters or any(other != made[0] for other in made)
-        if not matters:
+            has_effect = has_effect or any(other != made[0] for other in made)
+        if not has_effect:
             model = with_names(config)["model"]["name"]
             raise ItemrecError(f"'search' must name settings that affect {model!r}, got {key!r}")
 

@@ -1,4 +1,4 @@
-"""Configurations and splits that come from run folders: resume, final training, evaluation."""
+"""Settings and splits of stored runs: to evaluate, resume or train finally on all data."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from itemrec.training.run_folder import RunFolder
 def split_of(
     run: Run, data_root: str | Path | None = None, data: str | Path | None = None
 ) -> Split:
-    """The split of a run, made again from its settings and verified.
+    """The split of a run, made again from its settings and compared with the run.
 
-    ``data`` is the place of the data if it has moved; its fingerprint must be the same.
+    ``data`` is the new location of data that has moved; its fingerprint must be the same.
     """
     if "update" in run.config:
-        return later_split(run, data_root, data)
+        return _later_split(run, data_root, data)
     config = {name: dict(section) for name, section in run.config.items()}
     if not config.get("data"):
         raise ItemrecError("this run was trained on data in memory: evaluate it in Python")
@@ -42,7 +42,7 @@ def split_of(
             for name in COLUMNS:
                 config["data"].pop(name, None)
     elif Path(stored).is_absolute() and not (Path(stored).exists() or is_pattern(Path(stored))):
-        raise ItemrecError(f"{stored}, the data of this run, has moved: give its place with --data")
+        raise ItemrecError(f"the data of this run is no longer at {stored}: name it with --data")
     found = make_data(config)
     if found.fingerprint != run.dataset["fingerprint"]:
         raise ItemrecError(
@@ -52,23 +52,22 @@ def split_of(
     split = make_split(config, found)
     if run.metrics.get("refit"):
         split = split.refit()
-    same = split.train.shape == run.train.shape
-    if not same or not all(
+    if split.train.shape != run.train.shape or not all(
         np.array_equal(getattr(split.train, part), getattr(run.train, part))
         for part in ("indptr", "indices")
     ):
         raise ItemrecError(
-            f"the split made again is not the one this run was trained on: {found.name!r} or the "
-            "run's config.toml has changed since"
+            f"the split differs from that of this run: {found.name!r} or the run's config.toml has "
+            "changed since it was trained"
         )
     return split
 
 
-def later_split(run: Run, data_root: str | Path | None, data: str | Path | None) -> Split:
-    """A split of an updated run, whose test part is later interactions of its users."""
+def _later_split(run: Run, data_root: str | Path | None, data: str | Path | None) -> Split:
+    """The split of an updated run: its test part is later interactions of its users."""
     if data is None:
         raise ItemrecError(
-            "this run is an update, which has no test part: give later interactions with --data"
+            "this run is an update, which has no test part: name later interactions with --data"
         )
     root = None if data_root is None else str(data_root)
     later = read_new(run.config["data"], str(data), {"data_root": root})
@@ -91,7 +90,7 @@ def later_split(run: Run, data_root: str | Path | None, data: str | Path | None)
 
 
 def default_folder(config: Config) -> Path:
-    """runs/<data>-<protocol>-<model>-<loss>-<seed>; without <loss> for a model's own objective."""
+    """``runs/DATA-PROTOCOL-MODEL-LOSS-SEED``; without LOSS if the model has its own objective."""
     config = with_names(config)
     data = str(config["data"].get("data", "data"))
     is_path = Path(data).exists() or is_pattern(Path(data))
@@ -124,9 +123,15 @@ def final_config(
         raise ItemrecError(f"'split' must be all with '--final', got {strategy!r}")
     is_update = "update" in run.config
     if is_update and data is None:
-        raise ItemrecError(f"{folder} is an update: give a file of all its data before --final")
+        raise ItemrecError(
+            f"{folder} is an update, so '--final' needs a file of all its data: "
+            "itemrec train DATA --final RUN"
+        )
     if not run.config.get("data") and data is None:
-        raise ItemrecError(f"{folder} was trained on data in memory: give its file before --final")
+        raise ItemrecError(
+            f"{folder} was trained on data in memory, so '--final' needs its file: "
+            "itemrec train DATA --final RUN"
+        )
     config = {name: dict(section) for name, section in run.config.items() if name != "update"}
     config["split"] = {"strategy": "all", "seed": config["split"]["seed"], "protocol": run.protocol}
     config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
@@ -134,7 +139,7 @@ def final_config(
 
 
 def change_of_data(folder: str | Path, run: Run) -> str:
-    """A note if the data differs from that of the finished run in the folder."""
+    """A note if the data of a run differs from that of the finished run in the folder, or ""."""
     before, now = Run.load(folder).dataset, run.dataset
     if before["fingerprint"] == now["fingerprint"]:
         return ""

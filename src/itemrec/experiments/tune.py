@@ -1,8 +1,8 @@
 """Hyper-parameter search: trials are evaluated on validation only and survive interruptions.
 
-``tune.toml`` the configuration and search space · ``trials.jsonl`` one line per finished trial ·
-``best.toml`` the configuration of the best trial, for ``itemrec train --config`` · ``running`` the
-state of the current trial.
+The folder of a search holds ``tune.toml``, the configuration and search space; ``trials.jsonl``,
+one line per finished trial; ``best.toml``, the configuration of the best trial, for
+``itemrec train --config``; and ``running``, the state of the current trial.
 """
 
 from __future__ import annotations
@@ -116,39 +116,39 @@ def tune(
     positive_integers(trials=trials)
     if time_limit is not None and not time_limit > 0:
         raise ItemrecError(f"'time_limit' must be a positive number of seconds, got {time_limit}")
-    folder, config = check_folder("out", out), _anywhere(config)
+    folder, config = check_folder("out", out), _with_absolute_paths(config)
     space = parse_search_space(config, search) if search else default_search_space(config)
     full = resolve(config).train
     pick_device(str(config.get("train", {}).get("device", "auto")))
-    claim = {**config, "search": {"settings": [str(one) for one in space.values()]}}
-    known = _claim(folder, claim, resume)
+    request = {**config, "search": {"settings": [str(one) for one in space.values()]}}
+    known = _stored_fingerprint(folder, request, resume)
     if data is None:
         data = make_data(config)
     if known not in ("", data.fingerprint):
         raise ItemrecError(f"{folder} holds a search on other data; it cannot be resumed")
     split = make_split(config, data).without_test()
-    this = _Search(config, space, split, folder, full.metric, full.seed)
+    task = _Search(config, space, split, folder, full.metric, full.seed)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
-        if not _claim(folder, claim, resume):  # again, now that the folder is locked
+        if not _stored_fingerprint(folder, request, resume):  # again, now that the folder is locked
             facts = {"name": data.name, "fingerprint": data.fingerprint}
-            write_text(folder / "tune.toml", dump_config({**claim, "dataset": facts}))
+            write_text(folder / "tune.toml", dump_config({**request, "dataset": facts}))
         for draft in folder.glob(".*.tmp"):  # left by a killed process
             draft.unlink()
-        done = _search(this, trials, time_limit and started + time_limit, progress)
-    return Tuned(tuple(done), this.config_of(_best(done)), this.metric)
+        done = _search(task, trials, time_limit and started + time_limit, progress)
+    return Tuned(tuple(done), task.config_of(_best(done)), task.metric)
 
 
-def _search(this: _Search, trials: int, end: float | None, progress: bool) -> list[Trial]:
-    """All trials, starting with the finished ones of earlier calls."""
-    done = read_file(this.folder / "trials.jsonl", lambda path: _stored_trials(path, this.space))
-    trained = {this.identity(trial): trial for trial in done}
-    _keep(this, done)
-    with TrialBar(len(done), trials, this.metric, show=progress) as bar:
+def _search(task: _Search, trials: int, end: float | None, progress: bool) -> list[Trial]:
+    """Run trials until there are enough; returns all, with those of earlier calls."""
+    done = read_file(task.folder / "trials.jsonl", lambda path: _stored_trials(path, task.space))
+    trained = {task.identity(trial): trial for trial in done}
+    _save(task, done)
+    with TrialBar(len(done), trials, task.metric, show=progress) as bar:
         while len(done) < trials and not (end is not None and time.monotonic() >= end):
-            done.append(_perform(this, done, trained))
-            trained.setdefault(this.identity(done[-1]), done[-1])
-            _keep(this, done)
+            done.append(_next_trial(task, done, trained))
+            trained.setdefault(task.identity(done[-1]), done[-1])
+            _save(task, done)
             bar.update(done)
     return done
 
@@ -169,7 +169,7 @@ def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
 # --- trials --------------------------------------------------------------------------------------
 
 
-def _perform(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial]) -> Trial:
+def _next_trial(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial]) -> Trial:
     """The next trial; if its settings were trained before, it has the earlier outcome."""
     number, given = len(done), flat(resolve(search.config).comparable())
     settings = {key: given.get(key) for key in search.space}
@@ -229,23 +229,24 @@ def _suggest(space: Mapping[str, SearchRange], done: Sequence[Trial], seed: int)
     sampler = optuna.samplers.TPESampler(seed=seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     for trial in done:
-        places = {key: _place(one, trial.settings[key]) for key, one in space.items()}
-        params = {key: place for key, place in places.items() if place is not None}
+        params = {key: _encode(one, trial.settings[key]) for key, one in space.items()}
+        params = {key: param for key, param in params.items() if param is not None}
         value = -1.0 if trial.value is None else trial.value  # a failure is worse than any value
         limits = {key: kinds[key] for key in params}
         study.add_trial(optuna.trial.create_trial(value=value, params=params, distributions=limits))
     drawn = study.ask(kinds).params
-    return {key: _value(one, drawn[key]) for key, one in space.items()}
+    return {key: _decode(one, drawn[key]) for key, one in space.items()}
 
 
-def _place(space: SearchRange, value: Any) -> Any:
-    """The position of a value in its range; None for a given setting outside the range."""
+def _encode(space: SearchRange, value: Any) -> Any:
+    """A value as optuna stores it; None for a given setting outside the range."""
     if space.choices:
         return space.choices.index(value) if value in space.choices else None
     return value if isinstance(value, int | float) and space.low <= value <= space.high else None
 
 
-def _value(space: SearchRange, drawn: Any) -> Any:
+def _decode(space: SearchRange, drawn: Any) -> Any:
+    """A value drawn by optuna as a setting."""
     if space.choices or space.whole:
         return space.choices[drawn] if space.choices else drawn
     return min(max(float(f"{drawn:.4g}"), space.low), space.high)  # four digits are enough
@@ -254,7 +255,11 @@ def _value(space: SearchRange, drawn: Any) -> Any:
 def _best(trials: Sequence[Trial]) -> Trial:
     found = [(trial.value, -trial.number, trial) for trial in trials if trial.value is not None]
     if not found:
-        why = f", the first failed with: {trials[0].error}" if trials else ": no time was left"
+        why = (
+            f", the first failed with: {trials[0].error}"
+            if trials
+            else ": 'time_limit' ended before the first"
+        )
         raise ItemrecError(f"none of {len(trials)} trials succeeded{why}")
     return max(found)[2]
 
@@ -262,7 +267,7 @@ def _best(trials: Sequence[Trial]) -> Trial:
 # --- files ---------------------------------------------------------------------------------------
 
 
-def _anywhere(config: Config) -> Config:
+def _with_absolute_paths(config: Config) -> Config:
     """Make paths absolute, so that a search can be resumed from any folder."""
     data = dict(config.get("data", {}))
     for key in ("data", "titles", "data_root"):
@@ -272,8 +277,11 @@ def _anywhere(config: Config) -> Config:
     return {**config, "data": data}
 
 
-def _claim(folder: Path, claim: Config, resume: bool) -> str:
-    """Reject a folder that holds another search; the fingerprint of its data if it holds this."""
+def _stored_fingerprint(folder: Path, request: Config, resume: bool) -> str:
+    """The fingerprint of the data if the folder holds this search, "" if it is new.
+
+    A folder that holds anything else is rejected.
+    """
     if any((folder / name).exists() for name in ("config.toml", "request.toml")):
         raise ItemrecError(f"{folder} holds a run, not a search: choose another --out")
     if not any((folder / name).exists() for name in FILES):
@@ -284,7 +292,7 @@ def _claim(folder: Path, claim: Config, resume: bool) -> str:
         )
     config, texts = stored_search(folder)
     stored = {**config, "search": {"settings": texts}}
-    if (changed := difference(stored, normalise(claim))):
+    if (changed := difference(stored, normalise(request))):
         raise ItemrecError(f"{folder} holds a search with other settings: {changed}")
     return str(load_stored(folder / "tune.toml").get("dataset", {}).get("fingerprint", ""))
 
@@ -310,7 +318,7 @@ def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
     return found
 
 
-def _keep(search: _Search, done: Sequence[Trial]) -> None:
+def _save(search: _Search, done: Sequence[Trial]) -> None:
     """Write the finished trials and the best configuration; remove the folders of these trials."""
     texts = {"trials.jsonl": "".join(json.dumps(asdict(trial)) + "\n" for trial in done)}
     if any(trial.value is not None for trial in done):

@@ -1,18 +1,19 @@
-"""Checks of a suite file: mistakes are reported together with the valid names."""
+"""Checks of a suite file; an error names the key, the rule and the valid names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from itemrec.data.datasets import DATASETS
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
+from itemrec.settings.schema import SPLIT_OF
 from itemrec.settings.overrides import keys
 from itemrec.settings.schema import SECTIONS
-from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge, section
+from itemrec.experiments.suites.overrides import Entry, merge, row_entries, section
 from itemrec.validation import lookup
 
 SUITE_KEYS = (
@@ -28,23 +29,29 @@ SETTINGS = tuple(name for name in SECTIONS if name != "data")
 
 def check_table(table: dict[str, Any]) -> None:
     """Reject a suite with unknown keys, names or values."""
-    _only(table, (*SUITE_KEYS, "defaults", "row"), "a suite")
+    _check_keys(table, (*SUITE_KEYS, "defaults", "row"), "a suite")
     rows = table.get("row", [])
     if not rows or not isinstance(rows, list):
         raise ItemrecError("a suite needs at least one [[row]]")
-    _check_names(rows)
-    data = {entry.data for row in rows for entry in entries(row, table)}
+    names = [str(row.get("name", "")) for row in rows]
+    for name in names:
+        if not re.fullmatch(r"[\w][\w.-]*", name):
+            raise ItemrecError(f"a row's 'name' must be of letters, digits, '.-_', got {name!r}")
+    if len(set(names)) < len(names):
+        raise ItemrecError(f"rows must have different names, got {', '.join(names)}")
+    data = {entry.data for row in rows for entry in row_entries(row, table)}
     _check_part("[defaults]", table.get("defaults", {}), (*SECTIONS, "on"), data)
     for row in rows:
         _check_part(f"row '{row['name']}'", row, (*ROW_KEYS, *SETTINGS), data)
     _check_seeds(table, "the suite")
     if not isinstance(table.get("cost", False), bool):
         raise ItemrecError(f"'cost' must be true or false, got {table['cost']!r}")
-    if not isinstance(table.get("curve", ""), str):
-        raise ItemrecError(f"'curve' must be what the numbers of rows are, got {table['curve']!r}")
+    curve = table.get("curve", "")
+    if not isinstance(curve, str):
+        raise ItemrecError(f"'curve' must be a text, such as \"window\", got {curve!r}")
     for row in rows:
         _check_row(row, table)
-        if table.get("curve") and not re.search(r".-\d+$", row["name"]):
+        if curve and not re.search(r".-\d+$", row["name"]):
             name = row["name"]
             raise ItemrecError(f"the rows of a 'curve' must be called NAME-NUMBER, got {name!r}")
     _check_defaults(table)
@@ -59,78 +66,57 @@ def check_data(name: str) -> None:
         )
 
 
-def _check_names(rows: list[dict[str, Any]]) -> None:
-    names = []
-    for row in rows:
-        if not re.fullmatch(r"[\w][\w.-]*", str(row.get("name", ""))):
-            raise ItemrecError(f"a row's 'name' must be a short word, got {row.get('name')!r}")
-        names.append(row["name"])
-    if len(set(names)) < len(names):
-        raise ItemrecError(f"rows must have different names, got {', '.join(names)}")
-
-
 def _check_part(where: str, part: Any, known: Iterable[str], data: set[str]) -> None:
     """The keys of the defaults or of a row, and those of their overrides."""
-    _only(part, known, where)
+    _check_keys(part, known, where)
     for key, settings in part.get("on", {}).items():
-        if key not in STRATEGIES and Entry.parse(key).data not in {*data, *DATASETS}:
-            choices = ", ".join([*STRATEGIES, *sorted(data)])
+        if key not in SPLIT_OF and Entry.parse(key).data not in {*data, *DATASETS}:
+            choices = ", ".join([*SPLIT_OF, *sorted(data)])
             raise ItemrecError(f"{where} has 'on' {key!r}, which is none of {choices}")
-        _only(settings, (*SECTIONS, "seeds"), f"{where} on {key}")
+        _check_keys(settings, (*SECTIONS, "seeds"), f"{where} on {key}")
         _check_seeds(settings, where)
     _check_seeds(part, where)
 
 
 def _check_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> None:
-    where = f"row '{row['name']}'"
-    own = entries(row, table)
+    """The data sets of a row, and the figures and counts that it has for them."""
+    where, own = f"row '{row['name']}'", row_entries(row, table)
     if not own:
         raise ItemrecError(f"{where} has no 'data', and neither has the suite")
     for name in (row.get("protocol"), table.get("protocol")):
         if name is not None:
-            lookup(STRATEGIES, "protocol", name)
+            lookup(SPLIT_OF, "protocol", name)
     for entry in own:
         check_data(entry.data)
-    names = {name for entry in own for name in (entry.data, entry.key)}
-    _check_tuned(where, row.get("tuned", {}), names)
-    for what in ("paper", "band"):
-        for key, metric, value in _figures(row.get(what, {})):
-            if key not in names and key not in DATASETS:
+    if not isinstance(tuned := row.get("tuned", {}), dict):
+        raise ItemrecError(f"{where}: 'tuned' must be a table by data set, got {tuned!r}")
+    names = {*DATASETS, *(name for entry in own for name in (entry.data, entry.key))}
+    for what in ("tuned", "paper", "band"):
+        for key, value in row.get(what, {}).items():
+            if what != "tuned" and key == "source":
+                continue
+            if key not in names:
                 raise ItemrecError(f"{where} has '{what}' for {key!r}, not one of its data sets")
-            parse_metric(metric)
-            if not _is_figure(what, value):
-                rule = "a fraction" if what == "paper" else "two fractions"
+            if what != "tuned":
+                for metric, figure in value.items():
+                    parse_metric(metric)
+                    _check_figure(f"{where}: '{what}.{key}.{metric}'", figure, what)
+            elif not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ItemrecError(
-                    f"{where}: '{what}.{key}.{metric}' must be {rule}, got {value!r}"
+                    f"{where}: 'tuned.{key}' must be a whole number of at least 0, got {value!r}"
                 )
 
 
-def _check_tuned(where: str, tuned: Any, names: set[str]) -> None:
-    """The numbers of settings that were tried, by data set."""
-    if not isinstance(tuned, dict):
-        raise ItemrecError(f"{where}: 'tuned' must be a table by data set, got {tuned!r}")
-    for key, value in tuned.items():
-        if key not in names and key not in DATASETS:
-            raise ItemrecError(f"{where} has 'tuned' for {key!r}, not one of its data sets")
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ItemrecError(
-                f"{where}: 'tuned.{key}' must be a whole number of at least 0, got {value!r}"
-            )
-
-
-def _figures(table: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    for key, figures in table.items():
-        if key != "source":
-            for metric, value in figures.items():
-                yield key, metric, value
-
-
-def _is_figure(what: str, value: Any) -> bool:
+def _check_figure(where: str, value: Any, what: str) -> None:
     """A published figure is a fraction, a band has two of them."""
+    rule, count = ("a fraction", 1) if what == "paper" else ("two fractions", 2)
     values = [value] if what == "paper" else value
-    if not isinstance(values, list) or len(values) != (1 if what == "paper" else 2):
-        return False
-    return all(isinstance(v, int | float) and 0 <= v <= 1 for v in values)
+    if (
+        not isinstance(values, list)
+        or len(values) != count
+        or not all(isinstance(v, int | float) and 0 <= v <= 1 for v in values)
+    ):
+        raise ItemrecError(f"{where} must be {rule}, got {value!r}")
 
 
 def _check_defaults(table: Mapping[str, Any]) -> None:
@@ -138,7 +124,7 @@ def _check_defaults(table: Mapping[str, Any]) -> None:
     defaults = table.get("defaults", {})
     known: dict[str, set[str]] = {name: set() for name in SECTIONS}
     for row in table["row"]:
-        for entry in entries(row, table):
+        for entry in row_entries(row, table):
             merged = merge(defaults, row, entry)
             for name in SECTIONS:
                 known[name].update(keys({s: merged[s] for s in SECTIONS}, name))
@@ -158,10 +144,10 @@ def _check_seeds(table: Mapping[str, Any], where: str) -> None:
         raise ItemrecError(f"{where}: 'seeds' must be a positive integer, got {seeds!r}")
 
 
-def _only(table: Any, known: Iterable[str], where: str) -> None:
-    known = list(known)
+def _check_keys(table: Any, known: Iterable[str], where: str) -> None:
     if not isinstance(table, dict):
         raise ItemrecError(f"{where} must be a table, got {table!r}")
+    known = list(known)
     for key in table:
         if key not in known:
             raise ItemrecError(f"{where} has no key {key!r}; known keys: {', '.join(known)}")

@@ -1,146 +1,85 @@
-"""The runs of a suite as jobs: JSON that a worker can perform without knowing the suite."""
+"""The jobs of a suite: one run for each row, data set and seed."""
 
 from __future__ import annotations
 
-import os
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-
-from itemrec.errors import ItemrecError
-from itemrec.evaluation.metrics import parse_metric
+from itemrec.settings.schema import Config
 from itemrec.settings.resolve import changes
 from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.processes import Answer, Job, perform_all
-from itemrec.experiments.suites.store import RowKey, Store, append, identity, row_line
+from itemrec.experiments.suites.store import RowKey, Store, identity
 from itemrec.experiments.suites.suite import Cell, Suite
-from itemrec.experiments.suites.values import values_path
-from itemrec.experiments.suites.worker import load_data, perform
-from itemrec.threads import usable_cpus
 
 
-def make_jobs(suite: Suite, cells: Sequence[Cell], options: Options) -> list[Job]:
-    """A job for each seed of each cell."""
-    root = options.data_root
-    shared = {
-        "suite": suite.name,
-        "columns": list(suite.columns),
-        "device": options.device,
-        "jobs": options.jobs,
-        "progress": options.jobs == 1,
-        "data_root": None if root is None else str(Path(root).expanduser().resolve()),
-    }
-    return [job for cell in cells for job in _of_cell(cell, options, shared)]
+@dataclass(frozen=True)
+class SuiteJob:
+    """A run to make, with all that a worker must know about it."""
 
+    suite: Suite
+    cell: Cell
+    seed: int
+    options: Options
 
-def _of_cell(cell: Cell, options: Options, shared: dict[str, Any]) -> Iterator[Job]:
-    for seed in range(options.seeds or cell.seeds):
-        config = cell.seeded(seed)
-        run = identity(config)
-        started = identity([config, shared["device"], shared["data_root"]])
-        yield {
-            **shared,
-            "row": cell.row,
-            "entry": cell.entry.key,
-            "seed": seed,
-            "id": run,
-            "request": cell.seeded_request(seed),
-            "config": config,
-            "per_user": str(values_path(options.values, run)),
-            "unfinished": str(options.values / "unfinished" / started),
-        }
+    @property
+    def entry(self) -> str:
+        """The data set and protocol."""
+        return self.cell.entry.key
 
+    @property
+    def key(self) -> RowKey:
+        """The key of its row in the store."""
+        return self.entry, self.cell.row, self.seed
 
-def row_key(job: Job) -> RowKey:
-    """The row and seed that a job is for."""
-    return job["entry"], job["row"], job["seed"]
+    @property
+    def name(self) -> str:
+        """A readable name."""
+        return f"{self.entry} {self.cell.row} seed {self.seed}"
 
+    @cached_property
+    def config(self) -> Config:
+        """The settings of the run, as the store keeps them."""
+        return self.cell.seeded(self.seed)
 
-def name_of(job: Job) -> str:
-    """A readable name of a run."""
-    return f"{job['entry']} {job['row']} seed {job['seed']}"
+    @cached_property
+    def id(self) -> str:
+        """The id of the run."""
+        return identity(self.config)
 
+    @property
+    def local_config(self) -> Config:
+        """The settings, with the location of the data on this machine."""
+        return self._with_root(self.config)
 
-def is_done(job: Job, store: Store) -> bool:
-    """Whether the result is stored with every column and with the settings of the suite."""
-    stored = store.result(job["suite"], row_key(job))
-    if stored is None or not set(job["columns"]) <= set(stored["test"]):
-        return False
-    return not changes(stored["config"], job["config"])
+    @property
+    def local_request(self) -> Config:
+        """What the suite asks for, with the location of the data on this machine."""
+        return self._with_root(self.cell.seeded_request(self.seed))
 
+    def _with_root(self, config: Config) -> Config:
+        out = {name: dict(section) for name, section in config.items()}
+        if self.options.absolute_root is not None:
+            out["data"]["data_root"] = self.options.absolute_root
+        return out
 
-def with_data(jobs: Sequence[Job], console: Console) -> tuple[list[Job], dict[str, str]]:
-    """The jobs whose data is available, and the reason for each data set that is not."""
-    reasons: dict[str, str] = {}
-    for job in {job["config"]["data"]["data"]: job for job in jobs}.values():
-        config = {"data": dict(job["config"]["data"])}
-        if job["data_root"] is not None:
-            config["data"]["data_root"] = job["data_root"]
-        try:
-            load_data(config)
-        except ItemrecError as error:
-            reasons[config["data"]["data"]] = str(error)
-            console.print(f"skipped: {error}", highlight=False, markup=False, soft_wrap=True)
-    absent = {
-        job["entry"]: reasons[job["config"]["data"]["data"]]
-        for job in jobs
-        if job["config"]["data"]["data"] in reasons
-    }
-    return [job for job in jobs if job["entry"] not in absent], absent
+    @property
+    def unfinished(self) -> Path:
+        """The folder of the training state."""
+        state = identity([self.config, self.options.device, self.options.absolute_root])
+        return self.options.values / "unfinished" / state
 
+    def is_done(self, store: Store) -> bool:
+        """Whether its result is stored with every column and with the settings of the suite."""
+        stored = store.result(self.suite.name, self.key)
+        if stored is None or not set(self.suite.columns) <= set(stored["test"]):
+            return False
+        return not changes(stored["config"], self.config)
 
-# --- runs that several suites share are made once ------------------------------------------------
+    def is_reusable(self, store: Store) -> bool:
+        """Whether some suite has stored a run with exactly its settings and every column.
 
-
-def reuse_runs(jobs: Sequence[Job], store: Store) -> list[Job]:
-    """Let rows refer to stored runs with exactly their settings; returns the remaining jobs.
-
-    A run is reused if it has every column of the job. Paired tests also need its per-user values;
-    where these are not at hand, a row has its figures but no test.
-    """
-    reused = [job for job in jobs if _reusable(job, store)]
-    for suite in {job["suite"] for job in reused}:
-        own = [job for job in reused if job["suite"] == suite]
-        rows = [row_line(job["entry"], job["row"], job["seed"], job["id"]) for job in own]
-        append(store.folder, suite, *rows)
-    return [job for job in jobs if job not in reused]
-
-
-def _reusable(job: Job, store: Store) -> bool:
-    run = store.run(job["suite"], job["id"])
-    columns = {parse_metric(name).key for name in job["columns"]}
-    return run is not None and columns <= set(run["test"])
-
-
-# --- one by one in this process, or in parallel by workers --------------------------------------
-
-Step = tuple[str, Job, Answer]
-
-
-def perform_jobs(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
-    """Yield ("start" | "end", job, answer) for each job; none starts once ``late()`` is true."""
-    return _one_by_one(todo, late) if count == 1 else _side_by_side(todo, count, late)
-
-
-def _one_by_one(todo: Sequence[Job], late: Callable[[], bool]) -> Iterator[Step]:
-    for job in todo:
-        if late():
-            return
-        yield "start", job, {}
-        try:
-            answer = perform(job)
-        except Exception as error:  # only this job fails, as in a worker
-            traceback.print_exc()
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        yield "end", job, answer
-
-
-def _side_by_side(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
-    threads = str(max(1, usable_cpus() // count))
-    environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
-    yield from perform_all(
-        todo, "itemrec.experiments.suites.worker", count, environment=environment, stop=late
-    )
+        Paired tests also need the per-user values of a run; without them a row has figures only.
+        """
+        run = store.run(self.suite.name, self.id)
+        return run is not None and set(self.suite.columns) <= set(run["test"])

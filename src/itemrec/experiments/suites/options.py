@@ -1,4 +1,4 @@
-"""The options of `reproduce`."""
+"""The options of `itemrec reproduce`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,17 @@ from itemrec.files import check_folder
 
 @dataclass(frozen=True)
 class Options:
-    """Which runs to make, on which data and device, and where their results are stored.
-
-    ``per_user`` is the folder for per-user values and unfinished runs. No run is started after
-    ``time_limit`` seconds.
-    """
+    """Which runs to make, on which data and device, and where to store their results."""
 
     datasets: Sequence[str] | None = None  # default: all of the suite
     rows: Sequence[str] | None = None  # default: all of the suite
     seeds: int | None = None  # default: the number in the suite
     device: str = "auto"
-    jobs: int = 1
+    jobs: int = 1  # runs in parallel
     data_root: str | Path | None = None
     results: str | Path = "results"
-    per_user: str | Path | None = None  # default: the cache
-    time_limit: float | None = None
+    per_user: str | Path | None = None  # for per-user values and unfinished runs; default: cache
+    time_limit: float | None = None  # seconds after which no run starts
 
     @property
     def home(self) -> Path:
@@ -37,8 +33,14 @@ class Options:
 
     @property
     def values(self) -> Path:
-        """The folder for per-user values."""
+        """The folder for per-user values and unfinished runs."""
         return Path(self.per_user or cache_folder() / "suites")
+
+    @property
+    def absolute_root(self) -> str | None:
+        """The absolute path of ``data_root``."""
+        root = self.data_root
+        return None if root is None else str(Path(root).expanduser().resolve())
 
     def check(self) -> None:
         """Reject options with which every run would fail or be skipped."""
@@ -50,12 +52,9 @@ class Options:
                 raise ItemrecError(f"'{name}' must name at least one, got none")
         if self.time_limit is not None and not self.time_limit >= 0:
             raise ItemrecError(f"'time_limit' must be at least 0, got {self.time_limit}")
-        self._check_folders()
-        pick_device(self.device)
-
-    def _check_folders(self) -> None:
         if self.data_root is not None and not Path(self.data_root).expanduser().is_dir():
             raise ItemrecError(f"'data_root' must be an existing folder, got '{self.data_root}'")
         check_folder("results", self.results)
         if self.per_user is not None:
             check_folder("per_user", self.per_user)
+        pick_device(self.device)

@@ -6,16 +6,15 @@ A setting for one data set overrides a setting for all of them, and a row overri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from itemrec.errors import ItemrecError
+from itemrec.settings.schema import SPLIT_OF
 from itemrec.settings.overrides import keys
 from itemrec.settings.resolve import TABLES
 from itemrec.settings.schema import PROTOCOL_OF, SECTIONS
-
-STRATEGIES = {"transductive": "interactions", "inductive": "users"}
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,17 @@ class Entry:
         Entry(data='yelp2018', protocol='inductive')
         """
         head, slash, tail = text.rpartition("/")
-        return cls(head, tail) if slash and tail in STRATEGIES else cls(text, protocol)
+        return cls(head, tail) if slash and tail in SPLIT_OF else cls(text, protocol)
 
     @property
     def key(self) -> str:
-        """As written in a suite."""
+        """As written in a suite: DATA/PROTOCOL."""
         return f"{self.data}/{self.protocol}"
+
+    @property
+    def title(self) -> str:
+        """As the heading of a table."""
+        return f"{self.data}, {self.protocol}"
 
 
 def split_names(text: str) -> list[str]:
@@ -50,41 +54,11 @@ def split_names(text: str) -> list[str]:
     return [part.strip() for part in re.split(r",(?!\s*\w+=)", text) if part.strip()]
 
 
-def entries(row: Mapping[str, Any], suite: Mapping[str, Any]) -> list[Entry]:
+def row_entries(row: Mapping[str, Any], suite: Mapping[str, Any]) -> list[Entry]:
     """The data sets of a row: its own list, or the suite's."""
     data = row.get("data", suite.get("data", ()))
     protocol = row.get("protocol", suite.get("protocol", "transductive"))
     return [Entry.parse(text, protocol) for text in ([data] if isinstance(data, str) else data)]
-
-
-def merge(defaults: Mapping[str, Any], row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-    """The sections of a row on a data set, and "seeds" if an override sets it."""
-    (general, *on_general), (own, *on_own) = _overrides(defaults, entry), _overrides(row, entry)
-    order = [(general, False), (own, True)]
-    order += [(each, False) for each in on_general] + [(each, True) for each in on_own]
-    out = _names([override for override, _ in order], entry)
-    known = {name: keys({s: out[s] for s in SECTIONS}, name) for name in SECTIONS}
-    for override, must in order:
-        for name in SECTIONS:
-            _fill(out[name], name, section(override, name), known[name], must)
-    out["data"]["data"] = entry.data
-    return out
-
-
-def _names(overrides: Iterable[Mapping[str, Any]], entry: Entry) -> dict[str, Any]:
-    """Components, strategy and seeds; the components determine which settings there are."""
-    out: dict[str, Any] = {section: {} for section in SECTIONS}
-    for override in overrides:
-        for name in TABLES:
-            if "name" in section(override, name):
-                out[name]["name"] = section(override, name)["name"]
-        strategy = section(override, "split").get("strategy")
-        if strategy is not None and PROTOCOL_OF.get(strategy, "transductive") == entry.protocol:
-            out["split"]["strategy"] = strategy
-        if "seeds" in override:
-            out["seeds"] = override["seeds"]
-    out["split"].setdefault("strategy", STRATEGIES[entry.protocol])
-    return out
 
 
 def section(override: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -99,22 +73,42 @@ def section(override: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(value)
 
 
+def merge(defaults: Mapping[str, Any], row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+    """The sections of a row on a data set, and "seeds" if an override sets it."""
+    (general, *on_general), (own, *on_own) = _overrides(defaults, entry), _overrides(row, entry)
+    order = [(general, False), (own, True)]
+    order += [(each, False) for each in on_general] + [(each, True) for each in on_own]
+    # first the components, which determine the settings there are
+    out: dict[str, Any] = {name: {} for name in SECTIONS}
+    for override, _ in order:
+        for name in TABLES:
+            if "name" in section(override, name):
+                out[name]["name"] = section(override, name)["name"]
+        strategy = section(override, "split").get("strategy")
+        if strategy is not None and PROTOCOL_OF.get(strategy, "transductive") == entry.protocol:
+            out["split"]["strategy"] = strategy
+        if "seeds" in override:
+            out["seeds"] = override["seeds"]
+    out["split"].setdefault("strategy", SPLIT_OF[entry.protocol])
+    known = {name: keys({s: out[s] for s in SECTIONS}, name) for name in SECTIONS}
+    for override, of_row in order:
+        for name in SECTIONS:
+            for key, value in section(override, name).items():
+                if key in ("name", "strategy"):
+                    continue
+                if key in known[name]:
+                    out[name][key] = value
+                elif of_row:
+                    raise ItemrecError(
+                        f"[{name}] has no setting {key!r}; its settings are: "
+                        f"{', '.join(known[name])}"
+                    )
+    out["data"]["data"] = entry.data
+    return out
+
+
 def _overrides(table: Mapping[str, Any], entry: Entry) -> Iterator[Mapping[str, Any]]:
     yield table
     for key in (entry.protocol, entry.data, entry.key):
         if key in table.get("on", {}):
             yield table["on"][key]
-
-
-def _fill(
-    out: dict[str, Any], name: str, settings: Mapping[str, Any], known: list[str], must: bool
-) -> None:
-    for key, value in settings.items():
-        if key in ("name", "strategy"):
-            continue
-        if key in known:
-            out[key] = value
-        elif must:
-            raise ItemrecError(
-                f"[{name}] has no setting {key!r}; its settings are: {', '.join(known)}"
-            )

@@ -5,38 +5,31 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.results_page.dataset_table import reproduce_datasets
-from itemrec.experiments.results_page.qualitative import reproduce_qualitative
-from itemrec.experiments.suites import FOLDER
-from itemrec.experiments.suites.jobs import (
-    is_done,
-    make_jobs,
-    name_of,
-    perform_jobs,
-    reuse_runs,
-    with_data,
-)
+from itemrec.experiments.suites.jobs import SuiteJob
 from itemrec.experiments.suites.options import Options
+from itemrec.experiments.suites.other_tables import count_datasets, write_example_lists
 from itemrec.experiments.suites.paired_tests import write_tests
-from itemrec.experiments.suites.processes import Job
-from itemrec.experiments.suites.progress import Overview
-from itemrec.experiments.suites.store import append, read, row_line, tidy
-from itemrec.experiments.suites.suite import Suite, load_suite
+from itemrec.experiments.suites.pool import run_jobs
+from itemrec.experiments.suites.progress import SuiteProgress
+from itemrec.experiments.suites.store import append_lines, read_store, row_line, tidy
+from itemrec.experiments.suites.suite import Suite, load_suite, shipped_suites
+from itemrec.experiments.suites.worker import load_data, perform_job
 from itemrec.files import atomic
 from itemrec.validation import lookup
 
-OTHERS = ("datasets", "qualitative")  # tables that do not consist of rows
+OTHERS = ("datasets", "qualitative")  # tables that are not suites
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The outcome of the runs of a suite."""
+class SuiteOutcome:
+    """How many runs of a suite were made, failed or are left."""
 
     done: int = 0  # in earlier calls
     ran: int = 0
@@ -52,41 +45,9 @@ class Outcome:
         return ", ".join(parts)
 
 
-def reproduce(
-    suite: Suite, options: Options | None = None, console: Console | None = None
-) -> Outcome:
-    """Run rows × data sets × seeds and store the results in ``results/SUITE.jsonl``.
-
-    A run counts as done if it is stored with the same settings and all columns.
-    """
-    started = time.monotonic()
-    options, console = options or Options(), console or Console(stderr=True)
-    options.check()
-    everything, todo = _find_work(suite, options)
-    todo, absent = with_data(todo, console)
-    done = len(everything) - len(todo) - sum(job["entry"] in absent for job in everything)
-    console.print(
-        f"{suite.name}: {len(todo)} runs to do, {done} done", highlight=False, markup=False
-    )
-    if not suite.shipped:
-        _keep_suite(suite, options.home)
-
-    def late() -> bool:
-        limit = options.time_limit
-        return limit is not None and time.monotonic() - started >= limit
-
-    ran, failed = _make_runs(suite, todo, options, late, console)
-    store = read(options.home)
-    for entry in dict.fromkeys(job["entry"] for job in everything):
-        for note in write_tests(suite, entry, store, options.values):
-            console.print(note, highlight=False, markup=False, soft_wrap=True)
-    tidy(options.home)
-    return Outcome(done, ran, failed, absent, len(todo) - ran - len(failed))
-
-
-def reproduce_all(name: str, options: Options, console: Console) -> bool:
+def run_tables(name: str, options: Options, console: Console) -> bool:
     """Run a suite or table, or with "all" every one but the smoke test; whether all succeeded."""
-    started, fine = time.monotonic(), True
+    started, succeeded = time.monotonic(), True
     names = _tables(name)
     options.check()
     suites = {each: load_suite(each) for each in names if each not in OTHERS}
@@ -99,64 +60,115 @@ def reproduce_all(name: str, options: Options, console: Console) -> bool:
             rest = max(rest - (time.monotonic() - started), 0.0)
         if each in suites:
             own = replace(options, rows=rows[each], time_limit=rest)
-            found = reproduce(suites[each], own, console)
-            console.print(f"{each}: {found}", highlight=False, markup=False)
-            fine = fine and not found.failed
-        elif rest is None or rest > 0:
-            _reproduce_other(each, options, console)
-    return fine
+            outcome = run_suite(suites[each], own, console)
+            console.print(f"{each}: {outcome}", highlight=False, markup=False)
+            succeeded = succeeded and not outcome.failed
+        elif rest == 0:
+            continue
+        elif each == "datasets":
+            count_datasets(options, console)
+        else:
+            write_example_lists(options, console)
+    return succeeded
 
 
-def _find_work(suite: Suite, options: Options) -> tuple[list[Job], list[Job]]:
+def run_suite(
+    suite: Suite, options: Options | None = None, console: Console | None = None
+) -> SuiteOutcome:
+    """Run rows × data sets × seeds and store the results in ``results/SUITE.jsonl``.
+
+    A run counts as done if it is stored with the same settings and all columns.
+    """
+    started = time.monotonic()
+    options, console = options or Options(), console or Console(stderr=True)
+    options.check()
+    everything, todo = _find_work(suite, options)
+    absent = _absent_data(todo, console)
+    todo = [job for job in todo if job.entry not in absent]
+    done = len(everything) - len(todo) - sum(job.entry in absent for job in everything)
+    console.print(
+        f"{suite.name}: {len(todo)} runs to do, {done} done", highlight=False, markup=False
+    )
+    copy = options.home / f"{suite.name}.toml"
+    if not suite.shipped and copy.resolve() != suite.path:  # the pages of results read it there
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(copy) as draft:
+            draft.write_bytes(suite.path.read_bytes())
+
+    def stop() -> bool:
+        limit = options.time_limit
+        return limit is not None and time.monotonic() - started >= limit
+
+    ran, failed = _make_runs(suite, todo, options, stop, console)
+    store = read_store(options.home)
+    for entry in dict.fromkeys(job.entry for job in everything):
+        for note in write_tests(suite, entry, store, options.values):
+            console.print(note, highlight=False, markup=False, soft_wrap=True)
+    tidy(options.home)
+    return SuiteOutcome(done, ran, failed, absent, len(todo) - ran - len(failed))
+
+
+def _find_work(suite: Suite, options: Options) -> tuple[list[SuiteJob], list[SuiteJob]]:
     """All jobs, and those to do, ordered by seed so that finished rows can be compared."""
     cells = suite.cells(options.datasets, options.rows)
-    everything = make_jobs(suite, cells, options)
-    store = read(options.home)
-    todo = [job for job in everything if not is_done(job, store)]
+    everything = [
+        SuiteJob(suite, cell, seed, options)
+        for cell in cells
+        for seed in range(options.seeds or cell.seeds)
+    ]
+    store = read_store(options.home)
+    todo = [job for job in everything if not job.is_done(store)]
     if not suite.cost:  # if times matter, each suite measures its own
-        todo = reuse_runs(todo, store)
+        if reused := [row_line(*job.key, job.id) for job in todo if job.is_reusable(store)]:
+            append_lines(options.home, suite.name, *reused)
+        todo = [job for job in todo if not job.is_reusable(store)]
     places = {cell.entry.key: n for n, cell in enumerate(cells)}
-    return everything, sorted(todo, key=lambda job: (places[job["entry"]], job["seed"]))
+    return everything, sorted(todo, key=lambda job: (places[job.entry], job.seed))
+
+
+def _absent_data(jobs: Sequence[SuiteJob], console: Console) -> dict[str, str]:
+    """The entries whose data cannot be loaded, with the reasons, which are also printed."""
+    reasons: dict[str, str] = {}
+    names = {job.entry: job.config["data"]["data"] for job in jobs}
+    for name, job in {names[job.entry]: job for job in jobs}.items():
+        try:
+            load_data(job.local_config)
+        except ItemrecError as error:
+            reasons[name] = str(error)
+            console.print(f"skipped: {error}", highlight=False, markup=False, soft_wrap=True)
+    return {entry: reasons[name] for entry, name in names.items() if name in reasons}
 
 
 def _make_runs(
-    suite: Suite, todo: list[Job], options: Options, late: Callable[[], bool], console: Console
+    suite: Suite,
+    todo: list[SuiteJob],
+    options: Options,
+    stop: Callable[[], bool],
+    console: Console,
 ) -> tuple[int, dict[str, str]]:
-    """Make and store the runs; returns how many succeeded, and which failed."""
+    """Make the runs and store each as it ends; returns how many succeeded, and which failed."""
     ran, failed = 0, {}
-    with Overview(todo, options.jobs, suite.columns[-1], console) as overview:
-        for event, job, answer in perform_jobs(todo, options.jobs, late):
-            if event == "start":
-                overview.start(job)
-                continue
-            if "error" in answer:
-                failed[name_of(job)] = answer["error"]
+    with (
+        SuiteProgress(todo, options.jobs, suite.columns[-1], console) as progress,
+        closing(
+            run_jobs(perform_job, todo, options.jobs, stop=stop, on_start=progress.start)
+        ) as results,
+    ):
+        for job, result in results:
+            if result.error:
+                failed[job.name] = result.error
             else:
-                _keep_run(job, answer["run"], options.home)
+                run = {"kind": "run", **result.content}
+                append_lines(options.home, suite.name, run, row_line(*job.key, job.id))
+                shutil.rmtree(job.unfinished, ignore_errors=True)  # only after it is stored
                 ran += 1
-            overview.end(job, answer)
+            progress.end(job, result)
     return ran, failed
-
-
-def _keep_run(job: Job, run: dict[str, object], home: Path) -> None:
-    """Store a finished run, and only then remove its training state."""
-    row = row_line(job["entry"], job["row"], job["seed"], job["id"])
-    append(home, job["suite"], {"kind": "run", **run}, row)
-    shutil.rmtree(job["unfinished"], ignore_errors=True)
-
-
-def _keep_suite(suite: Suite, home: Path) -> None:
-    """Copy a user's own suite next to its results, because the pages need it."""
-    target = home / f"{suite.name}.toml"
-    if target.resolve() != suite.path:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(target) as draft:
-            draft.write_bytes(suite.path.read_bytes())
 
 
 def _tables(name: str) -> list[str]:
     """The suites and other tables that a name refers to."""
-    shipped = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
+    shipped = list(shipped_suites())
     if name == "all":
         return ["datasets", *(each for each in shipped if each != "smoke"), "qualitative"]
     own = Path(name).suffix == ".toml" or Path(name).is_file()
@@ -173,24 +185,9 @@ def _rows(
     if rows is None:
         return dict.fromkeys(suites)
     if not suites:
-        raise ItemrecError(f"'rows' cannot be chosen: the table {name} has none")
+        raise ItemrecError(f"'rows' must be left out: the table {name} has no rows")
     known = dict.fromkeys(row for suite in suites.values() for row in suite.rows)
     for row in rows:
         lookup(known, "rows", row)
     found = {each: [row for row in rows if row in suite.rows] for each, suite in suites.items()}
     return {each: chosen for each, chosen in found.items() if chosen}
-
-
-def _reproduce_other(name: str, options: Options, console: Console) -> None:
-    if name == "datasets":
-        reproduce_datasets(
-            options.home, datasets=options.datasets, data_root=options.data_root, console=console
-        )
-    else:
-        reproduce_qualitative(
-            options.home,
-            datasets=options.datasets,
-            data_root=options.data_root,
-            device=options.device,
-            console=console,
-        )

@@ -28,10 +28,10 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from itemrec.errors import ItemrecError
-from itemrec.files import atomic, locked, write_text
+from itemrec.files import locked, write_text
 
 Line = dict[str, Any]
 Result = dict[str, Any]  # a run as a row shows it: suite, row, data, seed, and the run's own fields
@@ -91,7 +91,11 @@ class Store:
         """The run of a row; None if the row is missing or its run is not stored."""
         row = self.files[suite].rows.get(key) if suite in self.files else None
         run = None if row is None else self.run(suite, row["run"])
-        return None if row is None or run is None else _joined(suite, row, run)
+        if row is None or run is None:
+            return None
+        place = {key: row[key] for key in ("row", "data", "seed")}
+        own = {key: row[key] for key in OF_REPETITIONS if key in row}
+        return {"suite": suite, **place, **{k: v for k, v in run.items() if k != "kind"}, **own}
 
     def results(self, suite: str) -> list[Result]:
         """All results of a suite, in the order of their keys."""
@@ -121,25 +125,56 @@ def row_line(data: str, row: str, seed: int, run: str) -> Line:
     return {"kind": "row", "data": data, "row": row, "seed": seed, "run": run}
 
 
-def read(folder: Path) -> Store:
+def read_store(folder: Path) -> Store:
     """The whole content of a results folder."""
-    paths = sorted(folder.glob(f"*{ENDING}")) if folder.is_dir() else []
-    return Store(folder, {path.stem: _read_file(path) for path in paths})
+    files = {}
+    for path in sorted(folder.glob(f"*{ENDING}")) if folder.is_dir() else ():
+        content = path.read_bytes()
+        complete = content[: _complete(content)]
+        files[path.stem] = file = SuiteFile()
+        for number, text in enumerate(complete.split(b"\n"), 1):
+            try:
+                if text.strip():
+                    file.add(json.loads(text))
+            except (ValueError, KeyError, TypeError) as error:
+                raise ItemrecError(f"{path}, line {number} is damaged: {error!r}") from error
+    return Store(folder, files)
 
 
-def append(folder: Path, suite: str, *lines: Line) -> None:
+def append_lines(folder: Path, suite: str, *lines: Line) -> None:
     """Add lines to the file of a suite; they are on disk when this returns."""
     folder.mkdir(parents=True, exist_ok=True)
     path = path_of(folder, suite)
     with locked(folder, wait=True):
         new = not path.exists()
         with path.open("ab+") as file:
-            _mend(file)
+            file.seek(0)
+            content = file.read()
+            end = _complete(content)
+            file.truncate(end)
+            if end and content[end - 1 : end] != b"\n":
+                file.write(b"\n")
             file.write("".join(map(_dump, lines)).encode())
             file.flush()
             os.fsync(file.fileno())
-        if new:
-            _sync_folder(folder)
+        if new and os.name != "nt":  # where folders cannot be opened
+            handle = os.open(folder, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+
+
+def _complete(content: bytes) -> int:
+    """The length of the complete lines of a file; a killed process may have cut off the last."""
+    end = content.rfind(b"\n") + 1
+    try:
+        json.loads(content[end:])
+    except ValueError:
+        return end
+    return len(content)
+
+
+def _dump(line: Line) -> str:
+    return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def tidy(folder: Path) -> None:
@@ -147,84 +182,16 @@ def tidy(folder: Path) -> None:
     if not folder.is_dir():
         return
     with locked(folder, wait=True):
-        store = read(folder)
+        store = read_store(folder)
         _store_once(store)
-        _drop_unused(store)
+        used = {row["run"] for file in store.files.values() for row in file.rows.values()}
         # By name: a run is added to the first file before the others lose it.
         for suite, file in sorted(store.files.items()):
+            for run in file.runs.keys() - used:
+                del file.runs[run]
             path, text = path_of(folder, suite), file.text()
             if path.read_bytes() != text.encode():
                 write_text(path, text)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic(path) as draft:
-        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        draft.write_text(text + "\n", encoding="utf-8")
-
-
-# --- reading -------------------------------------------------------------------------------------
-
-
-def _joined(suite: str, row: Line, run: Line) -> Result:
-    own = {key: row[key] for key in OF_REPETITIONS if key in row}
-    place = {key: row[key] for key in ("row", "data", "seed")}
-    return {"suite": suite, **place, **{k: v for k, v in run.items() if k != "kind"}, **own}
-
-
-def _read_file(path: Path) -> SuiteFile:
-    file = SuiteFile()
-    *whole, last = path.read_bytes().split(b"\n")
-    if last and _is_json(last):
-        whole.append(last)
-    for number, text in enumerate(whole, 1):
-        try:
-            if text.strip():
-                file.add(json.loads(text))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ItemrecError(f"{path}, line {number} is damaged: {error!r}") from error
-    return file
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-# --- writing -------------------------------------------------------------------------------------
-
-
-def _dump(line: Line) -> str:
-    return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _mend(file: IO[bytes]) -> None:
-    """Make a file end with a complete line, removing what a killed process left unfinished."""
-    file.seek(0)
-    content = file.read()
-    tail = content[content.rfind(b"\n") + 1 :]
-    if tail and _is_json(tail):
-        file.write(b"\n")
-    elif tail:
-        file.truncate(len(content) - len(tail))
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":  # folders cannot be opened there
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-# --- tidying -------------------------------------------------------------------------------------
 
 
 def _store_once(store: Store) -> None:
@@ -258,8 +225,8 @@ def _agree(one: Line, two: Line) -> bool:
     )
 
 
-def _drop_unused(store: Store) -> None:
-    used = {row["run"] for file in store.files.values() for row in file.rows.values()}
-    for file in store.files.values():
-        for run in file.runs.keys() - used:
-            del file.runs[run]
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, text + "\n")

@@ -54,9 +54,10 @@ from itemrec.settings.toml_file import read_toml
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.settings.resolve import resolve
+from itemrec.settings.schema import SPLIT_OF
 from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.checks import SETTINGS, check_data, check_table
-from itemrec.experiments.suites.overrides import STRATEGIES, Entry, entries, merge
+from itemrec.experiments.suites.overrides import Entry, merge, row_entries
 from itemrec.validation import lookup
 
 COLUMNS = ("capped_recall@20", "recall@20", "ndcg@20")
@@ -94,7 +95,7 @@ def _seeded(config: Config, seed: int) -> Config:
 
 @dataclass(frozen=True)
 class Suite:
-    """Rows in order, from which cells are made."""
+    """A table of rows × data sets, as read from its file."""
 
     name: str
     path: Path
@@ -104,7 +105,7 @@ class Suite:
     columns: tuple[str, ...]
     plotted: tuple[str, ...]
     cost: bool
-    curve: str  # what the numbers at the end of rows are, "" if they are not points of curves
+    curve: str  # the name of the numbers at the end of rows; "" if rows are not points of curves
     source: str
     rows: tuple[str, ...]
     notes: dict[str, str]  # of rows
@@ -148,46 +149,58 @@ class Suite:
             raise ItemrecError(f"row '{row['name']}' on {entry.key}: {error}") from error
         if "seed" not in merged["split"]:
             del config["split"]["seed"]
-        own = entries(row, self.table)
-        paper, band = (_figures(row, what, own, entry) for what in ("paper", "band"))
-        bands = {metric: (float(low), float(high)) for metric, (low, high) in band.items()}
-        source = row.get("paper", {}).get("source", self.source)
-        tuned = _of_entry(row.get("tuned", {}), own, entry)
-        return Cell(row["name"], entry, merged, config, seeds, paper, source, bands, tuned)
+        # a data set without a protocol means the row's first entry of that data set
+        first = next((e for e in row_entries(row, self.table) if e.data == entry.data), None)
+        names = [entry.key, entry.data] if entry == first else [entry.key]
+        paper, band, tuned = (
+            next((row[what][name] for name in names if name in row.get(what, {})), None)
+            for what in ("paper", "band", "tuned")
+        )
+        return Cell(
+            row=row["name"],
+            entry=entry,
+            request=merged,
+            config=config,
+            seeds=seeds,
+            paper={parse_metric(m).key: figure for m, figure in (paper or {}).items()},
+            source=row.get("paper", {}).get("source", self.source),
+            band={parse_metric(m).key: (float(a), float(b)) for m, (a, b) in (band or {}).items()},
+            tuned=tuned,
+        )
 
     def _chosen(self, row: Mapping[str, Any], datasets: Sequence[str] | None) -> list[Entry]:
-        own = entries(row, self.table)
+        """The entries of a row that the data sets ask for."""
+        own = row_entries(row, self.table)
         if datasets is None:
             return own
-        everywhere = {e for other in self.table["row"] for e in entries(other, self.table)}
+        everywhere = {e for other in self.table["row"] for e in row_entries(other, self.table)}
         out: list[Entry] = []
         for text in datasets:
             exact = Entry.parse(text, "")
-            fitting = [e for e in own if exact in (e, Entry(e.data, ""))]
+            matching = [e for e in own if exact in (e, Entry(e.data, ""))]
             if not any(exact in (e, Entry(e.data, "")) for e in everywhere):
                 check_data(exact.data)
                 protocols = [exact.protocol] if exact.protocol else [e.protocol for e in own]
-                fitting = [Entry(exact.data, p) for p in dict.fromkeys(protocols)]
-            out += [entry for entry in fitting if entry not in out]
+                matching = [Entry(exact.data, p) for p in dict.fromkeys(protocols)]
+            out += [entry for entry in matching if entry not in out]
         return out
 
 
-def find_suite(name: str | Path) -> Path:
-    """The file of a suite: a path, or the name of one that is shipped."""
-    path = Path(name)
-    if path.suffix == ".toml" or path.is_file():
-        return path
-    shipped = {file.stem: file for file in sorted(FOLDER.glob("*.toml"))}
-    if str(name) not in shipped:
-        raise ItemrecError(
-            f"'suite' must be a .toml file or one of {', '.join(shipped)}, got {str(name)!r}"
-        )
-    return shipped[str(name)]
+def shipped_suites() -> dict[str, Path]:
+    """The files of the suites that come with the package, by name."""
+    return {file.stem: file for file in sorted(FOLDER.glob("*.toml"))}
 
 
 def load_suite(name: str | Path) -> Suite:
-    """Read a suite and check every row of it: components, settings, published figures."""
-    path = find_suite(name)
+    """Read a suite, a file or a shipped one by name, and check all its rows."""
+    path = Path(name)
+    if path.suffix != ".toml" and not path.is_file():
+        shipped = shipped_suites()
+        if str(name) not in shipped:
+            raise ItemrecError(
+                f"'suite' must be a .toml file or one of {', '.join(shipped)}, got {str(name)!r}"
+            )
+        path = shipped[str(name)]
     table = read_toml(path)
     try:
         check_table(table)
@@ -235,25 +248,13 @@ def row_settings(text: str, data: str, protocol: str | None) -> Config:
     suite = load_suite(name)
     table = {each["name"]: each for each in suite.table["row"]}
     own = lookup(table, f"--like {name}/…", row)
-    known = entries(own, suite.table)
+    known = row_entries(own, suite.table)
     if like is not None:
         lookup({entry.data: entry for entry in known}, f"--like {name}/{row}@…", like)
         known = [entry for entry in known if entry.data == like]
     if protocol is None:
         protocol = known[0].protocol
-    lookup(STRATEGIES, "protocol", protocol)
+    lookup(SPLIT_OF, "protocol", protocol)
     entry = Entry(like or data, protocol)
     merged = merge(suite.table.get("defaults", {}), own, entry)
     return {section: merged[section] for section in SETTINGS if merged[section]}
-
-
-def _figures(row: Mapping[str, Any], what: str, own: list[Entry], entry: Entry) -> dict[str, Any]:
-    """Published figures or bands; a name alone means the row's first entry of that data set."""
-    found = _of_entry(row.get(what, {}), own, entry) or {}
-    return {parse_metric(metric).key: figure for metric, figure in found.items()}
-
-
-def _of_entry(table: Mapping[str, Any], own: list[Entry], entry: Entry) -> Any:
-    """What a table by data sets has for an entry; None if nothing."""
-    first = next((other for other in own if other.data == entry.data), None)
-    return table.get(entry.key, table.get(entry.data) if entry == first else None)

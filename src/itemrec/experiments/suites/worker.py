@@ -1,7 +1,4 @@
-"""One run of a suite: train, evaluate, store per-user values, return the figures.
-
-``python -m itemrec.experiments.suites.worker`` is a worker that performs one job after another.
-"""
+"""One run of a suite: train, evaluate, store per-user values, return the figures."""
 
 from __future__ import annotations
 
@@ -16,36 +13,32 @@ from typing import Any
 
 import torch
 
+from itemrec.settings.schema import Config
 from itemrec.data.interactions import Interactions
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_data, make_split, run_config
-from itemrec.experiments.suites.processes import Answer, Job, serve
-from itemrec.experiments.suites.values import keep_values
-from itemrec.extensions import load_extensions
+from itemrec.experiments.suites.jobs import SuiteJob
+from itemrec.experiments.suites.user_values import values_path, write_values
 from itemrec.training.run import Run
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job
 
 
-def perform(job: Job) -> Answer:
-    """Perform a job; the answer has its figures, or the error that occurred."""
-    try:
-        return _perform(job)
-    except ItemrecError as error:
-        shutil.rmtree(job["unfinished"], ignore_errors=True)
-        return {"error": str(error)}
-
-
-def _perform(job: Job) -> Answer:
+def perform_job(job: SuiteJob) -> dict[str, Any]:
+    """Make a run and return what the store keeps of it."""
     started = time.perf_counter()
-    run = _train(job)
-    _evaluate_further(run, job)
+    try:
+        run = _train(job)
+        _evaluate_missing_columns(run, job)
+    except ItemrecError:
+        shutil.rmtree(job.unfinished, ignore_errors=True)
+        raise
     total = time.perf_counter() - started
-    keep_values(Path(job["per_user"]), run.per_user, job["id"])
+    write_values(values_path(job.options.values, job.id), run.per_user, job.id)
     figures = {
-        "id": job["id"],
+        "id": job.id,
         **{key: run.metrics[key] for key in ("dataset", "protocol", "model", "loss", "negatives")},
         **{key: run.metrics[key] for key in ("best_epoch", "epochs", "refit")},
         "seconds": {**run.metrics["seconds"], "total": round(total, 3)},
@@ -53,52 +46,44 @@ def _perform(job: Job) -> Answer:
         "valid": run.metrics["valid"],
         "test": run.metrics["test"],
         **{key: run.metrics[key] for key in ("chosen", "parts", "notes") if run.metrics.get(key)},
-        "config": job["config"],
-        "hardware": hardware(job["device"], job["jobs"]),
+        "config": job.config,
+        "hardware": hardware(job.options.device, job.options.jobs),
     }
     del run
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return {"run": figures}
+    return figures
 
 
-def _train(job: Job) -> Run:
+def _train(job: SuiteJob) -> Run:
     """Train, continuing an interrupted run if there is one."""
-    config = {name: dict(section) for name, section in job["request"].items()}
-    config.setdefault("train", {})["device"] = job["device"]
-    data = load_data(_with_root(job))
-    folder = Path(job["unfinished"])
+    config = job.local_request
+    config.setdefault("train", {})["device"] = job.options.device
+    data, folder = load_data(config), job.unfinished
+    progress = job.options.jobs == 1  # runs in parallel share one bar
     if folder.exists():
         try:
-            return run_config(config, folder, data=data, resume=True, progress=job["progress"])
+            return run_config(config, folder, data=data, resume=True, progress=progress)
         except ItemrecError:  # from an older version, or damaged: start again
             shutil.rmtree(folder)
-    return run_config(config, folder, data=data, progress=job["progress"])
+    return run_config(config, folder, data=data, progress=progress)
 
 
-def _evaluate_further(run: Run, job: Job) -> None:
-    """Compute the columns that training does not, such as those of the whole list."""
+def _evaluate_missing_columns(run: Run, job: SuiteJob) -> None:
+    """Compute the columns that training does not, such as metrics of the whole list."""
     known = run.metrics["test"]
-    missing = [name for name in job["columns"] if name not in known]
+    missing = [name for name in job.suite.columns if name not in known]
     if missing:
         started = time.perf_counter()
-        split = make_split(job["config"], load_data(_with_root(job)))
+        split = make_split(job.config, load_data(job.local_config))
         split = split.refit() if run.metrics["refit"] else split
         before = run.metrics["seconds"]["evaluate"]
         found = evaluate(run, split, metrics=[*known, *missing])
         run.add_evaluation(found, before + time.perf_counter() - started)
 
 
-def _with_root(job: Job) -> dict[str, dict[str, Any]]:
-    """The settings of a job, with the location of its data on this machine."""
-    config = {name: dict(section) for name, section in job["config"].items()}
-    if job["data_root"] is not None:
-        config["data"]["data_root"] = job["data_root"]
-    return config
-
-
-def load_data(config: dict[str, dict[str, Any]]) -> Interactions:
+def load_data(config: Config) -> Interactions:
     """The data of a configuration; the last data set is cached."""
     key = json.dumps(config["data"], sort_keys=True)
     if key not in _loaded:
@@ -107,16 +92,15 @@ def load_data(config: dict[str, dict[str, Any]]) -> Interactions:
     return _loaded[key]
 
 
-def hardware(device: str, jobs: int) -> dict[str, Any]:
-    """The hardware of a run; ``jobs`` runs shared it, which affects times."""
+def hardware(device: str, workers: int) -> dict[str, Any]:
+    """The hardware of a run; ``workers`` runs shared it, which affects times."""
     picked = pick_device(device)
-    on_gpu = picked.type == "cuda"
     return {
-        "device": torch.cuda.get_device_name(picked) if on_gpu else "CPU",
+        "device": torch.cuda.get_device_name(picked) if picked.type == "cuda" else "CPU",
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "jobs": jobs,
+        "jobs": workers,
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
@@ -129,8 +113,3 @@ def _cpu() -> str:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-if __name__ == "__main__":
-    load_extensions()
-    serve(perform)

@@ -25,7 +25,7 @@ STYLE: dict[str, Any] = {
 }
 COLOUR, BASE, PAPER = "#1f5fa8", "#555555", "#c0392b"
 ACROSS = 3  # panels per line
-NARROW = 14  # letters of a name that a panel of the usual width has room for
+NARROW = 14  # letters of a name that fit into a panel of the usual width
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def digest(metric: str, data: Mapping[str, Sequence[Point]]) -> str:
 
 
 def panels(title: str, metric: str, data: Mapping[str, Sequence[Point]], baseline: str = "") -> str:
-    """Dots with the spread over seeds; filled if significant; a cross for a published figure."""
+    """An SVG: dots with the spread over seeds, filled if significant; crosses are published."""
     import matplotlib
     from matplotlib.figure import Figure
 

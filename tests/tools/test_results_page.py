@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from results_page.pages import generate, write
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.results_page.page import generate, write
 from itemrec.experiments.suites import FOLDER
-from itemrec.experiments.suites.store import Line, append, path_of, read, row_line
+from itemrec.experiments.suites.store import Line, append_lines, path_of, read_store, row_line
 from itemrec.experiments.suites.suite import Cell, load_suite
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def result(row: str, seed: int, ndcg: float, **other: Any) -> Line:
 
 
 def add(home: Path, row: str, seed: int, run: Line) -> None:
-    append(home, "negatives", run, row_line(DATA, row, seed, run["id"]))
+    append_lines(home, "negatives", run, row_line(DATA, row, seed, run["id"]))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
     tests = {"ndcg@20": {"p_t": 0.0123, "difference": 0.006}, "seeds": [0, 1]}
     runs = {f"{row}-{seed}": f"{row}{seed}" for row in VALUES for seed in (0, 1)}
     line = {"kind": "tests", "data": DATA, "rows": {"tempered": tests}, "runs": runs}
-    append(home, "negatives", line)
+    append_lines(home, "negatives", line)
     return home
 
 
@@ -73,7 +73,7 @@ def test_figures_of_the_template_are_looked_up(folder: Path) -> None:
     expected = f"# Found\n\nUniform has {mean:.2f}.\n\n| a |\n| - |\n| 1 |\n\n{second:.2f}\n"
     assert expected in generate(folder)["RESULTS.md"]
     (folder / TEMPLATE).write_text(words.replace("uniform ndcg", "other ndcg"))
-    with pytest.raises(ItemrecError, match=r"names a figure that no result has: .*other"):
+    with pytest.raises(ItemrecError, match=r"no result has the figure .*other"):
         generate(folder)
 
 
@@ -98,7 +98,7 @@ def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str,
 @pytest.mark.parametrize("wrong", ["p a b", "paper x", "nothing", "above negatives gone ndcg@20"])
 def test_an_unknown_placeholder_is_named(folder: Path, wrong: str) -> None:
     (folder / TEMPLATE).write_text(f"{{{wrong}}}")
-    with pytest.raises(ItemrecError, match=f"no result has: {{{wrong}}}"):
+    with pytest.raises(ItemrecError, match=f"no result has the figure {{{wrong}}}"):
         generate(folder)
 
 
@@ -141,9 +141,9 @@ def test_a_first_validation_that_wins_is_reported(folder: Path) -> None:
 
 def test_the_legend_says_what_the_tests_are_over(folder: Path) -> None:
     assert "paired t-test over users, Holm" in generate(folder)[FOUND]  # stored before 0.3
-    tests = read(folder).tests("negatives", DATA)
+    tests = read_store(folder).tests("negatives", DATA)
     tests["rows"]["tempered"]["ndcg@20"]["seeds"] = 2
-    append(folder, "negatives", tests)
+    append_lines(folder, "negatives", tests)
     assert "paired t-test over users and seeds, Holm" in generate(folder)[FOUND]
 
 
@@ -189,9 +189,9 @@ def test_published_figures_are_compared_with_ours(folder: Path) -> None:
 
 def test_a_row_that_left_the_suite_does_not_remove_the_tests(folder: Path) -> None:
     add(folder, "gone", 0, {**result("uniform", 0, 0.050), "id": "gone0"})
-    tests = read(folder).tests("negatives", DATA)
+    tests = read_store(folder).tests("negatives", DATA)
     for runs in (tests["runs"], {**tests["runs"], "gone-0": "gone0"}):  # with and without the row
-        append(folder, "negatives", {**tests, "runs": runs})
+        append_lines(folder, "negatives", {**tests, "runs": runs})
         text = generate(folder)[FOUND]
         assert " ▲" in text
         assert "No paired tests" not in text
@@ -261,8 +261,8 @@ def test_the_legend_names_the_baseline_of_a_row(folder: Path) -> None:
     assert "below *uniform*, p" in generate(folder)[FOUND]
     (folder / "negatives.toml").write_text(text.replace(row, row + 'baseline = "literal"\n'))
     add(folder, "literal", 0, result("literal", 0, 0.05))
-    tests = read(folder).tests("negatives", DATA)
-    append(folder, "negatives", {**tests, "runs": {**tests["runs"], "literal-0": "literal0"}})
+    tests = read_store(folder).tests("negatives", DATA)
+    append_lines(folder, "negatives", {**tests, "runs": {**tests["runs"], "literal-0": "literal0"}})
     assert "below *literal* (*tempered*), p" in generate(folder)[FOUND]
 
 

@@ -1,24 +1,18 @@
-"""Measured figures of the models, shipped with the package: results of two suites.
-
-``python -m itemrec.experiments.measured [RESULTS_FOLDER] [MEASURED.json]`` collects them from the
-stored results; `make results` calls it.
-"""
+"""The figures that `itemrec models` shows: means over seeds from the stored results."""
 
 from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from itemrec.experiments.suites.store import read
-from itemrec.files import atomic
+from itemrec.experiments.suites.store import read_store
 
 SUITES = ("systems", "hybrid")  # a row is taken from the first that has it
 METRICS = ("capped_recall@20", "ndcg@20")
-FILE = Path(__file__).with_name("measured.json")
+FILE = Path(__file__).parents[1] / "src/itemrec/experiments/measured.json"  # in the wheel
 
 Figures = dict[str, dict[str, dict[str, float]]]  # name → data set/protocol → metric → mean
 
@@ -28,7 +22,7 @@ def collect(results: Path) -> Figures:
 
     A row is listed by its own name, or by its model's if no row has that name.
     """
-    stored = read(results)
+    stored = read_store(results)
     found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for suite in (suite for suite in SUITES if suite in stored.files):
         runs, known = stored.results(suite), {name for name, _ in found}
@@ -44,20 +38,6 @@ def collect(results: Path) -> Figures:
     return out
 
 
-def figures() -> Figures:
-    """The figures shipped with this version; empty if the file is absent."""
-    found: Figures = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    return found
-
-
-def text(found: Figures) -> str:
+def to_text(found: Figures) -> str:
     """The content of the file."""
     return json.dumps(found, indent=1, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    given = [Path(argument) for argument in sys.argv[1:3]]
-    folder, target = [*given, *[Path("results"), FILE][len(given) :]]
-    with atomic(target) as draft:
-        draft.write_text(text(collect(folder)), encoding="utf-8")
-    print(target)

@@ -4,14 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from results_page.dataset_page import dataset_page
+from results_page.pages import generate
 from rich.console import Console
 
 from itemrec.data.datasets import load
 from itemrec.errors import ItemrecError
-from itemrec.experiments.results_page.dataset_table import page, reproduce_datasets
-from itemrec.experiments.results_page.page import generate
 from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.reproduce import reproduce_all
+from itemrec.experiments.suites.other_tables import count_datasets
+from itemrec.experiments.suites.reproduce import run_tables
 
 TINY = "synthetic:users=60,items=50,interactions=900"
 
@@ -19,7 +20,7 @@ TINY = "synthetic:users=60,items=50,interactions=900"
 def test_counts_are_those_of_the_data(tmp_path: Path) -> None:
     quiet = Console(file=(tmp_path / "log").open("w"))
     home = tmp_path / "results"
-    assert reproduce_all("datasets", Options(datasets=[TINY], results=home), quiet)
+    assert run_tables("datasets", Options(datasets=[TINY], results=home), quiet)
     data = load(TINY)
     pairs = set(zip(data.users.tolist(), data.items.tolist(), strict=True))
     users, items = ({pair[n] for pair in pairs} for n in (0, 1))
@@ -41,25 +42,24 @@ def test_absent_data_is_reported_and_what_was_counted_stays(
     monkeypatch.setattr("itemrec.data.download._stream", no_network)
     with (tmp_path / "log").open("w") as log:
         quiet = Console(file=log, width=200)
-        reproduce_datasets(tmp_path, datasets=[TINY], console=quiet)
-        before = page(tmp_path)
-        reproduce_datasets(tmp_path, datasets=["yelp2018"], console=quiet)
-    assert page(tmp_path) == before
+        count_datasets(Options(datasets=[TINY], results=tmp_path), quiet)
+        before = dataset_page(tmp_path)
+        count_datasets(Options(datasets=["yelp2018"], results=tmp_path), quiet)
+    assert dataset_page(tmp_path) == before
     assert "skipped: 'yelp2018'" in (tmp_path / "log").read_text()
 
 
 def test_an_unknown_name_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ItemrecError, match="netflix"):
-        reproduce_datasets(tmp_path, datasets=["netflix"], console=Console(quiet=True))
+        count_datasets(Options(datasets=["netflix"], results=tmp_path), Console(quiet=True))
     assert not list(tmp_path.iterdir())
     with pytest.raises(ItemrecError, match=r"one of all, datasets, qualitative, .*, got 'dataset'"):
-        reproduce_all("dataset", Options(), Console(quiet=True))
+        run_tables("dataset", Options(), Console(quiet=True))
 
 
 @pytest.mark.data
 def test_the_papers_figures_are_next_to_ours(data_root: Path, tmp_path: Path) -> None:
-    reproduce_datasets(
-        tmp_path, datasets=["yelp2018"], data_root=data_root, console=Console(quiet=True)
-    )
+    options = Options(datasets=["yelp2018"], data_root=data_root, results=tmp_path)
+    count_datasets(options, Console(quiet=True))
     counts = "| yelp2018 | 31,668 (31,668) | 38,048 (38,048) | 1,561,406 (1.5m) |"
-    assert counts in page(tmp_path)
+    assert counts in dataset_page(tmp_path)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from results_page.example_page import picture
+from results_page.pages import generate
 from rich.console import Console
 from small import board_split
 
-from itemrec.experiments.results_page.page import generate
-from itemrec.experiments.results_page.qualitative import QUANTILES, example_lists, picture
 from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.reproduce import reproduce_all
+from itemrec.experiments.suites.other_tables import QUANTILES, example_lists
+from itemrec.experiments.suites.reproduce import run_tables
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import LightGCN
 from itemrec.training.fit import train
@@ -26,7 +27,7 @@ def test_users_are_at_the_quantiles_and_hits_are_held_out() -> None:
         for name, loss in (("ITEM", item_ndcg), ("BPR", bpr))
     }
     gain = runs["ITEM"].per_user["ndcg@20"] - runs["BPR"].per_user["ndcg@20"]
-    shown = example_lists(runs, split)["users"]
+    shown = example_lists(runs, split)
     assert [user["quantile"] for user in shown] == list(QUANTILES)
     names = {str(name): row for row, name in enumerate(split.test.ids)}
     for user in shown:
@@ -68,7 +69,7 @@ def test_one_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for printed in ("training ITEM on synthetic/inductive", "qualitative: done"):
         with log.open("w") as file:
             options = Options(datasets=["synthetic"], results=home, device="cpu")
-            assert reproduce_all("qualitative", options, Console(file=file, width=200))
+            assert run_tables("qualitative", options, Console(file=file, width=200))
         assert printed in log.read_text()
     stored = json.loads((home / "qualitative.json").read_text())
     assert stored["configs"]["ITEM"]["loss"]["name"] == "item-ndcg"

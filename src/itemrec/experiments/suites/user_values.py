@@ -1,10 +1,8 @@
-"""Per-user values: one small file per run, which paired tests read."""
+"""Per-user values of runs: one small file per run, which paired tests read."""
 
 from __future__ import annotations
 
-import math
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ NO_METRICS = ("user", "history", "run")  # the other arrays of a run's per-user 
 
 
 @dataclass(frozen=True)
-class Values:
+class UserValues:
     """Per-user values of one run."""
 
     run: str
@@ -27,25 +25,25 @@ class Values:
     metrics: dict[str, Floats]
 
 
-def read_values(path: Path) -> Values | None:
+def values_path(folder: Path, run: str) -> Path:
+    """The path of a run's per-user values."""
+    return folder / "runs" / f"{run}.npz"
+
+
+def read_values(path: Path) -> UserValues | None:
     """The per-user values of a run, or None if there is no readable file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             metrics = {
                 name: file[name].astype(np.float64) for name in file.files if name not in NO_METRICS
             }
-            return Values(str(file["run"]), file["user"].tolist(), metrics)
+            return UserValues(str(file["run"]), file["user"].tolist(), metrics)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
 
 
-def values_path(folder: Path, run: str) -> Path:
-    """The path of a run's per-user values."""
-    return folder / "runs" / f"{run}.npz"
-
-
-def keep_values(path: Path, per_user: dict[str, npt.NDArray[Any]], run: str) -> None:
-    """Write per-user values for paired tests: float32, and the run that they belong to.
+def write_values(path: Path, per_user: dict[str, npt.NDArray[Any]], run: str) -> None:
+    """Write per-user values as float32, with the id of their run.
 
     Suites share the file of a run, so metrics that only an earlier evaluation had stay in it.
     """
@@ -60,15 +58,3 @@ def keep_values(path: Path, per_user: dict[str, npt.NDArray[Any]], run: str) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic(path) as draft, draft.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, user=users, run=np.array(run), **values)
-
-
-def differences(runs: Sequence[tuple[Values, Values]], metric: str) -> Floats:
-    """Own minus base values of every pair of runs, ``[runs, users]``; NaN without both values."""
-    users = list(dict.fromkeys(user for own, _ in runs for user in own.users))
-    column = {user: n for n, user in enumerate(users)}
-    out = np.full((len(runs), len(users)), np.nan)
-    for row, (own, base) in enumerate(runs):
-        theirs = dict(zip(base.users, base.metrics[metric].tolist(), strict=True))
-        for user, value in zip(own.users, own.metrics[metric].tolist(), strict=True):
-            out[row, column[user]] = value - theirs.get(user, math.nan)
-    return out

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from results_page.curves import curves_of
+from results_page.pages import generate
 
 from itemrec.errors import ItemrecError
-from itemrec.experiments.results_page.curves import curves_of
-from itemrec.experiments.results_page.page import generate
-from itemrec.experiments.results_page.tables import read_tables
-from itemrec.experiments.suites.store import append, read, row_line
+from itemrec.experiments.suites.results import read_tables
+from itemrec.experiments.suites.store import append_lines, read_store, row_line
 from itemrec.experiments.suites.suite import load_suite
 
 DATA = "ml-latest-small/transductive"
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
             "config": cell.seeded(0),
             "hardware": {"device": "CPU", "cpu": "C", "cores": 2, "jobs": 1, "torch": "2"},
         }
-        append(home, "rolling", run, row_line(DATA, cell.row, 0, cell.row))
+        append_lines(home, "rolling", run, row_line(DATA, cell.row, 0, cell.row))
     return home
 
 
@@ -58,7 +58,7 @@ def test_the_page_has_a_table_and_a_plot_of_curves(folder: Path) -> None:
 
 def test_rows_are_points_by_number(folder: Path) -> None:
     suite = load_suite("rolling")
-    (table,) = read_tables(suite, read(folder))
+    (table,) = read_tables(suite, read_store(folder))
     assert {name: sorted(points) for name, points in curves_of(table).items()} == {
         "ease": [1, 2],
         "hybrid": [1, 2],

@@ -1,1 +1,0 @@
-"""RESULTS.md, its pages and its plots, made from stored results."""

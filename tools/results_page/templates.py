@@ -1,0 +1,248 @@
+"""Pages written by hand as templates, with every figure looked up in the stored results.
+
+``results/RESULTS.template.md`` becomes RESULTS.md, any other ``results/NAME.template.md`` the page
+``results/NAME.md``. They have these placeholders; figures are × 100::
+
+    {SUITE DATA ROW METRIC}              mean over seeds; METRIC#0: of seed 0 alone
+    {p SUITE DATA ROW METRIC}            the corrected p-value of the paired test with the baseline
+    {part SUITE DATA ROW METRIC PART}    what a part of the model reaches alone
+    {part_p SUITE DATA ROW METRIC}       the p-value against the better part: of the suite's test if
+                                         that is its baseline, or the highest of the seeds
+    {epoch_seconds SUITE DATA ROW}       seconds of training per epoch
+    {best_seconds SUITE DATA ROW}        seconds of training until the best epoch
+    {paper SUITE DATA ROW METRIC}        the published figure for that row
+    {published DATA METRIC}              the highest published figure for any row, and its source
+    {above SUITE ENDING METRIC}          how many rows with that ending beat their baseline
+    {significant SUITE ENDING METRIC}    how many of these do so significantly
+    {exceeds SUITE,SUITE ROW ROW METRIC} on how many data sets the first row beats the second
+    {gaps SUITE METRIC}                  a table of rows and data sets: the mean, and its difference
+                                         from the published figure in per cent
+    {short PERCENT SUITE,SUITE METRIC}   the rows more than that below on each of their data sets
+    {pages}                              links to the pages of all suites
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from itemrec.errors import ItemrecError
+from itemrec.experiments.suites.results import ResultRow, ResultTable
+from itemrec.experiments.suites.suite import Suite
+from results_page.formatting import GENERATED, probability
+from results_page.remarks import best_seconds, epoch_seconds
+
+ENDING = ".template.md"
+PLAIN = "# Results\n\n{pages}"  # if there is no template
+WIDTH = 105  # of paragraphs, after figures are filled in
+
+
+@dataclass(frozen=True)
+class Found:
+    """All results: the suites with their tables, and the titles of the pages by file."""
+
+    suites: Mapping[str, tuple[Suite, list[ResultTable]]]
+    pages: Mapping[str, str]
+
+    def rows(self, suite: str) -> Iterator[tuple[str, ResultRow]]:
+        """The data set and the row of every result of a suite."""
+        for table in self.suites[suite][1] if suite in self.suites else ():
+            for row in table.rows:
+                yield table.entry.key, row
+
+    def row(self, suite: str, data: str, name: str) -> ResultRow:
+        """One row; raises `StopIteration` if there is none."""
+        return next(r for key, r in self.rows(suite) if (key, r.cell.row) == (data, name))
+
+
+def template_names(results: Path) -> list[str]:
+    """The names of the templates, without RESULTS."""
+    names = [path.name.removesuffix(ENDING) for path in sorted(results.glob(f"*{ENDING}"))]
+    return [name for name in names if name != "RESULTS"]
+
+
+def fill_template(results: Path, name: str, found: Found) -> str:
+    """A template with its figures filled in and its paragraphs wrapped."""
+    path = results / f"{name}{ENDING}"
+    text = path.read_text(encoding="utf-8").strip() if path.exists() else PLAIN
+
+    def look_up(match: re.Match[str]) -> str:
+        first, *rest = match[1].split()
+        try:
+            if first in LOOKUPS:
+                return LOOKUPS[first](found, *rest)
+            return _mean(found, first, *rest)
+        except (LookupError, StopIteration, TypeError) as error:
+            raise ItemrecError(f"{path}: no result has the figure {match[0]}") from error
+
+    filled = re.sub(r"\{([^{}]+)\}", look_up, text)
+    return "\n\n".join([*map(_wrap, filled.split("\n\n")), GENERATED]) + "\n"
+
+
+def _wrap(block: str) -> str:
+    """A paragraph or list in lines of readable length; tables and headings are unchanged."""
+    if block.startswith(("|", "#", "<", "    ")):
+        return block
+    return "\n".join(
+        textwrap.fill(
+            " ".join(item.split()),
+            WIDTH,
+            break_on_hyphens=False,
+            break_long_words=False,
+            subsequent_indent="  " if item.startswith("- ") else "",
+        )
+        for item in re.split(r"\n(?=- )", block)
+    )
+
+
+# --- placeholders --------------------------------------------------------------------------------
+
+
+def _mean(found: Found, suite: str, data: str, name: str, metric: str) -> str:
+    value = found.row(suite, data, name).mean(metric)
+    if value is None:
+        raise LookupError(metric)
+    return f"{value:.2f}"
+
+
+def _p(found: Found, suite: str, data: str, name: str, metric: str) -> str:
+    return probability(found.row(suite, data, name).p[metric][0])
+
+
+def _part(found: Found, suite: str, data: str, name: str, metric: str, *part: str) -> str:
+    return f"{_part_mean(found.row(suite, data, name), ' '.join(part), metric):.2f}"
+
+
+def _part_p(found: Found, suite: str, data: str, name: str, metric: str) -> str:
+    row = found.row(suite, data, name)
+    parts: list[str] = list(row.results[0]["parts"])
+    best = max(parts, key=lambda part: _part_mean(row, part, metric))
+    if best == "linear":
+        return _p(found, suite, data, name, metric)
+    return probability(max(result["parts"][best]["p"] for result in row.results))
+
+
+def _part_mean(row: ResultRow, part: str, metric: str) -> float:
+    """What a part of the model reaches alone, mean over seeds, × 100."""
+    return 100 * statistics.fmean(result["parts"][part][metric] for result in row.results)
+
+
+def _epoch_seconds(found: Found, suite: str, data: str, name: str) -> str:
+    return f"{epoch_seconds(found.row(suite, data, name)):.2f}"
+
+
+def _best_seconds(found: Found, suite: str, data: str, name: str) -> str:
+    return f"{best_seconds(found.row(suite, data, name)):.1f}"
+
+
+def _paper(found: Found, suite: str, data: str, name: str, metric: str) -> str:
+    return f"{100 * found.row(suite, data, name).cell.paper[metric]:.2f}"
+
+
+def _published(found: Found, data: str, metric: str) -> str:
+    """The first of the highest figures, in the order of the pages; a dash if there is none."""
+    known = [
+        row.cell
+        for suite in found.suites
+        for key, row in found.rows(suite)
+        if key == data and metric in row.cell.paper
+        if "cold_start" not in row.cell.config["split"]  # thinned: a different split
+    ]
+    if not known:
+        return "–"
+    best = max(known, key=lambda cell: cell.paper[metric])
+    return f"{100 * best.paper[metric]:.2f} (*{best.row}*; {best.source})"
+
+
+def _above(found: Found, suite: str, ending: str, metric: str) -> str:
+    return _count(found, suite, ending, lambda row, base: _gain(row, base, metric) > 0)
+
+
+def _significant(found: Found, suite: str, ending: str, metric: str) -> str:
+    return _count(found, suite, ending, lambda row, _: row.mark(metric) == " ▲")
+
+
+def _gain(row: ResultRow, base: ResultRow, metric: str) -> float:
+    return (row.mean(metric) or 0.0) - (base.mean(metric) or 0.0)
+
+
+def _count(
+    found: Found, suite: str, ending: str, holds: Callable[[ResultRow, ResultRow], bool]
+) -> str:
+    """ "11 of 12": for how many rows with an ending, over all data sets, the condition holds."""
+    outcomes = []
+    for data, row in found.rows(suite):
+        if row.cell.row.endswith(ending):
+            base = found.suites[suite][0].baseline_of(row.cell.row)
+            outcomes.append(holds(row, found.row(suite, data, base)))
+    return _of(outcomes)
+
+
+def _of(outcomes: list[bool]) -> str:
+    if not outcomes:
+        raise LookupError("no such rows")
+    return f"{sum(outcomes)} of {len(outcomes)}"
+
+
+def _exceeds(found: Found, suites: str, name: str, other: str, metric: str) -> str:
+    outcomes = [
+        _gain(row, found.row(suite, data, other), metric) > 0
+        for suite in suites.split(",")
+        for data, row in found.rows(suite)
+        if row.cell.row == name
+    ]
+    return _of(outcomes)
+
+
+def _gaps(found: Found, suite: str, metric: str) -> str:
+    cells: dict[tuple[str, str], str] = {}
+    for data, row in found.rows(suite):
+        if metric in row.cell.paper:
+            gap = f"{100 * _gap(row, metric):+.1f} %".replace("-", "−")
+            cells[row.cell.row, data] = f"{row.mean(metric):.2f} ({gap})"
+    columns = list(dict.fromkeys(data for _, data in cells))
+    rows = [r for r in found.suites[suite][0].rows if any((r, c) in cells for c in columns)]
+    head = ["| | " + " | ".join(columns) + " |", "| :-- |" + " --: |" * len(columns)]
+    body = [f"| {r} | " + " | ".join(cells.get((r, c), "") for c in columns) + " |" for r in rows]
+    return "\n".join([*head, *body])
+
+
+def _short(found: Found, percent: str, suites: str, metric: str) -> str:
+    best: dict[str, float] = {}
+    for suite in suites.split(","):
+        for _, row in found.rows(suite):
+            if metric in row.cell.paper:
+                name = row.cell.row
+                best[name] = max(best.get(name, -1.0), _gap(row, metric))
+    names = [f"*{name}*" for name, gap in best.items() if gap < -float(percent) / 100]
+    return ", ".join(names) or "none"
+
+
+def _gap(row: ResultRow, metric: str) -> float:
+    """The relative difference of the mean from the published figure."""
+    return (row.mean(metric) or 0.0) / (100 * row.cell.paper[metric]) - 1
+
+
+def _pages(found: Found) -> str:
+    return "\n".join(f"- [{title}]({path})" for path, title in found.pages.items())
+
+
+LOOKUPS: dict[str, Callable[..., str]] = {
+    "p": _p,
+    "part": _part,
+    "part_p": _part_p,
+    "epoch_seconds": _epoch_seconds,
+    "best_seconds": _best_seconds,
+    "paper": _paper,
+    "published": _published,
+    "above": _above,
+    "significant": _significant,
+    "exceeds": _exceeds,
+    "gaps": _gaps,
+    "short": _short,
+    "pages": _pages,
+}
