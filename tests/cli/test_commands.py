@@ -363,7 +363,7 @@ BAD = {
     "train nosuch --out empty.csv": "'out' must be a folder, got 'empty.csv'",
     "train nosuch --out /proc/r": "'out' must lie in a folder that can be written to",
     "recommend nosuch --all --out /proc/x.csv": "can be written to, got '/proc/x.csv'",
-    "recommend nosuch --all --out twice": "'out' must be a new folder, or one of such parts",
+    "recommend nosuch --all --out twice": "'out' must be a new folder or one with parts of lists",
     "report nosuch --out /proc/x.html": "can be written to, got '/proc/x.html'",
     "report nosuch --out x.pdf": "'out' must end in .html or .htm, got 'x.pdf'",
     "reproduce smoke --results empty.csv": "'results' must be a folder, got 'empty.csv'",

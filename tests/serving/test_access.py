@@ -10,8 +10,8 @@ import pytest
 from served import open_client
 
 import itemrec as ir
+from itemrec.serving.http.access import RateLimit
 from itemrec.serving.http.access_log import LOGGER, JsonFormatter
-from itemrec.serving.http.keys import RateLimit
 from itemrec.serving.http.settings import ServiceSettings, check_exposed, read_keys
 
 KEYS = ("correct-horse-battery", "another-key-for-others")
@@ -40,7 +40,7 @@ def test_a_name_that_points_here_from_elsewhere_is_refused(recommender, host):
             "/recommend", json={"user": 5, "explain": True}, headers={"Host": host}
         )
     assert answer.status_code == 421
-    assert answer.json()["error"].startswith("'Host' must be a name of this service")
+    assert answer.json()["error"].startswith("'Host' must be a known name")
 
 
 def test_a_key_is_needed_for_everything_but_probes_and_the_page(recommender):
@@ -89,9 +89,9 @@ def test_only_named_origins_may_read_answers(recommender):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"api_keys": ("short",)}, "'api_key' must have at least 16 characters"),
-        ({"api_keys": ("with a space in it",)}, "'api_key' must have at least 16 characters"),
-        ({"rate_limit": 5.0}, "'rate_limit' is a limit for each key: give 'api_key' as well"),
+        ({"api_keys": ("short",)}, "'api_key' must have at least 16 printable"),
+        ({"api_keys": ("with a space in it",)}, "'api_key' must have at least 16 printable"),
+        ({"rate_limit": 5.0}, "'rate_limit' applies per key: give 'api_key' as well"),
         ({"rate_limit": 0.0, "api_keys": KEYS}, "'rate_limit' must be a positive number, got 0.0"),
         ({"cors": ("*",)}, r"'cors' must be an origin such as https://shop.example, got '\*'"),
     ],
@@ -113,7 +113,7 @@ def test_the_key_of_the_documented_container_is_accepted(page):
 
 def test_other_machines_need_a_key_or_the_word_insecure(tmp_path):
     with pytest.raises(
-        ir.ItemrecError, match="give --api-key or --api-key-file, or say --insecure"
+        ir.ItemrecError, match="give --api-key or --api-key-file, or allow it with --insecure"
     ):
         check_exposed("0.0.0.0", ServiceSettings(), insecure=False)
     check_exposed("0.0.0.0", ServiceSettings(), insecure=True)
@@ -123,7 +123,7 @@ def test_other_machines_need_a_key_or_the_word_insecure(tmp_path):
     file.write_text(f"# the shop\n{KEYS[0]}\n\n{KEYS[1]}\n")
     assert read_keys(file) == KEYS
     file.write_text("# nothing\n")
-    with pytest.raises(ir.ItemrecError, match="'api_key_file' must hold a key"):
+    with pytest.raises(ir.ItemrecError, match="'api_key_file' must hold one key per line"):
         read_keys(file)
 
 

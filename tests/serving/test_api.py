@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import open_client
 
 import itemrec as ir
-from itemrec.serving.http import body as whole_body
 from itemrec.serving.http import feedback as feedback_file
-from itemrec.serving.http.body import MAX_BODY
+from itemrec.serving.http import middleware
 from itemrec.serving.http.feedback import FeedbackFile
+from itemrec.serving.http.middleware import MAX_BODY
 
 JSON = {"Content-Type": "application/json"}
 
@@ -168,7 +168,7 @@ def test_a_batch_is_the_same_as_one_request_for_each(client, recommender):
             "a batch must ask for at most 50,000 items, got 100 users",
         ),
         ({"users": ["nobody"]}, "'user' must be a user of the training data, got 'nobody'"),
-        ({"users": [5], "explain": True}, "unknown setting 'explain'; known settings: k,"),
+        ({"users": [5], "explain": True}, "unknown field 'explain'; known fields: k,"),
     ],
 )
 def test_a_wrong_batch_is_refused(client, body, sentence):
@@ -264,7 +264,7 @@ def test_items_of_a_genre_and_of_a_known_user(client, recommender):
 def test_a_service_that_ends_answers_and_sends_its_clients_away(recommender):
     with open_client(recommender) as client:
         assert "connection" not in client.get("/readyz").headers
-        client.app.state.life.is_ending = True
+        client.app.state.stopping.set()
         answer = client.post("/recommend", json={"history": [12]})
         assert (answer.status_code, answer.headers["connection"]) == (200, "close")
         assert client.get("/readyz").status_code == 503
@@ -301,14 +301,14 @@ def test_metrics_tell_of_the_run_and_of_requests_in_flight(recommender):
 
 
 def test_the_time_of_an_upload_is_not_the_time_of_an_answer(recommender, monkeypatch):
-    now, read = 0.0, whole_body._read
+    now, read = 0.0, middleware._read_body
 
     async def read_slowly(receive):
         nonlocal now
         now += 100
         return await read(receive)
 
-    monkeypatch.setattr(whole_body, "_read", read_slowly)
+    monkeypatch.setattr(middleware, "_read_body", read_slowly)
     monkeypatch.setattr("time.perf_counter", lambda: now)
     with open_client(recommender) as client:
         client.post("/recommend", json={"history": [12]})

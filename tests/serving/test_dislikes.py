@@ -131,11 +131,11 @@ def test_only_ratios_of_weights_matter_and_a_heavy_item_counts_more(ease):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"history": [3], "weights": [1, 2]}, "one number for each item of 'history', got 2 for 1"),
+        ({"history": [3], "weights": [1, 2]}, "one number per item of 'history', got 2 for 1"),
         ({"history": [3], "weights": [0]}, "'weights' must be positive numbers, got 0"),
         ({"history": [3], "weights": [float("nan")]}, "'weights' must be positive numbers"),
         ({"history": [3], "weights": ["a"]}, "'weights' must be positive numbers, got 'a'"),
-        ({"user": 4, "weights": [1]}, "'weights' is for a 'history'"),
+        ({"user": 4, "weights": [1]}, "'weights' needs a 'history'"),
         ({"history": [3], "dislikes": "8"}, "'dislikes' must be a list, got '8'"),
         ({"dislikes": [8]}, "give either 'user' or 'history'"),
     ],

@@ -77,7 +77,7 @@ def test_the_same_seed_gives_the_same_lists() -> None:
 @pytest.mark.parametrize(
     ("source", "options", "sentence"),
     [
-        (DATA, {"user": "who"}, "'user' is for tables"),
+        (DATA, {"user": "who"}, "'user' has no effect on 'data' that is already read"),
         (pl.DataFrame({"user_id": [1, 2], "item_id": [1, 2]}), {}, "no user with a validation"),
         (7, {}, "'source' must be a path"),
         (DATA, {"budget": 0}, "'budget' must be a positive number, got 0"),

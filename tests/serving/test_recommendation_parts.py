@@ -182,7 +182,9 @@ def test_a_folder_of_other_lists_is_refused_and_left_alone(
 
 def test_a_folder_of_something_else_is_refused(recommender: ir.Recommender, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(ir.ItemrecError, match="'out' must be a new folder, or one of such parts"):
+    with pytest.raises(
+        ir.ItemrecError, match="'out' must be a new folder or one with parts of lists"
+    ):
         write_parts(recommender, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 

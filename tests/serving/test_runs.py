@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from served import DATA
 
 import itemrec as ir
-from itemrec.serving.http import Runs, create_app
+from itemrec.serving.http import ServedRuns, create_app
 from itemrec.serving.http.reload import Reloader
 from itemrec.serving.http.runs import run_folders
 from itemrec.serving.http.telemetry import Telemetry
@@ -25,8 +25,8 @@ def other() -> ir.Recommender:
 
 
 @pytest.fixture
-def runs(recommender, other) -> Runs:
-    return Runs({"gnn": recommender, "ease": other})
+def runs(recommender, other) -> ServedRuns:
+    return ServedRuns({"gnn": recommender, "ease": other})
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_request_names_its_run(client, recommender, other):
 
 
 def test_traffic_is_split_by_user_and_a_user_stays(recommender, other):
-    runs = Runs({"gnn": recommender, "ease": other}, {"gnn": 80, "ease": 20})
+    runs = ServedRuns({"gnn": recommender, "ease": other}, {"gnn": 80, "ease": 20})
     with TestClient(create_app(runs), base_url="http://localhost") as client:
 
         def run_of(body: dict) -> str:
@@ -84,7 +84,7 @@ def test_traffic_is_split_by_user_and_a_user_stays(recommender, other):
 )
 def test_a_wrong_split_is_refused(recommender, other, split, sentence):
     with pytest.raises(ir.ItemrecError, match=sentence):
-        Runs({"gnn": recommender, "ease": other}, split)
+        ServedRuns({"gnn": recommender, "ease": other}, split)
 
 
 def test_runs_are_named_by_their_folders_or_by_the_user(tmp_path):
@@ -128,13 +128,13 @@ class Watched:
     """A service of one folder whose reloader looks when it is told to."""
 
     def __init__(self, folder: Path) -> None:
-        self.runs = Runs({"run": ir.Recommender.load(folder)})
+        self.runs = ServedRuns({"run": ir.Recommender.load(folder)})
         self.telemetry = Telemetry()
         self.reloader = Reloader(self.runs, {"run": folder}, self.telemetry, "cpu")
 
     def look(self, times: int = 2) -> str:
         for _ in range(times):
-            asyncio.run(self.reloader.look())
+            asyncio.run(self.reloader.poll())
         return self.runs.choose("run", None).fingerprint
 
 
@@ -170,7 +170,7 @@ def test_a_broken_folder_is_refused_until_it_is_whole_again(folder, recommender,
 def test_a_reload_can_be_asked_for(folder):
     service = Watched(folder)
     first = service.runs.choose("run", None)
-    service.reloader.now()
+    service.reloader.reload_all()
     service.look(1)
     again = service.runs.choose("run", None)
     assert again is not first

@@ -14,7 +14,7 @@ from itemrec.cli.app import app
 from itemrec.client import Client
 from itemrec.data.item_table import ItemTable, read_item_table
 from itemrec.errors import ItemrecError
-from itemrec.serving.http import Runs, ServiceSettings, create_app
+from itemrec.serving.http import ServedRuns, ServiceSettings, create_app
 from itemrec.serving.http.runs import fingerprint
 
 FIELDS = {"diversity": 0.6, "popularity_discount": 0.2, "max_per": {"genre": 3}}
@@ -84,7 +84,7 @@ def test_sliders_at_zero_change_nothing(client):
         ({"max_per": {"genre": 0}}, "'max_per.genre' must be greater than or equal to 1, got '0'"),
         ({"max_per": {"country": 2}}, "'max_per' must name a column of the items (genres), got"),
         ({"freshness": -0.4}, "'freshness' must be greater than or equal to 0, got '-0.4'"),
-        ({"k": 500, "diversity": 0.1}, "'k' must be at most 200 for a list that is steered"),
+        ({"k": 500, "diversity": 0.1}, "'k' must be at most 200 for a re-ranked list"),
     ],
 )
 def test_wrong_fields_are_told(client, fields, sentence):
@@ -153,21 +153,21 @@ def test_a_service_takes_over_a_changed_file_and_its_fingerprint_changes(folder,
     stock = tmp_path / "stock.txt"
     stock.write_text("\n".join(map(str, IDS[:40])))
     settings = ServiceSettings(available=stock)
-    runs = Runs({"run": settings.load(folder, "cpu")})
+    runs = ServedRuns({"run": settings.load(folder, "cpu")})
     app = create_app(runs, settings, folders={"run": folder})
     body = {"history": [12], "k": 90}
     with TestClient(app, base_url="http://localhost") as client:
         before = client.post("/v1/recommend", json=body).json()
         stock.write_text("\n".join(map(str, IDS[40:])))
-        client.portal.call(app.state.reloader.look)  # it is seen
-        client.portal.call(app.state.reloader.look)  # and rests
+        client.portal.call(app.state.reloader.poll)  # it is seen
+        client.portal.call(app.state.reloader.poll)  # and rests
         after = client.post("/v1/recommend", json=body).json()
         assert {item["item"] for item in before["items"]} <= set(IDS[:40])
         assert {item["item"] for item in after["items"]} <= set(IDS[40:])
         assert before["run_fingerprint"] != after["run_fingerprint"]
         stock.write_text("")
-        client.portal.call(app.state.reloader.look)
-        client.portal.call(app.state.reloader.look)
+        client.portal.call(app.state.reloader.poll)
+        client.portal.call(app.state.reloader.poll)
         assert client.post("/v1/recommend", json=body).json() == after  # refused: the old one stays
 
 

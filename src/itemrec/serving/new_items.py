@@ -1,4 +1,4 @@
-"""The catalogue of a recommender: the items of its run, and new ones that have features."""
+"""The items of a recommender: those of its run, and new ones that have features."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ServedItems:
 
     run: Run
     features: ItemFeatures | None
-    is_given: bool  # whether features came after training
+    is_given: bool  # whether new items were given after training
 
     @classmethod
     def of(cls, run: Run, new_items: Any = None) -> ServedItems:
-        """The items of a run and, from a table, new ones."""
+        """The items of a run, and those of a table of new items."""
         if new_items is None:
             return cls(run, run.features, is_given=False)
-        return cls(run, _grown(run, new_items), is_given=True)
+        return cls(run, _all_features(run, new_items), is_given=True)
 
     @cached_property
     def new(self) -> IdMap:
@@ -68,7 +68,7 @@ class ServedItems:
         return resized(self.run.train, (self.run.train.shape[0], len(self.ids)))
 
     def model(self) -> Model:
-        """The model of the run, which also scores the new items if there are any."""
+        """The model of the run, extended to score the new items if there are any."""
         if self.features is None or not len(self.new):
             return self.run.model
         run = self.run
@@ -76,8 +76,8 @@ class ServedItems:
         parts = (self.features, run.item_ids, self.new)
         return WithNewItems.of(run.model, run.train, *parts, settings)
 
-    def shared(self, one: int, other: int) -> tuple[str, ...]:
-        """Categories and words that two items have in common."""
+    def shared_features(self, one: int, other: int) -> tuple[str, ...]:
+        """Categories and words that two items share."""
         if self.features is None:
             return ()
         pair = self.features.of(IdMap(self.ids.ids[[one, other]]))
@@ -92,10 +92,11 @@ class ServedItems:
         return tuple(out)
 
 
-def _grown(run: Run, new_items: Any) -> ItemFeatures:
-    """The features of a run's items with those of new items from a table.
+def _all_features(run: Run, new_items: Any) -> ItemFeatures:
+    """The features of a run's items, and of the new items of a table.
 
-    A run without features has its titles and genres, unless the table has rows of most known items.
+    If the run has no features, its titles and genres are used, unless the table has rows of at
+    least half of the known items.
     """
     if run.features is not None:
         return run.features.plus(read_item_features(new_items, like=run.features))
@@ -111,6 +112,6 @@ def _grown(run: Run, new_items: Any) -> ItemFeatures:
     if own is None:
         raise ItemrecError(
             "'new_items' must also have rows of the known items: the run has no features, titles "
-            "or genres to compare new items by"
+            "or genres to compare them with"
         )
     return own.plus(read_item_features(new_items, like=own))

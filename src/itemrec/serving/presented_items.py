@@ -1,4 +1,4 @@
-"""Rows of items as people see them: id, title, genres, picture, and the reasons for a score."""
+"""Items as recommendations: with id, title, genres, image, score and reasons."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from itemrec.serving.recommendations import Likeness, Reason, Recommendation
 
 
 class PresentedItems:
-    """The items of a recommender by their rows.
+    """Builds recommendations from rows of items.
 
     Args:
         items: All items that can be recommended.
-        images: The address of a picture for each, or None.
+        images: The image URL of each item, or None.
     """
 
     def __init__(self, items: ServedItems, images: Sequence[str] | None) -> None:
@@ -28,7 +28,7 @@ class PresentedItems:
         self._ids = items.ids.ids.tolist()
 
     def image_of(self, row: int) -> str:
-        """The address of a picture, "" if there is none."""
+        """The image URL of an item, "" if there is none."""
         return "" if self.images is None else self.images[row]
 
     def plain(self, rows: Tensor, scores: Tensor) -> tuple[Recommendation, ...]:
@@ -44,12 +44,12 @@ class PresentedItems:
         shares: Tensor,
         listed: int | None,
     ) -> tuple[Recommendation, ...]:
-        """These items with the share of each item of the history, ``[k, history]``.
+        """These items with the shares of the history items, ``[k, history]``.
 
-        ``listed`` is the number of shares to list, the largest; None: all.
+        ``listed`` is the number of shares to list per item, the largest; None: all.
         """
         total = shares.double().sum(1)
-        if listed is not None and listed < len(history):  # those that move the score most
+        if listed is not None and listed < len(history):
             kept = shares.abs().topk(listed, dim=1).indices.sort(dim=1).values  # [k, listed]
         else:
             kept = torch.arange(len(history), device=shares.device).expand(len(rows), -1)
@@ -58,36 +58,27 @@ class PresentedItems:
         kept, parts = kept.gather(1, order), parts.gather(1, order)
         own = scores.double() - total
         others = total - parts.double().sum(1)
-        if kept.shape[1] == len(history):  # not the error of a sum
+        if kept.shape[1] == len(history):  # no rounding error
             others.zero_()
         names = [(self._ids[row], self._text("titles", row)) for row in history.tolist()]
+        columns = (column.tolist() for column in (rows, scores, kept, parts, own, others))
+        picks = []
+        for row, score, places, values, rest, unlisted in zip(*columns, strict=True):
+            pairs = zip(places, values, strict=True)
+            reasons = tuple(Reason(*names[place], share) for place, share in pairs)
+            picks.append(self._pick(row, score, reasons=reasons, own=rest, others=unlisted))
+        return tuple(picks)
 
-        def reason(place: int, share: float) -> Reason:
-            item, title = names[place]
-            return Reason(item, title, share)
-
-        columns = (rows, scores, kept, parts, own, others)
+    def similar_known(self, row: int, known: Sequence[int]) -> tuple[Likeness, ...]:
+        """Known items similar to a new one, with the features that they share."""
         return tuple(
-            self._pick(
-                row,
-                score,
-                reasons=tuple(map(reason, ranked, part)),
-                own=rest,
-                others=unlisted,
+            Likeness(
+                self._ids[one], self._text("titles", one), self.items.shared_features(row, one)
             )
-            for row, score, ranked, part, rest, unlisted in zip(
-                *(column.tolist() for column in columns), strict=True
-            )
-        )
-
-    def likenesses(self, row: int, known: Sequence[int]) -> tuple[Likeness, ...]:
-        """Known items that the new one in a row is like, with what they share."""
-        return tuple(
-            Likeness(self._ids[one], self._text("titles", one), self.items.shared(row, one))
             for one in known
         )
 
-    def _pick(self, row: int, score: float, **reasons: Any) -> Recommendation:
+    def _pick(self, row: int, score: float, **explanation: Any) -> Recommendation:
         return Recommendation(
             self._ids[row],
             self._text("titles", row),
@@ -95,7 +86,7 @@ class PresentedItems:
             score,
             image=self.image_of(row),
             is_new=row >= self.n_known,
-            **reasons,
+            **explanation,
         )
 
     def _text(self, column: str, row: int) -> str:
