@@ -1,4 +1,4 @@
-"""Vectors and weights as parquet files, which every system reads."""
+"""Vectors and weights as parquet files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from itemrec.training.run import Run
 
 
 def write_items(run: Run, folder: Path, parts: ScoreParts | None) -> None:
-    """``items.parquet``: row, item_id, title if there are titles, and vector if there are any."""
+    """Write ``items.parquet``: row, item_id, and title and vector if there are any."""
     columns: dict[str, Any] = {"row": np.arange(len(run.item_ids)), "item_id": run.item_ids.ids}
     if run.titles is not None:
         columns["title"] = [str(title) for title in run.titles]
@@ -22,7 +22,7 @@ def write_items(run: Run, folder: Path, parts: ScoreParts | None) -> None:
 
 
 def write_users(run: Run, folder: Path, parts: ScoreParts) -> None:
-    """``users.parquet``: user_id, vector, and the factor of the weights; with a history only."""
+    """Write ``users.parquet``, for users with a history: user_id, vector, factor of the weights."""
     known = np.flatnonzero(np.diff(run.train.indptr))
     columns: dict[str, Any] = {"user_id": run.user_ids.external(known)}
     if parts.users is not None:
@@ -33,7 +33,7 @@ def write_users(run: Run, folder: Path, parts: ScoreParts) -> None:
 
 
 def write_weights(run: Run, folder: Path, parts: ScoreParts) -> None:
-    """``weights.parquet``: history_id, item_id and weight of every weight that is not 0."""
+    """Write ``weights.parquet``: history_id, item_id and weight, where it is not 0."""
     if parts.weights is None:
         return
     coo = parts.weights.tocoo()
