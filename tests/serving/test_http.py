@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 import itemrec as ir
 from itemrec.cli.app import app
 from itemrec.environment import EXTRAS, need_extra
-from itemrec.serving.http.catalogue import TitleSearch, search_key
 from itemrec.serving.http.schemas import RecommendRequest
 from itemrec.serving.http.server import listen
+from itemrec.serving.http.title_search import TitleSearch, search_key
 from itemrec.training.fingerprint import fingerprint
 
 JSON = {"Content-Type": "application/json"}

@@ -31,10 +31,20 @@ class PresentedItems:
         """The image URL of an item, "" if there is none."""
         return "" if self.images is None else self.images[row]
 
+    def describe(self, row: int) -> dict[str, Any]:
+        """Id, title, genres, image URL and novelty of an item."""
+        return {
+            "item": self._ids[row],
+            "title": self._text("titles", row),
+            "genres": self._text("genres", row),
+            "image": self.image_of(row),
+            "is_new": row >= self.n_known,
+        }
+
     def plain(self, rows: Tensor, scores: Tensor) -> tuple[Recommendation, ...]:
         """These items with their scores, ``[k]`` each."""
         pairs = zip(rows.tolist(), scores.tolist(), strict=True)
-        return tuple(self._pick(row, score) for row, score in pairs)
+        return tuple(Recommendation(score=score, **self.describe(row)) for row, score in pairs)
 
     def explained(
         self,
@@ -60,33 +70,22 @@ class PresentedItems:
         others = total - parts.double().sum(1)
         if kept.shape[1] == len(history):  # no rounding error
             others.zero_()
-        names = [(self._ids[row], self._text("titles", row)) for row in history.tolist()]
+        ids = [self._ids[row] for row in history.tolist()]
+        titles = [self._text("titles", row) for row in history.tolist()]
         columns = (column.tolist() for column in (rows, scores, kept, parts, own, others))
         picks = []
         for row, score, places, values, rest, unlisted in zip(*columns, strict=True):
             pairs = zip(places, values, strict=True)
-            reasons = tuple(Reason(*names[place], share) for place, share in pairs)
-            picks.append(self._pick(row, score, reasons=reasons, own=rest, others=unlisted))
+            reasons = tuple(Reason(ids[place], titles[place], share) for place, share in pairs)
+            explanation = {"reasons": reasons, "own": rest, "others": unlisted}
+            picks.append(Recommendation(score=score, **self.describe(row), **explanation))
         return tuple(picks)
 
     def similar_known(self, row: int, known: Sequence[int]) -> tuple[Likeness, ...]:
         """Known items similar to a new one, with the features that they share."""
+        shared = self.items.shared_features
         return tuple(
-            Likeness(
-                self._ids[one], self._text("titles", one), self.items.shared_features(row, one)
-            )
-            for one in known
-        )
-
-    def _pick(self, row: int, score: float, **explanation: Any) -> Recommendation:
-        return Recommendation(
-            self._ids[row],
-            self._text("titles", row),
-            self._text("genres", row),
-            score,
-            image=self.image_of(row),
-            is_new=row >= self.n_known,
-            **explanation,
+            Likeness(self._ids[one], self._text("titles", one), shared(row, one)) for one in known
         )
 
     def _text(self, column: str, row: int) -> str:

@@ -80,12 +80,12 @@ class Recommender:
         self.frames = frames
         self.model, self.train = self.items.model(), self.items.train
         self.n_known, self.n_items = len(run.item_ids), len(self.items.ids)
-        self._filter = ItemFilter(self.items.ids, self.items.genres)
+        self.filter = ItemFilter(self.items.ids, self.items.genres)
         self.item_table = item_table
         columns = (self.items.ids, self.items.genres, self.items.titles)
         self.facts = ItemFacts(self.model, self.train, *columns, item_table)
         self._ranker = Ranker(self.model, self.train, self.facts)
-        self._presented = PresentedItems(self.items, self.facts.column(*IMAGES))
+        self.presented = PresentedItems(self.items, self.facts.column(*IMAGES))
 
     def __repr__(self) -> str:
         return f"Recommender({self.run!r}, {self.n_items:,} items)"
@@ -193,19 +193,19 @@ class Recommender:
         if history is None:
             given, unknown = trained_history(user, weights, self.run.user_ids, self.train), ()
         else:
-            given, unknown = new_history(history, weights, self._filter)
-        given, others = with_dislikes(given, dislikes, self._filter)
+            given, unknown = new_history(history, weights, self.filter)
+        given, others = with_dislikes(given, dislikes, self.filter)
         new = given.items[given.items >= self.n_known]  # the model has no interactions of them
         unknown += (*others, *self.items.ids.external(new).tolist())
         seen = given.below(self.n_known)
-        allowed, ignored = self._filter.allowed(only, without, genre)
+        allowed, ignored = self.filter.allowed(only, without, genre)
         hidden = given.matrix(self.n_items) if exclude_seen else given.disliked(self.n_items)
         best, scores = self._ranker.for_history(seen, hidden, k, allowed, steering)
         if explain and seen.is_known:
             shares = self.model.explain(seen.matrix(self.n_items), seen.row, best)  # [k, history]
-            picks = self._presented.explained(best, scores, seen.items, shares, listed)
+            picks = self.presented.explained(best, scores, seen.items, shares, listed)
         else:
-            picks = self._presented.plain(best, scores)
+            picks = self.presented.plain(best, scores)
         if explain:
             picks = tuple(map(self._with_similar_known, picks, best.tolist()))
         unknown += ignored
@@ -252,7 +252,7 @@ class Recommender:
             (['user_id', 'item_id', 'rank', 'score'], 144)
         """
         k = positive_integer("k", k)
-        allowed, unknown = self._filter.allowed(only, without, genre)
+        allowed, unknown = self.filter.allowed(only, without, genre)
         known = self.run.user_ids
         every = np.arange(self.train.shape[0])
         user_rows = every if users is None else rows_of_users(users, known)
@@ -310,12 +310,12 @@ class Recommender:
         row = int(self.items.ids.index([item])[0])
         if row < 0:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
-        return self._presented.plain(*self._ranker.similar_to(row, k))
+        return self.presented.plain(*self._ranker.similar_to(row, k))
 
     @cached_property
     def genres(self) -> tuple[str, ...]:
         """The genres of the catalogue; empty if the data has none."""
-        return self._filter.genres
+        return self.filter.genres
 
     def image_of(self, row: int) -> str:
         """The image URL of the item in a row, "" if there is none.
@@ -326,11 +326,11 @@ class Recommender:
         Returns:
             The text of the column image, poster or cover of the item table.
         """
-        return self._presented.image_of(row)
+        return self.presented.image_of(row)
 
     def _with_similar_known(self, pick: Recommendation, row: int) -> Recommendation:
         """A new item gets the known items that it is most similar to."""
         if not pick.is_new:
             return pick
         known = self._ranker.known_similar_to(row, self.n_known)
-        return replace(pick, like=self._presented.similar_known(row, known))
+        return replace(pick, like=self.presented.similar_known(row, known))

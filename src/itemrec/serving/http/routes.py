@@ -132,7 +132,7 @@ class Api:
             new_items=len(served.recommender.items.new),
             explains=served.recommender.model.explains,
             titled=served.recommender.items.titles is not None,
-            genres=list(served.catalogue.filter.genres),
+            genres=list(served.recommender.genres),
             test=data.metrics["test"],
             runs=self.runs.names,
             split=self.runs.split,
@@ -203,8 +203,8 @@ class Api:
         run: RunName = None,
     ) -> list[Item]:
         """Items by a part of their title or by id; without a query, the most popular."""
-        catalogue = self._choose_run(request, run or self.runs.names[0]).catalogue
-        return await self.queue.run(request, lambda: catalogue.find(q, limit, genre, only_new=new))
+        served = self._choose_run(request, run or self.runs.names[0])
+        return await self.queue.run(request, lambda: served.find(q, limit, genre, only_new=new))
 
     async def history(
         self,
@@ -214,11 +214,8 @@ class Api:
         run: RunName = None,
     ) -> list[Item]:
         """The items in the training history of a known user."""
-        catalogue = self._choose_run(request, run or self.runs.names[0]).catalogue
-        return await self.queue.run(
-            request,
-            lambda: [catalogue.item(row) for row in catalogue.history(user)[:limit].tolist()],
-        )
+        served = self._choose_run(request, run or self.runs.names[0])
+        return await self.queue.run(request, lambda: served.history(user, limit))
 
     # --- feedback --------------------------------------------------------------------------------
 
@@ -255,7 +252,7 @@ def _check_explanation(run: ServedRun, body: RecommendRequest) -> None:
     """Reject explanations that would take too much time or memory."""
     history = len(body.history or ())
     if body.user is not None:
-        history = len(run.catalogue.history(body.user))
+        history = run.history_length(body.user)
     history += len(body.dislikes or ())
     listed = min(history, body.reasons or history)
     for number, most, what in ((history, MAX_SHARES, "compute"), (listed, MAX_REASONS, "list")):

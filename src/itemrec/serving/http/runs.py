@@ -10,9 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from itemrec.errors import ItemrecError
-from itemrec.serving.http.catalogue import ServedCatalogue
-from itemrec.serving.http.schemas import Answer
+from itemrec.serving.history import rows_of_users
+from itemrec.serving.http.schemas import Answer, Item
+from itemrec.serving.http.title_search import TitleSearch
 from itemrec.serving.recommender import Recommender
 from itemrec.training.fingerprint import fingerprint
 from itemrec.validation import lookup
@@ -27,29 +30,61 @@ class ServedRun:
     Attributes:
         name: Its name in requests.
         recommender: Its recommender.
-        catalogue: Its items.
+        search: The search of its titles.
         fingerprint: A hash of everything that its answers depend on.
         since: When it was loaded, UTC.
     """
 
     name: str
     recommender: Recommender
-    catalogue: ServedCatalogue
+    search: TitleSearch
     fingerprint: str
     since: str
 
     @classmethod
     def of(cls, name: str, recommender: Recommender) -> Self:
         """A run that is served from now on."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        digest = fingerprint(recommender.run, recommender.item_table, recommender.items.features)
-        return cls(name, recommender, ServedCatalogue(recommender), digest, now)
+        run, items = recommender.run, recommender.items
+        counts = np.bincount(run.train.indices, minlength=recommender.n_items)
+        search = TitleSearch(items.ids.ids.tolist(), items.titles, counts.tolist())
+        digest = fingerprint(run, recommender.item_table, items.features)
+        return cls(
+            name, recommender, search, digest, datetime.now(UTC).isoformat(timespec="seconds")
+        )
+
+    def find(
+        self, query: str, limit: int, genre: str | None = None, *, only_new: bool = False
+    ) -> list[Item]:
+        """Items by a part of their title or by id, best match first."""
+        allowed, _ = self.recommender.filter.allowed(None, None, genre)
+        if only_new:
+            is_new = np.arange(self.recommender.n_items) >= self.recommender.n_known
+            allowed = is_new if allowed is None else allowed & is_new
+        return self._items(self.search.find(query, limit, allowed))
+
+    def history(self, user: Any, limit: int) -> list[Item]:
+        """The first items in the training history of a known user."""
+        start, end = self._range_of_history(user)
+        return self._items(self.recommender.train.indices[start:end][:limit].tolist())
+
+    def history_length(self, user: Any) -> int:
+        """The number of items in the training history of a known user."""
+        start, end = self._range_of_history(user)
+        return end - start
 
     def answer(self, arguments: Mapping[str, Any]) -> Answer:
         """The list of `Recommender.recommend` for these arguments, signed by this run."""
         picks = self.recommender.recommend(**arguments)
         values = {field.name: getattr(picks, field.name) for field in fields(picks)}
         return Answer(**values, run=self.name, run_fingerprint=self.fingerprint)
+
+    def _items(self, rows: list[int]) -> list[Item]:
+        return [Item(**self.recommender.presented.describe(row)) for row in rows]
+
+    def _range_of_history(self, user: Any) -> tuple[int, int]:
+        row = int(rows_of_users([user], self.recommender.run.user_ids)[0])
+        start, end = self.recommender.train.indptr[row : row + 2].tolist()
+        return start, end
 
 
 class ServedRuns:

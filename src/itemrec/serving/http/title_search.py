@@ -1,68 +1,18 @@
-"""The items of a served run: title search, and the histories of known users."""
+"""Title search: by words, ignoring case and accents."""
 
 from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.errors import ItemrecError
-from itemrec.serving.filters import ItemFilter
-from itemrec.serving.http.schemas import Item
-from itemrec.serving.recommender import Recommender
-
-
-class ServedCatalogue:
-    """Ids, titles, genres, images and popularity of the items of a run."""
-
-    def __init__(self, recommender: Recommender) -> None:
-        self.run, items = recommender.run, recommender.items
-        self.image_of, self.n_known = recommender.image_of, recommender.n_known
-        self.ids = items.ids.ids.tolist()
-        counts = np.bincount(self.run.train.indices, minlength=len(self.ids))
-        none = [""] * len(self.ids)
-        self.titles = none if items.titles is None else items.titles.tolist()
-        self.genres = none if items.genres is None else items.genres.tolist()
-        titles = None if items.titles is None else self.titles
-        self.search = TitleSearch(self.ids, titles, counts.tolist())
-        self.filter = ItemFilter(items.ids, items.genres)
-
-    def item(self, row: int) -> Item:
-        """The item in a row."""
-        return Item(
-            item=self.ids[row],
-            title=self.titles[row],
-            genres=self.genres[row],
-            image=self.image_of(row),
-            is_new=row >= self.n_known,
-        )
-
-    def find(
-        self, query: str, limit: int, genre: str | None = None, *, only_new: bool = False
-    ) -> list[Item]:
-        """Items by a part of their title or by id, best match first."""
-        allowed, _ = self.filter.allowed(None, None, genre)
-        if only_new:
-            is_new = np.arange(len(self.ids)) >= self.n_known
-            allowed = is_new if allowed is None else allowed & is_new
-        return [self.item(row) for row in self.search.find(query, limit, allowed)]
-
-    def history(self, user: Any) -> npt.NDArray[np.int32]:
-        """Rows of the items in the training history of a known user."""
-        row = int(self.run.user_ids.index([user])[0])
-        if row < 0:
-            raise ItemrecError(f"'user' must be a user of the training data, got {user!r}")
-        start, end = self.run.train.indptr[row : row + 2]
-        rows: npt.NDArray[np.int32] = self.run.train.indices[start:end]
-        return rows
-
 
 class TitleSearch:
-    """Search titles (ids if there are none) by words, ignoring case and accents.
+    """The titles of a catalogue, or its ids if there are no titles.
 
     All titles are lines of one string, the most popular first: `str.find` does the work and stops
     as soon as enough lines are found.
@@ -73,7 +23,7 @@ class TitleSearch:
     """
 
     def __init__(
-        self, ids: Sequence[Any], titles: Sequence[str] | None, counts: Sequence[int]
+        self, ids: Sequence[Any], titles: Iterable[str] | None, counts: Sequence[int]
     ) -> None:
         names = [str(item) for item in ids]
         self.row_of = {name: row for row, name in enumerate(names)}
