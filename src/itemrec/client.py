@@ -36,9 +36,7 @@ class Client:
 
     def recommend_batch(self, **settings: Any) -> list[Recommendations]:
         """A list for each of `users` or `histories`."""
-        return [
-            _recommendations(answer) for answer in self._ask("recommend/batch", _flat(settings))
-        ]
+        return list(map(_recommendations, self._ask("recommend/batch", _flat(settings))))
 
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
         """The k items most similar to this one."""
@@ -50,7 +48,7 @@ class Client:
         return int(stored["stored"])
 
     def about(self) -> dict[str, Any]:
-        """The description of a run of the service."""
+        """The description of the default run."""
         answer: dict[str, Any] = self._ask("about")
         return answer
 
