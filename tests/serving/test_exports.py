@@ -249,7 +249,7 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(recommenders, tmp_path, m
 
 def test_a_missing_package_is_named(recommenders, tmp_path, monkeypatch):
     monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
-    with pytest.raises(ir.ItemrecError, match="'--to faiss' needs faiss-cpu and polars: pip"):
+    with pytest.raises(ir.ItemrecError, match="'--to faiss' needs faiss-cpu: pip"):
         ir.export(recommenders("ease"), "faiss", tmp_path / "out")
 
 

@@ -201,13 +201,13 @@ def test_blocks_of_a_killed_process_are_removed_with_its_draft(
 ) -> None:
     killed = tmp_path / "killed"
 
-    def kill(columns: object, path: Path) -> None:
+    def kill(block: pl.DataFrame, path: Path) -> None:
         path.write_bytes(b"half")
         shutil.copytree(killed, tmp_path / "left")  # as `kill -9` would leave it
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("itemrec.serving.recommendation_table._write_block", kill)
+        patch.setattr(pl.DataFrame, "write_parquet", kill)
         with pytest.raises(KeyboardInterrupt):
             write_parts(recommender, killed, 4, users_per_part=30)
     left = tmp_path / "left"

@@ -81,7 +81,7 @@ class PresentedItems:
             picks.append(Recommendation(score=score, **self.describe(row), **explanation))
         return tuple(picks)
 
-    def similar_known(self, row: int, known: Sequence[int]) -> tuple[Likeness, ...]:
+    def similarities(self, row: int, known: Sequence[int]) -> tuple[Likeness, ...]:
         """Known items similar to a new one, with the features that they share."""
         shared = self.items.shared_features
         return tuple(

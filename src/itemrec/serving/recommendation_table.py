@@ -107,9 +107,8 @@ def kind_of_frame(thing: Any) -> str | None:
 
 
 def check_frames(frames: str | None) -> str:
-    """The library of frames: the given one, or else one that is installed."""
-    if frames is None:
-        frames = next((name for name in FRAMES if find_spec(name)), FRAMES[0])
+    """The library of frames, polars by default; raise if it is not installed."""
+    frames = frames or "polars"
     one_of("frames", frames, FRAMES)
     if find_spec(frames) is None:
         raise ItemrecError(f"'frames' is {frames}, which is not installed: pip install {frames}")
@@ -154,42 +153,17 @@ def _write_text(blocks: Iterable[Columns], path: Path, delimiter: str) -> None:
 
 def _write_parquet(blocks: Iterable[Columns], path: Path) -> None:
     """Write each block to a file of its own, then join them: polars cannot append."""
+    import polars as pl
+
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}-") as folder:
-        files = []
+        files: list[Path] = []
         try:
             for number, columns in enumerate(blocks):
                 files.append(Path(folder) / f"{number:06}.parquet")
-                _write_block(columns, files[-1])
+                pl.DataFrame(columns).write_parquet(files[-1])
             if len(files) == 1:
                 files[0].replace(path)
             else:
-                _join(files, path)
+                pl.scan_parquet(files).sink_parquet(path)
         except OSError as error:  # callers do not know the temporary files
             raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _write_block(columns: Columns, path: Path) -> None:
-    try:
-        import polars
-    except ImportError:  # pyarrow may be installed without polars
-        import pyarrow
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    else:
-        polars.DataFrame(columns).write_parquet(path)
-
-
-def _join(files: list[Path], path: Path) -> None:
-    """Concatenate files."""
-    try:
-        import polars
-    except ImportError:
-        import pyarrow.parquet
-
-        schema = pyarrow.parquet.read_schema(files[0])
-        with pyarrow.parquet.ParquetWriter(path, schema) as out:
-            for file in files:
-                out.write_table(pyarrow.parquet.read_table(file))
-    else:
-        polars.scan_parquet(files).sink_parquet(path)

@@ -50,7 +50,7 @@ class Recommender:
 
     Args:
         run: A trained run; `Recommender.load` takes its folder.
-        frames: "polars" or "pandas", for `recommend_frame`; default: what is installed.
+        frames: "polars" or "pandas", for `recommend_frame`; default: polars.
         item_table: More columns of the items, and which items are available.
         new_items: A table of further items with their features, a file or a frame.
 
@@ -333,4 +333,4 @@ class Recommender:
         if not pick.is_new:
             return pick
         known = self._ranker.known_similar_to(row, self.n_known)
-        return replace(pick, like=self.presented.similar_known(row, known))
+        return replace(pick, like=self.presented.similarities(row, known))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 import itemrec
 from itemrec.environment import need_packages
@@ -26,11 +27,11 @@ from itemrec.training.progress import track
 from itemrec.training.run import Run
 from itemrec.validation import one_of, shown
 
-PACKAGES = {
-    "parquet": ("polars",),
-    "usearch": ("usearch", "polars"),
-    "faiss": ("faiss", "polars"),
-    "onnx": ("onnx", "onnxruntime", "polars"),
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "parquet": (),
+    "usearch": ("usearch",),
+    "faiss": ("faiss",),
+    "onnx": ("onnx", "onnxruntime"),
 }
 INDICES: dict[str, tuple[Callable[..., None], Callable[..., ItemRows]]] = {
     "usearch": (search.write_usearch, search.search_usearch),
@@ -120,14 +121,6 @@ def _write_tables(run: Run, folder: Path, progress: bool) -> dict[str, Any]:
     return {"exact": True, "for": "known users"} | _compared(sample, found)
 
 
-def _write_parts(run: Run, folder: Path, parts: ScoreParts, progress: bool) -> None:
-    from itemrec.serving.exports import tables
-
-    writers = (tables.write_items, tables.write_users, tables.write_weights)
-    for write in track(writers, "writing tables", show=progress):
-        write(run, folder, parts)
-
-
 def _write_index(library: str, run: Run, folder: Path, progress: bool) -> dict[str, Any]:
     """Write vectors, weights and an index of the item vectors."""
     parts = score_parts(run, progress=progress)
@@ -165,13 +158,12 @@ def _write_index(library: str, run: Run, folder: Path, progress: bool) -> dict[s
 def _write_onnx(run: Run, folder: Path, progress: bool) -> dict[str, Any]:
     import onnxruntime
 
-    from itemrec.serving.exports import tables
     from itemrec.serving.exports.fold_in_graph import write_graph
 
     path = folder / "fold_in.onnx"
     with atomic(path) as file:
         write_graph(run, file)
-    tables.write_items(run, folder, None)
+    _write_items(run, folder, None)
     sample = sample_users(run, fold_in=True)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     k = np.array([sample.best.shape[1]], dtype=np.int64)
@@ -188,6 +180,59 @@ def _write_onnx(run: Run, folder: Path, progress: bool) -> dict[str, Any]:
 def _compared(sample: checks.Sample, found: ItemRows) -> dict[str, Any]:
     agreement = round(sample.agreement(found), 4)
     return {"checked_users": len(sample.rows), "k": checks.K, "same_items": agreement}
+
+
+def _write_parts(run: Run, folder: Path, parts: ScoreParts, progress: bool) -> None:
+    """Write the tables of items, users and, if there are any, weights."""
+    writers = (_write_items, _write_users, _write_weights)
+    for write in track(writers, "writing tables", show=progress):
+        write(run, folder, parts)
+
+
+def _write_items(run: Run, folder: Path, parts: ScoreParts | None) -> None:
+    """Write ``items.parquet``: row, item_id, and title and vector if there are any."""
+    columns: dict[str, Any] = {"row": np.arange(len(run.item_ids)), "item_id": run.item_ids.ids}
+    if run.titles is not None:
+        columns["title"] = [str(title) for title in run.titles]
+    columns |= _vectors(parts and parts.items)
+    _write_frame(pl.DataFrame(columns), folder / "items.parquet")
+
+
+def _write_users(run: Run, folder: Path, parts: ScoreParts) -> None:
+    """Write ``users.parquet``, for users with a history: user_id, vector, factor of the weights."""
+    known = np.flatnonzero(np.diff(run.train.indptr))
+    columns: dict[str, Any] = {"user_id": run.user_ids.external(known)}
+    if parts.users is not None:
+        columns |= _vectors(parts.users[known])
+    if parts.factors is not None:
+        columns["factor"] = parts.factors[known]
+    _write_frame(pl.DataFrame(columns), folder / "users.parquet")
+
+
+def _write_weights(run: Run, folder: Path, parts: ScoreParts) -> None:
+    """Write ``weights.parquet``: history_id, item_id and weight, where it is not 0."""
+    if parts.weights is None:
+        return
+    coo = parts.weights.tocoo()
+    source, target = coo.coords
+    columns = {
+        "history_id": run.item_ids.external(source),
+        "item_id": run.item_ids.external(target),
+        "weight": coo.data,
+    }
+    kept = pl.DataFrame(columns).filter(pl.col("weight") != 0)
+    _write_frame(kept, folder / "weights.parquet")
+
+
+def _write_frame(frame: pl.DataFrame, path: Path) -> None:
+    with atomic(path) as draft:
+        frame.write_parquet(draft)
+
+
+def _vectors(vectors: Any) -> dict[str, Any]:
+    if vectors is None:
+        return {}
+    return {"vector": pl.Series(vectors, dtype=pl.Array(pl.Float32, vectors.shape[1]))}
 
 
 WRITERS: dict[str, Callable[[Run, Path, bool], dict[str, Any]]] = {

@@ -27,31 +27,13 @@ class Telemetry:
     media_type = CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        labels = ("path", "status")
-        self.answers = Counter(
-            "itemrec_answers", "Answers by path and status.", labels, registry=registry
-        )
-        self.seconds, self.upload_seconds = (
-            Histogram(name, text, ("path",), registry=registry, buckets=BUCKETS)
-            for name, text in (
-                (
-                    "itemrec_answer_seconds",
-                    "Time from the whole request to the whole answer.",
-                ),
-                ("itemrec_upload_seconds", "Upload time of requests."),
-            )
-        )
+        self.registry = CollectorRegistry()
+        self.answers = self._counter("answers", "Answers by path and status.", "path", "status")
+        self.feedback = self._counter("feedback", "Feedback by event and run.", "event", "run")
+        self.reloads = self._counter("reloads", "Reloads of run folders.", "run", "outcome")
+        self.seconds = self._histogram("answer_seconds", "Time from request to answer.")
+        self.upload_seconds = self._histogram("upload_seconds", "Upload time of requests.")
         self.in_flight = self._gauge("in_flight", "Requests in progress.", mode="livesum")
-        self.feedback = Counter(
-            "itemrec_feedback", "Feedback by event and run.", ("event", "run"), registry=registry
-        )
-        self.reloads = Counter(
-            "itemrec_reloads",
-            "Reloads of changed run folders.",
-            ("run", "outcome"),
-            registry=registry,
-        )
         self.run_info = self._gauge(
             "run_info", "1 for the runs being served.", "run", "model", "run_fingerprint"
         )
@@ -60,6 +42,14 @@ class Telemetry:
         self.items = self._gauge("items", "Number of known items.", "run")
         self.memory = self._gauge("memory_bytes", "Resident memory.", mode="livesum")
         self.cpu = self._gauge("cpu_seconds", "CPU time.", mode="livesum")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"itemrec_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(
+            f"itemrec_{name}", text, ("path",), registry=self.registry, buckets=BUCKETS
+        )
 
     def _gauge(self, name: str, text: str, *labels: str, mode: str = "livemax") -> Gauge:
         return Gauge(
