@@ -21,10 +21,6 @@ class Client:
         address: The URL of the service, such as "http://127.0.0.1:8000".
         api_key: The API key, if the service needs one.
         timeout: Seconds to wait for an answer.
-
-    Examples:
-        >>> Client("http://127.0.0.1:8000/").address
-        'http://127.0.0.1:8000'
     """
 
     def __init__(self, address: str, api_key: str = "", timeout: float = 10.0) -> None:

@@ -23,8 +23,6 @@ from itemrec.serving.history import (
     trained_history,
     with_dislikes,
 )
-from itemrec.serving.new_items import ServedItems
-from itemrec.serving.presented_items import PresentedItems
 from itemrec.serving.ranker import Ranker
 from itemrec.serving.recommendation_table import (
     RecommendationTable,
@@ -32,6 +30,7 @@ from itemrec.serving.recommendation_table import (
     kind_of_frame,
 )
 from itemrec.serving.recommendations import Recommendation, Recommendations
+from itemrec.serving.served_items import PresentedItems, ServedItems
 from itemrec.training.run import Run
 from itemrec.validation import positive_integer, shown
 

@@ -21,8 +21,8 @@ from itemrec.serving.exports import checks, search
 from itemrec.serving.exports.checks import best_of, sample_users, without_history
 from itemrec.serving.exports.score_parts import ScoreParts, score_parts
 from itemrec.serving.exports.search import ItemRows
-from itemrec.serving.new_items import ServedItems
 from itemrec.serving.recommender import Recommender
+from itemrec.serving.served_items import ServedItems
 from itemrec.training.progress import track
 from itemrec.training.run import Run
 from itemrec.validation import one_of, shown

@@ -16,10 +16,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line.
 
     Only the type and the traceback of an exception are logged: its text may contain user data.
-
-    >>> record = logging.LogRecord("x", logging.INFO, "", 0, "a %s", ("b",), None)
-    >>> json.loads(JsonFormatter().format(record))["message"]
-    'a b'
     """
 
     def format(self, record: logging.LogRecord) -> str:

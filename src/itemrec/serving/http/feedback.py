@@ -23,13 +23,6 @@ class FeedbackFile:
 
     Args:
         folder: The folder of the files; created if necessary.
-
-    Examples:
-        >>> import tempfile
-        >>> file = FeedbackFile(Path(tempfile.mkdtemp()))
-        >>> file.append([{"user_id": 5, "item_id": 12, "event": "liked"}])
-        >>> json.loads(file.path.read_text())["event"]
-        'liked'
     """
 
     def __init__(self, folder: Path) -> None:

@@ -215,7 +215,7 @@ class Api:
     ) -> list[Item]:
         """The items in the training history of a known user."""
         served = self._choose_run(request, run or self.runs.names[0])
-        return await self.queue.run(request, lambda: served.history(user, limit))
+        return await self.queue.run(request, lambda: served.items(served.history(user)[:limit]))
 
     # --- feedback --------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ def _check_explanation(run: ServedRun, body: RecommendRequest) -> None:
     """Reject explanations that would take too much time or memory."""
     history = len(body.history or ())
     if body.user is not None:
-        history = run.history_length(body.user)
+        history = len(run.history(body.user))
     history += len(body.dislikes or ())
     listed = min(history, body.reasons or history)
     for number, most, what in ((history, MAX_SHARES, "compute"), (listed, MAX_REASONS, "list")):

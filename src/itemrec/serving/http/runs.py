@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from itemrec.errors import ItemrecError
-from itemrec.serving.history import rows_of_users
+from itemrec.serving.history import trained_history
 from itemrec.serving.http.schemas import Answer, Item
 from itemrec.serving.http.title_search import TitleSearch
 from itemrec.serving.recommender import Recommender
@@ -60,31 +60,23 @@ class ServedRun:
         if only_new:
             is_new = np.arange(self.recommender.n_items) >= self.recommender.n_known
             allowed = is_new if allowed is None else allowed & is_new
-        return self._items(self.search.find(query, limit, allowed))
+        return self.items(self.search.find(query, limit, allowed))
 
-    def history(self, user: Any, limit: int) -> list[Item]:
-        """The first items in the training history of a known user."""
-        start, end = self._range_of_history(user)
-        return self._items(self.recommender.train.indices[start:end][:limit].tolist())
+    def history(self, user: Any) -> list[int]:
+        """Rows of the items in the training history of a known user."""
+        users, train = self.recommender.run.user_ids, self.recommender.train
+        rows: list[int] = trained_history(user, None, users, train).items.tolist()
+        return rows
 
-    def history_length(self, user: Any) -> int:
-        """The number of items in the training history of a known user."""
-        start, end = self._range_of_history(user)
-        return end - start
+    def items(self, rows: Iterable[int]) -> list[Item]:
+        """The items in these rows."""
+        return [Item(**self.recommender.presented.describe(row)) for row in rows]
 
     def answer(self, arguments: Mapping[str, Any]) -> Answer:
         """The list of `Recommender.recommend` for these arguments, signed by this run."""
         picks = self.recommender.recommend(**arguments)
         values = {field.name: getattr(picks, field.name) for field in fields(picks)}
         return Answer(**values, run=self.name, run_fingerprint=self.fingerprint)
-
-    def _items(self, rows: list[int]) -> list[Item]:
-        return [Item(**self.recommender.presented.describe(row)) for row in rows]
-
-    def _range_of_history(self, user: Any) -> tuple[int, int]:
-        row = int(rows_of_users([user], self.recommender.run.user_ids)[0])
-        start, end = self.recommender.train.indptr[row : row + 2].tolist()
-        return start, end
 
 
 class ServedRuns:
@@ -93,17 +85,6 @@ class ServedRuns:
     Args:
         recommenders: A recommender for each name.
         split: Traffic weights of some names, relative to their sum.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
-        >>> runs = ServedRuns({"a": recommender, "b": recommender}, {"a": 9, "b": 1})
-        >>> drawn = [runs.choose(None, f"user {i}").name for i in range(1000)]
-        >>> 70 < drawn.count("b") < 130
-        True
-        >>> runs.choose("b", None).name
-        'b'
     """
 
     def __init__(

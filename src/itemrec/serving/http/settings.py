@@ -34,10 +34,6 @@ class ServiceSettings:
         available: A file with the items that may be recommended.
         new_items: A table of items without interactions, recommended by their features.
         image_hosts: Origins from which the page may load images.
-
-    Examples:
-        >>> ServiceSettings(allowed_hosts=("shop.example",)).threads
-        1
     """
 
     allowed_hosts: tuple[str, ...] = ()
