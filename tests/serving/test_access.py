@@ -1,4 +1,4 @@
-"""Who may ask: hosts, keys, limits, origins; and what is known of a request afterwards."""
+"""Access control (hosts, keys, limits, origins) and logs."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def test_the_service_answers_to_its_names_and_to_numbers(recommender, host):
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example:8000", "", "127.0.0.1.nip.io"]
 )
-def test_a_name_that_points_here_from_elsewhere_is_refused(recommender, host):
+def test_an_unknown_host_header_is_rejected(recommender, host):
     with open_client(recommender) as client:
         answer = client.post(
             "/recommend", json={"user": 5, "explain": True}, headers={"Host": host}
@@ -96,7 +96,7 @@ def test_only_named_origins_may_read_answers(recommender):
         ({"cors": ("*",)}, r"'cors' must be an origin such as https://shop.example, got '\*'"),
     ],
 )
-def test_wrong_settings_are_refused(settings, sentence):
+def test_invalid_settings_raise(settings, sentence):
     with pytest.raises(ir.ItemrecError, match=sentence):
         ServiceSettings(**settings)
 
@@ -111,7 +111,7 @@ def test_the_key_of_the_documented_container_is_accepted(page):
     assert re.search(r"docker run .*-e ITEMREC_API_KEY ", text)
 
 
-def test_other_machines_need_a_key_or_the_word_insecure(tmp_path):
+def test_a_public_address_needs_a_key_or_insecure(tmp_path):
     with pytest.raises(
         ir.ItemrecError, match="give --api-key or --api-key-file, or allow it with --insecure"
     ):
@@ -151,7 +151,7 @@ def lines():
     LOGGER.setLevel(level)
 
 
-def test_a_log_line_tells_what_happened_but_not_to_whom(recommender, lines, tmp_path):
+def test_log_lines_hold_no_ids(recommender, lines, tmp_path):
     with open_client(recommender, feedback=tmp_path) as client:
         sent = {"X-Request-ID": "r1"}
         client.post("/v1/recommend", json={"history": ["secret-item", 12]}, headers=sent)

@@ -1,4 +1,4 @@
-"""The API as a document, in batches, with feedback; each address answers as it is described."""
+"""The API: its OpenAPI document, batches, feedback and metrics."""
 
 import json
 import math
@@ -171,7 +171,7 @@ def test_a_batch_is_the_same_as_one_request_for_each(client, recommender):
         ({"users": [5], "explain": True}, "unknown field 'explain'; known fields: k,"),
     ],
 )
-def test_a_wrong_batch_is_refused(client, body, sentence):
+def test_an_invalid_batch_is_rejected(client, body, sentence):
     answer = client.post("/recommend/batch", json=body)
     assert answer.status_code == 422
     assert answer.json()["error"].startswith(sentence)
@@ -227,7 +227,7 @@ def test_feedback_that_a_full_disk_cuts_short_leaves_no_half_line(tmp_path):
     assert [json.loads(line)["item_id"] for line in lines] == [12, 12]
 
 
-def test_without_a_folder_feedback_is_refused(recommender):
+def test_without_a_folder_feedback_is_rejected(recommender):
     with open_client(recommender) as client:
         answer = client.post("/feedback", json={"event": "liked", "items": [12]})
         assert answer.status_code == 404
@@ -235,7 +235,7 @@ def test_without_a_folder_feedback_is_refused(recommender):
         assert client.get("/about").json()["feedback"] is False
 
 
-# --- the catalogue and the end -------------------------------------------------------------------
+# --- the catalogue and shutdown -------------------------------------------------------------------
 
 
 def test_items_of_a_genre_and_of_a_known_user(client, recommender):
@@ -261,7 +261,7 @@ def test_items_of_a_genre_and_of_a_known_user(client, recommender):
     assert nobody.json()["error"].startswith("'user' must be a user of the training data")
 
 
-def test_a_service_that_ends_answers_and_sends_its_clients_away(recommender):
+def test_a_stopping_service_answers_and_asks_clients_to_close(recommender):
     with open_client(recommender) as client:
         assert "connection" not in client.get("/readyz").headers
         client.app.state.stopping.set()
@@ -279,7 +279,7 @@ def samples(client: TestClient, family: str) -> list:
     return next(f for f in text_string_to_metric_families(text) if f.name == family).samples
 
 
-def test_metrics_tell_of_the_run_and_of_requests_in_flight(recommender):
+def test_metrics_describe_the_run_and_requests_in_flight(recommender):
     with open_client(recommender) as client:
         about = client.get("/about").json()
         (info,) = samples(client, "itemrec_run_info")
@@ -359,6 +359,6 @@ def test_a_client_that_hangs_up_is_not_a_wrong_request(recommender):
     assert statuses == ["499"]
 
 
-def test_the_recommender_refuses_a_wrong_number_of_reasons(recommender):
+def test_the_number_of_reasons_must_be_positive(recommender):
     with pytest.raises(ir.ItemrecError, match="'reasons' must be a positive integer, got 0"):
         recommender.recommend(history=[12], explain=True, reasons=0)

@@ -203,15 +203,15 @@ def test_the_service_finds_recommends_and_explains_new_items(folder: Path, tmp_p
         assert (about["items"], about["new_items"]) == (len(expected) + 2, 4)
         before = asked(client)
         late.write_text(LATE.replace("5001", "5002"))
-        client.portal.call(app.state.reloader.poll)  # it is seen
-        client.portal.call(app.state.reloader.poll)  # and rests
+        client.portal.call(app.state.reloader.poll)  # sees the change
+        client.portal.call(app.state.reloader.poll)  # finds it stable
         after = asked(client)
         assert (before[0] - after[0], after[0] - before[0]) == ({5001}, {5002})
         assert before[1] != after[1]
         late.write_text("")
         client.portal.call(app.state.reloader.poll)
         client.portal.call(app.state.reloader.poll)
-        assert asked(client) == after  # refused: the old one stays
+        assert asked(client) == after  # the old run stays
 
 
 def test_serving_new_items_from_a_missing_file_is_one_sentence(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The page in a browser, used as a person uses it: by mouse, by keyboard, on a phone."""
+"""The page in a browser: by mouse, by keyboard, on a phone."""
 
 import http.server
 import importlib.resources

@@ -1,4 +1,4 @@
-"""Steered lists over HTTP, in Python and on the command line are the same lists."""
+"""Re-ranked lists are the same over HTTP, in Python and on the command line."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def call(*arguments) -> tuple[int, str]:
     return result.exit_code, result.output + str(result.exception or "")
 
 
-def test_all_doors_give_the_same_list(client, recommender, folder, tmp_path):
+def test_python_http_and_the_command_give_the_same_list(client, recommender, folder, tmp_path):
     steering = ir.Steering(**FIELDS)
     expected = items(recommender.recommend(history=[12, 57], k=8, steering=steering))
     assert expected != items(recommender.recommend(history=[12, 57], k=8))
@@ -87,7 +87,7 @@ def test_sliders_at_zero_change_nothing(client):
         ({"k": 500, "diversity": 0.1}, "'k' must be at most 200 for a re-ranked list"),
     ],
 )
-def test_wrong_fields_are_told(client, fields, sentence):
+def test_invalid_fields_are_rejected(client, fields, sentence):
     answer = client.post("/v1/recommend", json={"history": [12], **fields})
     assert answer.status_code == 422
     assert answer.json()["error"].startswith(sentence)
@@ -102,7 +102,7 @@ def test_wrong_fields_are_told(client, fields, sentence):
         (["--available", "none.txt"], "'available' must be an existing file, got 'none.txt'"),
     ],
 )
-def test_wrong_options_are_told(folder, options, sentence):
+def test_invalid_options_raise(folder, options, sentence):
     code, text = call("recommend", folder, "--history", "12", *options)
     assert code == 2
     assert sentence in text
@@ -159,8 +159,8 @@ def test_a_service_takes_over_a_changed_file_and_its_fingerprint_changes(folder,
     with TestClient(app, base_url="http://localhost") as client:
         before = client.post("/v1/recommend", json=body).json()
         stock.write_text("\n".join(map(str, IDS[40:])))
-        client.portal.call(app.state.reloader.poll)  # it is seen
-        client.portal.call(app.state.reloader.poll)  # and rests
+        client.portal.call(app.state.reloader.poll)  # sees the change
+        client.portal.call(app.state.reloader.poll)  # finds it stable
         after = client.post("/v1/recommend", json=body).json()
         assert {item["item"] for item in before["items"]} <= set(IDS[:40])
         assert {item["item"] for item in after["items"]} <= set(IDS[40:])
@@ -168,7 +168,9 @@ def test_a_service_takes_over_a_changed_file_and_its_fingerprint_changes(folder,
         stock.write_text("")
         client.portal.call(app.state.reloader.poll)
         client.portal.call(app.state.reloader.poll)
-        assert client.post("/v1/recommend", json=body).json() == after  # refused: the old one stays
+        assert (
+            client.post("/v1/recommend", json=body).json() == after
+        )  # the old run stays
 
 
 def test_every_answer_of_a_run_has_its_fingerprint(client, recommender):
