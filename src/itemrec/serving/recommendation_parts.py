@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from itemrec.errors import ItemrecError
 from itemrec.files import checksum, json_object, read_file, write_text
@@ -28,18 +28,6 @@ from itemrec.training.progress import track
 from itemrec.validation import positive_integer, shown
 
 USERS = 10_000  # users per part
-
-
-class Shard(NamedTuple):
-    """A shard, counted from 0, and the number of shards."""
-
-    number: int
-    of: int
-
-    @property
-    def manifest(self) -> str:
-        """The name of its manifest."""
-        return f"manifest-{self.number}-of-{self.of}.json"
 
 
 @dataclass(frozen=True)
@@ -104,21 +92,22 @@ def write_parts(
         >>> sorted(path.name for path in folder.iterdir())[1:]
         ['part-00000.parquet', 'part-00002.parquet', 'part-00004.parquet']
     """
-    mine, folder = Shard(*shard), check_parts_folder(folder)
+    (index, n_shards), folder = shard, check_parts_folder(folder)
+    manifest = folder / f"manifest-{index}-of-{n_shards}.json"
     size = positive_integer("users_per_part", users_per_part)
     facts = _facts(recommender, k, size, options)
     n_users = facts["users"]
-    numbers = range(mine.number, -(-n_users // size), mine.of)
+    numbers = range(index, -(-n_users // size), n_shards)
     folder.mkdir(parents=True, exist_ok=True)
-    known = _known_parts(folder, facts, mine, resume)
+    known = _known_parts(manifest, facts, n_shards, resume)
     _remove_drafts(folder, numbers)
     done = {name: known[name] for name in map(_name, numbers) if _is_complete(folder, name, known)}
     skipped, users, unknown = len(done), 0, ()
 
     def write_manifest() -> None:
         complete = len(done) == len(numbers)
-        record = {**facts, "shard": list(mine), "complete": complete, "parts": done}
-        write_text(folder / mine.manifest, json.dumps(record, indent=1) + "\n")
+        record = {**facts, "shard": [index, n_shards], "complete": complete, "parts": done}
+        write_text(manifest, json.dumps(record, indent=1) + "\n")
 
     write_manifest()
     for number in track(numbers, "recommending to all users", show=progress):
@@ -168,15 +157,16 @@ def _facts(recommender: Recommender, k: int, size: int, options: dict[str, Any])
 
 
 def _known_parts(
-    folder: Path, facts: dict[str, Any], mine: Shard, resume: bool
+    manifest: Path, facts: dict[str, Any], n_shards: int, resume: bool
 ) -> dict[str, dict[str, Any]]:
     """The complete parts of all manifests; raise if a manifest is incompatible with this call."""
     out: dict[str, dict[str, Any]] = {}
+    folder = manifest.parent
     for path in sorted(folder.glob(MANIFESTS)):
         stored = read_file(path, json_object)
         if why := _difference(stored, facts):
             raise ItemrecError(f"'out' must be another folder: '{folder}' has lists with {why}")
-        is_other_shard = path.name != mine.manifest and path.match(f"*-of-{mine.of}.json")
+        is_other_shard = path != manifest and path.match(f"*-of-{n_shards}.json")
         if not resume and not is_other_shard:
             raise ItemrecError(
                 f"'out' must be a new folder: '{folder}' has lists; --resume continues them"

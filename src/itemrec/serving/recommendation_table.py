@@ -108,7 +108,7 @@ def kind_of_frame(thing: Any) -> str | None:
 
 def check_frames(frames: str | None) -> str:
     """The library of frames, polars by default; raise if it is not installed."""
-    frames = frames or "polars"
+    frames = "polars" if frames is None else frames
     one_of("frames", frames, FRAMES)
     if find_spec(frames) is None:
         raise ItemrecError(f"'frames' is {frames}, which is not installed: pip install {frames}")

@@ -49,7 +49,7 @@ class Sample:
 
 
 @torch.no_grad()
-def sample_users(run: Run, *, fold_in: bool) -> Sample:
+def draw_sample(run: Run, *, fold_in: bool) -> Sample:
     """Users with a history, and their lists; with `fold_in`, as new users."""
     known = np.flatnonzero(np.diff(run.train.indptr))
     rng = np.random.default_rng(0)

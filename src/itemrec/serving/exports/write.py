@@ -18,7 +18,7 @@ from itemrec.environment import need_packages
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, check_folder, write_text
 from itemrec.serving.exports import checks, search
-from itemrec.serving.exports.checks import best_of, sample_users, without_history
+from itemrec.serving.exports.checks import best_of, draw_sample, without_history
 from itemrec.serving.exports.score_parts import ScoreParts, score_parts
 from itemrec.serving.exports.search import ItemRows
 from itemrec.serving.recommender import Recommender
@@ -115,7 +115,7 @@ def _write_tables(run: Run, folder: Path, progress: bool) -> dict[str, Any]:
     """Write vectors and weights; the check uses these arrays, not the model."""
     parts = score_parts(run, progress=progress)
     _write_parts(run, folder, parts, progress)
-    sample = sample_users(run, fold_in=False)
+    sample = draw_sample(run, fold_in=False)
     found = best_of(parts.scores(sample.histories, sample.rows), sample)
     sample.check(found, "the export to parquet")
     return {"exact": True, "for": "known users"} | _compared(sample, found)
@@ -134,7 +134,7 @@ def _write_index(library: str, run: Run, folder: Path, progress: bool) -> dict[s
     path = folder / f"items.{library}"
     with atomic(path) as file:
         build(parts.items, file, progress=progress)
-    sample = sample_users(run, fold_in=False)
+    sample = draw_sample(run, fold_in=False)
     queries = parts.users[sample.rows]
     found = without_history(sample, lambda depth: ask(path, queries, depth))
     compared = _compared(sample, found)
@@ -164,7 +164,7 @@ def _write_onnx(run: Run, folder: Path, progress: bool) -> dict[str, Any]:
     with atomic(path) as file:
         write_graph(run, file)
     _write_items(run, folder, None)
-    sample = sample_users(run, fold_in=True)
+    sample = draw_sample(run, fold_in=True)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     k = np.array([sample.best.shape[1]], dtype=np.int64)
     lists = []

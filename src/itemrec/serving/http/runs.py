@@ -48,9 +48,8 @@ class ServedRun:
         counts = np.bincount(run.train.indices, minlength=recommender.n_items)
         search = TitleSearch(items.ids.ids.tolist(), items.titles, counts.tolist())
         digest = fingerprint(run, recommender.item_table, items.features)
-        return cls(
-            name, recommender, search, digest, datetime.now(UTC).isoformat(timespec="seconds")
-        )
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(name, recommender, search, digest, now)
 
     def find(
         self, query: str, limit: int, genre: str | None = None, *, only_new: bool = False
