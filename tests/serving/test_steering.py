@@ -168,9 +168,7 @@ def test_a_service_takes_over_a_changed_file_and_its_fingerprint_changes(folder,
         stock.write_text("")
         client.portal.call(app.state.reloader.poll)
         client.portal.call(app.state.reloader.poll)
-        assert (
-            client.post("/v1/recommend", json=body).json() == after
-        )  # the old run stays
+        assert client.post("/v1/recommend", json=body).json() == after  # the old run stays
 
 
 def test_every_answer_of_a_run_has_its_fingerprint(client, recommender):
