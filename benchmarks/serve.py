@@ -29,7 +29,7 @@ from itemrec.models.hybrid import BLEND, Hybrid
 from itemrec.models.lightgcn import LightGCN
 from itemrec.serving.recommender import Recommender
 
-BOUND = 1.0  # seconds that a request may wait, `ServiceSettings.seconds`
+BOUND = 1.0  # seconds that a request may wait, `ServiceSettings.max_wait_s`
 CHECKS = 200  # of the health of the service
 CONNECTIONS = (1, 8, 64, 256)
 

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 from fastapi.testclient import TestClient
 
 import itemrec as ir
-from itemrec.serving.http import Runs, ServiceSettings, create_app
+from itemrec.serving.http import ServedRuns, ServiceSettings, create_app
 
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
 
 
 def open_client(recommender: ir.Recommender, **settings) -> TestClient:
     """A client of a service in this process."""
-    app = create_app(Runs({"run": recommender}), ServiceSettings(**settings))
+    app = create_app(ServedRuns({"run": recommender}), ServiceSettings(**settings))
     return TestClient(app, base_url="http://localhost")
 
 

@@ -168,7 +168,7 @@ def test_the_health_check_asks_the_port_for_an_address_that_needs_no_key():
     compile(command[2], "HEALTHCHECK", "exec")
     port, path = re.search(r"127\.0\.0\.1:(\d+)(/\w+)", command[2]).groups()
     assert port == dict(instructions())["EXPOSE"]
-    keys = (ROOT / "src/itemrec/serving/http/keys.py").read_text(encoding="utf-8")
+    keys = (ROOT / "src/itemrec/serving/http/access.py").read_text(encoding="utf-8")
     routes = (ROOT / "src/itemrec/serving/http/routes.py").read_text(encoding="utf-8")
     assert f'"{path}"' in keys
     assert f'"{path}"' in routes

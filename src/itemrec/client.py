@@ -1,4 +1,4 @@
-"""A client of `itemrec serve` that needs nothing but Python."""
+"""A client of `itemrec serve` that needs only the standard library."""
 
 from __future__ import annotations
 
@@ -15,40 +15,36 @@ from itemrec.serving.recommendations import Likeness, Reason, Recommendation, Re
 
 
 class Client:
-    """The service at an address; its methods take what `Recommender`'s take.
+    """A client of a service; its methods take the arguments of those of `Recommender`.
 
     Args:
-        address: Such as "http://127.0.0.1:8000".
-        api_key: A key, if the service needs one.
+        address: The URL of the service, such as "http://127.0.0.1:8000".
+        api_key: The API key, if the service needs one.
         timeout: Seconds to wait for an answer.
-
-    Examples:
-        >>> Client("http://127.0.0.1:8000/").address
-        'http://127.0.0.1:8000'
     """
 
     def __init__(self, address: str, api_key: str = "", timeout: float = 10.0) -> None:
         self.address, self.api_key, self.timeout = address.rstrip("/"), api_key, timeout
 
     def recommend(self, user: Any = None, **settings: Any) -> Recommendations:
-        """The list for a `user` or a `history`; `run` names the run that answers."""
-        return _picks(self._ask("recommend", {"user": user, **_flat(settings)}))
+        """The list of a `user` or a `history`; `run` names the run that answers."""
+        return _recommendations(self._ask("recommend", {"user": user, **_flat(settings)}))
 
     def recommend_batch(self, **settings: Any) -> list[Recommendations]:
         """A list for each of `users` or `histories`."""
-        return [_picks(answer) for answer in self._ask("recommend/batch", _flat(settings))]
+        return list(map(_recommendations, self._ask("recommend/batch", _flat(settings))))
 
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
         """The k items most similar to this one."""
-        return _items(self._ask(f"similar?{urlencode({'item': item, 'k': k})}"))
+        return _picks(self._ask(f"similar?{urlencode({'item': item, 'k': k})}"))
 
     def send_feedback(self, event: str, items: Sequence[Any], user: Any = None) -> int:
-        """Store that items were shown, clicked, liked or disliked; returns their number."""
+        """Store that items were shown, clicked, liked or disliked; return their number."""
         stored = self._ask("feedback", {"event": event, "items": list(items), "user": user})
         return int(stored["stored"])
 
     def about(self) -> dict[str, Any]:
-        """The run behind the service."""
+        """The description of the default run."""
         answer: dict[str, Any] = self._ask("about")
         return answer
 
@@ -60,7 +56,7 @@ class Client:
         try:
             with urlopen(request, timeout=self.timeout) as answer:
                 return json.load(answer)
-        except HTTPError as error:  # the service says why in one sentence
+        except HTTPError as error:
             with error:
                 text = error.read().decode(errors="replace")
             is_ours = error.headers.get_content_type() == "application/json"
@@ -71,21 +67,20 @@ class Client:
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a request: those of `steering` stand among the others."""
+    """The fields of a request, with those of `steering` among them."""
     steering = settings.pop("steering", None)
     return settings | ({} if steering is None else asdict(steering))
 
 
-def _items(picks: list[dict[str, Any]]) -> tuple[Recommendation, ...]:
-    return tuple(Recommendation(**pick | _details(pick)) for pick in picks)
+def _picks(items: list[dict[str, Any]]) -> tuple[Recommendation, ...]:
+    def pick(fields: dict[str, Any]) -> Recommendation:
+        reasons = tuple(Reason(**reason) for reason in fields["reasons"])
+        like = tuple(Likeness(**one | {"shared": tuple(one["shared"])}) for one in fields["like"])
+        return Recommendation(**fields | {"reasons": reasons, "like": like})
+
+    return tuple(map(pick, items))
 
 
-def _details(pick: dict[str, Any]) -> dict[str, Any]:
-    reasons = tuple(Reason(**reason) for reason in pick["reasons"])
-    like = tuple(Likeness(**known | {"shared": tuple(known["shared"])}) for known in pick["like"])
-    return {"reasons": reasons, "like": like}
-
-
-def _picks(answer: dict[str, Any]) -> Recommendations:
-    rest = {"user": answer["user"], "fallback": answer["fallback"]}
-    return Recommendations(_items(answer["items"]), unknown=tuple(answer["unknown"]), **rest)
+def _recommendations(answer: dict[str, Any]) -> Recommendations:
+    items, unknown = _picks(answer["items"]), tuple(answer["unknown"])
+    return Recommendations(items, answer["user"], unknown, answer["fallback"])

@@ -1,4 +1,4 @@
-"""The API as a document, in batches, with feedback; each address answers as it is described."""
+"""The API: its OpenAPI document, batches, feedback and metrics."""
 
 import json
 import math
@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import open_client
 
 import itemrec as ir
-from itemrec.serving.http import body as whole_body
 from itemrec.serving.http import feedback as feedback_file
-from itemrec.serving.http.body import MAX_BODY
+from itemrec.serving.http import middleware
 from itemrec.serving.http.feedback import FeedbackFile
+from itemrec.serving.http.middleware import MAX_BODY
 
 JSON = {"Content-Type": "application/json"}
 
@@ -168,10 +168,10 @@ def test_a_batch_is_the_same_as_one_request_for_each(client, recommender):
             "a batch must ask for at most 50,000 items, got 100 users",
         ),
         ({"users": ["nobody"]}, "'user' must be a user of the training data, got 'nobody'"),
-        ({"users": [5], "explain": True}, "unknown setting 'explain'; known settings: k,"),
+        ({"users": [5], "explain": True}, "unknown field 'explain'; known fields: k,"),
     ],
 )
-def test_a_wrong_batch_is_refused(client, body, sentence):
+def test_an_invalid_batch_is_rejected(client, body, sentence):
     answer = client.post("/recommend/batch", json=body)
     assert answer.status_code == 422
     assert answer.json()["error"].startswith(sentence)
@@ -227,7 +227,7 @@ def test_feedback_that_a_full_disk_cuts_short_leaves_no_half_line(tmp_path):
     assert [json.loads(line)["item_id"] for line in lines] == [12, 12]
 
 
-def test_without_a_folder_feedback_is_refused(recommender):
+def test_without_a_folder_feedback_is_rejected(recommender):
     with open_client(recommender) as client:
         answer = client.post("/feedback", json={"event": "liked", "items": [12]})
         assert answer.status_code == 404
@@ -235,7 +235,7 @@ def test_without_a_folder_feedback_is_refused(recommender):
         assert client.get("/about").json()["feedback"] is False
 
 
-# --- the catalogue and the end -------------------------------------------------------------------
+# --- the catalogue and shutdown -------------------------------------------------------------------
 
 
 def test_items_of_a_genre_and_of_a_known_user(client, recommender):
@@ -261,10 +261,10 @@ def test_items_of_a_genre_and_of_a_known_user(client, recommender):
     assert nobody.json()["error"].startswith("'user' must be a user of the training data")
 
 
-def test_a_service_that_ends_answers_and_sends_its_clients_away(recommender):
+def test_a_stopping_service_answers_and_asks_clients_to_close(recommender):
     with open_client(recommender) as client:
         assert "connection" not in client.get("/readyz").headers
-        client.app.state.life.is_ending = True
+        client.app.state.stopping.set()
         answer = client.post("/recommend", json={"history": [12]})
         assert (answer.status_code, answer.headers["connection"]) == (200, "close")
         assert client.get("/readyz").status_code == 503
@@ -279,7 +279,7 @@ def samples(client: TestClient, family: str) -> list:
     return next(f for f in text_string_to_metric_families(text) if f.name == family).samples
 
 
-def test_metrics_tell_of_the_run_and_of_requests_in_flight(recommender):
+def test_metrics_describe_the_run_and_requests_in_flight(recommender):
     with open_client(recommender) as client:
         about = client.get("/about").json()
         (info,) = samples(client, "itemrec_run_info")
@@ -301,14 +301,14 @@ def test_metrics_tell_of_the_run_and_of_requests_in_flight(recommender):
 
 
 def test_the_time_of_an_upload_is_not_the_time_of_an_answer(recommender, monkeypatch):
-    now, read = 0.0, whole_body._read
+    now, read = 0.0, middleware._read_body
 
     async def read_slowly(receive):
         nonlocal now
         now += 100
         return await read(receive)
 
-    monkeypatch.setattr(whole_body, "_read", read_slowly)
+    monkeypatch.setattr(middleware, "_read_body", read_slowly)
     monkeypatch.setattr("time.perf_counter", lambda: now)
     with open_client(recommender) as client:
         client.post("/recommend", json={"history": [12]})
@@ -359,6 +359,6 @@ def test_a_client_that_hangs_up_is_not_a_wrong_request(recommender):
     assert statuses == ["499"]
 
 
-def test_the_recommender_refuses_a_wrong_number_of_reasons(recommender):
+def test_the_number_of_reasons_must_be_positive(recommender):
     with pytest.raises(ir.ItemrecError, match="'reasons' must be a positive integer, got 0"):
         recommender.recommend(history=[12], explain=True, reasons=0)

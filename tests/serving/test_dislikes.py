@@ -1,4 +1,4 @@
-"""Dislikes and weights of a history: scores fall near what is disliked, explanations add up."""
+"""Dislikes and weights of a history: scores near dislikes fall, explanations add up."""
 
 import numpy as np
 import pytest
@@ -32,12 +32,12 @@ def recommender(request, split) -> ir.Recommender:
     return ir.Recommender(ir.train(split, MODELS[request.param], **settings, device="cpu"))
 
 
-def scores_of(recommender: ir.Recommender, **whom) -> dict:
-    found = recommender.recommend(**whom, k=90)
+def scores_of(recommender: ir.Recommender, **audience) -> dict:
+    found = recommender.recommend(**audience, k=90)
     return {pick.item: pick.score for pick in found}
 
 
-def whom(recommender: ir.Recommender, known: bool) -> dict:
+def audience_of(recommender: ir.Recommender, known: bool) -> dict:
     """A known user or a new one, each with a history."""
     ids = recommender.run.item_ids.ids.tolist()
     return {"user": recommender.run.user_ids.ids[4]} if known else {"history": ids[2:60:9]}
@@ -45,7 +45,7 @@ def whom(recommender: ir.Recommender, known: bool) -> dict:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_dislike_lowers_its_nearest_neighbours_and_explanations_add_up(recommender, known):
-    asked = whom(recommender, known)
+    asked = audience_of(recommender, known)
     before = scores_of(recommender, **asked)
     falls = 0
     unseen = list(before)[:3]  # what would be recommended first
@@ -131,23 +131,23 @@ def test_only_ratios_of_weights_matter_and_a_heavy_item_counts_more(ease):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"history": [3], "weights": [1, 2]}, "one number for each item of 'history', got 2 for 1"),
+        ({"history": [3], "weights": [1, 2]}, "one number per item of 'history', got 2 for 1"),
         ({"history": [3], "weights": [0]}, "'weights' must be positive numbers, got 0"),
         ({"history": [3], "weights": [float("nan")]}, "'weights' must be positive numbers"),
         ({"history": [3], "weights": ["a"]}, "'weights' must be positive numbers, got 'a'"),
-        ({"user": 4, "weights": [1]}, "'weights' is for a 'history'"),
+        ({"user": 4, "weights": [1]}, "'weights' needs a 'history'"),
         ({"history": [3], "dislikes": "8"}, "'dislikes' must be a list, got '8'"),
         ({"dislikes": [8]}, "give either 'user' or 'history'"),
     ],
 )
-def test_wrong_arguments_are_refused_by_name(ease, arguments, message):
+def test_invalid_arguments_raise_errors_that_name_them(ease, arguments, message):
     if "user" in arguments:
         arguments = {**arguments, "user": ease.run.user_ids.ids[0]}
     with pytest.raises(ItemrecError, match=message):
         ease.recommend(**arguments)
 
 
-def test_a_model_whose_scores_are_no_sums_refuses_dislikes():
+def test_dislikes_need_a_model_that_explains():
     run = ir.train(ir.split_users(DATA), ir.models.MultVAE(), epochs=1)
     with pytest.raises(ItemrecError, match="MultVAE cannot use 'dislikes'"):
         ir.Recommender(run).recommend(history=[3], dislikes=[5])

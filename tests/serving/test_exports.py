@@ -1,4 +1,4 @@
-"""Exports are used as another system would use them, and give the lists of `recommend`."""
+"""Exports, used as another system would use them, give the lists of `recommend`."""
 
 import json
 import os
@@ -144,9 +144,7 @@ def test_the_recall_of_approximate_search_is_reported(recommenders, tmp_path):
 
 
 @pytest.mark.parametrize("library", ["usearch", "faiss"])
-def test_the_index_of_a_hybrid_says_what_it_lacks_and_how_much_that_matters(
-    library, recommenders, tmp_path
-):
+def test_the_index_of_a_hybrid_reports_its_missing_part(library, recommenders, tmp_path):
     pytest.importorskip(library, reason=f"{library} is not installed")
     facts = ir.export(recommenders("hybrid"), library, tmp_path / "out")
     assert not facts["exact"]
@@ -195,7 +193,7 @@ def test_text_ids_and_titles_travel_along(tmp_path):
     assert items["title"][5] == titles[items["item_id"][5]]
 
 
-# --- what is refused -----------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,9 +206,7 @@ def test_text_ids_and_titles_travel_along(tmp_path):
         ("ease", "csv", "'to' must be parquet, usearch, faiss or onnx, got 'csv'"),
     ],
 )
-def test_what_cannot_be_exported_is_told_and_leaves_nothing(
-    name, to, sentence, recommenders, tmp_path
-):
+def test_an_impossible_export_raises_and_leaves_nothing(name, to, sentence, recommenders, tmp_path):
     if to in ("usearch", "onnx"):
         pytest.importorskip(to, reason=f"{to} is not installed")
     with pytest.raises(ir.ItemrecError) as error:
@@ -236,7 +232,7 @@ def test_an_export_with_other_lists_is_not_kept(recommenders, tmp_path, monkeypa
     assert os.listdir(tmp_path) == []
 
 
-def test_a_full_disk_is_told_with_the_name_of_the_file(recommenders, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_with_the_name_of_the_file(recommenders, tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -249,11 +245,11 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(recommenders, tmp_path, m
 
 def test_a_missing_package_is_named(recommenders, tmp_path, monkeypatch):
     monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
-    with pytest.raises(ir.ItemrecError, match="'--to faiss' needs faiss-cpu and polars: pip"):
+    with pytest.raises(ir.ItemrecError, match="'--to faiss' needs faiss-cpu: pip"):
         ir.export(recommenders("ease"), "faiss", tmp_path / "out")
 
 
-def test_the_command_writes_the_folder_and_tells_what_was_checked(recommenders, tmp_path):
+def test_the_command_writes_the_folder_and_reports_the_check(recommenders, tmp_path):
     recommenders("hybrid").run.save(tmp_path / "r")
     command = ["export", str(tmp_path / "r"), "--to", "parquet", "--out", str(tmp_path / "vectors")]
     done = CliRunner().invoke(app, command)

@@ -1,4 +1,4 @@
-"""`ir.fit`: one line from a table to a recommender that was trained on all of it."""
+"""`ir.fit`: a recommender trained on a whole table."""
 
 import numpy as np
 import pandas as pd
@@ -77,14 +77,14 @@ def test_the_same_seed_gives_the_same_lists() -> None:
 @pytest.mark.parametrize(
     ("source", "options", "sentence"),
     [
-        (DATA, {"user": "who"}, "'user' is for tables"),
+        (DATA, {"user": "who"}, "'user' has no effect on 'data' that is already read"),
         (pl.DataFrame({"user_id": [1, 2], "item_id": [1, 2]}), {}, "no user with a validation"),
         (7, {}, "'source' must be a path"),
         (DATA, {"budget": 0}, "'budget' must be a positive number, got 0"),
         (DATA, {"seed": -1}, "'seed' must be an integer of at least 0, got -1"),
     ],
 )
-def test_what_cannot_be_fitted_is_told_in_one_sentence(source, options, sentence) -> None:
+def test_invalid_data_raises_an_error_of_one_line(source, options, sentence) -> None:
     with pytest.raises(ir.ItemrecError, match=r"^[^\n]*$") as error:
         ir.fit(source, progress=False, **options)
     assert sentence in str(error.value)

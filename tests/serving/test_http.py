@@ -25,7 +25,7 @@ from itemrec.cli.app import app
 from itemrec.environment import EXTRAS, need_extra
 from itemrec.serving.http.schemas import RecommendRequest
 from itemrec.serving.http.server import listen
-from itemrec.serving.http.title_search import TitleSearch, normalise
+from itemrec.serving.http.title_search import TitleSearch, search_key
 from itemrec.training.fingerprint import fingerprint
 
 JSON = {"Content-Type": "application/json"}
@@ -87,7 +87,7 @@ def test_similar_items_and_about(client, recommender):
         ({"history": [1.5]}, "'history.0' must be text or a whole number, got '1.5'"),
         ({"history": [1], "k": 0}, "'k' must be greater than or equal to 1, got '0'"),
         ({"history": [1], "k": 10**6}, "'k' must be less than or equal to 1000, got '1000000'"),
-        ({"histry": [1]}, "unknown setting 'histry'; known settings: k, exclude_seen, only,"),
+        ({"histry": [1]}, "unknown field 'histry'; known fields: k, exclude_seen, only,"),
         ({"history": [1], "genre": "x"}, "'genre' must be one of "),
         ({"history": [1], "only": []}, "'only' must name at least one item"),
         ([], "the request must be a JSON object"),
@@ -97,7 +97,7 @@ def test_similar_items_and_about(client, recommender):
         ({"history": [1], "genre": ["Drama", 5]}, "'genre.1' must be a valid string, got '5'"),
         ({"history": ["\ud800"]}, "'history.0' must be text that UTF-8 can hold, got '"),
         ({"history": [1], "genre": "\ud800"}, "'genre' must be one of "),
-        ({"a\nb": 1}, "unknown setting 'a\\nb'; known settings: "),
+        ({"a\nb": 1}, "unknown field 'a\\nb'; known fields: "),
         ({"history": [1] * 60_000}, "'history' must have at most 50000 items"),
     ],
 )
@@ -114,7 +114,7 @@ def test_other_bad_requests(client):
         answer = client.post("/recommend", content=body, headers=JSON)
         assert answer.status_code == 422, body
         assert answer.json()["error"].startswith("the request must be a JSON object")
-    assert client.get("/similar").json() == {"error": "'item' must be given"}
+    assert client.get("/similar").json() == {"error": "'item' is required"}
     assert client.get("/similar", params={"item": "x"}).status_code == 422
     plain_text = client.post("/recommend", content=b'{"user": 5}', headers={"Content-Type": "a/b"})
     assert "must be sent as Content-Type: application/json" in plain_text.json()["error"]
@@ -126,7 +126,7 @@ def test_other_bad_requests(client):
     assert re.fullmatch(r"'limit' is invalid \(.*\), got '9{100}'", limit)
     unknown = client.get("/nothing/here")
     assert unknown.status_code == 404
-    assert unknown.json()["error"].startswith("there is nothing at this address")
+    assert unknown.json()["error"].startswith("no such path")
     assert client.get("/openapi.json").status_code == 200  # the address that it names
 
 
@@ -164,7 +164,7 @@ def test_a_request_that_is_too_large_is_not_read_to_its_end(client, has_length):
     content = b"1" * 2**22 if has_length else parts()
     answer = client.post("/recommend", content=content)
     assert answer.status_code == 413
-    assert answer.json() == {"error": "a request may have at most 1,048,576 bytes"}
+    assert answer.json() == {"error": "a request body must have at most 1,048,576 bytes"}
 
 
 def test_parallel_requests_get_the_same_responses(client):
@@ -215,8 +215,8 @@ def test_items_are_found_by_title_and_by_id(client, recommender):
 def test_search_results_contain_every_word(titles, query):
     ids = [f"#{i}" for i in range(len(titles))]
     found = TitleSearch(ids, titles, [0] * len(titles)).find(query, len(titles))
-    words = normalise(query).split()
-    naive = [i for i, title in enumerate(titles) if all(w in normalise(title) for w in words)]
+    words = search_key(query).split()
+    naive = [i for i, title in enumerate(titles) if all(w in search_key(title) for w in words)]
     assert sorted(found) == naive
 
 
@@ -280,7 +280,7 @@ def test_a_taken_port_is_reported_by_the_command(folder):
         command = [sys.executable, "-m", "itemrec", "serve", str(folder), "--port", str(port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"itemrec: cannot listen at 127.0.0.1:{port} ")
+    assert done.stderr.startswith(f"itemrec: cannot listen on 127.0.0.1:{port} ")
     assert done.stderr.count("\n") == 1
     assert not done.stdout
 
@@ -289,8 +289,8 @@ def test_a_taken_port_is_reported_by_the_command(folder):
     ("options", "sentence"),
     [
         (["--port", "70000"], "'port' must be between 0 and 65535, got 70000"),
-        (["--insecure", "--host", "no.such.host.invalid"], "cannot listen at no.such.host"),
-        (["--insecure", "--host", "a..b"], "cannot listen at a..b:8000 (not a valid host name"),
+        (["--insecure", "--host", "no.such.host.invalid"], "cannot listen on no.such.host"),
+        (["--insecure", "--host", "a..b"], "cannot listen on a..b:8000 (not a valid host name"),
     ],
 )
 def test_a_place_where_it_cannot_listen_is_reported(folder, options, sentence, monkeypatch):

@@ -169,12 +169,14 @@ def test_the_service_finds_recommends_and_explains_new_items(folder: Path, tmp_p
     pytest.importorskip("fastapi")
     from fastapi.testclient import TestClient
 
-    from itemrec.serving.http import Runs, ServiceSettings, create_app
+    from itemrec.serving.http import ServedRuns, ServiceSettings, create_app
 
     late = tmp_path / "late.csv"
     late.write_text(LATE)
     settings = ServiceSettings(new_items=late)
-    app = create_app(Runs({"run": settings.load(folder, "cpu")}), settings, folders={"run": folder})
+    app = create_app(
+        ServedRuns({"run": settings.load(folder, "cpu")}), settings, folders={"run": folder}
+    )
     body = {"history": [3, 9], "k": 200, "explain": True}
     expected = ir.Recommender.load(folder, new_items=late).recommend(**body)
     new = {pick.item: pick for pick in expected if pick.is_new}
@@ -201,15 +203,15 @@ def test_the_service_finds_recommends_and_explains_new_items(folder: Path, tmp_p
         assert (about["items"], about["new_items"]) == (len(expected) + 2, 4)
         before = asked(client)
         late.write_text(LATE.replace("5001", "5002"))
-        client.portal.call(app.state.reloader.look)  # it is seen
-        client.portal.call(app.state.reloader.look)  # and rests
+        client.portal.call(app.state.reloader.poll)  # sees the change
+        client.portal.call(app.state.reloader.poll)  # finds it stable
         after = asked(client)
         assert (before[0] - after[0], after[0] - before[0]) == ({5001}, {5002})
         assert before[1] != after[1]
         late.write_text("")
-        client.portal.call(app.state.reloader.look)
-        client.portal.call(app.state.reloader.look)
-        assert asked(client) == after  # refused: the old one stays
+        client.portal.call(app.state.reloader.poll)
+        client.portal.call(app.state.reloader.poll)
+        assert asked(client) == after  # the old run stays
 
 
 def test_serving_new_items_from_a_missing_file_is_one_sentence(folder: Path) -> None:

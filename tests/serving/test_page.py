@@ -1,4 +1,4 @@
-"""The page in a browser, used as a person uses it: by mouse, by keyboard, on a phone."""
+"""The page in a browser: by mouse, by keyboard, on a phone."""
 
 import http.server
 import importlib.resources
@@ -193,7 +193,7 @@ def test_a_known_user_keeps_the_history_when_something_is_liked(browser, service
     assert browser.texts(".pick .title") == titles(both)
     assert browser.texts("#heading") == [f"For user {user}, with your choices"]
     browser.open(f"{service.address}/?user=nobody")
-    assert browser.texts("#note") == ["This model knows no user nobody."]
+    assert browser.texts("#note") == ["Unknown user: nobody."]
     assert not browser.texts(".pick")
 
 
@@ -261,7 +261,7 @@ def test_pictures_are_shown_from_permitted_places_alone(browser, folder, recomme
 def test_a_key_is_asked_for_in_the_page(browser, folder):
     with Service(folder, "--api-key", "a-key-that-is-long-enough") as service:
         browser.open(service.address)
-        assert browser.texts("#note") == ["This service asks for an API key."]
+        assert browser.texts("#note") == ["This service needs an API key."]
         assert browser.texts("label[for=key-text]") == ["API key"]  # and not the sentence again
         browser.run("document.getElementById('key-text').value = 'a-key-that-is-long-enough'")
         browser.run("document.getElementById('key').requestSubmit()")
@@ -290,7 +290,7 @@ def test_long_ids_and_titles_are_kept_and_shown_as_text(browser, tmp_path):
         browser.open(f"{service.address}/?item={first}&item={quote(odd)}&k=5")
     expected = ir.Recommender.load(tmp_path / "run").recommend(history=[first], k=5)
     assert browser.texts(".pick .title") == [str(pick.item) for pick in expected]
-    assert browser.texts("#note") == [f"Not known to this model and left out: {odd}."]
+    assert browser.texts("#note") == [f"Unknown to this model and ignored: {odd}."]
     assert browser.run("document.documentElement.scrollWidth") <= 1200
 
 
@@ -354,7 +354,7 @@ def test_new_items_have_a_mark_and_say_what_they_are_like(browser, tmp_path):
         assert violations(browser) == []
         browser.open(f"{service.address}/?item=12&item=9002")
         assert browser.texts("#note") == [
-            "New, so it says nothing of your taste yet: Quite Alone (2020)."
+            "New items do not change your list yet: Quite Alone (2020)."
         ]
         browser.open(service.address)
         browser.wait("document.querySelectorAll('.shelf').length === 4")

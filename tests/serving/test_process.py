@@ -59,17 +59,17 @@ def command_line(pid: int) -> str:
         return file.read()
 
 
-# --- the end -------------------------------------------------------------------------------------
+# --- shutdown -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_open_connections_get_one_more_answer_and_the_word_to_close(folder, workers):
+def test_open_connections_are_drained(folder, workers):
     with Service(folder, workers=workers) as service:
         clients = [connect(service) for _ in range(8)]
         for client in clients:
             assert ask(client).status == 200
         service.process.send_signal(signal.SIGTERM)
-        # every worker must have heard of it
+        # until every worker is stopping
         eventually(lambda: all(ask_ready(service) != 200 for _ in range(4 * workers)))
         answers = [ask(client) for client in clients]
         assert [answer.status for answer in answers] == [200] * 8
@@ -180,7 +180,7 @@ def test_more_connections_than_open_files_do_not_stop_the_service(folder):
         assert len(service.log_text()) < 10_000
 
 
-def test_a_busy_service_refuses_work_on_open_connections_and_answers_probes(folder):
+def test_a_busy_service_rejects_work_on_open_connections_and_answers_probes(folder):
     full = "work_queue.WorkQueue.is_full = property(lambda self: True)"
     constants = f"from itemrec.serving.http import work_queue; {full}"
     with Service(folder, constants=constants) as service:
@@ -250,7 +250,7 @@ def test_workers_end_with_their_supervisor(folder):
         eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
 
 
-def test_any_worker_tells_the_metrics_of_all(folder):
+def test_each_worker_reports_the_metrics_of_all(folder):
     with Service(folder, workers=2) as service:
         for _ in range(30):
             ask(connect(service))

@@ -1,4 +1,4 @@
-"""Lists of all users in parts: shards, manifests, what a killed process leaves, one large file."""
+"""Lists of all users in parts: shards, manifests, killed processes, one large file."""
 
 import json
 import os
@@ -167,7 +167,7 @@ def test_a_damaged_or_missing_part_is_written_again(
         (lambda r, f: write_parts(r, f, 4, shard=(0, 2), users_per_part=30), "has lists"),
     ],
 )
-def test_a_folder_of_other_lists_is_refused_and_left_alone(
+def test_a_folder_of_other_lists_raises_and_is_left_alone(
     recommender: ir.Recommender,
     tmp_path: Path,
     change: Callable[[ir.Recommender, Path], object],
@@ -180,9 +180,11 @@ def test_a_folder_of_other_lists_is_refused_and_left_alone(
     assert files_of(tmp_path, "*") == before
 
 
-def test_a_folder_of_something_else_is_refused(recommender: ir.Recommender, tmp_path: Path) -> None:
+def test_a_folder_without_parts_raises(recommender: ir.Recommender, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(ir.ItemrecError, match="'out' must be a new folder, or one of such parts"):
+    with pytest.raises(
+        ir.ItemrecError, match="'out' must be a new folder or one with parts of lists"
+    ):
         write_parts(recommender, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -199,13 +201,13 @@ def test_blocks_of_a_killed_process_are_removed_with_its_draft(
 ) -> None:
     killed = tmp_path / "killed"
 
-    def kill(columns: object, path: Path) -> None:
+    def kill(block: pl.DataFrame, path: Path) -> None:
         path.write_bytes(b"half")
         shutil.copytree(killed, tmp_path / "left")  # as `kill -9` would leave it
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("itemrec.serving.recommendation_table._write_block", kill)
+        patch.setattr(pl.DataFrame, "write_parquet", kill)
         with pytest.raises(KeyboardInterrupt):
             write_parts(recommender, killed, 4, users_per_part=30)
     left = tmp_path / "left"
@@ -254,7 +256,7 @@ def test_under_torchrun_each_process_writes_its_shard(
         ("--user 3 --shard 0/2", "'--shard' is for --all with a folder"),
     ],
 )
-def test_nonsense_is_refused_before_anything_is_written(
+def test_invalid_options_raise_before_anything_is_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

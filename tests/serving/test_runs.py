@@ -1,4 +1,4 @@
-"""Several runs side by side, how traffic is shared, and how one is replaced while it is served."""
+"""Several runs side by side: traffic split and reload."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from served import DATA
 
 import itemrec as ir
-from itemrec.serving.http import Runs, create_app
+from itemrec.serving.http import ServedRuns, create_app
 from itemrec.serving.http.reload import Reloader
 from itemrec.serving.http.runs import run_folders
 from itemrec.serving.http.telemetry import Telemetry
@@ -25,8 +25,8 @@ def other() -> ir.Recommender:
 
 
 @pytest.fixture
-def runs(recommender, other) -> Runs:
-    return Runs({"gnn": recommender, "ease": other})
+def runs(recommender, other) -> ServedRuns:
+    return ServedRuns({"gnn": recommender, "ease": other})
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_request_names_its_run(client, recommender, other):
 
 
 def test_traffic_is_split_by_user_and_a_user_stays(recommender, other):
-    runs = Runs({"gnn": recommender, "ease": other}, {"gnn": 80, "ease": 20})
+    runs = ServedRuns({"gnn": recommender, "ease": other}, {"gnn": 80, "ease": 20})
     with TestClient(create_app(runs), base_url="http://localhost") as client:
 
         def run_of(body: dict) -> str:
@@ -82,9 +82,9 @@ def test_traffic_is_split_by_user_and_a_user_stays(recommender, other):
         ({"gnn": 0, "ease": 0}, "'split' must have a share above 0"),
     ],
 )
-def test_a_wrong_split_is_refused(recommender, other, split, sentence):
+def test_an_invalid_split_raises(recommender, other, split, sentence):
     with pytest.raises(ir.ItemrecError, match=sentence):
-        Runs({"gnn": recommender, "ease": other}, split)
+        ServedRuns({"gnn": recommender, "ease": other}, split)
 
 
 def test_runs_are_named_by_their_folders_or_by_the_user(tmp_path):
@@ -117,7 +117,7 @@ def test_a_loaded_run_does_not_change_with_its_files(folder, recommender):
     assert loaded.recommend(**asked) == recommender.recommend(**asked)
 
 
-def test_a_fingerprint_tells_weights_apart(folder, recommender, other):
+def test_other_weights_have_another_fingerprint(folder, recommender, other):
     assert fingerprint(ir.Run.load(folder)) == fingerprint(recommender.run)
     changed = ir.Run.load(folder)
     next(iter(changed.model.state_dict().values())).view(-1)[0] += 1
@@ -125,16 +125,16 @@ def test_a_fingerprint_tells_weights_apart(folder, recommender, other):
 
 
 class Watched:
-    """A service of one folder whose reloader looks when it is told to."""
+    """A service of one folder, with a reloader that polls on demand."""
 
     def __init__(self, folder: Path) -> None:
-        self.runs = Runs({"run": ir.Recommender.load(folder)})
+        self.runs = ServedRuns({"run": ir.Recommender.load(folder)})
         self.telemetry = Telemetry()
         self.reloader = Reloader(self.runs, {"run": folder}, self.telemetry, "cpu")
 
-    def look(self, times: int = 2) -> str:
+    def poll(self, times: int = 2) -> str:
         for _ in range(times):
-            asyncio.run(self.reloader.look())
+            asyncio.run(self.reloader.poll())
         return self.runs.choose("run", None).fingerprint
 
 
@@ -146,32 +146,32 @@ def test_a_changed_link_is_followed_and_requests_in_progress_keep_their_run(
     link.symlink_to(folder)
     service = Watched(link)
     before = service.runs.choose("run", None)
-    assert service.look() == fingerprint(recommender.run)
+    assert service.poll() == fingerprint(recommender.run)
     link.unlink()
     link.symlink_to(tmp_path / "next")
-    assert service.look(1) == fingerprint(recommender.run)  # it may still be changing
-    assert service.look(1) == fingerprint(other.run)
+    assert service.poll(1) == fingerprint(recommender.run)  # it may still be changing
+    assert service.poll(1) == fingerprint(other.run)
     assert before.recommender.recommend(history=[12]) == recommender.recommend(history=[12])
 
 
-def test_a_broken_folder_is_refused_until_it_is_whole_again(folder, recommender, other):
+def test_a_broken_folder_is_not_loaded_until_it_is_repaired(folder, recommender, other):
     service, old = Watched(folder), fingerprint(recommender.run)
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:100])
-    assert service.look(4) == old
+    assert service.poll(4) == old
     shutil.rmtree(folder)
-    assert service.look(4) == old
+    assert service.poll(4) == old
     refused = service.telemetry.reloads.labels("run", "refused")
-    assert refused._value.get() == 2  # once for each change, not at every look
+    assert refused._value.get() == 2  # once for each change, not at every poll
     other.run.save(folder)
-    assert service.look() == fingerprint(other.run)
+    assert service.poll() == fingerprint(other.run)
 
 
 def test_a_reload_can_be_asked_for(folder):
     service = Watched(folder)
     first = service.runs.choose("run", None)
-    service.reloader.now()
-    service.look(1)
+    service.reloader.reload_all()
+    service.poll(1)
     again = service.runs.choose("run", None)
     assert again is not first
     assert again.fingerprint == first.fingerprint

@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document: no server error, no answer that it does not describe."""
+"""Requests generated from the OpenAPI document get only answers that it describes."""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,4 @@
-"""Steered lists over HTTP, in Python and on the command line are the same lists."""
+"""Re-ranked lists are the same over HTTP, in Python and on the command line."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from itemrec.cli.app import app
 from itemrec.client import Client
 from itemrec.data.item_table import ItemTable, read_item_table
 from itemrec.errors import ItemrecError
-from itemrec.serving.http import Runs, ServiceSettings, create_app
+from itemrec.serving.http import ServedRuns, ServiceSettings, create_app
 from itemrec.serving.http.runs import fingerprint
 
 FIELDS = {"diversity": 0.6, "popularity_discount": 0.2, "max_per": {"genre": 3}}
@@ -36,7 +36,7 @@ def call(*arguments) -> tuple[int, str]:
     return result.exit_code, result.output + str(result.exception or "")
 
 
-def test_all_doors_give_the_same_list(client, recommender, folder, tmp_path):
+def test_python_http_and_the_command_give_the_same_list(client, recommender, folder, tmp_path):
     steering = ir.Steering(**FIELDS)
     expected = items(recommender.recommend(history=[12, 57], k=8, steering=steering))
     assert expected != items(recommender.recommend(history=[12, 57], k=8))
@@ -84,10 +84,10 @@ def test_sliders_at_zero_change_nothing(client):
         ({"max_per": {"genre": 0}}, "'max_per.genre' must be greater than or equal to 1, got '0'"),
         ({"max_per": {"country": 2}}, "'max_per' must name a column of the items (genres), got"),
         ({"freshness": -0.4}, "'freshness' must be greater than or equal to 0, got '-0.4'"),
-        ({"k": 500, "diversity": 0.1}, "'k' must be at most 200 for a list that is steered"),
+        ({"k": 500, "diversity": 0.1}, "'k' must be at most 200 for a re-ranked list"),
     ],
 )
-def test_wrong_fields_are_told(client, fields, sentence):
+def test_invalid_fields_are_rejected(client, fields, sentence):
     answer = client.post("/v1/recommend", json={"history": [12], **fields})
     assert answer.status_code == 422
     assert answer.json()["error"].startswith(sentence)
@@ -102,7 +102,7 @@ def test_wrong_fields_are_told(client, fields, sentence):
         (["--available", "none.txt"], "'available' must be an existing file, got 'none.txt'"),
     ],
 )
-def test_wrong_options_are_told(folder, options, sentence):
+def test_invalid_options_raise(folder, options, sentence):
     code, text = call("recommend", folder, "--history", "12", *options)
     assert code == 2
     assert sentence in text
@@ -153,22 +153,22 @@ def test_a_service_takes_over_a_changed_file_and_its_fingerprint_changes(folder,
     stock = tmp_path / "stock.txt"
     stock.write_text("\n".join(map(str, IDS[:40])))
     settings = ServiceSettings(available=stock)
-    runs = Runs({"run": settings.load(folder, "cpu")})
+    runs = ServedRuns({"run": settings.load(folder, "cpu")})
     app = create_app(runs, settings, folders={"run": folder})
     body = {"history": [12], "k": 90}
     with TestClient(app, base_url="http://localhost") as client:
         before = client.post("/v1/recommend", json=body).json()
         stock.write_text("\n".join(map(str, IDS[40:])))
-        client.portal.call(app.state.reloader.look)  # it is seen
-        client.portal.call(app.state.reloader.look)  # and rests
+        client.portal.call(app.state.reloader.poll)  # sees the change
+        client.portal.call(app.state.reloader.poll)  # finds it stable
         after = client.post("/v1/recommend", json=body).json()
         assert {item["item"] for item in before["items"]} <= set(IDS[:40])
         assert {item["item"] for item in after["items"]} <= set(IDS[40:])
         assert before["run_fingerprint"] != after["run_fingerprint"]
         stock.write_text("")
-        client.portal.call(app.state.reloader.look)
-        client.portal.call(app.state.reloader.look)
-        assert client.post("/v1/recommend", json=body).json() == after  # refused: the old one stays
+        client.portal.call(app.state.reloader.poll)
+        client.portal.call(app.state.reloader.poll)
+        assert client.post("/v1/recommend", json=body).json() == after  # the old run stays
 
 
 def test_every_answer_of_a_run_has_its_fingerprint(client, recommender):

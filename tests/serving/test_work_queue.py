@@ -1,4 +1,4 @@
-"""Who would wait too long is told so; who has gone takes no place and no time."""
+"""The work queue: limits on waiting, and clients that disconnect."""
 
 import asyncio
 import threading
@@ -46,9 +46,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_full_queue_refuses_at_once_and_works_again_later() -> None:
+def test_a_full_queue_rejects_at_once_and_works_again_later() -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, places=2, seconds=30)
+        queue = WorkQueue(threads=1, max_waiting=2, max_wait_s=30)
         release, first = await occupied(queue)
         waiting = [asyncio.create_task(queue.run(Caller().request, lambda: 0)) for _ in range(2)]
         await settle()
@@ -66,9 +66,9 @@ def test_a_full_queue_refuses_at_once_and_works_again_later() -> None:
     asyncio.run(main())
 
 
-def test_nobody_waits_longer_than_the_bound() -> None:
+def test_no_request_waits_longer_than_the_limit() -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, places=9, seconds=0.01)
+        queue = WorkQueue(threads=1, max_waiting=9, max_wait_s=0.01)
         release, first = await occupied(queue)
         with pytest.raises(HTTPException) as refused:
             await queue.run(Caller().request, lambda: pytest.fail("nobody waits for this"))
@@ -83,7 +83,7 @@ def test_nobody_waits_longer_than_the_bound() -> None:
 
 def test_a_client_that_goes_away_frees_its_place_and_costs_no_work() -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, places=1, seconds=30)
+        queue = WorkQueue(threads=1, max_waiting=1, max_wait_s=30)
         release, first = await occupied(queue)
         gone = Caller()
         task = asyncio.create_task(queue.run(gone.request, lambda: pytest.fail("nobody waits")))
@@ -105,7 +105,7 @@ def test_a_client_that_goes_away_frees_its_place_and_costs_no_work() -> None:
 @pytest.mark.parametrize("late", range(6))
 def test_a_request_that_is_cancelled_as_its_turn_comes_gives_it_back(late: int) -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, places=9, seconds=1)
+        queue = WorkQueue(threads=1, max_waiting=9, max_wait_s=1)
         release, first = await occupied(queue)
         waiting = asyncio.create_task(queue.run(Caller().request, lambda: "second"))
         await settle()
@@ -121,9 +121,9 @@ def test_a_request_that_is_cancelled_as_its_turn_comes_gives_it_back(late: int) 
     asyncio.run(main())
 
 
-def test_a_request_that_would_wait_too_long_is_refused_before_it_waits() -> None:
+def test_a_request_that_would_wait_too_long_is_rejected_before_it_waits() -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, places=100, seconds=0.5)
+        queue = WorkQueue(threads=1, max_waiting=100, max_wait_s=0.5)
         for _ in range(3):
             await queue.run(Caller().request, lambda: time.sleep(0.2))
         release, first = await occupied(queue)
@@ -149,8 +149,8 @@ def test_a_failing_request_does_not_keep_its_thread() -> None:
     asyncio.run(main())
 
 
-def test_an_overloaded_service_says_so_and_still_tells_how_it_is(recommender) -> None:
-    with open_client(recommender, places=0) as client:
+def test_an_overloaded_service_rejects_work_and_answers_probes(recommender) -> None:
+    with open_client(recommender, max_waiting=0) as client:
         busy = client.post("/recommend", json={"history": [12]})  # nobody may wait
         assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
         assert busy.json()["error"].startswith("too many requests are waiting")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from itemrec.cli.tables.results import taken_candidate
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.evaluation.tradeoff import Sweep
-from itemrec.serving.new_items import ServedItems
+from itemrec.serving.served_items import ServedItems
 from itemrec.training.run import Run
 
 # Placeholder colours for matplotlib; in the SVG they become variables of the page.

@@ -1,1 +1,1 @@
-"""Recommendations from a run: in Python, as tables, over HTTP."""
+"""Recommendations from a run: in Python, as tables, and over HTTP."""

@@ -1,4 +1,4 @@
-"""`fit`: from a table of interactions to a recommender, in one line."""
+"""`fit`: train a recommender on a table of interactions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from itemrec.data.sources import read
 from itemrec.data.splitters import keep_all
 from itemrec.errors import ItemrecError
 from itemrec.models.base import Model
-from itemrec.serving.recommendation_frame import kind_of_frame
+from itemrec.serving.recommendation_table import kind_of_frame
 from itemrec.serving.recommender import Recommender
 from itemrec.training.fit import train
 
-VALID = 0.1  # share of each user's interactions on which settings are chosen
+VALID = 0.1  # fraction of each user's interactions on which settings are chosen
 
 
 def fit(
@@ -31,16 +31,15 @@ def fit(
     """Train the default model on everything and return a recommender.
 
     Settings are chosen on a tenth of each user's interactions; then the model is trained again on
-    all of them. Nothing is held out for test: to know how good a model is, use `train` with a
-    split and `evaluate`.
+    all of them. There is no test part: to measure a model, use `train` with a split and `evaluate`.
 
     Args:
         data: A pandas, polars or Arrow table, a DuckDB relation, a path, the name of a data set, a
             sparse matrix, or what `load` and `read` return.
         model: A model, such as `ir.models.EASE()`; default: `ir.models.Hybrid()`.
-        out: The run folder, from which `Recommender.load` makes the same recommender again.
-        progress: Show a progress bar; in a notebook, too.
-        budget: Seconds that training may take; default: no limit.
+        out: Folder to save the run to, for `Recommender.load`.
+        progress: Show a progress bar.
+        budget: Time limit of training in seconds; default: no limit.
         seed: Seed of the validation part and of training.
         **reading: Arguments of `read` and `load`, such as `user`, `item` and `min_rating`.
 
@@ -60,16 +59,15 @@ def fit(
         >>> len(recommender.recommend(7, k=5)), recommender.train.nnz
         (5, 900)
     """
-    interactions = _interactions(data, reading)
+    if not isinstance(data, Interactions):
+        interactions = (load if isinstance(data, str | Path) else read)(data, **reading)
+    elif reading:
+        raise ItemrecError(
+            f"'{next(iter(reading))}' has no effect on 'data' that is already read; give it to "
+            "'read' or 'load'"
+        )
+    else:
+        interactions = data
     split = keep_all(interactions, seed=seed, valid=VALID)
     run = train(split, model, out=out, progress=progress, seed=seed, budget=budget)
     return Recommender(run, frames=kind_of_frame(data))
-
-
-def _interactions(data: Any, reading: dict[str, Any]) -> Interactions:
-    """The interactions of any source; names and paths are loaded, everything else is read."""
-    if isinstance(data, Interactions):
-        if reading:
-            raise ItemrecError(f"'{next(iter(reading))}' is for tables, 'data' is already read")
-        return data
-    return (load if isinstance(data, str | Path) else read)(data, **reading)

@@ -1,4 +1,4 @@
-"""What a recommendation is based on: a user's items, how much each counts, and dislikes."""
+"""The history that a list is based on: items, weights and dislikes of a user."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from itemrec.errors import ItemrecError
 from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.validation import is_number
 
-DISLIKE = 0.5  # what a dislike counts, in terms of the mean weight of the history; see LOG.md
+DISLIKE = 0.5  # weight of a dislike, relative to the mean weight of the history; see LOG.md
 
 
 @dataclass(frozen=True)
-class History:
-    """The items of one user in ascending order; those that are disliked have values below 0."""
+class UserHistory:
+    """The items of one user in ascending order, with their weights; dislikes are negative."""
 
     row: int  # of the training matrix, −1 for a new user
     items: npt.NDArray[np.int64]  # [n]
@@ -28,7 +28,7 @@ class History:
 
     @property
     def is_known(self) -> bool:
-        """Whether something is known that the user likes."""
+        """Whether there is an item that the user likes."""
         return bool((self.values > 0).any())
 
     def matrix(self, n_items: int) -> sp.csr_array:
@@ -36,63 +36,62 @@ class History:
         ends = np.array([0, len(self.items)])
         return sp.csr_array((self.values, self.items, ends), shape=(1, n_items))
 
-    def below(self, n_items: int) -> History:
-        """The items of the first rows alone."""
+    def below(self, n_items: int) -> UserHistory:
+        """Only the items with a row below ``n_items``."""
         kept = self.items < n_items
         return replace(self, items=self.items[kept], values=self.values[kept])
 
     def disliked(self, n_items: int) -> sp.csr_array:
-        """The disliked items alone as a sparse row ``[1, items]``."""
+        """Only the disliked items, as a sparse row ``[1, items]``."""
         below = self.values < 0
         return replace(self, items=self.items[below], values=self.values[below]).matrix(n_items)
 
 
 def trained_history(
     user: Any, weights: Iterable[float] | None, users: IdMap, train: sp.csr_array
-) -> History:
+) -> UserHistory:
     """The history of a training user."""
     row = int(rows_of_users([user], users)[0])
     if weights is not None:
-        raise ItemrecError("'weights' is for a 'history', a known user has trained ones")
+        raise ItemrecError("'weights' needs a 'history'; a known user has the weights of training")
     start, end = train.indptr[row : row + 2]
-    return History(row, train.indices[start:end].astype(np.int64), train.data[start:end])
+    return UserHistory(row, train.indices[start:end].astype(np.int64), train.data[start:end])
 
 
 def rows_of_users(users: Iterable[Any], known: IdMap) -> npt.NDArray[np.int64]:
-    """Training rows of known users."""
+    """Training rows of users; raise if one is unknown."""
     listed = as_list("users", users)
     rows = known.index(listed)
     for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
         raise ItemrecError(
             f"'user' must be a user of the training data, got {user!r}; "
-            "for a new user give a history of items"
+            "give the 'history' of a new user"
         )
     return rows
 
 
 def new_history(
     history: Iterable[Any], weights: Iterable[float] | None, known: ItemFilter
-) -> tuple[History, tuple[Any, ...]]:
-    """The history of a new user, and the ids that are not known; a repeated id counts once."""
+) -> tuple[UserHistory, tuple[Any, ...]]:
+    """The history of a new user, and the unknown ids; a repeated id counts once."""
     listed = as_list("history", history)
-    values = _checked(weights, len(listed))
+    values = _relative_weights(weights, len(listed))
     rows = known.ids.index(listed)
     unknown = tuple(item for item, row in zip(listed, rows, strict=True) if row < 0)
     items, place = np.unique(rows[rows >= 0], return_inverse=True)
     highest = np.zeros(len(items), dtype=np.float32)
     np.maximum.at(highest, place, values[rows >= 0])
-    return History(-1, items, highest), unknown
+    return UserHistory(-1, items, highest), unknown
 
 
-def _checked(weights: Iterable[float] | None, n: int) -> npt.NDArray[np.float32]:
-    """Positive weights, divided by their mean, so that only their ratios matter."""
+def _relative_weights(weights: Iterable[float] | None, n: int) -> npt.NDArray[np.float32]:
+    """The weights divided by their mean, so that only their ratios matter."""
     if weights is None:
         return np.ones(n, dtype=np.float32)
     listed = as_list("weights", weights)
     if len(listed) != n:
         raise ItemrecError(
-            f"'weights' must have one number for each item of 'history', "
-            f"got {len(listed)} for {n} items"
+            f"'weights' must have one number per item of 'history', got {len(listed)} for {n} items"
         )
     for value in listed:
         if not is_number(value) or not 0 < value < float("inf"):
@@ -103,9 +102,9 @@ def _checked(weights: Iterable[float] | None, n: int) -> npt.NDArray[np.float32]
 
 
 def with_dislikes(
-    history: History, dislikes: Iterable[Any] | None, known: ItemFilter
-) -> tuple[History, tuple[Any, ...]]:
-    """The history with dislikes, which take precedence over the same items in it."""
+    history: UserHistory, dislikes: Iterable[Any] | None, known: ItemFilter
+) -> tuple[UserHistory, tuple[Any, ...]]:
+    """The history with dislikes, which replace the same items in it, and the unknown ids."""
     if dislikes is None:
         return history, ()
     found, unknown = known.known("dislikes", dislikes)
@@ -116,4 +115,4 @@ def with_dislikes(
     items = np.concatenate([history.items[liked], disliked])
     values = np.concatenate([values, np.full(len(disliked), -size, dtype=np.float32)])
     order = np.argsort(items)
-    return History(history.row, items[order], values[order]), unknown
+    return UserHistory(history.row, items[order], values[order]), unknown

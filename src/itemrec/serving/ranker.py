@@ -1,4 +1,4 @@
-"""Which items are best: scores, what may be recommended, and how a list is steered."""
+"""Rank items: score, mask, filter and re-rank."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from itemrec.models.base import Model
 from itemrec.reranking.item_facts import ItemFacts
 from itemrec.reranking.reranker import Reranker
 from itemrec.reranking.steering import Steering, check_steering
-from itemrec.serving.history import History
+from itemrec.serving.filters import ItemMask
+from itemrec.serving.history import UserHistory
 from itemrec.training.progress import track
 
-KEPT = 2**24  # bytes of scores that the allocator of a CPU certainly keeps for the next block
-FEWEST = 64  # users for whom a product with vectors is efficient
-
-Allowed = npt.NDArray[np.bool_] | None  # a filter on the items, None: all
+CPU_BLOCK = 2**24  # bytes of scores that a CPU allocator keeps for the next block
+MIN_USERS = 64  # users per block for which a product with vectors is efficient
 
 
 class Ranker:
-    """Ranks all items of a model for one user, for many, or by their likeness to an item.
+    """Ranks the items of a model for one user, for many users, or by similarity to an item.
 
     Args:
         model: The model.
         train: The training interactions, ``[users, items]``.
-        facts: What is known of the items.
+        facts: Columns and availability of the items.
     """
 
     def __init__(self, model: Model, train: sp.csr_array, facts: ItemFacts) -> None:
@@ -39,15 +38,15 @@ class Ranker:
 
     def for_history(
         self,
-        seen: History,
+        seen: UserHistory,
         hidden: sp.csr_array,
         k: int,
-        allowed: Allowed,
+        allowed: ItemMask | None,
         steering: Steering | None,
     ) -> tuple[Tensor, Tensor]:
-        """Rows and scores of the best items, ``[≤ k]`` each; ``hidden`` is left out.
+        """Rows and scores of the best items without the ``hidden`` ones, ``[≤ k]`` each.
 
-        If nothing is known of the user, the score is the popularity.
+        Without a history, the score is the popularity.
         """
         if seen.is_known:
             row = np.array([seen.row], dtype=np.int64)
@@ -63,7 +62,7 @@ class Ranker:
         self,
         users: npt.NDArray[np.int64],
         k: int,
-        allowed: Allowed,
+        allowed: ItemMask | None,
         steering: Steering | None,
         *,
         exclude_seen: bool,
@@ -92,26 +91,26 @@ class Ranker:
         return rows, values
 
     def _users_at_once(self, budget: float) -> int:
-        """How many users' scores take at most ``budget`` megabytes; on a CPU fewer if that is fast.
+        """Users per block whose scores take at most ``budget`` megabytes, fewer on a CPU.
 
-        The allocator keeps small blocks. Large ones are new pages each time, which the system
-        fills with zeros: half of the time.
+        A CPU allocator reuses small blocks. Large blocks get new pages each time, and zeroing them
+        takes half of the time.
         """
         most = int(budget * 2**20 / 4 / self.n_items)
         if self.model.device.type == "cpu":
-            most = min(most, max(FEWEST, KEPT // 4 // self.n_items))
+            most = min(most, max(MIN_USERS, CPU_BLOCK // 4 // self.n_items))
         return max(most, 1)
 
     def similar_to(self, item: int, k: int) -> tuple[Tensor, Tensor]:
-        """Rows and similarities of the items most like one, ``[≤ k]`` each."""
+        """Rows and similarities of the items most similar to one, ``[≤ k]`` each."""
         scores = self.model.similar_to(item).clone()
         scores[item] = -torch.inf
         best = top_items(self._only_allowed(scores.unsqueeze(0), None), k)[0]
         best = best[best >= 0]
         return best, scores[best]
 
-    def known_like(self, item: int, n_known: int, most: int = 3) -> list[int]:
-        """The known items with the features most like those of a new one; of equals the popular."""
+    def known_similar_to(self, item: int, n_known: int, most: int = 3) -> list[int]:
+        """The known items with the most similar features; ties: the more popular item."""
         weight, popularity = self.model.similar_to(item)[:n_known], self.popularity[:n_known]
         weight = weight + 1e-3 * popularity / popularity.max().clamp(min=1)
         found: list[int] = top_items(weight.unsqueeze(0), most)[0].tolist()
@@ -119,7 +118,7 @@ class Ranker:
 
     @cached_property
     def popularity(self) -> Tensor:
-        """How often each item was used, ``[items]``."""
+        """Sum of the weights of each item's interactions, ``[items]``."""
         counts = np.bincount(self.train.indices, self.train.data, self.n_items).astype(np.float32)
         return torch.from_numpy(counts).to(self.model.device)
 
@@ -127,8 +126,8 @@ class Ranker:
         checked = check_steering(steering)
         return None if checked.is_plain else Reranker(self.facts, checked)
 
-    def _only_allowed(self, scores: Tensor, allowed: Allowed) -> Tensor:
-        """−∞ at the items that a filter excludes or that are not available, in place."""
+    def _only_allowed(self, scores: Tensor, allowed: ItemMask | None) -> Tensor:
+        """Set the scores of excluded and unavailable items to −∞, in place."""
         if allowed is not None:
             scores[:, ~torch.from_numpy(allowed).to(scores.device)] = -torch.inf
         if self.facts.available is not None:

@@ -1,8 +1,8 @@
-"""The lists of all users as a folder of parquet files, in shards, and continued after a stop.
+"""The lists of all users as a folder of parquet files, in shards and resumable.
 
 Part p holds the users of the training rows from p · size on. Shard i of n writes the parts i,
-i + n, i + 2n, …, so that neither a part's name nor its contents depend on the number of shards.
-Each shard has a manifest, which names a part once it is complete.
+i + n, i + 2n, …, so neither the name nor the contents of a part depend on the number of shards.
+Each shard has a manifest that lists its complete parts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from itemrec.errors import ItemrecError
 from itemrec.files import checksum, json_object, read_file, write_text
@@ -27,30 +27,18 @@ from itemrec.training.fingerprint import fingerprint
 from itemrec.training.progress import track
 from itemrec.validation import positive_integer, shown
 
-USERS = 10_000  # of a part
-
-
-class Shard(NamedTuple):
-    """Which of all shards, counted from 0."""
-
-    number: int
-    of: int
-
-    @property
-    def manifest(self) -> str:
-        """The name of its manifest."""
-        return f"manifest-{self.number}-of-{self.of}.json"
+USERS = 10_000  # users per part
 
 
 @dataclass(frozen=True)
 class PartsWritten:
-    """What a call of `write_parts` did.
+    """The result of `write_parts`.
 
     Attributes:
         users: Users of this shard.
         parts: Parts of this shard.
-        skipped: How many of them were complete before.
-        unknown: Ids in the filters that the model does not know.
+        skipped: Number of parts that were complete before.
+        unknown: Unknown ids in the filters.
     """
 
     users: int
@@ -70,27 +58,27 @@ def write_parts(
     progress: bool = False,
     **options: Any,
 ) -> PartsWritten:
-    """Write the lists of all users, or of one shard of them, one parquet file a part.
+    """Write the lists of all users, or of one shard of them, one parquet file per part.
 
-    Memory does not grow with the number of users. Several processes may write shards of one folder
-    at the same time.
+    Memory does not grow with the number of users. Several processes may write the shards of a
+    folder at the same time.
 
     Args:
-        recommender: Whose lists.
+        recommender: The recommender.
         folder: The folder to write to.
         k: Number of items per user.
         shard: This shard, counted from 0, and the number of shards.
-        resume: Skip the parts that are complete.
+        resume: Skip parts that are complete.
         users_per_part: Number of users in a part.
         progress: Show a progress bar.
         **options: Further arguments of `Recommender.recommend_all`, such as `genre`.
 
     Returns:
-        How many parts were written and skipped.
+        The number of users and parts.
 
     Raises:
-        ItemrecError: The folder has lists already and `resume` is not given, or they are those of
-            another run or other arguments.
+        ItemrecError: The folder has lists and `resume` is not set, or they are those of another
+            run or of other arguments.
 
     Examples:
         >>> from pathlib import Path
@@ -104,21 +92,22 @@ def write_parts(
         >>> sorted(path.name for path in folder.iterdir())[1:]
         ['part-00000.parquet', 'part-00002.parquet', 'part-00004.parquet']
     """
-    mine, folder = Shard(*shard), check_parts_folder(folder)
+    (index, n_shards), folder = shard, check_parts_folder(folder)
+    manifest = folder / f"manifest-{index}-of-{n_shards}.json"
     size = positive_integer("users_per_part", users_per_part)
     facts = _facts(recommender, k, size, options)
     n_users = facts["users"]
-    numbers = range(mine.number, -(-n_users // size), mine.of)
+    numbers = range(index, -(-n_users // size), n_shards)
     folder.mkdir(parents=True, exist_ok=True)
-    known = _known_parts(folder, facts, mine, resume)
+    known = _known_parts(manifest, facts, n_shards, resume)
     _remove_drafts(folder, numbers)
-    done = {name: known[name] for name in map(_name, numbers) if _is_whole(folder, name, known)}
+    done = {name: known[name] for name in map(_name, numbers) if _is_complete(folder, name, known)}
     skipped, users, unknown = len(done), 0, ()
 
     def write_manifest() -> None:
         complete = len(done) == len(numbers)
-        record = {**facts, "shard": list(mine), "complete": complete, "parts": done}
-        write_text(folder / mine.manifest, json.dumps(record, indent=1) + "\n")
+        record = {**facts, "shard": [index, n_shards], "complete": complete, "parts": done}
+        write_text(manifest, json.dumps(record, indent=1) + "\n")
 
     write_manifest()
     for number in track(numbers, "recommending to all users", show=progress):
@@ -137,7 +126,7 @@ def write_parts(
 def all_lists(
     recommender: Recommender, k: int = 20, *, progress: bool = False, **options: Any
 ) -> Iterator[RecommendationTable]:
-    """The lists of all users, some users at a time."""
+    """The lists of all users, one block of users at a time."""
     starts = range(0, max(recommender.train.shape[0], 1), USERS)
     for start in track(starts, "recommending to all users", show=progress):
         yield _lists(recommender, start, USERS, k, options)
@@ -151,7 +140,7 @@ def _lists(
 
 
 def _facts(recommender: Recommender, k: int, size: int, options: dict[str, Any]) -> dict[str, Any]:
-    """What the contents of all parts depend on, as it is stored."""
+    """What the contents of the parts depend on, as it is stored in manifests."""
     steering = check_steering(options.get("steering"))
     plain = {"exclude_seen": True, "steering": None, **dict.fromkeys(("only", "without", "genre"))}
     asked = {**plain, **options, "steering": None if steering.is_plain else asdict(steering)}
@@ -168,16 +157,17 @@ def _facts(recommender: Recommender, k: int, size: int, options: dict[str, Any])
 
 
 def _known_parts(
-    folder: Path, facts: dict[str, Any], mine: Shard, resume: bool
+    manifest: Path, facts: dict[str, Any], n_shards: int, resume: bool
 ) -> dict[str, dict[str, Any]]:
-    """The parts that manifests call complete; raise if they do not go with this call."""
+    """The complete parts of all manifests; raise if a manifest is incompatible with this call."""
     out: dict[str, dict[str, Any]] = {}
+    folder = manifest.parent
     for path in sorted(folder.glob(MANIFESTS)):
         stored = read_file(path, json_object)
-        if why := _change(stored, facts):
+        if why := _difference(stored, facts):
             raise ItemrecError(f"'out' must be another folder: '{folder}' has lists with {why}")
-        is_beside = path.name != mine.manifest and path.match(f"*-of-{mine.of}.json")
-        if not resume and not is_beside:
+        is_other_shard = path != manifest and path.match(f"*-of-{n_shards}.json")
+        if not resume and not is_other_shard:
             raise ItemrecError(
                 f"'out' must be a new folder: '{folder}' has lists; --resume continues them"
             )
@@ -185,8 +175,8 @@ def _known_parts(
     return out
 
 
-def _change(stored: dict[str, Any], facts: dict[str, Any]) -> str:
-    """The first fact or argument that is another one than that of stored parts."""
+def _difference(stored: dict[str, Any], facts: dict[str, Any]) -> str:
+    """The first fact or argument that differs from those of stored parts, or ""."""
     before, now = ({**found, **found.get("arguments", {})} for found in (stored, facts))
     for name in (*facts["arguments"], *stored.get("arguments", {}), *facts):
         if before.get(name) != now.get(name):
@@ -198,14 +188,14 @@ def _change(stored: dict[str, Any], facts: dict[str, Any]) -> str:
 
 
 def _remove_drafts(folder: Path, numbers: range) -> None:
-    """Remove what a killed process left of the parts of this shard."""
+    """Remove unfinished files that a killed process left of these parts."""
     for draft in folder.glob(".part-*.tmp*"):
         if int(draft.name.split("-")[1].split(".")[0]) in numbers:
             shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
 
 
-def _is_whole(folder: Path, name: str, known: dict[str, dict[str, Any]]) -> bool:
-    """Whether a part is as its manifest says."""
+def _is_complete(folder: Path, name: str, known: dict[str, dict[str, Any]]) -> bool:
+    """Whether a part matches its manifest."""
     path = folder / name
     return name in known and path.is_file() and checksum(path) == known[name].get("sha256")
 

@@ -1,4 +1,4 @@
-"""The recommendations of many users as columns, and the files they are written to."""
+"""The lists of many users as columns: as a frame, and in files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,24 @@ import numpy.typing as npt
 
 from itemrec.errors import ItemrecError
 from itemrec.files import atomic, check_file, check_folder
+from itemrec.validation import one_of
 
-FILES = (".parquet", ".csv", ".tsv")
+FORMATS = (".parquet", ".csv", ".tsv")
 MANIFESTS = "manifest-*-of-*.json"  # of a folder of parts
+FRAMES = ("polars", "pandas")
 Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class RecommendationTable:
-    """The lists of many users as columns; −1 where a user has no item left.
+    """The lists of many users as columns.
 
     Attributes:
         users: External ids, `[users]`.
-        rows: Row of each item, `[users, k]`.
+        rows: Row of each item, `[users, k]`; −1 where no item is left.
         scores: `[users, k]`.
         item_ids: External ids of all items.
-        unknown: Ids in the filters that the model does not know.
+        unknown: Unknown ids in the filters.
 
     Examples:
         >>> import numpy as np
@@ -39,13 +42,13 @@ class RecommendationTable:
         ['y', 'x']
     """
 
-    users: npt.NDArray[Any]  # external ids [users]
-    rows: npt.NDArray[np.int32]  # row of each item [users, k]
-    scores: npt.NDArray[np.float32]  # [users, k]
-    item_ids: npt.NDArray[Any] = field(repr=False)  # external ids of all items
-    unknown: tuple[Any, ...] = ()  # ids in filters that the model does not know
+    users: npt.NDArray[Any]
+    rows: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+    item_ids: npt.NDArray[Any] = field(repr=False)
+    unknown: tuple[Any, ...] = ()
 
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
+    def columns(self) -> Columns:
         """One row per recommendation.
 
         Returns:
@@ -61,6 +64,30 @@ class RecommendationTable:
             "score": self.scores[there],
         }
 
+    def frame(self, library: str, titles: npt.NDArray[Any] | None = None) -> Any:
+        """One row per recommendation, with a column of titles if they are given.
+
+        Args:
+            library: "polars" or "pandas".
+            titles: The title of each item, or None.
+
+        Returns:
+            A frame with the columns user_id, item_id, title, rank and score.
+        """
+        columns = self.columns()
+        if titles is not None:
+            shown = [str(text) for text in titles[self.rows[self.rows >= 0]]]
+            columns["title"] = np.array(shown, dtype=object)
+            order = ("user_id", "item_id", "title", "rank", "score")
+            columns = {name: columns[name] for name in order}
+        if library == "pandas":
+            import pandas as pd
+
+            return pd.DataFrame(columns)
+        import polars as pl
+
+        return pl.DataFrame(columns)
+
     def save(self, path: str | Path) -> None:
         """Write a .parquet, .csv or .tsv file, complete or not at all.
 
@@ -73,8 +100,23 @@ class RecommendationTable:
         save_tables([self], path)
 
 
+def kind_of_frame(thing: Any) -> str | None:
+    """ "pandas" or "polars" for a frame or a column of that library, else None."""
+    module = type(thing).__module__.split(".")[0]
+    return module if module in FRAMES else None
+
+
+def check_frames(frames: str | None) -> str:
+    """The library of frames, polars by default; raise if it is not installed."""
+    frames = "polars" if frames is None else frames
+    one_of("frames", frames, FRAMES)
+    if find_spec(frames) is None:
+        raise ItemrecError(f"'frames' is {frames}, which is not installed: pip install {frames}")
+    return frames
+
+
 def save_tables(tables: Iterable[RecommendationTable], path: str | Path) -> None:
-    """Write tables one after another into one file; only one of them is in memory at a time."""
+    """Write tables one after another into one file, with one of them in memory at a time."""
     path = check_table_path(path)
     blocks = (table.columns() for table in tables)
     with atomic(path) as draft:
@@ -85,18 +127,18 @@ def save_tables(tables: Iterable[RecommendationTable], path: str | Path) -> None
 
 
 def check_table_path(path: str | Path) -> Path:
-    """Reject a file name that cannot be written, before any work is done."""
-    return check_file(path, FILES)
+    """Raise if a table cannot be written to this file, before any work is done."""
+    return check_file(path, FORMATS)
 
 
 def check_parts_folder(folder: str | Path) -> Path:
-    """Reject a folder that cannot be written, or that holds something else than parts."""
+    """Raise if a folder cannot be written to, or holds something other than parts."""
     path = check_folder("out", folder)
-    # the draft of a manifest: another shard begins at this moment
-    others = path.iterdir() if path.exists() else ()
-    is_used = any(not other.name.startswith(".manifest-") for other in others)
+    found = path.iterdir() if path.exists() else ()
+    # the draft of a manifest may belong to another shard that starts at this moment
+    is_used = any(not file.name.startswith(".manifest-") for file in found)
     if is_used and not any(path.glob(MANIFESTS)):
-        raise ItemrecError(f"'out' must be a new folder, or one of such parts, got '{path}'")
+        raise ItemrecError(f"'out' must be a new folder or one with parts of lists, got '{path}'")
     return path
 
 
@@ -110,43 +152,18 @@ def _write_text(blocks: Iterable[Columns], path: Path, delimiter: str) -> None:
 
 
 def _write_parquet(blocks: Iterable[Columns], path: Path) -> None:
-    """Write blocks to files of their own, which are then joined: polars has no other way."""
+    """Write each block to a file of its own, then join them: polars cannot append."""
+    import polars as pl
+
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}-") as folder:
-        files = []
+        files: list[Path] = []
         try:
             for number, columns in enumerate(blocks):
                 files.append(Path(folder) / f"{number:06}.parquet")
-                _write_block(columns, files[-1])
+                pl.DataFrame(columns).write_parquet(files[-1])
             if len(files) == 1:
                 files[0].replace(path)
             else:
-                _join(files, path)
-        except OSError as error:  # callers do not know these files
+                pl.scan_parquet(files).sink_parquet(path)
+        except OSError as error:  # callers do not know the temporary files
             raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _write_block(columns: Columns, path: Path) -> None:
-    try:
-        import polars
-    except ImportError:  # pyarrow may be installed without polars
-        import pyarrow
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    else:
-        polars.DataFrame(columns).write_parquet(path)
-
-
-def _join(files: list[Path], path: Path) -> None:
-    """Write the rows of all files into one, in their order."""
-    try:
-        import polars
-    except ImportError:
-        import pyarrow.parquet
-
-        schema = pyarrow.parquet.read_schema(files[0])
-        with pyarrow.parquet.ParquetWriter(path, schema) as out:
-            for file in files:
-                out.write_table(pyarrow.parquet.read_table(file))
-    else:
-        polars.scan_parquet(files).sink_parquet(path)

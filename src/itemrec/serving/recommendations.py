@@ -1,4 +1,4 @@
-"""One list of recommendations, with the reasons of each."""
+"""The list of one user, and the reasons for each item."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ NOTHING = "no item is left: every allowed item is in the history or excluded"
 
 @dataclass(frozen=True)
 class Reason:
-    """What one item of the history contributes to a score.
+    """The contribution of one history item to a score.
 
     Attributes:
         item: Its id.
         title: Its title, "" if there is none.
         share: Its share of the score.
-
-    Examples:
-        >>> Reason(item=12, title="Alien", share=0.25).share
-        0.25
     """
 
     item: Any
@@ -30,16 +26,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class Likeness:
-    """A known item that a new one is like.
+    """A known item that is similar to a new one.
 
     Attributes:
         item: Its id.
         title: Its title, "" if there is none.
         shared: Categories and words that both have.
-
-    Examples:
-        >>> Likeness(item=12, title="Alien", shared=("Horror",)).shared
-        ('Horror',)
     """
 
     item: Any
@@ -57,12 +49,12 @@ class Recommendation:
         genres: Its genres, "" if there are none.
         score: The score by which items are ranked.
         reasons: With `explain`, the share of each history item in the score, largest first.
+        own: With `explain`, the rest of the score: from a trained user's own vector, from the
+            item's popularity in a hybrid, and from the features of a new item.
         others: The sum of the shares that are not listed in `reasons`.
-        own: With `explain`, the rest of the score: the part of a trained user's own vector, of the
-            item's popularity in a hybrid, and of the features of a new item.
-        image: The address of a picture, "" if there is none.
+        image: Its image URL, "" if there is none.
         is_new: Whether it has no interactions and is scored by its features.
-        like: With `explain`, the known items that a new item is most like.
+        like: With `explain`, the known items most similar to a new item.
 
     Examples:
         >>> pick = Recommendation(item=12, title="Alien", genres="Horror", score=0.5)
@@ -91,13 +83,13 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """The list of one user, best first, with notes about it.
+    """The list of one user, best first.
 
     Attributes:
         items: The recommended items.
-        user: The id of the user, None for a user given by a history.
-        unknown: Ids in the history and the filters that the model does not know.
-        fallback: A sentence, if the list is not personalised.
+        user: The id of the user, None if a history was given.
+        unknown: Unknown ids in the history and the filters.
+        fallback: A sentence, if the list is not personalised, else "".
 
     Examples:
         >>> picks = Recommendations((Recommendation(12, "Alien", "Horror", 0.5),), unknown=(99,))
@@ -110,8 +102,8 @@ class Recommendations:
 
     items: tuple[Recommendation, ...]
     user: Any = None
-    unknown: tuple[Any, ...] = ()  # ids in history and filters that the model does not know
-    fallback: str = ""  # a sentence, if the list is not personalised
+    unknown: tuple[Any, ...] = ()
+    fallback: str = ""
 
     def __iter__(self) -> Iterator[Recommendation]:
         return iter(self.items)
@@ -123,7 +115,7 @@ class Recommendations:
         return self.items[place]
 
     def __repr__(self) -> str:
-        """The list as a person reads it, also in a notebook."""
+        """The list as text, one item per line."""
         if not self.items:
             return NOTHING
         lines = [f"{self.fallback}:"] if self.fallback else []
@@ -138,7 +130,7 @@ class Recommendations:
 
 
 def like_text(pick: Recommendation) -> str:
-    """The known items that a new item is like, with what they share.
+    """The known items similar to a new item, with shared categories and words.
 
     >>> alien = Likeness(item=12, title="Alien", shared=("Horror",))
     >>> like_text(Recommendation(13, "Aliens", "", 0.5, is_new=True, like=(alien,)))

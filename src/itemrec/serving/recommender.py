@@ -1,4 +1,4 @@
-"""Recommender: external ids in and out, for known users, new users and all users at once."""
+"""`Recommender`: lists for known users, new users and all users, with external ids."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from itemrec.serving.history import (
     trained_history,
     with_dislikes,
 )
-from itemrec.serving.new_items import ServedItems
-from itemrec.serving.presented_items import PresentedItems
 from itemrec.serving.ranker import Ranker
-from itemrec.serving.recommendation_frame import check_frames, frame_of, kind_of_frame
-from itemrec.serving.recommendation_table import RecommendationTable
-from itemrec.serving.recommendations import Likeness, Recommendation, Recommendations
+from itemrec.serving.recommendation_table import (
+    RecommendationTable,
+    check_frames,
+    kind_of_frame,
+)
+from itemrec.serving.recommendations import Recommendation, Recommendations
+from itemrec.serving.served_items import PresentedItems, ServedItems
 from itemrec.training.run import Run
 from itemrec.validation import positive_integer, shown
 
@@ -37,22 +39,22 @@ POPULAR = "nothing is known about this user, so these are the most popular items
 
 
 class Recommender:
-    """Recommends from a run: its folder is enough, neither the data nor its split is needed.
+    """Recommends items with the model of a run; the data and the split are not needed.
 
-    An unseen user is given by a history. If nothing is known about a user (the history is empty or
-    has only unknown items), the most popular items are recommended, and `fallback` explains this.
+    A new user is given by a history. If it is empty or has only unknown items, the most popular
+    items are recommended, and `fallback` says so.
 
     Items without interactions are recommended by their features: those of the run's
     `item_features`, and those of `new_items`.
 
     Args:
         run: A trained run; `Recommender.load` takes its folder.
-        frames: "polars" or "pandas", for `recommend_frame`; default: what is installed.
-        item_table: More columns of the items, and which of them are available.
+        frames: "polars" or "pandas", for `recommend_frame`; default: polars.
+        item_table: More columns of the items, and which items are available.
         new_items: A table of further items with their features, a file or a frame.
 
     Raises:
-        ItemrecError: It is not a run, no item is available, or a table cannot be used.
+        ItemrecError: `run` is not a run, no item is available, or a table is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -77,12 +79,12 @@ class Recommender:
         self.frames = frames
         self.model, self.train = self.items.model(), self.items.train
         self.n_known, self.n_items = len(run.item_ids), len(self.items.ids)
-        self._filter = ItemFilter(self.items.ids, self.items.genres)
+        self.filter = ItemFilter(self.items.ids, self.items.genres)
         self.item_table = item_table
         columns = (self.items.ids, self.items.genres, self.items.titles)
         self.facts = ItemFacts(self.model, self.train, *columns, item_table)
         self._ranker = Ranker(self.model, self.train, self.facts)
-        self._presented = PresentedItems(self.items, self.facts.column(*IMAGES))
+        self.presented = PresentedItems(self.items, self.facts.column(*IMAGES))
 
     def __repr__(self) -> str:
         return f"Recommender({self.run!r}, {self.n_items:,} items)"
@@ -100,7 +102,7 @@ class Recommender:
         Args:
             folder: The folder of a finished run.
             device: "cpu", "cuda" or "auto".
-            item_table: More columns of the items, and which of them are available.
+            item_table: More columns of the items, and which items are available.
             new_items: A table of further items with their features, a file or a frame.
 
         Returns:
@@ -108,16 +110,6 @@ class Recommender:
 
         Raises:
             ItemrecError: The folder is missing, unfinished or damaged.
-
-        Examples:
-            >>> from pathlib import Path
-            >>> import tempfile
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> folder = Path(tempfile.mkdtemp()) / "run"
-            >>> ir.train(split, ir.models.EASE()).save(folder)
-            >>> ir.Recommender.load(folder).n_items
-            80
         """
         return cls(Run.load(folder, device), item_table=item_table, new_items=new_items)
 
@@ -130,12 +122,6 @@ class Recommender:
 
         Returns:
             A recommender.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> ir.Recommender.from_run(ir.train(split, ir.models.EASE())).n_items
-            80
         """
         return cls(run)
 
@@ -161,27 +147,26 @@ class Recommender:
         Args:
             user: The id of a training user.
             history: Ids of the items of any user; give either this or `user`.
-            weights: How much each item of the history counts, positive numbers. Only their ratios
-                matter.
+            weights: Positive weights of the history items. Only their ratios matter.
             dislikes: Ids of items that the user does not like, in addition to `user` or `history`.
-                They are never recommended, and items like them have lower scores.
+                They are never recommended, and similar items have lower scores.
             k: Number of items.
             exclude_seen: Leave out the items of the history.
             only: Ids to choose from. Unknown ids are ignored and listed in `unknown`.
             without: Ids to leave out. Unknown ids are ignored and listed in `unknown`.
             genre: Keep items that have at least one of these genres.
             explain: Add the share of each history item in each score.
-            reasons: Number of shares to list, those that move a score most; default: all. The
-                sum of the rest is in `others`.
-            steering: How the list is re-ranked: diversity, popularity, caps and the like.
+            reasons: Number of shares to list per item, the largest; default: all. The sum of the
+                rest is in `others`.
+            steering: Re-ranking options: diversity, popularity, caps and others.
 
         Returns:
             The list, best first. It may be shorter than `k`.
 
         Raises:
             ItemrecError: The user is unknown, both or neither of `user` and `history` are given, a
-                filter matches nothing, or the model gives no exact explanations, which dislikes
-                need, too.
+                filter matches nothing, or the model gives no exact explanations, which `explain`
+                and `dislikes` need.
 
         Examples:
             >>> import itemrec as ir
@@ -207,24 +192,21 @@ class Recommender:
         if history is None:
             given, unknown = trained_history(user, weights, self.run.user_ids, self.train), ()
         else:
-            given, unknown = new_history(history, weights, self._filter)
-        given, others = with_dislikes(given, dislikes, self._filter)
-        new = given.items[given.items >= self.n_known]  # they say nothing to the model
+            given, unknown = new_history(history, weights, self.filter)
+        given, others = with_dislikes(given, dislikes, self.filter)
+        new = given.items[given.items >= self.n_known]  # the model has no interactions of them
         unknown += (*others, *self.items.ids.external(new).tolist())
         seen = given.below(self.n_known)
-        allowed, ignored = self._filter.allowed(only, without, genre)
+        allowed, ignored = self.filter.allowed(only, without, genre)
         hidden = given.matrix(self.n_items) if exclude_seen else given.disliked(self.n_items)
         best, scores = self._ranker.for_history(seen, hidden, k, allowed, steering)
         if explain and seen.is_known:
             shares = self.model.explain(seen.matrix(self.n_items), seen.row, best)  # [k, history]
-            picks = self._presented.explained(best, scores, seen.items, shares, listed)
+            picks = self.presented.explained(best, scores, seen.items, shares, listed)
         else:
-            picks = self._presented.plain(best, scores)
+            picks = self.presented.plain(best, scores)
         if explain:
-            picks = tuple(
-                replace(pick, like=self._like(row)) if pick.is_new else pick
-                for pick, row in zip(picks, best.tolist(), strict=True)
-            )
+            picks = tuple(map(self._with_similar_known, picks, best.tolist()))
         unknown += ignored
         return Recommendations(picks, user, unknown, "" if seen.is_known else POPULAR)
 
@@ -242,7 +224,7 @@ class Recommender:
         progress: bool = False,
         budget: float = BUDGET,
     ) -> RecommendationTable:
-        """The k best items of all known users, or of some of them, one block of users at a time.
+        """The k best items of all known users, or of some, one block of users at a time.
 
         Args:
             k: Number of items per user.
@@ -251,9 +233,9 @@ class Recommender:
             only: Ids to choose from.
             without: Ids to leave out.
             genre: Keep items that have at least one of these genres.
-            steering: How lists are re-ranked: diversity, popularity, caps and the like.
+            steering: Re-ranking options: diversity, popularity, caps and others.
             progress: Show a progress bar.
-            budget: Most memory for scores, in megabytes.
+            budget: Memory limit of scores in megabytes.
 
         Returns:
             The lists as columns; `save` writes them to a .parquet, .csv or .tsv file.
@@ -269,7 +251,7 @@ class Recommender:
             (['user_id', 'item_id', 'rank', 'score'], 144)
         """
         k = positive_integer("k", k)
-        allowed, unknown = self._filter.allowed(only, without, genre)
+        allowed, unknown = self.filter.allowed(only, without, genre)
         known = self.run.user_ids
         every = np.arange(self.train.shape[0])
         user_rows = every if users is None else rows_of_users(users, known)
@@ -289,7 +271,7 @@ class Recommender:
     def recommend_frame(
         self, users: Iterable[Any] | None = None, k: int = 20, **options: Any
     ) -> Any:
-        """The k best items of many users as a frame, of the kind that `fit` was given.
+        """The k best items of many users as a frame of the library that `fit` was given.
 
         Args:
             users: Ids of training users, such as a column of a frame; default: all.
@@ -302,23 +284,16 @@ class Recommender:
 
         Raises:
             ItemrecError: A user is unknown, or a filter matches nothing.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
-            >>> recommender.recommend_frame(k=3).shape  # 48 training users
-            (144, 5)
         """
-        frames = check_frames(self.frames or kind_of_frame(users))
-        return frame_of(self.recommend_all(k, users=users, **options), self.items.titles, frames)
+        library = check_frames(self.frames or kind_of_frame(users))
+        return self.recommend_all(k, users=users, **options).frame(library, self.items.titles)
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
         """The k items most similar to this one, without the item itself.
 
-        Similarity is the cosine of item vectors, or the item–item weight in a model that has such
-        weights; items with zero weight are left out. A new item is compared by its features.
+        Similarity is the cosine of item vectors, or the weight in an item–item model; items with
+        weight 0 are left out. A new item is compared by its features.
 
         Args:
             item: The id of an item.
@@ -329,51 +304,32 @@ class Recommender:
 
         Raises:
             ItemrecError: The item is unknown, or the model has neither item vectors nor weights.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> recommender = ir.Recommender(ir.train(split, ir.models.LightGCN(dim=8), epochs=2))
-            >>> [pick.item for pick in recommender.similar_items(12, k=3)].count(12)
-            0
         """
         k = positive_integer("k", k)
         row = int(self.items.ids.index([item])[0])
         if row < 0:
             raise ItemrecError(f"'item' must be an item of the training data, got {item!r}")
-        return self._presented.plain(*self._ranker.similar_to(row, k))
+        return self.presented.plain(*self._ranker.similar_to(row, k))
 
     @cached_property
     def genres(self) -> tuple[str, ...]:
-        """The genres of the catalogue; empty if the data has none.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> "Drama" in ir.Recommender(ir.train(split, ir.models.Popularity())).genres
-            True
-        """
-        return self._filter.genres
+        """The genres of the catalogue; empty if the data has none."""
+        return self.filter.genres
 
     def image_of(self, row: int) -> str:
-        """The address of the picture of the item in a row, "" if there is none.
+        """The image URL of the item in a row, "" if there is none.
 
         Args:
             row: The row of the item.
 
         Returns:
             The text of the column image, poster or cover of the item table.
-
-        Examples:
-            >>> from itemrec.data.item_table import ItemTable
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> table = ItemTable([1], {"poster": ["https://images.example/1.jpg"]})
-            >>> ir.Recommender(ir.train(split, ir.models.EASE()), item_table=table).image_of(0)
-            'https://images.example/1.jpg'
         """
-        return self._presented.image_of(row)
+        return self.presented.image_of(row)
 
-    def _like(self, row: int) -> tuple[Likeness, ...]:
-        """The known items that a new one is most like."""
-        return self._presented.likenesses(row, self._ranker.known_like(row, self.n_known))
+    def _with_similar_known(self, pick: Recommendation, row: int) -> Recommendation:
+        """A new item gets the known items that it is most similar to."""
+        if not pick.is_new:
+            return pick
+        known = self._ranker.known_similar_to(row, self.n_known)
+        return replace(pick, like=self.presented.similarities(row, known))

@@ -1,1 +1,1 @@
-"""A way out: vectors, weights, indices and ONNX graphs of a run, for other systems."""
+"""Exporters: vectors, weights, indices and ONNX graphs of a run, for other systems."""

@@ -1,4 +1,4 @@
-"""Every export is compared with `recommend` before it is kept."""
+"""Compare an export with `recommend` before it is kept."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import torch
 
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import mask_history, own_scores, top_items
-from itemrec.serving.exports.search import Rows
+from itemrec.serving.exports.search import ItemRows
 from itemrec.training.run import Run
 
 USERS, K = 200, 20  # users whose lists are compared, and their length
-CANDIDATES = 500  # of an index, before the linear part is added
+CANDIDATES = 500  # items of an index that are rescored with the linear part
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some users, and what `recommend` gives them."""
+    """Some users and their lists."""
 
-    rows: Rows  # training rows of the users [n]
+    rows: ItemRows  # training rows of the users [n]
     histories: sp.csr_array  # [n, items]
-    scores: npt.NDArray[np.float32]  # −∞ at the items of the history, [n, items]
-    best: Rows  # the lists of `recommend`, −1 where no item is left, [n, k]
+    scores: npt.NDArray[np.float32]  # [n, items], −∞ at the items of the history
+    best: ItemRows  # lists of `recommend` [n, k], −1 where no item is left
 
-    def agreement(self, found: Rows) -> float:
-        """Share of the recommended items that were found."""
+    def agreement(self, found: ItemRows) -> float:
+        """Fraction of the recommended items that an export finds."""
         there = self.best >= 0
         same = (self.best[:, :, None] == found[:, None, :]).any(2) & there
         return float(same.sum() / max(there.sum(), 1))
 
-    def check(self, found: Rows, what: str) -> None:
-        """Raise unless the lists are the same; items whose scores differ by rounding may swap."""
+    def check(self, found: ItemRows, what: str) -> None:
+        """Raise unless the lists agree; items whose scores differ by rounding may swap."""
         there = self.best >= 0
         expected, got = (
             np.where(there, np.take_along_axis(self.scores, np.maximum(rows, 0), 1), 0.0)
@@ -49,8 +49,8 @@ class Sample:
 
 
 @torch.no_grad()
-def sample_lists(run: Run, *, fold_in: bool) -> Sample:
-    """Some users with a history; with `fold_in` they are given by their histories alone."""
+def draw_sample(run: Run, *, fold_in: bool) -> Sample:
+    """Users with a history, and their lists; with `fold_in`, as new users."""
     known = np.flatnonzero(np.diff(run.train.indptr))
     rng = np.random.default_rng(0)
     rows = np.sort(rng.choice(known, min(USERS, len(known)), replace=False))
@@ -61,8 +61,8 @@ def sample_lists(run: Run, *, fold_in: bool) -> Sample:
     return Sample(rows, histories, scores.cpu().numpy(), best)
 
 
-def without_history(sample: Sample, search: Callable[[int], Rows]) -> Rows:
-    """The best items of an index that are not in the history, as a client would choose them."""
+def without_history(sample: Sample, search: Callable[[int], ItemRows]) -> ItemRows:
+    """The best items of an index without those of the history, as a client would choose them."""
     longest = int(np.diff(sample.histories.indptr).max())
     found = search(min(K + longest, sample.scores.shape[1]))
     seen = sample.histories.toarray() > 0
@@ -73,7 +73,7 @@ def without_history(sample: Sample, search: Callable[[int], Rows]) -> Rows:
     return out
 
 
-def best_of(scores: npt.NDArray[np.float32], sample: Sample) -> Rows:
-    """The best items by scores from elsewhere, without those of the history."""
+def best_of(scores: npt.NDArray[np.float32], sample: Sample) -> ItemRows:
+    """The best items by other scores, without those of the history."""
     masked = mask_history(torch.from_numpy(scores.copy()), sample.histories)
     return top_items(masked, K).numpy()

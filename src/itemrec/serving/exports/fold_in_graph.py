@@ -1,12 +1,13 @@
-"""An ONNX graph that scores a new user: a history goes in, the best items come out.
+"""An ONNX graph from the histories of new users to their best items.
 
 Inputs: ``history`` float32 [users, items], 1 where an item is in the history; ``k`` int64 [1].
 Outputs: ``items`` int64 [users, k], rows of items, and ``scores`` float32 [users, k]. Items of the
-history have the score −∞; for an empty history the most popular items come out, as in `recommend`.
+history have the score −∞. An empty history gives the most popular items, as in `recommend`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from itemrec.serving.exports.score_parts import weights_of
 from itemrec.training.run import Run
 
 OPSET = 18
-LARGEST = 2**31 - 2**20  # bytes that fit into one ONNX file
+MAX_BYTES = 2**31 - 2**20  # of constants in one ONNX file
 
 
-class Graph:
-    """Nodes and constants of an ONNX graph under construction; values are known by name."""
+class OnnxGraph:
+    """Nodes and constants of an ONNX graph under construction; values are names."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -34,45 +35,47 @@ class Graph:
         self.bytes = 0
 
     def constant(self, values: Any) -> str:
-        """A constant array."""
+        """Add a constant array; return its name."""
         from onnx import numpy_helper
 
         array = np.ascontiguousarray(values)
         name = f"constant_{len(self.constants)}"
         self.bytes += array.nbytes
-        if self.bytes > LARGEST:
+        if self.bytes > MAX_BYTES:
             raise ItemrecError(
-                f"an ONNX file holds at most 2 GiB, and {array.shape[0]:,} items need more: "
+                f"{array.shape[0]:,} items need more than the 2 GiB of an ONNX file: "
                 "choose --to parquet"
             )
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
     def number(self, value: float) -> str:
-        """A constant float."""
+        """Add a constant float."""
         return self.constant(np.array([value], dtype=np.float32))
 
-    def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """A node; returns the name of its output."""
+    def add(
+        self, operator: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any
+    ) -> str:
+        """Add a node; return the name of its first output."""
         from onnx import helper
 
-        name = output or f"value_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
-        return name
+        names = list(outputs) or [f"value_{len(self.nodes)}"]
+        self.nodes.append(helper.make_node(operator, list(inputs), names, **attributes))
+        return names[0]
 
     def over_items(self, operator: str, value: str) -> str:
-        """A sum or mean over the second axis, which stays."""
+        """Reduce the second axis to length 1, by sum or mean."""
         return self.add(operator, value, self.constant(np.array([1])), keepdims=1)
 
     def divided_by_deviation(self, scores: str) -> str:
-        """Scores ÷ their standard deviation over the catalogue."""
+        """Scores divided by their standard deviation over the catalogue."""
         away = self.add("Sub", scores, self.over_items("ReduceMean", scores))
         variance = self.over_items("ReduceMean", self.add("Mul", away, away))
         deviation = self.add("Max", self.add("Sqrt", variance), self.number(1e-12))
         return self.add("Div", scores, deviation)
 
     def weighted_sum(self, weights: sp.csr_array) -> str:
-        """history · W: over the sources of each item where they are few, else a dense product."""
+        """history · W: gathers the sources of each item if they are few, else a dense product."""
         by_target = sp.csc_array(weights)
         by_target.sort_indices()
         count = np.diff(by_target.indptr)
@@ -91,11 +94,11 @@ class Graph:
 
 
 def write_graph(run: Run, path: Path) -> None:
-    """Write the graph of a run; refused for models whose fold-in it cannot hold."""
+    """Write the graph of a run; raise if it cannot express the fold-in of the model."""
     import onnx
     from onnx import TensorProto, helper
 
-    graph = Graph()
+    graph = OnnxGraph()
     with torch.no_grad():
         _choose_best(graph, _scores(graph, run.model), run.train)
     n_items = len(run.item_ids)
@@ -118,21 +121,18 @@ def write_graph(run: Run, path: Path) -> None:
     onnx.save_model(model, str(path))
 
 
-def _choose_best(graph: Graph, scores: str, train: sp.csr_array) -> None:
-    """Popularity where nothing is known, −∞ for the history, then the best; ties: lower item."""
+def _choose_best(graph: OnnxGraph, scores: str, train: sp.csr_array) -> None:
+    """The k best items by popularity for an empty history, else by score; ties: lower item."""
     counts = np.bincount(train.indices, minlength=train.shape[1]).astype(np.float32)
     length = graph.over_items("ReduceSum", "history")
     is_known = graph.add("Greater", length, graph.number(0))
     scores = graph.add("Where", is_known, scores, graph.constant(counts[None]))
     is_seen = graph.add("Greater", "history", graph.number(0))
     left = graph.add("Where", is_seen, graph.number(-np.inf), scores)
-    from onnx import helper
-
-    outputs = ["scores", "items"]
-    graph.nodes.append(helper.make_node("TopK", [left, "k"], outputs, axis=1, largest=1, sorted=1))
+    graph.add("TopK", left, "k", outputs=("scores", "items"), axis=1, largest=1, sorted=1)
 
 
-def _scores(graph: Graph, model: Model) -> str:
+def _scores(graph: OnnxGraph, model: Model) -> str:
     """The scores of all items for each history."""
     if isinstance(model, Hybrid):
         return _hybrid(graph, model)
@@ -146,15 +146,15 @@ def _scores(graph: Graph, model: Model) -> str:
     weights = weights_of(model)
     if weights is None:
         raise ItemrecError(
-            f"an ONNX graph cannot fold a new user into {type(model).__name__}: it holds the "
-            "hybrid, LightGCN and other linear networks, SimpleX, Mult-VAE, and item–item models; "
+            f"an ONNX graph cannot fold a new user into {type(model).__name__}; it supports the "
+            "hybrid, LightGCN and other linear networks, SimpleX, Mult-VAE, and item–item models: "
             "choose --to parquet"
         )
     return graph.weighted_sum(weights)
 
 
-def _vectors(graph: Graph, model: Model) -> str:
-    """Vectors of new users, a normalised sum over the history."""
+def _vectors(graph: OnnxGraph, model: Model) -> str:
+    """Vectors of new users: a normalised sum over the history."""
     if isinstance(model, SimpleX):
         total = graph.add(
             "MatMul", "history", graph.constant(_numpy(model.items @ model.transform))
@@ -171,19 +171,19 @@ def _vectors(graph: Graph, model: Model) -> str:
     return graph.add("Div", total, _root_of_length(graph))
 
 
-def _root_of_length(graph: Graph) -> str:
+def _root_of_length(graph: OnnxGraph) -> str:
     length = graph.over_items("ReduceSum", "history")
     return graph.add("Sqrt", graph.add("Max", length, graph.number(1)))
 
 
-def _hybrid(graph: Graph, model: Hybrid) -> str:
-    """Network, prior and linear part, with the blend that belongs to the history's length."""
+def _hybrid(graph: OnnxGraph, model: Hybrid) -> str:
+    """Network, prior and linear part, blended by the length of the history."""
     vectors = _vectors(graph, model.gnn)
     network = graph.add("MatMul", vectors, _constant_t(graph, model.table))
     total = graph.divided_by_deviation(network)
     rows = np.asarray(model.blend, dtype=np.float32)  # [groups, 3]
     length = graph.over_items("ReduceSum", "history")
-    starts = np.append(rows[1:, 0], np.float32(np.inf))  # never empty
+    starts = np.append(rows[1:, 0], np.float32(np.inf))  # ∞: never empty
     after = graph.add("GreaterOrEqual", length, graph.constant(starts[None]))
     group = graph.add("ReduceSum", graph.add("Cast", after, to=7), graph.constant(np.array([1])))
     prior = graph.add("Gather", graph.constant(rows[:, 1]), group, axis=0)  # [B, 1]
@@ -196,8 +196,8 @@ def _hybrid(graph: Graph, model: Hybrid) -> str:
     return graph.add("Add", total, graph.add("Mul", weight, linear))
 
 
-def _autoencoder(graph: Graph, model: MultVAE) -> str:
-    """Two layers to the mean of the code, and two layers back."""
+def _autoencoder(graph: OnnxGraph, model: MultVAE) -> str:
+    """Two layers to the mean of the latent code, and two layers back."""
     w1, b1, w2, b2 = (_numpy(part) for part in model.encoder)
     w3, b3, w4, b4 = (_numpy(part) for part in model.decoder)
     value = graph.add("Div", "history", _root_of_length(graph))
@@ -214,7 +214,7 @@ def _autoencoder(graph: Graph, model: MultVAE) -> str:
     return value
 
 
-def _constant_t(graph: Graph, vectors: torch.Tensor) -> str:
+def _constant_t(graph: OnnxGraph, vectors: torch.Tensor) -> str:
     return graph.constant(_numpy(vectors).T)
 
 

@@ -1,9 +1,9 @@
-"""What the scores of known users are made of, as plain arrays that any system can multiply.
+"""The scores of known users as plain arrays that any system can multiply.
 
     score(u, i) = user_u · item_i + factor_u · Σ_{h∈H_u} W_hi
 
-up to a constant of each user, which changes no list. Models with vectors have the first term,
-item–item models the second one, the hybrid both: its network and its prior are the product, and a
+up to a constant per user, which changes no list. Models with vectors have the first term,
+item–item models the second, the hybrid both: its network and its prior form the product, and a
 user's two standard deviations are divided out beforehand.
 """
 
@@ -37,8 +37,8 @@ class ScoreParts:
     Attributes:
         users: Vectors of the known users, `[users, d]`.
         items: Vectors of the items, `[items, d]`.
-        factors: What a user's sum of weights is multiplied by, `[users]`.
-        weights: Weight from an item of the history to a recommended one, `[items, items]`.
+        factors: Factor of a user's sum of weights, `[users]`.
+        weights: Weight from a history item to a recommended one, `[items, items]`.
     """
 
     users: Floats | None
@@ -47,7 +47,7 @@ class ScoreParts:
     weights: sp.csr_array | None = None
 
     def scores(self, histories: sp.csr_array, rows: npt.NDArray[np.int64]) -> Floats:
-        """Scores of some known users, `[B, items]`, from these arrays alone."""
+        """Scores of known users, `[B, items]`, from these arrays alone."""
         out = np.zeros((len(rows), histories.shape[1]), dtype=np.float32)
         if self.users is not None and self.items is not None:
             out += self.users[rows] @ self.items.T
@@ -57,7 +57,7 @@ class ScoreParts:
 
 
 def score_parts(run: Run, *, progress: bool = False) -> ScoreParts:
-    """The parts of a run's scores; refused for models that have neither."""
+    """The parts of a run's scores; raise if the model has neither vectors nor weights."""
     model = run.model
     if isinstance(model, Hybrid):
         return _of_hybrid(model, run.train, progress)
@@ -91,7 +91,7 @@ def weights_of(model: Model) -> sp.csr_array | None:
 
 @torch.no_grad()
 def _scores_of_single_items(model: Model) -> Floats:
-    """Scores of every history of one item, ``[items, items]``."""
+    """Scores of each history of a single item, ``[items, items]``."""
     everything = sp.eye_array(model.n_items, dtype=np.float32, format="csr")
     blocks = []
     for start in range(0, model.n_items, BLOCK):
@@ -103,7 +103,7 @@ def _scores_of_single_items(model: Model) -> Floats:
 
 @torch.no_grad()
 def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts:
-    """Network and prior as one product; the deviations of both parts belong to the user."""
+    """Network and prior as one product; the deviations of both parts go into the user's side."""
     blocks, factors = [], []
     starts = range(0, train.shape[0], BLOCK)
     for start in track(starts, "collecting vectors", show=progress):

@@ -1,4 +1,4 @@
-"""Indices of item vectors by inner product, and what they and the other exports find."""
+"""Indices of item vectors by inner product: usearch and faiss."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy.typing as npt
 from itemrec.serving.exports.score_parts import Floats
 from itemrec.training.progress import track
 
-Rows = npt.NDArray[np.int64]
-BLOCK = 2**14  # vectors that are added at a time
+ItemRows = npt.NDArray[np.int64]
+BLOCK = 2**14  # vectors added at a time
 
 
 def write_usearch(vectors: Floats, path: Path, *, progress: bool = False) -> None:
-    """An HNSW graph of usearch; its keys are the rows of ``items.parquet``."""
+    """Write an HNSW graph of usearch; its keys are the rows of ``items.parquet``."""
     from usearch.index import Index
 
     index = Index(ndim=vectors.shape[1], metric="ip", dtype="f32")
@@ -26,8 +26,8 @@ def write_usearch(vectors: Floats, path: Path, *, progress: bool = False) -> Non
     index.save(str(path))
 
 
-def search_usearch(path: Path, queries: Floats, depth: int, *, exact: bool = True) -> Rows:
-    """The best rows of each query, by exact search or along the graph; −1 where one is missing."""
+def search_usearch(path: Path, queries: Floats, depth: int, *, exact: bool = True) -> ItemRows:
+    """The best rows of each query, by exact or approximate search; −1 where none is found."""
     from usearch.index import Index
 
     index: Any = Index.restore(str(path))
@@ -37,13 +37,13 @@ def search_usearch(path: Path, queries: Floats, depth: int, *, exact: bool = Tru
 
 
 def recall_usearch(path: Path, queries: Floats, depth: int) -> float:
-    """Share of the best rows that a search along the graph, with its default settings, finds."""
+    """Recall of approximate search with its default settings."""
     best, found = (search_usearch(path, queries, depth, exact=exact) for exact in (True, False))
     return float((best[:, :, None] == found[:, None, :]).any(2).mean())
 
 
 def write_faiss(vectors: Floats, path: Path, *, progress: bool = False) -> None:
-    """A flat index of faiss, which searches exactly; its ids are the rows of ``items.parquet``."""
+    """Write a flat (exact) index of faiss; its ids are the rows of ``items.parquet``."""
     import faiss
 
     index = faiss.IndexFlatIP(vectors.shape[1])
@@ -52,7 +52,7 @@ def write_faiss(vectors: Floats, path: Path, *, progress: bool = False) -> None:
     faiss.write_index(index, str(path))
 
 
-def search_faiss(path: Path, queries: Floats, depth: int) -> Rows:
+def search_faiss(path: Path, queries: Floats, depth: int) -> ItemRows:
     """The best rows of each query."""
     import faiss
 

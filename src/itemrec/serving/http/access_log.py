@@ -1,4 +1,4 @@
-"""Log lines are JSON objects on stderr; none holds an id of a user or an item, or an address."""
+"""JSON log lines on stderr, without ids of users or items and without client addresses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ LOGGER = logging.getLogger("itemrec.serving")
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object in a line.
+    """One JSON object per line.
 
-    Of an exception only its kind and place are written: its text may hold what a user has sent.
-
-    >>> record = logging.LogRecord("x", logging.INFO, "", 0, "a %s", ("b",), None)
-    >>> json.loads(JsonFormatter().format(record))["message"]
-    'a b'
+    Only the type and the traceback of an exception are logged: its text may contain user data.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -36,12 +32,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def log(level: int, message: str, *, error: BaseException | None = None, **fields: Any) -> None:
-    """Write a line with these fields."""
+    """Log a message with fields."""
     LOGGER.log(level, message, extra={"fields": fields}, exc_info=error)
 
 
 def set_up_logging() -> None:
-    """Write the lines of the service, and what the HTTP server has to say, to stderr."""
+    """Log the service, and errors of uvicorn, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     for name, level in (("itemrec.serving", logging.INFO), ("uvicorn.error", logging.ERROR)):

@@ -1,65 +1,73 @@
-"""The HTTP service as an application for any ASGI server."""
+"""The HTTP service as an ASGI application."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, MutableSequence
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableSequence, Sequence
 from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
+from fastapi.responses import Response
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from itemrec.serving.http.body import WholeBody
-from itemrec.serving.http.errors import add_error_handlers, handle_http_error
+from itemrec.serving.http.access import HostCheck, KeyCheck, RateLimit
+from itemrec.serving.http.errors import add_error_handlers
 from itemrec.serving.http.feedback import FeedbackFile
-from itemrec.serving.http.hosts import AllowedHosts
-from itemrec.serving.http.keys import KeyCheck, RateLimit, is_open
-from itemrec.serving.http.observe import RUN_FINGERPRINT, Life, Observe
-from itemrec.serving.http.page_files import add_page
+from itemrec.serving.http.middleware import (
+    RUN_FINGERPRINT,
+    BodyLimit,
+    LoadShedding,
+    RequestObserver,
+)
 from itemrec.serving.http.reload import Reloader
 from itemrec.serving.http.routes import Api
-from itemrec.serving.http.runs import Runs
+from itemrec.serving.http.runs import ServedRuns
 from itemrec.serving.http.settings import ServiceSettings
 from itemrec.serving.http.telemetry import Telemetry
-from itemrec.serving.http.work_queue import WorkQueue, busy
+from itemrec.serving.http.work_queue import WorkQueue
 
-ALWAYS = ("/about", "/metrics", "/openapi.json")  # answered even if the queue is full
+MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+PAGE_HEADERS = {
+    "Referrer-Policy": "no-referrer",  # the URL of the page holds ids
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
 
 
 def create_app(
-    runs: Runs,
+    runs: ServedRuns,
     settings: ServiceSettings | None = None,
     *,
     folders: Mapping[str, Path] | None = None,
     device: str = "cpu",
     buckets: MutableSequence[float] | None = None,
 ) -> FastAPI:
-    """The service of some runs, for any ASGI server.
+    """The service as an application for any ASGI server.
 
     Args:
-        runs: The runs by their names.
-        settings: Keys, limits and the like.
-        folders: Folders of runs that are loaded again when they change.
-        device: Where runs that are loaded again are put.
-        buckets: Numbers for the rate limit that workers share: two for each key.
+        runs: The runs by name.
+        settings: API keys, limits and other settings.
+        folders: Run folders to reload when they change.
+        device: Device of reloaded runs.
+        buckets: Token buckets of the rate limit that workers share, two numbers per key.
 
     Returns:
-        An application. `app.state.life.is_ending = True` makes it send its clients away, and
-        `app.state.reloader.now()` loads the folders again.
+        An application. `app.state.stopping.set()` makes it ask clients to disconnect, and
+        `app.state.reloader.reload_all()` reloads the folders.
 
     Examples:
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> runs = Runs({"ease": ir.Recommender(ir.train(split, ir.models.EASE()))})
+        >>> runs = ServedRuns({"ease": ir.Recommender(ir.train(split, ir.models.EASE()))})
         >>> "/v1/recommend" in create_app(runs).openapi()["paths"]
         True
     """
     settings = settings or ServiceSettings()
-    queue = WorkQueue(settings.threads, settings.places, settings.seconds)
-    telemetry, life = Telemetry(), Life()
+    queue = WorkQueue(settings.threads, settings.max_waiting, settings.max_wait_s)
+    telemetry, stopping = Telemetry(), threading.Event()
     reloader = Reloader(runs, folders or {}, telemetry, device, settings)
     feedback = None if settings.feedback is None else FeedbackFile(settings.feedback)
 
@@ -82,58 +90,63 @@ def create_app(
         redirect_slashes=False,  # redirects would trust the Host header of the request
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.life, app.state.reloader = life, reloader
+    app.state.stopping, app.state.reloader = stopping, reloader
     app.state.queue, app.state.telemetry = queue, telemetry
-    router = Api(runs, queue, telemetry, life, feedback, settings.image_hosts).router()
+    router = Api(runs, queue, telemetry, stopping, feedback, settings.image_hosts).router()
     app.include_router(router, prefix="/v1")
-    app.include_router(router, include_in_schema=False)  # the addresses of 0.1
-    add_page(app, settings.image_hosts)
+    app.include_router(router, include_in_schema=False)  # the paths of 0.1
+    _add_page(app, settings.image_hosts)
     add_error_handlers(app)
     for run in runs:
-        telemetry.note_run(run)
-    # the last one added is the outermost
-    app.add_middleware(WholeBody)
-    app.add_middleware(_Admission, queue=queue)
-    if settings.api_keys:
-        app.add_middleware(KeyCheck, keys=settings.api_keys, limit=_limit(settings, buckets))
-    if settings.cors:
-        app.add_middleware(CORSMiddleware, **_cors(settings))
-    app.add_middleware(AllowedHosts, names=settings.allowed_hosts)
-    app.add_middleware(Observe, telemetry=telemetry, life=life, access_log=settings.access_log)
+        telemetry.describe_run(run)
+    _add_middleware(app, settings, buckets)
     return app
 
 
-class _Admission:
-    """An application that refuses work before it reads it, if nobody else may wait."""
+def _add_middleware(
+    app: FastAPI, settings: ServiceSettings, buckets: MutableSequence[float] | None
+) -> None:
+    """Add middleware from the innermost to the outermost."""
+    state = app.state
+    app.add_middleware(BodyLimit)
+    app.add_middleware(LoadShedding, queue=state.queue)
+    if settings.api_keys:
+        limit = None
+        if settings.rate_limit is not None:
+            lock = None if buckets is None else buckets.get_lock()  # type: ignore[attr-defined]
+            full = [0.0] * (2 * len(settings.api_keys))
+            limit = RateLimit(settings.rate_limit, full if buckets is None else buckets, lock)
+        app.add_middleware(KeyCheck, keys=settings.api_keys, limit=limit)
+    if settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+            expose_headers=["X-Request-ID", "Retry-After", RUN_FINGERPRINT],
+        )
+    app.add_middleware(HostCheck, names=settings.allowed_hosts)
+    app.add_middleware(
+        RequestObserver,
+        telemetry=state.telemetry,
+        stopping=state.stopping,
+        access_log=settings.access_log,
+    )
 
-    def __init__(self, app: ASGIApp, queue: WorkQueue) -> None:
-        self.app, self.queue = app, queue
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self.queue.is_full and _is_work(scope["path"]):
-            response = await handle_http_error(None, busy())  # type: ignore[arg-type]
-            await response(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
+def _add_page(app: FastAPI, image_hosts: Sequence[str]) -> None:
+    """Add a route for each file of the page; only images may come from other hosts."""
+    images = " ".join(["data:", *image_hosts])
+    policy = f"default-src 'self'; img-src {images}; frame-ancestors 'none'"
+    headers = {"Content-Security-Policy": policy, **PAGE_HEADERS}
 
+    def endpoint(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
+        async def send() -> Response:
+            return Response(content, media_type=media_type, headers=headers)
 
-def _is_work(path: str) -> bool:
-    return not is_open(path) and path.removeprefix("/v1") not in ALWAYS
+        return send
 
-
-def _limit(settings: ServiceSettings, buckets: MutableSequence[float] | None) -> RateLimit | None:
-    if settings.rate_limit is None:
-        return None
-    if buckets is None:
-        return RateLimit(settings.rate_limit, [0.0] * (2 * len(settings.api_keys)))
-    lock = buckets.get_lock()  # type: ignore[attr-defined]
-    return RateLimit(settings.rate_limit, buckets, lock)
-
-
-def _cors(settings: ServiceSettings) -> dict[str, Any]:
-    return {
-        "allow_origins": list(settings.cors),
-        "allow_methods": ["GET", "POST"],
-        "allow_headers": ["Authorization", "Content-Type", "X-Request-ID"],
-        "expose_headers": ["X-Request-ID", "Retry-After", RUN_FINGERPRINT],
-    }
+    for file in files("itemrec.serving.http").joinpath("page").iterdir():
+        path = "/" if file.name == "index.html" else f"/page/{file.name}"
+        media_type = MEDIA_TYPES[file.name[file.name.rfind(".") :]]
+        app.add_api_route(path, endpoint(file.read_bytes(), media_type), include_in_schema=False)

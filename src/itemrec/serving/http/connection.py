@@ -1,4 +1,4 @@
-"""Connections: a bounded number of them, each of which must say what it wants in time."""
+"""HTTP connections with a limit on their number and a time limit for headers."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from itemrec.serving.http.telemetry import Telemetry
 from itemrec.serving.http.work_queue import RETRY_SECONDS, WorkQueue, busy
 
-HEADER_SECONDS = 10.0  # that a client may take to send the first line and the headers
-REFUSE_SECONDS = 0.1  # before a client is told that the service is busy
+HEADER_SECONDS = 10.0  # time limit of the request line and the headers
+BUSY_DELAY_SECONDS = 0.1  # before a 503: some clients retry at once
 SPARE_FILES = 64  # open files that are not connections
 
 
-def _unavailable(sentence: str, *headers: str) -> bytes:
-    """A whole answer with status 503."""
+def _service_unavailable(sentence: str, *headers: str) -> bytes:
+    """A complete response with status 503."""
     body = json.dumps({"error": sentence}, separators=(",", ":"))
     lines = ["HTTP/1.1 503 Service Unavailable", "Content-Type: application/json"]
     lines += [f"Content-Length: {len(body)}", f"Retry-After: {RETRY_SECONDS}", *headers, "", body]
     return "\r\n".join(lines).encode()
 
 
-BUSY = _unavailable(busy().detail)
-TOO_MANY = _unavailable("too many connections: try again later", "Connection: close")
+BUSY = _service_unavailable(busy().detail)
+TOO_MANY = _service_unavailable("too many connections: try again later", "Connection: close")
 
 
 def is_whole_post(data: bytes) -> bool:
-    """Whether these bytes are one request for recommendations, from its first to its last.
+    """Whether these bytes are one complete request for recommendations.
 
     >>> is_whole_post(b"POST /v1/recommend HTTP/1.1\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
     True
@@ -44,54 +44,51 @@ def is_whole_post(data: bytes) -> bool:
     return length is not None and int(length[1]) == len(body)
 
 
-class Connection(H11Protocol):
-    """A connection of uvicorn's with a time limit for the headers and a limit on their number."""
+class LimitedConnection(H11Protocol):
+    """A uvicorn connection with a header timeout and a limit on the number of connections.
+
+    While the queue is full, requests for recommendations get a 503 here, at a fraction of what
+    the application would take for it.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         app: Any = self.config.app
         self.queue: WorkQueue = app.state.queue
         self.telemetry: Telemetry = app.state.telemetry
-        self.most: int = app.state.most_connections
+        self.max_connections: int = app.state.max_connections
         self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept the connection, or say that there are too many."""
+        """Accept the connection, or answer 503 if there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.max_connections:
             transport.write(TOO_MANY)
             transport.close()
         else:
-            self._await_headers()
+            self._start_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Read a part of a request; its headers must be complete in time."""
+        """Read a part of a request."""
         if self.queue.is_full and self._is_idle() and is_whole_post(data):
-            self._refuse()
+            self._stop_timer()
+            self._unset_keepalive_if_required()
+            self.flow.pause_reading()
+            self.loop.call_later(BUSY_DELAY_SECONDS, self._send_busy)
             return
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:  # the headers are complete
             self._stop_timer()
         elif self._is_idle() and self._header_timer is None:
-            self._await_headers()
+            self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Release the connection."""
         self._stop_timer()
         super().connection_lost(exc)
 
-    def _refuse(self) -> None:
-        """Say that the service is busy, for a fraction of what the application takes to say it.
-
-        A moment later, because some clients ask again at once, and that would be all it does.
-        """
-        self._stop_timer()
-        self._unset_keepalive_if_required()
-        self.flow.pause_reading()
-        self.loop.call_later(REFUSE_SECONDS, self._say_busy)
-
-    def _say_busy(self) -> None:
+    def _send_busy(self) -> None:
         self.telemetry.answers.labels("refused", 503).inc()
         if not self.transport.is_closing():
             self.transport.write(BUSY)
@@ -103,7 +100,7 @@ class Connection(H11Protocol):
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
-    def _await_headers(self) -> None:
+    def _start_timer(self) -> None:
         self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
 
     def _stop_timer(self) -> None:
@@ -112,8 +109,8 @@ class Connection(H11Protocol):
             self._header_timer = None
 
 
-def most_connections() -> int:
-    """Connections of one worker: what the system's limit on open files allows, 4096 at most."""
+def connection_limit() -> int:
+    """Connections per worker: as many as the limit on open files allows, 4096 at most."""
     try:
         import resource
     except ImportError:  # not available on this system

@@ -1,4 +1,4 @@
-"""Every error is JSON with one sentence."""
+"""Errors of the service: JSON with one sentence."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ BODIES: dict[str, type[RecommendRequest | BatchRequest | FeedbackRequest]] = {
     "/feedback": FeedbackRequest,
 }
 STATUSES = {
-    401: "No API key, or an unknown one.",
-    405: "The address has another method.",
-    408: "The request was sent too slowly.",
-    413: "The request is too large.",
-    421: "The Host header names another service.",
-    422: "The request is wrong; the sentence names the parameter, the rule and the value.",
-    429: "Too many requests with this API key.",
+    401: "The API key is missing or unknown.",
+    405: "The path does not support this method.",
+    408: "The request body arrived too slowly.",
+    413: "The request body is too large.",
+    421: "The Host header is unknown.",
+    422: "The request is invalid; the error names the parameter, the rule and the value.",
+    429: "The API key is over its rate limit.",
     503: "Too many requests are waiting, or the service is stopping.",
 }
 RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -34,34 +34,33 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error of an application in the same form."""
-    app.add_exception_handler(ItemrecError, handle_itemrec_error)
-    app.add_exception_handler(RequestValidationError, handle_validation_error)
-    app.add_exception_handler(HTTPException, handle_http_error)
+    """Return all errors of an application in the same form."""
+    app.add_exception_handler(ItemrecError, _handle_itemrec_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_error)
 
 
 def error_response(status: int, text: str, headers: Any = None) -> JSONResponse:
-    """A response with one line of text, whatever the text contains."""
+    """A response with an error of one line, whatever the text contains."""
     line = " ".join(text.encode(errors="replace").decode().split())
     return JSONResponse({"error": line}, status, headers)
 
 
-async def handle_itemrec_error(_: Request, error: Exception) -> JSONResponse:
-    """Input that the recommender rejects."""
+async def _handle_itemrec_error(_: Request, error: Exception) -> JSONResponse:
     return error_response(422, str(error))
 
 
-async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
+async def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     """Unknown paths and methods, and bodies that cannot be parsed at all."""
     assert isinstance(error, HTTPException)
     if error.status_code == 400:
-        return error_response(422, _bad_body(request))
+        return error_response(422, _not_an_object(request))
     if error.detail == "Not Found":
-        return error_response(404, "there is nothing at this address: /openapi.json lists all")
+        return error_response(404, "no such path; /openapi.json lists all paths")
     return error_response(error.status_code, error.detail, error.headers)
 
 
-async def handle_validation_error(request: Request, error: Exception) -> JSONResponse:
+async def _handle_validation_error(request: Request, error: Exception) -> JSONResponse:
     """The first error in a request: the name, the rule and the value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
@@ -69,13 +68,13 @@ async def handle_validation_error(request: Request, error: Exception) -> JSONRes
     if first["type"] == "json_invalid" or len(where) == 1:
         if "json" not in request.headers.get("content-type", "json"):
             return error_response(422, "the request must be sent as Content-Type: application/json")
-        return error_response(422, _bad_body(request))
+        return error_response(422, _not_an_object(request))
     name, got = ".".join(where[1:])[:100], f"got {str(first.get('input'))[:100]!r}"
     if first["type"] == "extra_forbidden":
         known = ", ".join(BODIES[route_path(request.scope)].model_fields)
-        return error_response(422, f"unknown setting {name!r}; known settings: {known}")
+        return error_response(422, f"unknown field {name!r}; known fields: {known}")
     if first["type"] == "missing":
-        return error_response(422, f"{name!r} must be given")
+        return error_response(422, f"{name!r} is required")
     if first["type"] == "value_error":
         return error_response(422, f"{name!r} must be {first['ctx']['error']}, {got}")
     _, should, rule = str(first["msg"]).partition(" should ")
@@ -84,14 +83,14 @@ async def handle_validation_error(request: Request, error: Exception) -> JSONRes
 
 
 def route_path(scope: Any) -> str:
-    """The path of the route without its version; unknown paths share one name.
+    """The path of the matched route without its version, "other" if there is none.
 
-    Labels are made of it: of a path that a client invents there could be any number.
+    It labels metrics: paths that clients invent must not become labels.
     """
     path: str = getattr(scope.get("route"), "path", "other")
     return path.removeprefix("/v1")
 
 
-def _bad_body(request: Request) -> str:
+def _not_an_object(request: Request) -> str:
     body = BODIES.get(route_path(request.scope), RecommendRequest)
     return f"the request must be a JSON object such as {json.dumps(body.example)}"

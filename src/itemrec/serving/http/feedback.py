@@ -1,4 +1,4 @@
-"""Feedback is appended to a file of JSON lines, which is put aside when it has grown large."""
+"""Feedback in a file of JSON lines, rotated when it grows large."""
 
 from __future__ import annotations
 
@@ -13,33 +13,25 @@ from typing import Any
 from itemrec.files import check_folder, locked
 
 ROTATE_BYTES = 64 * 2**20
-FILE = "feedback.jsonl"
 
 
 class FeedbackFile:
-    """An append-only file; several processes may write to it.
+    """An append-only file, safe to write from several processes.
 
-    Each line has the columns of a data set, `user_id`, `item_id` and `timestamp` (seconds), and
-    `event`, `run` and `run_fingerprint`. A full file is renamed to ``feedback-TIME-ID.jsonl``.
+    Each line has `user_id`, `item_id`, `timestamp` (seconds), `event`, `run` and
+    `run_fingerprint`. A full file is renamed to ``feedback-TIME-ID.jsonl``.
 
     Args:
-        folder: Where the files lie; it is created if necessary.
-
-    Examples:
-        >>> import tempfile
-        >>> file = FeedbackFile(Path(tempfile.mkdtemp()))
-        >>> file.append([{"user_id": 5, "item_id": 12, "event": "liked"}])
-        >>> json.loads(file.path.read_text())["event"]
-        'liked'
+        folder: The folder of the files; created if necessary.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = check_folder("feedback", folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.path = self.folder / FILE
+        self.path = self.folder / "feedback.jsonl"
 
     def append(self, rows: list[dict[str, Any]]) -> None:
-        """Write rows, all of them or none."""
+        """Append all rows or none."""
         now = datetime.now(UTC)
         lines = [json.dumps({"timestamp": now.timestamp(), **row}) + "\n" for row in rows]
         with locked(self.folder, wait=True):
@@ -51,7 +43,7 @@ class FeedbackFile:
             try:
                 with self.path.open("ab") as file:
                     file.write("".join(lines).encode())
-            except OSError:  # a full disk may take half a line, to which the next would be added
+            except OSError:  # a full disk may have taken half a line
                 with suppress(FileNotFoundError):
                     os.truncate(self.path, size)
                 raise

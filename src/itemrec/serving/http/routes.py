@@ -1,22 +1,22 @@
-"""The addresses of the API: each parses its request, then calls the recommender of a run."""
+"""The routes of the API: each validates its request, then calls the recommender of a run."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from itemrec.errors import ItemrecError
 from itemrec.serving.http.errors import RESPONSES
 from itemrec.serving.http.feedback import FeedbackFile
-from itemrec.serving.http.observe import RUN_FINGERPRINT, Life
-from itemrec.serving.http.runs import Runs, ServedRun
+from itemrec.serving.http.middleware import RUN_FINGERPRINT
+from itemrec.serving.http.runs import ServedRun, ServedRuns
 from itemrec.serving.http.schemas import (
-    ANSWER,
-    ANSWERS,
     MAX_BATCH_ITEMS,
     MAX_K,
     MAX_REASONS,
@@ -35,12 +35,13 @@ from itemrec.serving.http.telemetry import Telemetry
 from itemrec.serving.http.work_queue import WorkQueue
 from itemrec.serving.recommendations import Recommendation
 
-BLOCK = 16  # users of a batch that are served before others have their turn
+USERS_PER_TURN = 16  # users of a batch that are served before other requests have their turn
+ANSWER, ANSWERS = TypeAdapter(Answer), TypeAdapter(list[Answer])
 FINGERPRINT: dict[int | str, dict[str, Any]] = {
     200: {
         "headers": {
             RUN_FINGERPRINT: {
-                "description": "A hash of all that the answer depends on.",
+                "description": "A hash of everything that the answer depends on.",
                 "schema": {"type": "string"},
             }
         }
@@ -52,66 +53,65 @@ UserId = Annotated[str, Query(examples=["5"])]
 
 
 class Api:
-    """What the routes need: the runs, the queue of work, and where feedback and counts go."""
+    """The endpoints, and what they share: the runs, the work queue, feedback and metrics."""
 
     def __init__(
         self,
-        runs: Runs,
+        runs: ServedRuns,
         queue: WorkQueue,
         telemetry: Telemetry,
-        life: Life,
+        stopping: threading.Event,
         feedback: FeedbackFile | None,
         image_hosts: Sequence[str] = (),
     ) -> None:
         self.runs, self.queue, self.telemetry = runs, queue, telemetry
-        self.life, self.feedback, self.image_hosts = life, feedback, list(image_hosts)
+        self.stopping, self.feedback, self.image_hosts = stopping, feedback, list(image_hosts)
 
     def router(self) -> APIRouter:
         """All routes."""
         router = APIRouter(responses=RESPONSES)
-        router.add_api_route("/livez", self.livez, summary="Whether the process is up")
-        router.add_api_route("/health", self.livez, include_in_schema=False)  # its name in 0.1
-        router.add_api_route("/readyz", self.readyz, summary="Whether to send requests here")
-        router.add_api_route("/about", self.about, summary="The run behind the service")
-        signed: dict[str, Any] = {"responses": FINGERPRINT}
-        router.add_api_route("/similar", self.similar, **signed, summary="Items that are like one")
-        router.add_api_route("/items", self.items, **signed, summary="Search the catalogue")
-        router.add_api_route("/history", self.history, **signed, summary="Items of a known user")
-        post: dict[str, Any] = {"methods": ["POST"]}
-        router.add_api_route(
+        add, signed = router.add_api_route, FINGERPRINT
+        add("/livez", self.livez, summary="Liveness probe")
+        add("/health", self.livez, include_in_schema=False)  # its name in 0.1
+        add("/readyz", self.readyz, summary="Readiness probe")
+        add("/about", self.about, summary="Describe a run")
+        add("/similar", self.similar, responses=signed, summary="Similar items")
+        add("/items", self.items, responses=signed, summary="Search the catalogue")
+        add("/history", self.history, responses=signed, summary="History of a known user")
+        add(
             "/recommend",
             self.recommend,
-            **post,
-            **signed,
+            methods=["POST"],
+            responses=signed,
             summary="Recommend to one user",
             response_model=Answer,
         )
-        router.add_api_route(
+        add(
             "/recommend/batch",
             self.batch,
-            **post,
+            methods=["POST"],
             summary="Recommend to many users",
             response_model=list[Answer],
         )
-        router.add_api_route(
+        add(
             "/feedback",
             self.store,
-            **post,
-            summary="Store what a user did",
+            methods=["POST"],
+            summary="Store feedback",
             responses={404: {"model": Error, "description": "Feedback is not collected."}},
         )
-        router.add_api_route("/metrics", self.metrics, include_in_schema=False)
+        add("/metrics", self.metrics, include_in_schema=False)
         return router
 
-    # --- about the service: these need no thread and respond even if all threads are busy --------
+    # --- the service: no thread is needed, so these respond even if all threads are busy ----------
 
     async def livez(self) -> Status:
-        """The process is up, whether or not it is about to stop."""
+        """The process is up, even if it is about to stop."""
         return Status()
 
     async def readyz(self) -> Status:
         """Ready for requests; 503 once the service is stopping."""
-        if self.life.is_ending:
+        if self.stopping.is_set():
             raise HTTPException(503, "the service is stopping")
         return Status()
 
@@ -132,7 +132,7 @@ class Api:
             new_items=len(served.recommender.items.new),
             explains=served.recommender.model.explains,
             titled=served.recommender.items.titles is not None,
-            genres=list(served.catalogue.filter.genres),
+            genres=list(served.recommender.genres),
             test=data.metrics["test"],
             runs=self.runs.names,
             split=self.runs.split,
@@ -141,23 +141,23 @@ class Api:
         )
 
     async def metrics(self) -> Response:
-        """Counts and times for Prometheus."""
+        """Metrics for Prometheus."""
         return Response(self.telemetry.exposition(), media_type=self.telemetry.media_type)
 
     # --- recommendations -------------------------------------------------------------------------
 
     async def recommend(self, request: Request, body: RecommendRequest) -> Response:
-        """The k best items, best first; with `explain` the exact share of each history item."""
-        whom = next((w for w in (body.user, body.visitor) if w is not None), body.history)
-        run = self._chosen(request, body.run, whom)
+        """The k best items, best first; `explain` adds the exact share of each history item."""
+        keys = (key for key in (body.user, body.visitor) if key is not None)
+        run = self._choose_run(request, body.run, next(keys, body.history))
         if body.explain:
-            check_explanation(run, body)
+            _check_explanation(run, body)
         arguments = body.arguments()
-        content = await self.queue.run(request, lambda: ANSWER.dump_json(_list(run, arguments)))
+        content = await self.queue.run(request, lambda: ANSWER.dump_json(run.answer(arguments)))
         return Response(content, media_type="application/json")
 
     async def batch(self, request: Request, body: BatchRequest) -> Response:
-        """A list for each of many users, the same as one request for each."""
+        """A list for each of many users, the same as in one request per user."""
         if (body.users is None) == (body.histories is None):
             raise ItemrecError("give either 'users' or 'histories'")
         name = "user" if body.histories is None else "history"
@@ -168,13 +168,13 @@ class Api:
                 f"× {body.k}: choose a smaller 'k' or fewer users"
             )
         shared = body.arguments()
-        pairs = [(self.runs.choose(body.run, whom), whom) for whom in asked]
+        pairs = [(self.runs.choose(body.run, one), {name: one, **shared}) for one in asked]
         answers: list[Answer] = []
-        for start in range(0, len(pairs), BLOCK):
-            block = pairs[start : start + BLOCK]
+        for start in range(0, len(pairs), USERS_PER_TURN):
+            block = pairs[start : start + USERS_PER_TURN]
             answers += await self.queue.run(
                 request,
-                lambda block=block: [_list(run, {name: whom, **shared}) for run, whom in block],  # type: ignore[misc]
+                lambda block=block: [run.answer(arguments) for run, arguments in block],  # type: ignore[misc]
                 patient=start > 0,
             )
         content = await self.queue.run(request, lambda: ANSWERS.dump_json(answers), patient=True)
@@ -188,10 +188,8 @@ class Api:
         run: RunName = None,
     ) -> list[Recommendation]:
         """The k most similar items, without the item itself."""
-        served = self._chosen(request, run or self.runs.names[0], None)
-        return await self.queue.run(
-            request, lambda: list(served.recommender.similar_items(item, k))
-        )
+        recommender = self._choose_run(request, run or self.runs.names[0]).recommender
+        return await self.queue.run(request, lambda: list(recommender.similar_items(item, k)))
 
     # --- the catalogue ---------------------------------------------------------------------------
 
@@ -204,11 +202,9 @@ class Api:
         new: Annotated[bool, Query(description="Only items without interactions.")] = False,
         run: RunName = None,
     ) -> list[Item]:
-        """Items by a part of their title, or by their id; without a query the most popular."""
-        served = self._chosen(request, run or self.runs.names[0], None)
-        return await self.queue.run(
-            request, lambda: served.catalogue.find(q, limit, genre, only_new=new)
-        )
+        """Items by a part of their title or by id; without a query, the most popular."""
+        served = self._choose_run(request, run or self.runs.names[0])
+        return await self.queue.run(request, lambda: served.find(q, limit, genre, only_new=new))
 
     async def history(
         self,
@@ -217,14 +213,14 @@ class Api:
         limit: Annotated[int, Query(ge=1, le=MAX_K)] = MAX_K,
         run: RunName = None,
     ) -> list[Item]:
-        """The items that a known user was trained on."""
-        served = self._chosen(request, run or self.runs.names[0], None)
-        return await self.queue.run(request, lambda: served.catalogue.history(user)[:limit])
+        """The items in the training history of a known user."""
+        served = self._choose_run(request, run or self.runs.names[0])
+        return await self.queue.run(request, lambda: served.items(served.history(user)[:limit]))
 
     # --- feedback --------------------------------------------------------------------------------
 
     async def store(self, request: Request, body: FeedbackRequest) -> Stored:
-        """Append events to the feedback of the service, one for each item."""
+        """Store one event per item."""
         file = self.feedback
         if file is None:
             raise HTTPException(404, "feedback is not collected: start with --feedback FOLDER")
@@ -243,30 +239,23 @@ class Api:
         self.telemetry.feedback.labels(body.event, run.name).inc(len(rows))
         return Stored(stored=len(rows))
 
-    # --- internal --------------------------------------------------------------------------------
-
-    def _chosen(self, request: Request, name: str | None, whom: Any) -> ServedRun:
-        run = self.runs.choose(name, whom)
+    def _choose_run(
+        self, request: Request, name: str | None, assignment_key: Any = None
+    ) -> ServedRun:
+        """The run of a request; its name goes into the log line, its fingerprint into a header."""
+        run = self.runs.choose(name, assignment_key)
         request.scope["log"] = {"run": run.name, "run_fingerprint": run.fingerprint}
         return run
 
 
-def _list(run: ServedRun, arguments: dict[str, Any]) -> Answer:
-    picks = run.recommender.recommend(**arguments)
-    return Answer.of(picks, run.name, run.fingerprint)
-
-
-def check_explanation(run: ServedRun, body: RecommendRequest) -> None:
-    """Reject explanations that would take too much time and memory."""
+def _check_explanation(run: ServedRun, body: RecommendRequest) -> None:
+    """Reject explanations that would take too much time or memory."""
     history = len(body.history or ())
     if body.user is not None:
-        history = run.catalogue.history_length(body.user)
+        history = len(run.history(body.user))
     history += len(body.dislikes or ())
     listed = min(history, body.reasons or history)
-    for number, most, what in (
-        (history, MAX_SHARES, "compute"),
-        (listed, MAX_REASONS, "list"),
-    ):
+    for number, most, what in ((history, MAX_SHARES, "compute"), (listed, MAX_REASONS, "list")):
         if body.k * number > most:
             raise ItemrecError(
                 f"'explain' must {what} at most {most:,} shares, got {body.k} items × "

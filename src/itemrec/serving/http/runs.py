@@ -1,67 +1,89 @@
-"""The runs behind a service, each by its name: which one answers, and how one is replaced."""
+"""The runs of a service: which one answers a request, and how one is replaced."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from itemrec.errors import ItemrecError
-from itemrec.serving.http.catalogue import Catalogue
+from itemrec.serving.history import trained_history
+from itemrec.serving.http.schemas import Answer, Item
+from itemrec.serving.http.title_search import TitleSearch
 from itemrec.serving.recommender import Recommender
 from itemrec.training.fingerprint import fingerprint
 from itemrec.validation import lookup
 
-NAME = re.compile(r"[\w.-]+")
+RUN_NAME = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True)
 class ServedRun:
-    """A run as it is served: it never changes, a new version takes its place.
+    """One version of a run; a newer version replaces it as a whole.
 
     Attributes:
         name: Its name in requests.
         recommender: Its recommender.
-        catalogue: Its items.
+        search: The search of its titles.
         fingerprint: A hash of everything that its answers depend on.
         since: When it was loaded, UTC.
     """
 
     name: str
     recommender: Recommender
-    catalogue: Catalogue
+    search: TitleSearch
     fingerprint: str
     since: str
 
     @classmethod
     def of(cls, name: str, recommender: Recommender) -> Self:
         """A run that is served from now on."""
+        run, items = recommender.run, recommender.items
+        counts = np.bincount(run.train.indices, minlength=recommender.n_items)
+        search = TitleSearch(items.ids.ids.tolist(), items.titles, counts.tolist())
+        digest = fingerprint(run, recommender.item_table, items.features)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        print_ = fingerprint(recommender.run, recommender.item_table, recommender.items.features)
-        return cls(name, recommender, Catalogue(recommender), print_, now)
+        return cls(name, recommender, search, digest, now)
+
+    def find(
+        self, query: str, limit: int, genre: str | None = None, *, only_new: bool = False
+    ) -> list[Item]:
+        """Items by a part of their title or by id, best match first."""
+        allowed, _ = self.recommender.filter.allowed(None, None, genre)
+        if only_new:
+            is_new = np.arange(self.recommender.n_items) >= self.recommender.n_known
+            allowed = is_new if allowed is None else allowed & is_new
+        return self.items(self.search.find(query, limit, allowed))
+
+    def history(self, user: Any) -> list[int]:
+        """Rows of the items in the training history of a known user."""
+        users, train = self.recommender.run.user_ids, self.recommender.train
+        rows: list[int] = trained_history(user, None, users, train).items.tolist()
+        return rows
+
+    def items(self, rows: Iterable[int]) -> list[Item]:
+        """The items in these rows."""
+        return [Item(**self.recommender.presented.describe(row)) for row in rows]
+
+    def answer(self, arguments: Mapping[str, Any]) -> Answer:
+        """The list of `Recommender.recommend` for these arguments, signed by this run."""
+        picks = self.recommender.recommend(**arguments)
+        values = {field.name: getattr(picks, field.name) for field in fields(picks)}
+        return Answer(**values, run=self.name, run_fingerprint=self.fingerprint)
 
 
-class Runs:
-    """The runs of a service, the first of which answers unless a request or a split says otherwise.
+class ServedRuns:
+    """The runs of a service by name; the first is the default.
 
     Args:
         recommenders: A recommender for each name.
-        split: Share of the traffic for some names; the shares are relative to their sum.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> run = ir.train(split, ir.models.EASE())
-        >>> runs = Runs({"a": ir.Recommender(run), "b": ir.Recommender(run)}, {"a": 9, "b": 1})
-        >>> drawn = [runs.choose(None, f"user {i}").name for i in range(1000)]
-        >>> 70 < drawn.count("b") < 130
-        True
-        >>> runs.choose("b", None).name
-        'b'
+        split: Traffic weights of some names, relative to their sum.
     """
 
     def __init__(
@@ -78,37 +100,37 @@ class Runs:
         """The names, the default first."""
         return list(self._served)
 
-    def choose(self, name: str | None, whom: Any) -> ServedRun:
-        """The run of this name; without a name the one that this user's traffic goes to.
+    def choose(self, name: str | None, assignment_key: Any) -> ServedRun:
+        """The run with this name; without a name, the one that the traffic split assigns.
 
         Args:
             name: The name of a run, or None.
-            whom: What identifies a user; the same user always gets the same run.
+            assignment_key: Identifies a user: the same key always gets the same run.
 
         Raises:
             ItemrecError: No run has this name.
         """
         if name is None:
-            name = self._drawn(whom) if self.split else self.names[0]
+            name = self._assigned(assignment_key) if self.split else self.names[0]
         found: ServedRun = lookup(self._served, "run", name)
         return found
 
     def replace(self, run: ServedRun) -> None:
-        """Let this run answer from now on; requests that have begun keep the one they have."""
+        """Serve this run from now on; requests in progress keep the previous one."""
         self._served[run.name] = run
 
-    def _drawn(self, whom: Any) -> str:
-        digest = hashlib.sha256(str(whom).encode(errors="surrogatepass")).digest()
+    def _assigned(self, assignment_key: Any) -> str:
+        digest = hashlib.sha256(str(assignment_key).encode(errors="surrogatepass")).digest()
         place = int.from_bytes(digest[:8], "big") / 2**64 * sum(self.split.values())
-        for name, share in self.split.items():
-            place -= share
+        for name, weight in self.split.items():
+            place -= weight
             if place < 0:
                 return name
         return name  # the sum was rounded
 
 
 def run_folders(runs: Sequence[str]) -> dict[str, Path]:
-    """The folder of each name, of arguments such as ``runs/a`` or ``name=runs/a``.
+    """The folder of each name, from arguments such as ``runs/a`` or ``name=runs/a``.
 
     >>> run_folders(["runs/bpr", "new=runs/item"])
     {'bpr': PosixPath('runs/bpr'), 'new': PosixPath('runs/item')}
@@ -116,7 +138,7 @@ def run_folders(runs: Sequence[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for text in runs:
         given, equals, rest = text.partition("=")
-        named = bool(equals) and NAME.fullmatch(given) is not None and not Path(text).exists()
+        named = bool(equals) and RUN_NAME.fullmatch(given) is not None and not Path(text).exists()
         folder = Path(rest if named else text)
         name = given if named else re.sub(r"[^\w.-]", "-", folder.name or folder.resolve().name)
         if name in found:
@@ -129,12 +151,12 @@ def run_folders(runs: Sequence[str]) -> dict[str, Path]:
 
 
 def check_split(split: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    """The shares of traffic, or an error that names the wrong one."""
-    for name, share in split.items():
+    """The traffic weights; raise if one is invalid."""
+    for name, weight in split.items():
         if name not in names:
             raise ItemrecError(f"'split' must name runs ({', '.join(names)}), got {name!r}")
-        if not 0 <= share < float("inf"):
-            raise ItemrecError(f"'split' must have shares of at least 0, got {name}={share:g}")
+        if not 0 <= weight < float("inf"):
+            raise ItemrecError(f"'split' must have shares of at least 0, got {name}={weight:g}")
     if split and not sum(split.values()):
         raise ItemrecError("'split' must have a share above 0")
     return dict(split)

@@ -1,23 +1,23 @@
-"""What requests and answers look like; the OpenAPI document is made of this."""
+"""Schemas of requests and answers, the source of the OpenAPI document."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from itemrec.errors import ItemrecError
 from itemrec.reranking.steering import BY_MODEL, Steering
 from itemrec.serving.recommendations import Recommendations
 
 MAX_K = 1000  # items in a list
-MAX_IDS = 50_000  # in one request
-MAX_SHARES = 1_000_000  # shares that are computed, items × history length
-MAX_REASONS = 5_000  # shares that are listed in one answer: about 400 KB
-MAX_USERS = 1000  # in a batch
-MAX_BATCH_ITEMS = 50_000  # in the answer to a batch: about 5 MB
-MAX_STEERED = 200  # items in a list that is steered: they are chosen one after another
+MAX_IDS = 50_000  # ids in a request
+MAX_SHARES = 1_000_000  # computed shares: items × history length
+MAX_REASONS = 5_000  # listed shares in an answer: about 400 KB
+MAX_USERS = 1000  # users in a batch
+MAX_BATCH_ITEMS = 50_000  # items in the answer to a batch: about 5 MB
+MAX_STEERED = 200  # items in a re-ranked list: they are chosen one after another
 MAX_CAPS = 8  # columns in 'max_per'
 
 
@@ -44,39 +44,33 @@ def _whole(value: Any) -> Any:
 
 Id = Annotated[str | int, BeforeValidator(_check_id)]
 # fail fast: collecting a million errors would take seconds
-Ids = Annotated[list[Id], Field(max_length=MAX_IDS, fail_fast=True)]
-Texts = Annotated[list[str], Field(max_length=MAX_IDS, fail_fast=True), BeforeValidator(_as_list)]
-Slider = Annotated[float, Field(ge=0, le=1)]
-Cap = Annotated[int, Field(ge=1, le=MAX_K), BeforeValidator(_whole)]
-ListLength = Annotated[int, Field(ge=1, le=MAX_K), BeforeValidator(_whole)]
+IdList = Annotated[list[Id], Field(max_length=MAX_IDS, fail_fast=True)]
+Genres = Annotated[list[str], Field(max_length=MAX_IDS, fail_fast=True), BeforeValidator(_as_list)]
+Strength = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=MAX_K), BeforeValidator(_whole)]
 
 # --- requests ------------------------------------------------------------------------------------
 
 
-class Filters(BaseModel):
-    """How long a list is, and what it may hold."""
+class ListRequest(BaseModel):
+    """Length and filters of a list, and the fields of `Steering`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    k: ListLength = Field(20, description="Number of items.")
+    k: Count = Field(20, description="Number of items.")
     exclude_seen: bool = Field(True, description="Leave out the items of the history.")
-    only: Ids | None = Field(None, description="Ids to choose from.")
-    without: Ids | None = Field(None, description="Ids to leave out.")
-    genre: Texts | None = Field(None, description="Keep items with at least one of these genres.")
+    only: IdList | None = Field(None, description="Ids to choose from.")
+    without: IdList | None = Field(None, description="Ids to leave out.")
+    genre: Genres | None = Field(None, description="Keep items with at least one of these genres.")
     run: str | None = Field(None, description="Name of the run that answers.")
-
-
-class Steered(Filters):
-    """What a list should be like besides accurate: the fields of `Steering`."""
-
-    diversity: Slider = Field(0.0, description="Avoid items that are like others of the list.")
+    diversity: Strength = Field(0.0, description="Avoid items similar to others in the list.")
     diversity_by: Annotated[str, Field(min_length=1, max_length=200)] = Field(
-        BY_MODEL, description="What makes items alike: model, or a column such as genre."
+        BY_MODEL, description="Measure of similarity: model, or a column such as genre."
     )
-    popularity_discount: Slider = Field(0.0, description="Avoid popular items.")
-    long_tail: Slider = Field(0.0, description="Least share of items from the long tail.")
-    freshness: Slider = Field(0.0, description="Prefer newer items.")
-    max_per: Annotated[dict[str, Cap], Field(max_length=MAX_CAPS)] = Field(
+    popularity_discount: Strength = Field(0.0, description="Avoid popular items.")
+    long_tail: Strength = Field(0.0, description="Least fraction of items from the long tail.")
+    freshness: Strength = Field(0.0, description="Prefer newer items.")
+    max_per: Annotated[dict[str, Count], Field(max_length=MAX_CAPS)] = Field(
         {}, description='Most items with the same value in a column, such as {"genre": 3}.'
     )
 
@@ -86,47 +80,47 @@ class Steered(Filters):
         steering = Steering(**{name: getattr(self, name) for name in names})
         if not steering.is_plain and self.k > MAX_STEERED:
             raise ItemrecError(
-                f"'k' must be at most {MAX_STEERED} for a list that is steered, got {self.k}"
+                f"'k' must be at most {MAX_STEERED} for a re-ranked list, got {self.k}"
             )
         others = {"run", "visitor", "users", "histories", *names}
         return {**self.model_dump(exclude=others), "steering": steering}
 
 
-class RecommendRequest(Steered):
+class RecommendRequest(ListRequest):
     """A known user or a history, and filters on the items."""
 
     example: ClassVar[dict[str, Any]] = {"history": ["12"]}
     model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["12"], "k": 5}]})
 
     user: Id | None = Field(None, description="Id of a user of the training data.")
-    history: Ids | None = Field(None, description="Ids of items, for any user.")
+    history: IdList | None = Field(None, description="Ids of items, for any user.")
     weights: Annotated[list[float], Field(max_length=MAX_IDS, fail_fast=True)] | None = Field(
-        None, description="How much each item of the history counts; only ratios matter."
+        None, description="Weights of the history items; only their ratios matter."
     )
-    dislikes: Ids | None = Field(
-        None, description="Ids of items that are not liked; items like them score lower."
+    dislikes: IdList | None = Field(
+        None, description="Ids of disliked items; similar items score lower."
     )
     visitor: Id | None = Field(
-        None, description="Identifies a new user, only to choose a run by the traffic split."
+        None, description="Identifies a new user, for the traffic split only."
     )
-    explain: bool = Field(False, description="List what each history item adds to each score.")
-    reasons: ListLength | None = Field(
-        None, description="Shares to list for each item, the largest; all if absent."
+    explain: bool = Field(False, description="List the share of each history item in each score.")
+    reasons: Count | None = Field(
+        None, description="Number of shares to list per item, the largest; default: all."
     )
 
 
-class BatchRequest(Steered):
+class BatchRequest(ListRequest):
     """Several known users or several histories, with the same filters."""
 
     example: ClassVar[dict[str, Any]] = {"users": ["5", "7"]}
     model_config = ConfigDict(json_schema_extra={"examples": [{"histories": [["12"], ["57"]]}]})
 
     users: Annotated[list[Id], Field(max_length=MAX_USERS, fail_fast=True)] | None = None
-    histories: Annotated[list[Ids], Field(max_length=MAX_USERS, fail_fast=True)] | None = None
+    histories: Annotated[list[IdList], Field(max_length=MAX_USERS, fail_fast=True)] | None = None
 
 
 class FeedbackRequest(BaseModel):
-    """What a user did with items that were recommended."""
+    """What a user did with recommended items."""
 
     example: ClassVar[dict[str, Any]] = {"event": "liked", "items": ["12"], "user": "5"}
     model_config = ConfigDict(
@@ -135,7 +129,7 @@ class FeedbackRequest(BaseModel):
 
     event: Literal["shown", "clicked", "liked", "disliked"]
     items: Annotated[list[Id], Field(min_length=1, max_length=MAX_K, fail_fast=True)]
-    user: Id | None = Field(None, description="Who it was: a known user or any name.")
+    user: Id | None = Field(None, description="Id of a known user, or any other name.")
     run: str | None = Field(None, description="The run that recommended the items.")
 
 
@@ -143,7 +137,7 @@ class FeedbackRequest(BaseModel):
 
 
 class Error(BaseModel):
-    """Why a request was not answered, in one sentence."""
+    """The reason of an error, in one sentence."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"error": "give either 'user' or 'history'"}]}
@@ -153,13 +147,13 @@ class Error(BaseModel):
 
 
 class Status(BaseModel):
-    """Whether the service is up."""
+    """The state of the service."""
 
     status: Literal["ok"] = "ok"
 
 
 class Stored(BaseModel):
-    """How many events were stored."""
+    """Number of stored events."""
 
     stored: int
 
@@ -176,31 +170,25 @@ class Item(BaseModel):
 
 @dataclass(frozen=True)
 class Answer(Recommendations):
-    """The list of one user, best first, and the run that made it."""
+    """The list of one user, best first, and the run that produced it."""
 
     run: str = ""
     run_fingerprint: str = ""
 
-    @classmethod
-    def of(cls, picks: Recommendations, run: str, fingerprint: str) -> Answer:
-        """A list with the name and the fingerprint of its run."""
-        values = {field.name: getattr(picks, field.name) for field in fields(picks)}
-        return cls(**values, run=run, run_fingerprint=fingerprint)
-
 
 class About(BaseModel):
-    """A run behind the service, and the names of all of them."""
+    """A run of the service, and the names of all runs."""
 
     run: str
     run_fingerprint: str
     since: str
     model: str
     data: str
-    fingerprint: str = Field(description="Of the data.")
+    fingerprint: str = Field(description="A hash of the data.")
     protocol: str
     users: int
     items: int
-    new_items: int = Field(description="How many of the items have no interactions.")
+    new_items: int = Field(description="Number of items without interactions.")
     explains: bool
     titled: bool
     genres: list[str]
@@ -208,8 +196,4 @@ class About(BaseModel):
     runs: list[str]
     split: dict[str, float]
     feedback: bool
-    image_hosts: list[str] = Field(description="Where the page may load pictures from.")
-
-
-ANSWER = TypeAdapter(Answer)
-ANSWERS = TypeAdapter(list[Answer])
+    image_hosts: list[str] = Field(description="Origins from which the page may load images.")

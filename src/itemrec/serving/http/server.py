@@ -1,4 +1,4 @@
-"""Running the service; the socket is opened first, so that a taken port is reported at once."""
+"""The server process: open the socket first, so that a taken port is reported at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,17 @@ import uvicorn
 from itemrec.errors import ItemrecError
 from itemrec.serving.http.access_log import set_up_logging
 from itemrec.serving.http.app import create_app
-from itemrec.serving.http.connection import Connection, most_connections
-from itemrec.serving.http.runs import Runs, check_split, run_folders
+from itemrec.serving.http.connection import LimitedConnection, connection_limit
+from itemrec.serving.http.runs import ServedRuns, check_split, run_folders
 from itemrec.serving.http.settings import ServiceSettings, check_exposed
 from itemrec.threads import usable_cpus
 from itemrec.validation import positive_integer
 
-BACKLOG = 1024  # connections that the system keeps until they are taken
-TAKEN = 16  # connections that are taken at a time: fewer than there are spare files
-SHUTDOWN_SECONDS = 10  # time that requests in progress get when the service stops
-LINGER_SECONDS = 1.0  # time in which clients are told to close, once with and once without new ones
-MAX_WORKERS = 4  # unless more are asked for: each has the runs in memory
+BACKLOG = 1024  # connections that the system queues before they are accepted
+ACCEPT_BATCH = 16  # connections accepted at a time: fewer than there are spare files
+SHUTDOWN_SECONDS = 10  # grace period of requests in progress
+LINGER_SECONDS = 1.0  # longest wait for new connections to end, and then for open ones to close
+MAX_WORKERS = 4  # default limit: each worker has the runs in memory
 
 
 def serve(
@@ -46,21 +47,21 @@ def serve(
     """Serve over HTTP until Ctrl-C or SIGTERM; requests in progress are completed.
 
     Args:
-        runs: Run folders, or NAME=FOLDER; the first answers unless a request names another.
-        host: Address to listen at.
-        port: Port to listen at; 0: any free one.
+        runs: Run folders, or NAME=FOLDER; the first is the default of requests.
+        host: Address to listen on.
+        port: Port to listen on; 0: any free port.
         device: "cpu", "cuda" or "auto".
-        split: Share of the traffic for each name of a run.
-        workers: Processes that answer; default: one for each CPU, four at most.
-        insecure: Listen at an address that other machines reach, without a key.
-        settings: Keys, limits and the like.
-        when_ready: Called with the address once requests are answered.
+        split: Traffic weight of each run name.
+        workers: Worker processes; default: one per CPU, four at most.
+        insecure: Listen on a public address without an API key.
+        settings: API keys, limits and other settings.
+        when_ready: Called with the URL once the service answers.
 
     Raises:
-        ItemrecError: A run cannot be loaded, the address is taken, or a setting is wrong.
+        ItemrecError: A run cannot be loaded, the address is taken, or a setting is invalid.
     """
     folders, settings = run_folders(runs), settings or ServiceSettings()
-    shares = check_split(split or {}, list(folders))
+    weights = check_split(split or {}, list(folders))
     check_exposed(host, settings, insecure=insecure)
     cpus = usable_cpus()
     usual = min(cpus, MAX_WORKERS) if hasattr(socket, "send_fds") else 1
@@ -72,36 +73,30 @@ def serve(
     )
     with listen(host, port) as listener:
         bound_port = listener.getsockname()[1]
-        address = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}"
+        url = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}"
 
         def ready() -> None:
-            print(f"itemrec is serving at {address} (stop with Ctrl-C)", flush=True)
+            print(f"itemrec is serving at {url} (stop with Ctrl-C)", flush=True)
             if when_ready is not None:
-                when_ready(address)
+                when_ready(url)
 
-        job = Job(folders, shares, device, settings)
+        task = WorkerTask(folders, weights, device, settings)
         if n_workers == 1:
-            job.run(listener, None, ready)
+            task.run(listener, None, ready)
         else:
             from itemrec.serving.http.workers import supervise
 
-            supervise(job, listener, n_workers, ready)
+            supervise(task, listener, n_workers, ready)
 
 
-class Job:
-    """What one worker does: load the runs, then answer at a socket. It can be sent to a process."""
+@dataclass(frozen=True)
+class WorkerTask:
+    """The work of one process: load the runs, then answer at a socket. It can be pickled."""
 
-    backlog = BACKLOG
-
-    def __init__(
-        self,
-        folders: Mapping[str, Path],
-        split: Mapping[str, float],
-        device: str,
-        settings: ServiceSettings,
-    ) -> None:
-        self.folders, self.split = dict(folders), dict(split)
-        self.device, self.settings = device, settings
+    folders: dict[str, Path]
+    split: dict[str, float]
+    device: str
+    settings: ServiceSettings
 
     def run(
         self,
@@ -111,44 +106,44 @@ class Job:
         *,
         is_channel: bool = False,
     ) -> None:
-        """Answer until a signal comes.
+        """Answer until a signal arrives.
 
         Args:
-            source: A socket to listen at, or a channel by which connections are handed over.
-            buckets: Numbers for the rate limit that workers share.
+            source: A socket to listen on, or a channel that passes accepted connections.
+            buckets: Token buckets of the rate limit that workers share.
             ready: Called when requests are answered.
             is_channel: Which of the two the source is.
         """
-        if hasattr(signal, "SIGHUP"):
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it would load is being loaded
+        if hasattr(signal, "SIGHUP"):  # ignored until loaded: there is nothing to reload yet
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         set_up_logging()
         sys.setswitchinterval(0.0005)  # scoring must not wait for a busy event loop
-        torch.set_num_threads(1)  # a request is one product: other cores are for other requests
+        torch.set_num_threads(1)  # a request is one product: other cores serve other requests
         loaded = {name: self.settings.load(f, self.device) for name, f in self.folders.items()}
         app = create_app(
-            Runs(loaded, self.split),
+            ServedRuns(loaded, self.split),
             self.settings,
             folders=self.folders,
             device=self.device,
             buckets=buckets,
         )
-        app.state.most_connections = most_connections()
+        app.state.max_connections = connection_limit()
         config = uvicorn.Config(
             app,
-            http=Connection,
+            http=LimitedConnection,
             ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            backlog=TAKEN,
+            backlog=ACCEPT_BATCH,
         )
-        server = Server(config, app.state, ready, channel=source if is_channel else None)
+        server = DrainingServer(config, app.state, ready, channel=source if is_channel else None)
         server.run(sockets=[] if is_channel else [source])
 
 
-class Server(uvicorn.Server):
-    """A server that tells its clients to close before it does, and loads runs again on SIGHUP."""
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server that drains connections before it stops and reloads runs on SIGHUP."""
 
     def __init__(
         self,
@@ -166,17 +161,17 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         loop = asyncio.get_running_loop()
         if hasattr(signal, "SIGHUP"):
-            loop.add_signal_handler(signal.SIGHUP, self.state.reloader.now)
+            loop.add_signal_handler(signal.SIGHUP, self.state.reloader.reload_all)
         if self.channel is not None:
             self.channel.setblocking(False)
-            loop.add_reader(self.channel, self._take, self.channel)
+            loop.add_reader(self.channel, self._receive, self.channel)
         for listener in sockets or []:
             listener.listen(BACKLOG)
         self.ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what comes in for a moment, then what was accepted, with the word to close."""
-        self.state.life.is_ending = True
+        """Drain connections, then stop; responses ask clients to close."""
+        self.state.stopping.set()
         connections = self.server_state.connections
         if self.channel is not None:  # until the supervisor closes it
             await self._wait_while(lambda: self.channel is not None)
@@ -192,34 +187,35 @@ class Server(uvicorn.Server):
         while condition() and time.monotonic() < end and not self.force_exit:
             await asyncio.sleep(0.02)
 
-    def _take(self, channel: socket.socket) -> None:
-        """Take some of the connections that the supervisor has accepted."""
-        for _ in range(TAKEN):
+    def _receive(self, channel: socket.socket) -> None:
+        """Receive a batch of the connections that the supervisor has accepted."""
+        for _ in range(ACCEPT_BATCH):
             try:
-                word, handles, _, _ = socket.recv_fds(channel, 1, 1)
+                content, handles, _, _ = socket.recv_fds(channel, 1, 1)
             except BlockingIOError:
                 return
             except OSError:
-                word, handles = b"", []
-            if not word:  # there is no supervisor any more, or it ends
+                content, handles = b"", []
+            if not content:  # the supervisor stops, or has died
                 asyncio.get_running_loop().remove_reader(channel)
                 channel.close()
                 self.channel, self.should_exit = None, True
                 return
-            if handles:  # else there are too many open files, and the connection is lost
-                self._arrive(socket.socket(fileno=handles[0]))
+            if handles:  # otherwise too many files are open, and the connection is lost
+                self._open(socket.socket(fileno=handles[0]))
 
-    def _arrive(self, connection: socket.socket) -> None:
+    def _open(self, connection: socket.socket) -> None:
         connection.setblocking(False)
+        protocol = partial(
+            LimitedConnection,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
         loop = asyncio.get_running_loop()
-        task = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
+        task = loop.create_task(loop.connect_accepted_socket(protocol, connection))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
-
-    def _protocol(self) -> Connection:
-        return Connection(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -228,11 +224,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise ItemrecError(f"'port' must be between 0 and 65535, got {port}")
     sock = None
     try:
+        # TCP is named because asyncio sets TCP_NODELAY only then
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
         family, kind, protocol, _, address = found[0]
-        sock = socket.socket(
-            family, kind, protocol
-        )  # asyncio sets TCP_NODELAY only if TCP is named
+        sock = socket.socket(family, kind, protocol)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
     except (OSError, UnicodeError) as error:  # the latter for an invalid host name
@@ -240,6 +235,6 @@ def listen(host: str, port: int) -> socket.socket:
             sock.close()
         why = getattr(error, "strerror", None) or "not a valid host name"
         raise ItemrecError(
-            f"cannot listen at {host}:{port} ({why}): choose another --host or --port"
+            f"cannot listen on {host}:{port} ({why}): choose another --host or --port"
         ) from error
     return sock

@@ -1,4 +1,4 @@
-"""What a service is started with, apart from its runs."""
+"""The settings of a service."""
 
 from __future__ import annotations
 
@@ -21,23 +21,19 @@ class ServiceSettings:
     """The settings of a service.
 
     Attributes:
-        allowed_hosts: Names by which the service may be addressed, next to addresses in figures.
-        api_keys: Keys of which a request must have one; empty: none is needed.
-        rate_limit: Requests a second with one key; None: any number.
+        allowed_hosts: Host names of the service; IP addresses are always allowed.
+        api_keys: API keys; empty: no key is needed.
+        rate_limit: Requests per second and key; None: no limit.
         cors: Origins whose pages may use the service.
         feedback: Folder for feedback; None: it is not collected.
-        access_log: Write a line for every request.
-        threads: Threads that score.
-        places: Requests that may wait for a thread.
-        seconds: How long a request may wait for a thread.
+        access_log: Log every request.
+        threads: Scoring threads.
+        max_waiting: Requests that may wait for a thread.
+        max_wait_s: Seconds that a request may wait for a thread.
         item_table: A file with more columns of the items.
         available: A file with the items that may be recommended.
-        new_items: A table of items without interactions, which are recommended by their features.
-        image_hosts: Origins from which the page may load pictures.
-
-    Examples:
-        >>> ServiceSettings(allowed_hosts=("shop.example",)).threads
-        1
+        new_items: A table of items without interactions, recommended by their features.
+        image_hosts: Origins from which the page may load images.
     """
 
     allowed_hosts: tuple[str, ...] = ()
@@ -47,8 +43,8 @@ class ServiceSettings:
     feedback: Path | None = None
     access_log: bool = True
     threads: int = 1
-    places: int = 256
-    seconds: float = 1.0
+    max_waiting: int = 256
+    max_wait_s: float = 1.0
     item_table: Path | None = None
     available: Path | None = None
     new_items: Path | None = None
@@ -58,13 +54,13 @@ class ServiceSettings:
         for key in self.api_keys:
             if not re.fullmatch(rf"[!-~]{{{MIN_KEY},}}", key):
                 raise ItemrecError(
-                    f"'api_key' must have at least {MIN_KEY} characters, none of them a space or "
-                    f"outside of ASCII, got {len(key)} characters"
+                    f"'api_key' must have at least {MIN_KEY} printable ASCII characters and no "
+                    f"spaces, got {len(key)} characters"
                 )
         if self.rate_limit is not None:
             positive(rate_limit=self.rate_limit)
             if not self.api_keys:
-                raise ItemrecError("'rate_limit' is a limit for each key: give 'api_key' as well")
+                raise ItemrecError("'rate_limit' applies per key: give 'api_key' as well")
         for name, origins in (("cors", self.cors), ("image_host", self.image_hosts)):
             for origin in origins:
                 if not re.fullmatch(r"https?://[\w.:\[\]-]+", origin, flags=re.ASCII):
@@ -73,28 +69,28 @@ class ServiceSettings:
                     )
 
     def load(self, folder: Path, device: str) -> Recommender:
-        """The recommender of a run folder, with the files of the items."""
+        """The recommender of a run folder, with the item files of these settings."""
         table = read_item_table(self.item_table, self.available)
         return Recommender.load(folder, device, table, self.new_items)
 
     @property
     def item_files(self) -> list[Path]:
-        """The files that say something of the items."""
+        """The files with data about items."""
         files = (self.item_table, self.available, self.new_items)
         return [file for file in files if file is not None]
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """The keys in a file, one in a line; lines that begin with # are comments."""
+    """The keys in a file, one per line; lines that begin with # are comments."""
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     keys = tuple(line for line in lines if line and not line.startswith("#"))
     if not keys:
-        raise ItemrecError(f"'api_key_file' must hold a key in a line, got the empty '{path}'")
+        raise ItemrecError(f"'api_key_file' must hold one key per line, '{path}' holds none")
     return keys
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone.
+    """Whether only this machine can reach an address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -106,9 +102,9 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposed(host: str, settings: ServiceSettings, *, insecure: bool) -> None:
-    """Refuse to answer other machines without a key, unless that is said aloud."""
+    """Raise if other machines can reach the service without a key, unless `insecure` is set."""
     if not (is_loopback(host) or settings.api_keys or insecure):
         raise ItemrecError(
-            f"'host' {host} can be reached from other machines: give --api-key or --api-key-file, "
-            "or say --insecure"
+            f"'host' {host} is reachable from other machines: give --api-key or --api-key-file, "
+            "or allow it with --insecure"
         )

@@ -1,32 +1,21 @@
-"""Search for items by parts of their titles, whatever the case and the accents.
-
-All titles are lines of one text, the most popular first, so that Python's own search of a text
-does the work and can stop as soon as enough lines are found.
-"""
+"""Title search: by words, ignoring case and accents."""
 
 from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 
-def normalise(text: str) -> str:
-    """Lower case, without accents.
-
-    >>> normalise("Amélie (2001)")
-    'amelie (2001)'
-    """
-    parts = unicodedata.normalize("NFKD", text)
-    return "".join(c for c in parts if not unicodedata.combining(c)).casefold()
-
-
 class TitleSearch:
-    """The titles of a catalogue (ids if there are none), searched by their words.
+    """The titles of a catalogue, or its ids if there are no titles.
+
+    All titles are lines of one string, the most popular first: `str.find` does the work and stops
+    as soon as enough lines are found.
 
     >>> films = TitleSearch(["1", "2", "3"], ["The Mask", "Masked Ball", "Heat"], [1, 9, 5])
     >>> films.find("mask", 5)
@@ -34,18 +23,18 @@ class TitleSearch:
     """
 
     def __init__(
-        self, ids: Sequence[Any], titles: Sequence[str] | None, counts: Sequence[int]
+        self, ids: Sequence[Any], titles: Iterable[str] | None, counts: Sequence[int]
     ) -> None:
         names = [str(item) for item in ids]
         self.row_of = {name: row for row, name in enumerate(names)}
         self.rows_of_id: dict[str, list[int]] = {}  # ids that differ only in case
         for row, name in enumerate(names):
-            self.rows_of_id.setdefault(normalise(name).strip(), []).append(row)
+            self.rows_of_id.setdefault(search_key(name).strip(), []).append(row)
         order = np.argsort(-np.asarray(counts), kind="stable")
         self.order: list[int] = order.tolist()  # row of each line
         self.popularity = np.argsort(order).tolist()  # line of each row
         texts = names if titles is None else [str(title) for title in titles]
-        lines = [normalise(texts[row]).replace("\n", " ") for row in self.order]
+        lines = [search_key(texts[row]).replace("\n", " ") for row in self.order]
         self.text = "\n".join(["", *lines, ""])  # each line between two line ends
         ends = np.cumsum([0, *(len(line) + 1 for line in lines)])
         self.starts: list[int] = ends.tolist()  # of the line end before each line
@@ -53,14 +42,13 @@ class TitleSearch:
     def find(
         self, query: str, limit: int, allowed: npt.NDArray[np.bool_] | None = None
     ) -> list[int]:
-        """Rows of the items that contain every word of the query, best match first.
+        """Rows of the allowed items that contain every word of the query, best match first.
 
-        An item whose id equals the query comes first, then titles that start with it, then titles
-        with a word that starts with it, then all others; ties are sorted by popularity. Only rows
-        that are `allowed` count.
+        The order is: an item whose id equals the query, titles that start with it, titles with a
+        word that starts with it, all others. Ties are sorted by popularity.
         """
         found: dict[int, None] = {}  # in the order of the match
-        for row in self._candidates(query.strip(), normalise(query).split()):
+        for row in self._candidates(query.strip(), search_key(query).split()):
             if allowed is None or allowed[row]:
                 found[row] = None
             if len(found) == limit:
@@ -83,10 +71,20 @@ class TitleSearch:
                 yield row
 
     def _lines_with(self, part: str) -> Iterator[tuple[int, str]]:
-        """Row and text of each line with this part, the most popular first."""
+        """Row and text of each line that contains a string, the most popular first."""
         place = self.text.find(part)
         while 0 <= place < len(self.text) - 1:
             line = bisect_right(self.starts, place) - 1
             start, end = self.starts[line], self.starts[line + 1]
             yield self.order[line], self.text[start:end]
             place = self.text.find(part, end)
+
+
+def search_key(text: str) -> str:
+    """Text in lower case, without accents.
+
+    >>> search_key("Amélie (2001)")
+    'amelie (2001)'
+    """
+    parts = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in parts if not unicodedata.combining(c)).casefold()

@@ -1,6 +1,6 @@
-"""Several processes answer; this one takes the connections, deals them out and replaces the dead.
+"""Worker processes and their supervisor, which deals out connections and replaces dead workers.
 
-If all processes took connections from one socket, the first to wake up would take most of them.
+If all workers accepted from one socket, the first to wake up would take most connections.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from itemrec.errors import ItemrecError
 from itemrec.extensions import load_extensions
 from itemrec.serving.http.access_log import log, set_up_logging
-from itemrec.serving.http.telemetry import SHARED
-
-if TYPE_CHECKING:
-    from itemrec.serving.http.server import Job
+from itemrec.serving.http.server import BACKLOG, WorkerTask
+from itemrec.serving.http.telemetry import MULTIPROCESS_DIR
 
 CONTEXT = multiprocessing.get_context("spawn")  # a process that has loaded torch should not fork
-FAREWELL = 0.5  # seconds in which connections are still taken when the service ends
-PATIENCE = 20.0  # seconds for workers to end before they are killed
-PAUSE = 1.0  # seconds before a worker that ended is replaced
+DRAIN_S = 0.5  # connections are still accepted after the signal to stop
+EXIT_TIMEOUT_S = 20.0  # then workers are killed
+RESTART_DELAY_S = 1.0  # before a dead worker is replaced
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-def supervise(job: Job, listener: socket.socket, n_workers: int, ready: Callable[[], None]) -> None:
-    """Let workers do a job at a socket until a signal ends them all."""
+def supervise(
+    task: WorkerTask, listener: socket.socket, n_workers: int, ready: Callable[[], None]
+) -> None:
+    """Serve a socket with several workers until a signal stops them all."""
     if not hasattr(socket, "send_fds"):
         raise ItemrecError(f"'workers' must be 1 on this system, got {n_workers}")
     set_up_logging()
     with tempfile.TemporaryDirectory(prefix="itemrec-metrics-") as folder:
-        os.environ[SHARED] = folder
+        os.environ[MULTIPROCESS_DIR] = folder
         try:
-            _Supervisor(job, listener, n_workers).run(ready)
+            _Supervisor(task, listener, n_workers).run(ready)
         finally:
-            del os.environ[SHARED]
+            del os.environ[MULTIPROCESS_DIR]
 
 
 @dataclass
 class _Worker:
-    """A process, the pipe by which it reports, and the socket by which it gets connections."""
+    """A process, the pipe for its report, and the channel for its connections."""
 
     process: SpawnProcess
     report: Connection
@@ -58,7 +58,7 @@ class _Worker:
     is_ready: bool = False
 
     def check(self) -> str:
-        """Note whether the worker is ready; returns why it never will be."""
+        """Update `is_ready`; return why the worker failed to start, or ""."""
         if self.is_ready or not self.report.poll():
             return ""
         try:
@@ -69,48 +69,53 @@ class _Worker:
         return problem
 
     def give(self, connection: socket.socket) -> bool:
-        """Hand a connection over; returns whether that was possible."""
+        """Pass a connection on; return whether the worker takes it."""
         try:
             socket.send_fds(self.channel, [b"c"], [connection.fileno()])
-        except OSError:  # it has ended, or takes none at the moment
+        except OSError:  # the worker has ended, or its channel is full
             return False
         return True
 
+    def close(self) -> None:
+        """Close the channel and the pipe."""
+        self.channel.close()
+        self.report.close()
+
 
 class _Supervisor:
-    """The workers, and the signals for them."""
+    """Starts workers, deals out connections, and forwards signals."""
 
-    def __init__(self, job: Job, listener: socket.socket, n_workers: int) -> None:
-        self.job, self.listener = job, listener
-        n_keys = len(job.settings.api_keys)
+    def __init__(self, task: WorkerTask, listener: socket.socket, n_workers: int) -> None:
+        self.task, self.listener = task, listener
+        n_keys = len(task.settings.api_keys)
         self.buckets = CONTEXT.Array("d", 2 * n_keys) if n_keys else None
         self.workers: list[_Worker] = []
-        self.accepted: socket.socket | None = None  # a connection that no worker could take yet
-        self.n_workers, self.ending, self.start_at = n_workers, 0, 0.0
+        self.accepted: socket.socket | None = None  # a connection that no worker has taken yet
+        self.n_workers, self.stop_signal, self.start_at = n_workers, 0, 0.0
 
     def run(self, ready: Callable[[], None]) -> None:
-        """Start, watch, and end."""
+        """Start the workers, deal out connections until a signal arrives, then stop."""
         with self._signals():
             try:
                 self.workers = [self._start() for _ in range(self.n_workers)]
                 if self._await_all():
                     self.listener.setblocking(False)
-                    self.listener.listen(self.job.backlog)
+                    self.listener.listen(BACKLOG)
                     ready()
-                    while not self.ending:
+                    while not self.stop_signal:
                         self._deal()
                         self._replace()
             finally:
-                self._end()
-        if self.ending:  # end as the signal asks for
-            signal.raise_signal(self.ending)
+                self._stop()
+        if self.stop_signal:  # exit with the status of the signal
+            signal.raise_signal(self.stop_signal)
 
     def _start(self) -> _Worker:
-        """Start a worker; it reports once, when it answers or why it does not."""
+        """Start a worker; it reports once, "" when it is ready or else the error."""
         report, their_report = CONTEXT.Pipe(duplex=False)
         channel, their_channel = socket.socketpair()
-        arguments = (self.job, their_channel, self.buckets, their_report)
-        process = CONTEXT.Process(target=_work, args=arguments, daemon=True)
+        arguments = (self.task, their_channel, self.buckets, their_report)
+        process = CONTEXT.Process(target=_run_worker, args=arguments, daemon=True)
         process.start()
         their_report.close()
         their_channel.close()
@@ -118,19 +123,19 @@ class _Supervisor:
         return _Worker(process, report, channel)
 
     def _await_all(self) -> bool:
-        """Wait until all workers answer; False if a signal came before."""
+        """Wait until all workers are ready; False if a signal arrives first."""
         while not all(worker.is_ready for worker in self.workers):
             wait([worker.report for worker in self.workers if not worker.is_ready], timeout=0.2)
             for worker in self.workers:
                 problem = worker.check()
-                if problem and not self.ending:
+                if problem and not self.stop_signal:
                     raise ItemrecError(problem)
-            if self.ending:
+            if self.stop_signal:
                 return False
         return True
 
     def _deal(self) -> None:
-        """Wait a moment for connections and give each to the worker whose turn it is."""
+        """Wait briefly for connections and give each to the next worker in turn."""
         self._wait()
         while any(worker.is_ready for worker in self.workers):
             if self.accepted is None:
@@ -139,12 +144,12 @@ class _Supervisor:
                 except OSError:  # no more, or too many open files
                     return
             if not self._give(self.accepted):
-                return  # it is the next one's turn when this one is given away
+                return  # keep it; the next connection waits for it
             self.accepted.close()
             self.accepted = None
 
     def _wait(self) -> None:
-        """Wait until there is a connection and a worker for it, but not for long."""
+        """Wait at most 0.1 s for a connection and a worker that can take it."""
         ready = [worker for worker in self.workers if worker.is_ready]
         if not ready:
             wait([worker.report for worker in self.workers], timeout=0.1)
@@ -154,7 +159,7 @@ class _Supervisor:
             select.select([], [worker.channel for worker in ready], [], 0.1)
 
     def _give(self, connection: socket.socket) -> bool:
-        """Hand a connection to the first worker that takes it; returns whether there is one."""
+        """Give a connection to the first worker that takes it; return whether one does."""
         for worker in self.workers:
             if worker.is_ready and worker.give(connection):
                 self.workers.remove(worker)
@@ -163,50 +168,48 @@ class _Supervisor:
         return False
 
     def _replace(self) -> None:
-        """Start a worker for each that has ended, after a pause."""
+        """Replace workers that have ended, after a delay."""
+        from prometheus_client.multiprocess import mark_process_dead
+
         for worker in list(self.workers):
             problem = worker.check()
             if worker.process.is_alive():
                 continue
             code = worker.process.exitcode
             log(logging.ERROR, f"a worker ended with code {code} and is replaced", reason=problem)
-            _forget(worker.process.pid)
-            self._close(worker)
+            mark_process_dead(worker.process.pid)  # type: ignore[no-untyped-call]
+            worker.close()
             self.workers.remove(worker)
-            self.start_at = time.monotonic() + PAUSE
+            self.start_at = time.monotonic() + RESTART_DELAY_S
         if len(self.workers) < self.n_workers and time.monotonic() >= self.start_at:
             self.workers.append(self._start())
 
-    def _end(self) -> None:
-        """Tell the workers to end, hand over what still comes in for a moment, then wait."""
+    def _stop(self) -> None:
+        """Stop the workers: deal out the last connections, then wait for the processes."""
         for worker in self.workers:
             if worker.process.is_alive():
                 worker.process.terminate()
-        last = time.monotonic() + FAREWELL
+        last = time.monotonic() + DRAIN_S
         while any(worker.is_ready for worker in self.workers) and time.monotonic() < last:
             self._deal()
         self.listener.close()
         if self.accepted is not None:
             self.accepted.close()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + EXIT_TIMEOUT_S
         for worker in self.workers:
-            worker.channel.close()  # there are no further connections
+            worker.channel.close()  # tells the worker that no more connections follow
         for worker in self.workers:
             worker.process.join(max(0.0, deadline - time.monotonic()))
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
-            self._close(worker)
-
-    def _close(self, worker: _Worker) -> None:
-        worker.channel.close()
-        worker.report.close()
+            worker.close()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         def handle(number: int, _: Any) -> None:
             if number in (signal.SIGINT, signal.SIGTERM):
-                self.ending = self.ending or number
+                self.stop_signal = self.stop_signal or number
                 return
             for worker in self.workers:
                 if worker.process.pid and worker.process.is_alive():
@@ -221,25 +224,18 @@ class _Supervisor:
                 signal.signal(number, handler)
 
 
-def _work(
-    job: Job,
+def _run_worker(
+    task: WorkerTask,
     channel: socket.socket,
     buckets: MutableSequence[float] | None,
     report: Connection,
 ) -> None:
-    """The life of a worker."""
-    with suppress(KeyboardInterrupt):  # after Ctrl-C the server has ended in order
+    """The main function of a worker process."""
+    with suppress(KeyboardInterrupt):  # after Ctrl-C the server has stopped in order
         try:
             load_extensions()
-            job.run(channel, buckets, lambda: report.send(""), is_channel=True)
+            task.run(channel, buckets, lambda: report.send(""), is_channel=True)
         except (ItemrecError, OSError) as error:
             with suppress(OSError):
                 report.send(str(error))
             raise SystemExit(1) from error
-
-
-def _forget(pid: int | None) -> None:
-    """Leave the gauges of a process that has ended out of the metrics."""
-    from prometheus_client.multiprocess import mark_process_dead
-
-    mark_process_dead(pid)  # type: ignore[no-untyped-call]

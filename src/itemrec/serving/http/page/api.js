@@ -1,4 +1,4 @@
-// Requests to the service. Errors are sentences for people who know nothing of parameters.
+// Requests to the service, with errors in plain words.
 
 let key = sessionStorage.getItem("itemrec-key") ?? "";
 
@@ -14,20 +14,20 @@ export class ServiceError extends Error {
   }
 }
 
-// Whole numbers of 16 digits and more as text: ids may be longer than a number holds exactly.
+// Quote integers of 16 digits and more: ids may exceed the precision of a number.
 function quoteLongNumbers(json) {
   const wide = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?=[,\]}])/g;
   return json.replace(wide, (found) => (found[0] === '"' ? found : `"${found}"`));
 }
 
 function sentence(status, text) {
-  if (status === 401) return "This service asks for an API key.";
+  if (status === 401) return "This service needs an API key.";
   if (status === 429) return "Too many requests with this key. Try again in a moment.";
   if (status === 503) return "The service is busy. Try again in a moment.";
   const user = /^'user' must be a user of the training data, got '?(.*?)'?(;|$)/.exec(text);
-  if (user) return `This model knows no user ${user[1]}.`;
+  if (user) return `Unknown user: ${user[1]}.`;
   const item = /^'item' must be an item of the training data, got '?(.*?)'?(;|$)/.exec(text);
-  if (item) return `This model knows no item ${item[1]}.`;
+  if (item) return `Unknown item: ${item[1]}.`;
   return text || `The service does not answer (status ${status}).`;
 }
 
@@ -45,7 +45,7 @@ async function send(path, body) {
   try {
     content = JSON.parse(quoteLongNumbers(text));
   } catch {
-    // a proxy's page: the status says enough
+    // the error page of a proxy: the status is enough
   }
   if (!response.ok || content === null) throw new ServiceError(sentence(response.status, content?.error), response.status);
   return content;
@@ -60,7 +60,7 @@ export const history = (user) => query("/history", {user});
 export const items = (q, limit, filter = {}) => query("/items", {q, limit, ...filter});
 export const feedback = (event, item, user, run) => send("/feedback", {event, items: [item], user, run});
 
-// The item of an id, with its title where the catalogue has one.
+// The item with an id; without a title if it is unknown.
 export async function item(id) {
   const found = await items(id, 1).catch(() => []);
   return found.find((entry) => String(entry.item) === String(id)) ?? {item: id, title: "", genres: ""};

@@ -1,4 +1,4 @@
-// Small helpers for the document.
+// DOM functions.
 
 export const $ = (id) => document.getElementById(id);
 export const named = (entry) => entry.title || String(entry.item);
@@ -16,7 +16,7 @@ export function button(text, label, action, className = "") {
   return made;
 }
 
-// Pictures are shown only from where the service permits; others are left out without a gap.
+// Images are shown only from hosts that the service allows.
 let imageHosts = [];
 export const setImageHosts = (hosts) => { imageHosts = hosts; };
 

@@ -1,21 +1,21 @@
-// Lists of recommendations: one, or two side by side with what they share marked.
+// Lists of recommendations: one, or two side by side with common items marked.
 
 import {$, button, element, genresOf, named, picture} from "./elements.js";
 
 const signed = (number, digits) => `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(digits)}`;
 const scoreText = (score, digits) => (Number.isInteger(score) ? score.toLocaleString("en") : score.toFixed(digits));
-// Decimals of all numbers in a column: four figures of the largest one, no more than three.
+// Decimals of a column: four significant digits of its largest number, at most three decimals.
 const decimals = (numbers) => Math.max(0, 4 - Math.max(1, ...numbers.map((n) => Math.trunc(Math.abs(n)).toString().length)));
 
-// What a score has besides the shares of items.
+// The part of a score that no history item contributes.
 function ownPart(pick, ofUser) {
-  if (ofUser) return "the user's own part";
+  if (ofUser) return "the user's profile";
   return pick.is_new ? "its features" : "its popularity";
 }
 
-// The shares of a score, with those that are not listed in one line.
+// The shares of a score; those that are not listed are summed in one line.
 function shares(pick, ofUser) {
-  const rest = [["others together", pick.others], [ownPart(pick, ofUser), pick.own]];
+  const rest = [["other items", pick.others], [ownPart(pick, ofUser), pick.own]];
   const extra = rest.filter(([, share]) => Math.abs(share ?? 0) > 1e-4 * Math.abs(pick.score));
   return pick.reasons.length ? [...pick.reasons, ...extra.map(([title, share]) => ({title, share, rest: true}))] : [];
 }
@@ -29,7 +29,7 @@ function shareLine(reason, {widest, digits}) {
     element("span", {className: "value"}, signed(reason.share, digits)));
 }
 
-// A new item has no history of its own: it is here because of known items that are like it.
+// A new item, with the known items that it is similar to.
 function newMark(pick) {
   const known = (pick.like ?? []).map((one) => [named(one), one.shared.slice(0, 3).join(", ")].filter(Boolean).join(": "));
   return element("div", {className: "fresh"}, element("span", {className: "mark"}, "new"), known.length ? ` like ${known.join("; ")}` : "");

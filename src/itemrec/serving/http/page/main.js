@@ -1,4 +1,4 @@
-// The page: choose what you like, see recommendations, compare models. The address holds it all.
+// The page: choose items, see recommendations, compare models. The URL holds the whole state.
 
 import * as api from "./api.js";
 import {$, button, element, genresOf, named, picture, setImageHosts} from "./elements.js";
@@ -10,7 +10,7 @@ const SLIDERS = ["diversity", "discount"];
 const SHELVES = 3; // genres with a shelf
 const isWide = matchMedia("(min-width: 48rem)").matches;
 const CHIPS = isWide ? 8 : 3; // items of a known user that are shown one by one
-const runs = new Map(); // name → what the service tells about it
+const runs = new Map(); // name → response of /about
 let latest = 0; // only the latest response is shown
 
 const main = () => runs.values().next().value;
@@ -48,7 +48,7 @@ async function column(run) {
   return {title, picks: found.items, measure, ofUser: "user" in asked, fallback: found.fallback, unknown: found.unknown};
 }
 
-// Show the state; `focus` finds what has the focus afterwards.
+// Show the state; `focus` returns the element to focus afterwards.
 async function show(focus = null) {
   draw();
   const mine = ++latest;
@@ -70,16 +70,16 @@ async function show(focus = null) {
 }
 
 function remarks(columns) {
-  const told = [];
+  const notes = [];
   const {fallback, picks, unknown} = columns[0];
-  if (isEmpty() && !state.similar) told.push("Choose something you like: search for it, or take it from a shelf.");
-  else if (fallback) told.push("Nothing is known of these items, so these are the most popular ones.");
+  if (isEmpty() && !state.similar) notes.push("Search for something you like, or pick it from a shelf.");
+  else if (fallback) notes.push("The model knows none of these items, so these are the most popular ones.");
   const fresh = state.liked.filter((entry) => entry.is_new);
-  if (fresh.length && !state.similar) told.push(`New, so it says nothing of your taste yet: ${fresh.map(named).join(", ")}.`);
+  if (fresh.length && !state.similar) notes.push(`New items do not change your list yet: ${fresh.map(named).join(", ")}.`);
   const others = unknown.filter((item) => !fresh.some((entry) => same(entry, {item})));
-  if (others.length) told.push(`Not known to this model and left out: ${others.join(", ")}.`);
-  if (!picks.length) told.push(state.similar ? "No item is similar." : "No item is left to recommend.");
-  return told.join(" ");
+  if (others.length) notes.push(`Unknown to this model and ignored: ${others.join(", ")}.`);
+  if (!picks.length) notes.push(state.similar ? "No similar items found." : "No items left to recommend.");
+  return notes.join(" ");
 }
 
 function change(focus = null) {
@@ -96,7 +96,7 @@ const sameButton = (place, label) => () => {
   return rows[Math.min(place, rows.length - 1)]?.querySelector(`button[aria-label^="${label}"]`) ?? $("heading");
 };
 
-function tell(event, entry) {
+function sendFeedback(event, entry) {
   if (main().feedback) api.feedback(event, entry.item, state.user, state.run || main().run).catch(() => {});
 }
 
@@ -107,9 +107,9 @@ function choose(entry) {
 }
 
 const actions = {
-  like(entry, place) { tell("liked", entry); choose(entry); change(sameButton(place, "Like")); },
+  like(entry, place) { sendFeedback("liked", entry); choose(entry); change(sameButton(place, "Like")); },
   dislike(entry, place) {
-    tell("disliked", entry);
+    sendFeedback("disliked", entry);
     state.liked = without(state.liked, entry);
     state.disliked = [...without(state.disliked, entry), entry];
     change(sameButton(place, "Dislike"));
@@ -119,8 +119,8 @@ const actions = {
 
 function chip(entry, name, remove) {
   const row = element("li", {className: name});
-  const word = name === "disliked" ? "not " : "";
-  row.append(element("span", {}, `${word}${named(entry)}`));
+  const prefix = name === "disliked" ? "not " : "";
+  row.append(element("span", {}, `${prefix}${named(entry)}`));
   if (remove) row.append(button("×", `Remove ${named(entry)}`, remove));
   return row;
 }
@@ -142,14 +142,14 @@ function draw() {
   hideShelves();
 }
 
-// Sliders say nothing of similar items, which are not a list for anybody.
+// Similar items are not re-ranked, so their sliders are disabled.
 function drawSlider(id) {
   $(id).value = state[id];
   $(id).disabled = Boolean(state.similar);
   $(`${id}-text`).textContent = state[id] === "0" ? "off" : `${Math.round(100 * Number(state[id]))} %`;
 }
 
-// While a slider moves the list follows; where it is let go becomes the address.
+// The list follows a moving slider; the URL changes when it is released.
 function setUpSlider(id) {
   let timer = 0;
   $(id).oninput = () => {
@@ -167,7 +167,7 @@ function hideShelves() {
   $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
 }
 
-// A known item can be liked; a new one says nothing of a taste, but there are items like it.
+// A card of a known item likes it; a card of a new item shows similar ones.
 function shelf(title, entries) {
   const cards = entries.map((entry) => {
     const label = `${entry.is_new ? "Items similar to" : "Like"} ${named(entry)}`;
@@ -189,20 +189,20 @@ async function drawShelves() {
   const made = filled.map((entries, place) => shelf(genres[place], entries));
   if (main().new_items) made.push(shelf("New", await api.items("", 12, {new: true}).catch(() => [])));
   $("shelves").replaceChildren(...made);
-  hideShelves(); // nothing else is drawn: somebody may be typing
+  hideShelves(); // redraw nothing else: the user may be typing
 }
 
 async function historyOf(user) {
   try {
     return await api.history(user);
   } catch (error) {
-    if (error.status === 422) return []; // the list will say that nobody knows this user
+    if (error.status === 422) return []; // the list reports the unknown user
     throw error;
   }
 }
 
 function setUp() {
-  setUpSearch((entry) => { tell("liked", entry); choose(entry); change(() => $("search")); });
+  setUpSearch((entry) => { sendFeedback("liked", entry); choose(entry); change(() => $("search")); });
   $("known").onsubmit = async (event) => {
     event.preventDefault();
     const user = $("user").value.trim() || null;
@@ -225,7 +225,7 @@ function setUp() {
   $("options").open = isWide; // on a phone the list comes first
 }
 
-// Take the state from the address; what the service does not offer is left out.
+// Read the state from the URL; values that the service does not offer are dropped.
 async function follow() {
   await readAddress(api.item, historyOf);
   if (!runs.has(state.run)) state.run = "";

@@ -1,11 +1,11 @@
-// The search: a text field with a list of items, used by mouse or by keyboard.
+// The search: a combobox of items, for mouse and keyboard.
 
 import * as api from "./api.js";
 import {$, element, genresOf, named} from "./elements.js";
 
 let timer = 0;
 let latest = 0; // only the latest response is shown
-let pending = null; // the search that is under way
+let pending = null; // the search in progress
 let selected = -1; // index in the results
 
 const options = () => [...$("found").querySelectorAll("[role=option]")];
@@ -37,7 +37,7 @@ async function search(choose) {
     $("found").replaceChildren(...rows);
     $("found").hidden = !rows.length;
     $("search").setAttribute("aria-expanded", String(rows.length > 0));
-    $("search-note").textContent = rows.length ? "" : `Nothing is called “${text}”.`;
+    $("search-note").textContent = rows.length ? "" : `No results for “${text}”.`;
   } catch (error) {
     if (mine === latest) { close(); $("search-note").textContent = error.message; }
   }
@@ -59,7 +59,7 @@ function move(by) {
   $("search").setAttribute("aria-activedescendant", rows[selected].id);
 }
 
-// Enter may come before the answer: then the search is done at once and its first item taken.
+// Enter before the results arrive searches at once and picks the first item.
 async function enter(choose) {
   if (selected < 0) {
     if (timer) { clearTimeout(timer); timer = 0; pending = search(choose); }

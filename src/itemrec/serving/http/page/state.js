@@ -1,4 +1,4 @@
-// What the page shows, and the address that holds it: a shared address shows the same.
+// The state of the page and the URL that holds it: a shared URL shows the same list.
 
 export const state = {
   user: null, // id of a known user
@@ -11,7 +11,7 @@ export const state = {
   discount: "0", // of popularity, 0 … 1
   run: "",
   other: "", // the run to compare with
-  similar: null, // {item, title}: its neighbours are shown instead
+  similar: null, // {item, title}: show its similar items instead
 };
 
 export const same = (a, b) => String(a.item) === String(b.item);
@@ -35,17 +35,17 @@ export function address() {
   return text ? `?${text}` : location.pathname;
 }
 
-// The value of a slider in the address: a number from 0 to 1, 0 if it is anything else.
-const share = (text) => String(Math.min(1, Math.max(0, Number(text) || 0)));
+// The value of a slider in the URL: a number from 0 to 1; 0 if it is invalid.
+const strength = (text) => String(Math.min(1, Math.max(0, Number(text) || 0)));
 
-// Read the address; `find` looks up an item, `historyOf` the items of a user.
+// Read the URL; `find` looks up an item, `historyOf` the items of a user.
 export async function readAddress(find, historyOf) {
   const fields = new URLSearchParams(location.search);
   reset();
   state.user = fields.get("user") || null;
   state.genre = fields.get("genre") ?? "";
   state.k = fields.get("k") ?? "10";
-  for (const name of ["diversity", "discount"]) state[name] = share(fields.get(name));
+  for (const name of ["diversity", "discount"]) state[name] = strength(fields.get(name));
   state.run = fields.get("run") ?? "";
   state.other = fields.get("with") ?? "";
   const all = (name) => Promise.all(fields.getAll(name).map(find));
@@ -53,18 +53,18 @@ export async function readAddress(find, historyOf) {
   if (state.user !== null) state.userHistory = await historyOf(state.user);
 }
 
-// The request for a run. A known user who has chosen more is asked for by all of these items.
+// The request to a run. A known user who likes more items becomes a history of all of them.
 export function request(run, explains) {
-  const whom = state.user !== null && !state.liked.length
+  const source = state.user !== null && !state.liked.length
     ? {user: state.user}
     : {history: [...state.userHistory, ...state.liked].map((entry) => entry.item)};
   const explain = explains && !isEmpty();
   return {
-    ...whom, run, k: Number(state.k), explain, ...(explain && {reasons: 3}),
+    ...source, run, k: Number(state.k), explain, ...(explain && {reasons: 3}),
     ...(state.genre && {genre: state.genre}),
     ...(state.diversity !== "0" && {diversity: Number(state.diversity)}),
     ...(state.discount !== "0" && {popularity_discount: Number(state.discount)}),
-    // a model that can explain its scores can also lower those of items like a disliked one
+    // a model that explains its scores can also use dislikes
     ...(state.disliked.length && {[explains ? "dislikes" : "without"]: state.disliked.map((entry) => entry.item)}),
   };
 }
