@@ -96,7 +96,7 @@ def _patience(config: TrainConfig, split: Split, learner: Learner) -> int:
     """Patience in epochs: as given, or 150, and for known users at least 400 steps.
 
     Trained user vectors stay on a plateau for some hundred steps before validation improves
-    (LOG.md).
+    (docs/research/training.md).
     """
     if config.patience is not None:
         return config.patience

@@ -46,7 +46,7 @@ class Candidate:
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-# On sparse data cosines are better by far, on dense data either may be (LOG.md).
+# On sparse data cosines are better by far, on dense data either may be (docs/research/item-log.md).
 INNER_PRODUCTS = Candidate(
     "inner products, uniform negatives",
     {
