@@ -166,7 +166,7 @@ def tutorial() -> str:
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            parts.append(text.removeprefix("# From a frame to recommendations").strip())
+            parts.append(text.removeprefix("# From a data frame to recommendations").strip())
             continue
         parts.append(f"```python\n{text}\n```")
         printed = "".join(line for output in cell["outputs"] for line in output["text"])
