@@ -8,8 +8,8 @@ figures are the worst cost per million at 3 to 30 million, as a multiple of that
 With --constant-degree, users and items grow in proportion to the interactions instead, and so do
 the vectors: 9 MB at 1 million, 270 MB at 30 million, which no longer fit into a cache. The figure
 is then the cost per million at the largest size. Peak memory is compared with the formula of
-docs/explanation/scale.md, and --store writes what was found, with the formula carried on to a billion
-interactions, for that page.
+docs/explanation/scale.md, and --store writes the results for that page, with the formula
+extrapolated to a billion interactions.
 """
 
 from __future__ import annotations

@@ -86,6 +86,7 @@ def test_help_of_train_lists_every_setting_with_its_default():
 
 
 def test_every_public_name_is_on_a_page_of_the_reference():
-    pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "reference" / "api").glob("*.md"))
+    folder = ROOT / "docs" / "reference" / "api"
+    pages = "\n".join(path.read_text() for path in folder.glob("*.md"))
     shown = set(re.findall(r"^::: itemrec\.([\w.]+)", pages, flags=re.MULTILINE))
     assert {name.removeprefix("ir.") for name in EXPORTED} <= shown

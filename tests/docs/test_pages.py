@@ -161,8 +161,9 @@ def test_the_picture_of_the_protocols_is_the_one_the_script_draws():
 
 
 def test_every_loss_has_a_section_with_a_plot():
+    page = TEXTS["explanation/losses.md"]
     for name in ir.losses.LOSSES:
-        section = TEXTS["explanation/losses.md"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert f'--8<-- "docs/img/slope-{name}.svg"' in section, name
         assert "$$" in section, name
 

@@ -44,7 +44,8 @@ def test_no_marker_and_no_formula_is_left_as_it_was_written(site):
         assert "<!-- made:" not in text, path
         assert "arithmatex" not in text, path
         assert "--8&lt;--" not in text, path
-    assert (site / "explanation" / "losses.html").read_text(encoding="utf-8").count('display="block"') >= 9
+    losses = (site / "explanation" / "losses.html").read_text(encoding="utf-8")
+    assert losses.count('display="block"') >= 9
 
 
 def test_the_site_fetches_nothing_from_elsewhere(site):

@@ -1,7 +1,7 @@
-"""Parts of the site that come from the program itself, so that they cannot go stale.
+"""MkDocs hooks: generate tables from the program and from measurements, render formulas.
 
-A page says ``<!-- made: commands -->``, and the table of that name takes its place. Formulas
-between dollar signs become MathML, which browsers draw without a script.
+A marker such as ``<!-- made: commands -->`` on a page is replaced by the table of that name.
+Formulas between dollar signs become MathML, which browsers render without a script.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def commands() -> str:
     parts = [f"{group.help}\n"]
     if options := [p for p in group.params if p.name != "help"]:
         parts += [
-            "Before the command stand options that hold for all of them.\n",
+            "These options go before the command and apply to all commands.\n",
             parameters(options),
         ]
     for name, command in group.commands.items():  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def parameters(found: list[Any]) -> str:
         for p in found
         if not getattr(p, "hidden", False) and p.name != "help"
     ]
-    return table(("option", "what it does"), *rows) if rows else ""
+    return table(("option", "effect"), *rows) if rows else ""
 
 
 def spelling(parameter: Any) -> str:
@@ -97,7 +97,7 @@ def spelling(parameter: Any) -> str:
 
 
 def default_of(parameter: Any) -> str:
-    """The default of an option, where it says something."""
+    """The default of an option, unless it is empty."""
     value = parameter.default
     if parameter.required or value is None or value is False or value == () or callable(value):
         return ""
@@ -105,13 +105,13 @@ def default_of(parameter: Any) -> str:
 
 
 def train_settings() -> str:
-    """The settings of training."""
+    """The training settings."""
     rows = [(f"`{f.name}`", f"`{f.default!r}`", f.metadata["help"]) for f in fields(ir.TrainConfig)]
     return table(("setting", "default", "meaning"), *rows)
 
 
 def models() -> str:
-    """Every model with what it can do."""
+    """Every model with its capabilities."""
     trained = {
         Kind.LIST_LOSS: "any loss",
         Kind.OWN_OBJECTIVE: "own objective",
@@ -128,7 +128,7 @@ def models() -> str:
         )
         for name, model in ir.models.MODELS.items()
     ]
-    return table(("model", "what it is", "trained by", "new users", "explains"), *rows)
+    return table(("model", "description", "trained by", "new users", "explains"), *rows)
 
 
 def first_line(thing: Any) -> str:
@@ -142,21 +142,21 @@ def settings_of(defaults: Mapping[str, Any]) -> str:
 
 
 def samplers() -> str:
-    """Every sampler of negatives."""
+    """Every negative sampler."""
     rows = [
         (f"`{name}`", first_line(sampler), settings_of(schema(sampler)))
         for name, sampler in ir.negatives.NEGATIVES.items()
     ]
-    return table(("negatives", "which items", "settings and defaults"), *rows)
+    return table(("negatives", "items drawn", "settings and defaults"), *rows)
 
 
 def datasets() -> str:
-    """Every data set known by name."""
+    """Every named data set."""
     rows = [
         (f"`{name}`", found.about, f"{found.users:,}" if found.users else "", found.licence)
         for name, found in DATASETS.items()
     ]
-    return table(("name", "what it is", "users", "licence"), *rows)
+    return table(("name", "description", "users", "licence"), *rows)
 
 
 def tutorial() -> str:
@@ -176,12 +176,12 @@ def tutorial() -> str:
 
 
 def changed(value: float, before: float) -> str:
-    """A value, and its change from another one."""
+    """A value and its relative change."""
     return f"{value:.4f} ({value / before - 1:+.1%})"
 
 
 def steering() -> str:
-    """What diversity costs on ml-latest-small, from the output of ``evaluate --sweep --json``."""
+    """The cost of diversity on ml-latest-small, from ``evaluate --sweep --json``."""
     stored = json.loads((DOCS / "data" / "steering.json").read_text(encoding="utf-8"))
     sweeps = {
         name: Sweep(found["slider"], 20, found["users"], tuple(Point(**p) for p in found["points"]))
@@ -202,7 +202,7 @@ def steering() -> str:
 
 
 def diversity() -> str:
-    """What a slider that was chosen on other users brings, from ``benchmarks/diversity.py``."""
+    """The effect of a slider selected on other users, from ``benchmarks/diversity.py``."""
     stored = json.loads((DOCS / "data" / "diversity.json").read_text(encoding="utf-8"))
     rows = []
     for model, by in dict.fromkeys((row["model"], row["by"]) for row in stored):
@@ -222,7 +222,7 @@ def diversity() -> str:
 
 
 def _scale() -> dict[str, Any]:
-    """What ``benchmarks/scaling.py --constant-degree --store`` has written."""
+    """The output of ``benchmarks/scaling.py --constant-degree --store``."""
     text = (DOCS / "data" / "scale.json").read_text(encoding="utf-8")
     stored: dict[str, Any] = json.loads(text)
     return stored

@@ -1,7 +1,7 @@
-"""The pictures of the site: slopes of the product's own losses, and the two protocols.
+"""Draw the pictures of the documentation: slopes of the losses, and the two protocols.
 
-``python tools/docs/plots.py [FOLDER]`` writes SVG files (docs/img by default). Text and axes take the
-colour of the page around them, so one file serves the light and the dark theme.
+``python tools/docs/plots.py [FOLDER]`` writes SVG files (default: docs/img). Text and axes inherit
+the colour of the page, so one file serves the light and the dark theme.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 import itemrec as ir
 
-COLOURS = ("#4f8fdc", "#e08a3c", "#3fa873", "#c2619a", "#9a8450")  # fair on white and on black
+COLOURS = ("#4f8fdc", "#e08a3c", "#3fa873", "#c2619a", "#9a8450")  # legible on white and on black
 INK = "#010203"  # replaced by the page's own colour
 NEGATIVES = 1000
 STYLE = {
@@ -47,15 +47,15 @@ Loss = Callable[..., Tensor]
 
 
 def ranks(negatives: int = NEGATIVES) -> list[int]:
-    """Ranks to look at, evenly spaced on a logarithmic axis."""
+    """Ranks, evenly spaced on a logarithmic axis."""
     spaced = torch.logspace(0, torch.log10(torch.tensor(float(negatives))), 40)
     return sorted({round(float(rank)) for rank in spaced})
 
 
 def slope_at_rank(loss: Loss, rank: int, negatives: int = NEGATIVES) -> float:
-    """−∂loss/∂s_p of one positive at this rank among negatives with normally spread scores."""
+    """−∂loss/∂s_p of one positive at this rank among negatives with normal scores."""
     share = (torch.arange(negatives, dtype=torch.float64) + 0.5) / negatives
-    neg = torch.special.ndtri(1 - share)  # best first
+    neg = torch.special.ndtri(1 - share)  # highest score first
     edges = torch.cat([neg[:1] + 0.3, (neg[1:] + neg[:-1]) / 2, neg[-1:] - 0.3])
     pos = edges[rank - 1].reshape(1, 1).requires_grad_()
     loss(pos, neg.unsqueeze(0)).backward()
@@ -77,7 +77,7 @@ def blank() -> tuple[Figure, Axes]:
 
 
 def by_rank(lines: dict[str, Loss], negatives: int = NEGATIVES, relative: bool = False) -> Figure:
-    """Slopes over the rank of the positive."""
+    """Plot slopes by the rank of the positive."""
     figure, axes = blank()
     at = ranks(negatives)
     for name, loss in lines.items():
@@ -88,13 +88,13 @@ def by_rank(lines: dict[str, Loss], negatives: int = NEGATIVES, relative: bool =
     axes.set_ylabel("slope ÷ its largest" if relative else "slope at the positive")
     drawn = [value for line in axes.lines for value in line.get_ydata()]
     low, high = max(min(drawn), max(drawn) * 1e-4), max(drawn)
-    axes.set_ylim(low / (2 if high > 100 * low else 20), high * 2)  # room for the legend
+    axes.set_ylim(low / (2 if high > 100 * low else 20), high * 2)  # space for the legend
     axes.legend(loc="lower left", fontsize=10)
     return figure
 
 
 def by_difference(lines: dict[str, Loss], wide: float = 6.0) -> Figure:
-    """Slopes over the difference of the scores of a positive and a negative."""
+    """Plot slopes by the score difference of a positive and a negative."""
     figure, axes = blank()
     at = torch.linspace(-wide, wide, 121).tolist()
     for name, loss in lines.items():
@@ -105,7 +105,7 @@ def by_difference(lines: dict[str, Loss], wide: float = 6.0) -> Figure:
 
 
 def bsl_slopes() -> Figure:
-    """BSL pulls every positive alike and pushes negatives by their softmax weight."""
+    """Plot BSL: it moves all positives equally and pushes negatives by their softmax weight."""
     figure, axes = blank()
     share = (torch.arange(NEGATIVES, dtype=torch.float64) + 0.5) / NEGATIVES
     for tau in (0.1, 0.3, 1.0):
@@ -120,7 +120,7 @@ def bsl_slopes() -> Figure:
 
 
 def ccl_slopes() -> Figure:
-    """CCL pulls every positive alike and pushes only negatives above the margin."""
+    """Plot CCL: it moves all positives equally and pushes only negatives above the margin."""
     figure, axes = blank()
     at = torch.linspace(-1, 1, 201).tolist()
     for margin in (0.3, 0.6, 0.9):
@@ -166,7 +166,7 @@ def figures() -> Iterator[tuple[str, Figure]]:
 
 
 def inherit_colour(svg: str) -> str:
-    """The page's own colour for text and axes, and nothing that names a machine or a date."""
+    """Use the page's own colour for text and axes; remove dates and machine names."""
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     # rules for all elements, and names that several pictures of a page would share
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
@@ -203,7 +203,7 @@ INDUCTIVE = (
 
 
 def protocols() -> str:
-    """Both protocols as matrices of users and items."""
+    """Draw both protocols as matrices of users and items."""
     left, right, top = 70, 400, 64
     out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="40 18 600 276" role="img" ']
     out[0] += 'fill="currentColor" font-family="sans-serif" font-size="13">'
