@@ -4,7 +4,7 @@ On each of five splits a model is trained and its test users are halved. The sli
 value at which the NDCG@20 of one half has lost 2 %, and the lists of the other half are measured at
 this value against the plain ones; then the halves change places. So the slider is chosen for the
 model that is measured (what a value does depends on its vectors), but not on the users that are
-reported. With `--out`, the figures are written to a file that docs/steering.md shows.
+reported. With `--out`, the figures are written to a file that docs/how-to/reranking.md shows.
 """
 
 from __future__ import annotations

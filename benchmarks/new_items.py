@@ -39,7 +39,7 @@ from itemrec.training.loop import map_settings, train
 from itemrec.training.run import Run
 
 DATA = "ml-latest-small,synthetic:users=3000,items=4000"
-SEEDS = "10,11,12,13,14"  # the map was designed on others: LOG.md
+SEEDS = "10,11,12,13,14"  # the map was designed on others: docs/research/production.md
 METRICS = ("ndcg@20", "recall@20")
 OURS, BASELINES = ("linear", "item-log", "hybrid"), ("random", "popularity", "cosine", "content")
 ABOUT = {

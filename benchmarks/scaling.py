@@ -8,8 +8,8 @@ figures are the worst cost per million at 3 to 30 million, as a multiple of that
 With --constant-degree, users and items grow in proportion to the interactions instead, and so do
 the vectors: 9 MB at 1 million, 270 MB at 30 million, which no longer fit into a cache. The figure
 is then the cost per million at the largest size. Peak memory is compared with the formula of
-docs/scale.md, and --store writes the figures of that page, with the formula continued to a billion
-interactions.
+docs/explanation/scale.md, and --store writes the results for that page, with the formula
+extrapolated to a billion interactions.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def arguments() -> argparse.Namespace:
     out.add_argument("--millions", default="1,3,10,30", help="sizes, ascending")
     out.add_argument("--constant-degree", action="store_true", help="40 items for each user")
     out.add_argument("--plot", type=Path, default=PLOT, help="file of the plot")
-    out.add_argument("--store", type=Path, help="JSON file for docs/scale.md")
+    out.add_argument("--store", type=Path, help="JSON file for docs/explanation/scale.md")
     options = out.parse_args()
     if len(options.millions.split(",")) < 2:
         out.error(f"'--millions' must list at least two sizes, got {options.millions}")
@@ -147,7 +147,7 @@ def measure(interactions: int, power: float, threads: int, quick: bool) -> dict[
 
 
 def formula(users: int, items: int, edges: int, batch: int) -> dict[str, int]:
-    """Peak bytes of training LightGCN by parts, as in docs/scale.md."""
+    """Peak bytes of training LightGCN by parts, as in docs/explanation/scale.md."""
     nodes, lists = users + items, batch * (POSITIVES + NEGATIVES)
     table = 4 * nodes * DIM
     blocks = users * block_count(items, users, edges) + items * block_count(users, items, edges)
@@ -165,7 +165,7 @@ def formula(users: int, items: int, edges: int, batch: int) -> dict[str, int]:
 
 
 def page(found: list[dict[str, Any]], machine: str) -> dict[str, Any]:
-    """What docs/scale.md shows: the measured sizes, and the formulas beyond them."""
+    """What docs/explanation/scale.md shows: the measured sizes, and the formulas beyond them."""
     rows = []
     for users, items, edges in PROJECTED:
         batch = min(-(-users // STEPS), LARGEST_BATCH)

@@ -65,8 +65,8 @@ def write_plays(folder: Path) -> None:
 
 
 def load_script(name: str) -> Any:
-    """A script under docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    """A script under tools/docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,6 +1,6 @@
 """Notebooks without Jupyter: their code cells run in order, as a reader would run them.
 
-``python tests/notebooks.py docs/tutorial.ipynb`` runs a notebook and stores its outputs in it.
+``python tests/notebooks.py docs/tutorial/tutorial.ipynb`` runs a notebook and stores its outputs.
 """
 
 import ast

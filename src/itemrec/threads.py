@@ -17,7 +17,8 @@ from types import ModuleType
 
 # OpenMP's threads spin for milliseconds before they sleep. Next to another process they spin on the
 # core that the work needs: a step then takes 2.4 times as long, with fewer spins 1.5 times. The
-# price is paid on small data and idle cores, where each wait ends with a wake-up: LOG.md.
+# price is paid on small data and idle cores, where each wait ends with a wake-up:
+# docs/research/speed.md.
 SPINS = 10000
 
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_")

@@ -16,9 +16,9 @@ RECORDS = (ir.Run, ir.Split, ir.Interactions, ir.Evaluation, ir.Recommender)
 def exported() -> dict[str, object]:
     """Functions and classes under the names that users write."""
     found = {f"ir.{name}": getattr(ir, name) for name in ir.__all__}
-    for room in (ir.losses, ir.models, ir.negatives):
-        short = room.__name__.rpartition(".")[2]
-        found |= {f"ir.{short}.{name}": getattr(room, name) for name in room.__all__}
+    for module in (ir.losses, ir.models, ir.negatives):
+        short = module.__name__.rpartition(".")[2]
+        found |= {f"ir.{short}.{name}": getattr(module, name) for name in module.__all__}
     return {k: v for k, v in found.items() if inspect.isfunction(v) or inspect.isclass(v)}
 
 
@@ -85,6 +85,7 @@ def test_help_of_train_lists_every_setting_with_its_default():
 
 
 def test_every_public_name_is_on_a_page_of_the_reference():
-    pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    folder = ROOT / "docs" / "reference" / "api"
+    pages = "\n".join(path.read_text() for path in folder.glob("*.md"))
     shown = set(re.findall(r"^::: itemrec\.([\w.]+)", pages, flags=re.MULTILINE))
     assert {name.removeprefix("ir.") for name in EXPORTED} <= shown

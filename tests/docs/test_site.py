@@ -30,7 +30,7 @@ def site(tmp_path_factory):
 
 
 def test_every_command_and_option_stands_on_the_commands_page(site):
-    page = (site / "commands.html").read_text(encoding="utf-8")
+    page = (site / "reference" / "commands.html").read_text(encoding="utf-8")
     for name, command in typer.main.get_command(app).commands.items():
         assert f'id="itemrec-{name}"' in page
         for option in command.params:
@@ -44,7 +44,8 @@ def test_no_marker_and_no_formula_is_left_as_it_was_written(site):
         assert "<!-- made:" not in text, path
         assert "arithmatex" not in text, path
         assert "--8&lt;--" not in text, path
-    assert (site / "losses.html").read_text(encoding="utf-8").count('display="block"') >= 9
+    losses = (site / "explanation" / "losses.html").read_text(encoding="utf-8")
+    assert losses.count('display="block"') >= 9
 
 
 def test_the_site_fetches_nothing_from_elsewhere(site):

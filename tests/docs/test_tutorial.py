@@ -4,7 +4,7 @@ import pytest
 from doc_blocks import ROOT, load_script
 from notebooks import load, run
 
-PATH = ROOT / "docs" / "tutorial.ipynb"
+PATH = ROOT / "docs" / "tutorial" / "tutorial.ipynb"
 
 
 def stored(cell: dict) -> str:

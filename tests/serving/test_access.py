@@ -101,7 +101,7 @@ def test_invalid_settings_raise(settings, sentence):
         ServiceSettings(**settings)
 
 
-@pytest.mark.parametrize("page", ["Dockerfile", "docs/serving.md"])
+@pytest.mark.parametrize("page", ["Dockerfile", "docs/how-to/serving.md"])
 def test_the_key_of_the_documented_container_is_accepted(page):
     text = (Path(__file__).parents[2] / page).read_text()
     (value,) = re.findall(r"ITEMREC_API_KEY=(.+)", text)

@@ -19,7 +19,8 @@ How a user chooses items (everything is vectorised, memory is linear in interact
 Why niches: real taste has many small directions besides the broad ones. Take the sum of the first
 hundred squared singular values of D^-1/2 A D^-1/2 after the trivial one: the share of it above the
 sum for shuffled pairs with the same degrees is .30 on 1,000 users of MovieLens-1M. Communities
-alone gave .16 at that shape, with niches it is .24 (LOG.md has other data and the long tails).
+alone gave .16 at that shape, with niches it is .24 (docs/research/synthetic-data.md has other data
+and the long tails).
 
 This is neither a low-rank dot product (the exponent differs by user, and series depend on the
 history) nor a walk on the graph of interactions, so no family of models has the generator's form.

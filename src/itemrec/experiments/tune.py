@@ -199,7 +199,8 @@ def _train(search: _Search, config: Config, folder: Path) -> Run:
     """Train, continuing an interrupted trial if there is one.
 
     No trial is stopped for being worse than others: these losses stay on a plateau before they
-    improve (LOG.md), so the best trial might be stopped first. Patience ends a trial.
+    improve (docs/research/training.md), so the best trial might be stopped first. Patience ends a
+    trial.
     """
     settings = resolve(config)
     # a closed form has no state to keep

@@ -165,7 +165,7 @@ def item_recall(
         1 − 1/|K| Σ_{k∈K} 1/min(|V⁺|, k) Σ_{p∈V⁺} σ((k + ½ − rank(p))/τ_k)
 
     `tau_k` is in ranks. With τ_k = 1 a positive at rank 500 of 1,000 has no slope, and the
-    model does not learn; a twentieth of the list works (LOG.md).
+    model does not learn; a twentieth of the list works (docs/research/training.md).
 
     The ½ is not in the paper, whose appendix has `σ((k − rank(p))/τ_k)`. The step `H(k − rank)`
     counts a positive *at* rank k. Without the ½ the sigmoid would count it half, and the loss would

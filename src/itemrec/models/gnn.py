@@ -34,7 +34,7 @@ class GNN(EmbeddingModel):
     Args:
         dim: Length of a vector.
         layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default (chosen on validation, see LOG.md).
+            by default (chosen on validation, see docs/research/training.md).
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
             choice for the protocol.
 

@@ -22,7 +22,7 @@ class WeightedGNN(GNN):
     learning rate of the vectors, scores grow to thousands within an epoch, where a smooth rank has
     no slope, and the model does not get better than popularity. The step of a shared weight is
     therefore divided by its width, which makes the change of a product independent of the width
-    (LOG.md).
+    (docs/research/baselines.md).
 
     Args:
         dim: Length of a vector.

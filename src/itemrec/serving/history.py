@@ -15,7 +15,8 @@ from itemrec.errors import ItemrecError
 from itemrec.serving.filters import ItemFilter, as_list
 from itemrec.validation import is_number
 
-DISLIKE = 0.5  # weight of a dislike, relative to the mean weight of the history; see LOG.md
+# Weight of a dislike relative to the mean weight of the history: docs/research/production.md.
+DISLIKE = 0.5
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 A step allocates tables as large as the embeddings and frees them again. The C library gives such
 large pieces back to the system, which must clear every page when they are wanted again: in a graph
-of ten million interactions a sixth of a step (LOG.md). Between steps it must not give them back
-either, so the memory is kept until training ends.
+of ten million interactions a sixth of a step (docs/research/scale.md). Between steps it must not
+give them back either, so the memory is kept until training ends.
 """
 
 from __future__ import annotations
