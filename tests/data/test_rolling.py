@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import itemrec as ir
 from itemrec.data.interactions import Interactions
-from itemrec.data.rolling import Window
+from itemrec.data.time_splits import Window
 from itemrec.errors import ItemrecError, LeakError
 from itemrec.experiments.build import make_split
 
@@ -69,8 +69,8 @@ def test_items_and_users_of_the_window_that_cannot_be_found_are_told() -> None:
     assert split.test.ids.tolist() == ["a", "c"]
     text = " ".join(split.notes)
     assert "left out: 1 of 5 (20.0%)" in text
-    assert "never there before: 2, folded in with the earlier half" in text
-    assert "; 1 with too few interactions are left out." in text
+    assert "New users in the test window: 2, folded in with the earlier half" in text
+    assert "; left out for too few interactions: 1." in text
     (known,) = ir.split_rolling(data, 1, start=0.29, valid=0.0, new_users="drop")
     assert known.test.ids.tolist() == ["a"]
     assert "left out: 2." in known.notes[-1]

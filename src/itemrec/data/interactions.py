@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemrec.data.content_hash import fingerprint_of, hash_ids, in_pieces
-from itemrec.data.id_search import IdSearch
+from itemrec.data.id_arrays import IdSearch
 from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from itemrec.data.feature_columns import (
     text_columns,
     years_of,
 )
+from itemrec.data.id_arrays import text_array
 from itemrec.data.interactions import IdMap
 from itemrec.data.readers.item_files import read_columns
-from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 
 TYPES: dict[str, Kind] = {  # of a column's name in RecBole's files, such as "class:token"

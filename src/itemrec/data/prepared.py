@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.data.id_files import read_ids
+from itemrec.data.id_arrays import read_id_file
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.errors import ItemrecError
 from itemrec.files import checksum, json_object, read_file, write_text
@@ -134,7 +134,7 @@ def mapped(path: Path) -> npt.NDArray[Any]:
 
 
 def _ids(path: Path, count: int) -> IdMap:
-    found = read_file(path, read_ids)
+    found = read_file(path, read_id_file)
     if len(found) != count:
         raise ItemrecError(f"{path} is damaged: expected {count:,} ids, found {len(found):,}")
     return IdMap(found)

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from itemrec.data.columns import Names, RawTable
 from itemrec.data.feedback import FILES, read_feedback
+from itemrec.data.id_arrays import text_array
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.item_features import read_item_features
 from itemrec.data.merging import merge_rows
@@ -23,7 +24,6 @@ from itemrec.data.readers.frames import arrow_frame, read_frame
 from itemrec.data.readers.item_files import Titles, read_titles
 from itemrec.data.readers.lightgcn import read_lightgcn
 from itemrec.data.readers.parquet import read_parquet, read_parquet_parts
-from itemrec.data.texts import text_array
 from itemrec.data.weights import Weighting, duration_text
 from itemrec.errors import ItemrecError, NoRowsError
 

@@ -14,7 +14,7 @@ import torch
 
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_table import ItemTable
-from itemrec.data.joining import Catalogue, resized, with_new_items
+from itemrec.data.joining import ItemCatalogue, resized, with_new_items
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.conventions import wanted_metrics
@@ -217,7 +217,7 @@ def facts_of(
 ) -> ItemFacts:
     """What is known of the items that a model of a run, or of this split, scores."""
     source = split if isinstance(run, Model) else run
-    train, items = source.train, Catalogue(source.item_ids, source.titles, source.genres)
+    train, items = source.train, ItemCatalogue(source.item_ids, source.titles, source.genres)
     if isinstance(model, WithNewItems):
         assert split.features is not None
         assert split.new_items is not None

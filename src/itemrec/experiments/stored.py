@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from itemrec.config_file import Config
-from itemrec.data.later import later_part
+from itemrec.data.joining import later_part
 from itemrec.data.prepared import is_prepared
 from itemrec.data.readers.file_kinds import is_pattern
 from itemrec.data.sources import short_name

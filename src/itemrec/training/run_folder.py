@@ -22,7 +22,7 @@ import numpy as np
 
 from itemrec import ranks
 from itemrec.config_file import Config, dump_config, load_config, normalise
-from itemrec.data.texts import fixed_width
+from itemrec.data.id_arrays import fixed_width
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.files import (
