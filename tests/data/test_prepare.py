@@ -546,7 +546,7 @@ def test_settings_of_rows_come_too_late_for_a_folder(tmp_path: Path) -> None:
     plays().write_parquet(tmp_path / "plays.parquet")
     prepared(tmp_path / "plays.parquet", tmp_path / "out")
     for name, value in {"user": "x", "weight": "plays", "half_life": "1d"}.items():
-        with pytest.raises(ir.ItemrecError, match=f"'{name}' is for files with rows"):
+        with pytest.raises(ir.ItemrecError, match=f"'{name}' has no effect on a prepared folder"):
             ir.load(tmp_path / "out", **{name: value})
     titles = ir.load(tmp_path / "out", titles={"track 1": "So What"}, min_rating=4)
     assert titles.ratings.min() == 4

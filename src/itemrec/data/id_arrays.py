@@ -54,6 +54,16 @@ def fixed_width(texts: Sequence[str]) -> npt.NDArray[np.str_]:
     return np.array([text if len(text) <= LONGEST else cut(text) for text in texts])
 
 
+def is_plain_int(text: str) -> bool:
+    """Whether a text is an integer of up to 18 digits as Python writes it.
+
+    >>> is_plain_int("-7"), is_plain_int("007")
+    (True, False)
+    """
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 19 and str(int(text)) == text
+
+
 class IdSearch:
     """Finds the rows of ids, int64 or text, by binary search.
 
@@ -97,7 +107,7 @@ class IdSearch:
 
 
 def _is_int64(text: str) -> bool:
-    """Whether a text is a 64-bit integer in Python's own notation."""
+    """Whether a text is a 64-bit integer as Python writes it."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
         return False

@@ -29,7 +29,7 @@ from itemrec.data.feature_columns import (
     text_columns,
     years_of,
 )
-from itemrec.data.id_arrays import text_array
+from itemrec.data.id_arrays import is_plain_int, text_array
 from itemrec.data.interactions import IdMap
 from itemrec.data.readers.item_files import read_columns
 from itemrec.errors import ItemrecError
@@ -212,12 +212,8 @@ def _ids(values: list[Any], place: str) -> IdMap:
     if len(set(texts)) < len(texts):
         twice = Counter(texts).most_common(1)[0][0]
         raise ItemrecError(f"{place}: item {twice!r} has several rows, expected one")
-    is_whole = all(type(v) is int or (isinstance(v, str) and _is_int(v)) for v in whole)
+    is_whole = all(type(v) is int or (isinstance(v, str) and is_plain_int(v)) for v in whole)
     return IdMap(np.array(texts, dtype=np.int64) if is_whole and texts else text_array(texts))
-
-
-def _is_int(text: str) -> bool:
-    return re.fullmatch(r"-?[1-9]\d{0,17}|0", text) is not None
 
 
 def _joined(table: Mapping[str, list[Any]]) -> list[tuple[str, list[Any], Kind | None]]:

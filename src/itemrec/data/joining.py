@@ -119,18 +119,12 @@ def later_part(
             f"'{data.name}' must have interactions of known users with known items that are not in "
             "training, got none"
         )
-    notes = [
-        f"{what}, left out: {count:,}."
-        for what, count in (
-            ("Interactions of users that the run does not know", int((users < 0).sum())),
-            (
-                "Interactions with items that the run does not know",
-                int((items[users >= 0] < 0).sum()),
-            ),
-            ("Interactions that the run was trained on", int(later.nnz - target.nnz)),
-        )
-        if count
-    ]
+    left_out = {
+        "of users that the run does not know": int((users < 0).sum()),
+        "with items that the run does not know": int((items[users >= 0] < 0).sum()),
+        "that the run was trained on": int(later.nnz - target.nnz),
+    }
+    notes = [f"Interactions {what}, left out: {n:,}." for what, n in left_out.items() if n]
     ids = user_ids.external(found)
     return HeldOut(as_ones(train[found]), as_ones(target[found]), found, ids), notes
 

@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from itemrec.data.columns import Names, choose_columns
-from itemrec.data.readers.delimited import Header, read_header
-from itemrec.data.readers.file_kinds import kind_of
+from itemrec.data.readers.delimited import Header, kind_of, read_header
 from itemrec.data.readers.frames import first_line
 from itemrec.data.readers.parquet import check_parquet
 from itemrec.errors import ItemrecError
