@@ -106,7 +106,7 @@ def test_a_table_that_cannot_be_used_is_refused(frame: dict, message: str) -> No
 def test_features_of_other_items_than_the_data_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "films.csv"
     path.write_text("item,x\nnobody,1\nnothing,2\n")
-    with pytest.raises(ir.ItemrecError, match="none of its 2 ids is one of them"):
+    with pytest.raises(ir.ItemrecError, match="got 2 ids and none is among its"):
         ir.load("synthetic:users=20,items=30,interactions=150", item_features=path)
 
 

@@ -366,7 +366,7 @@ def test_a_setting_that_needs_a_column_is_refused_without_it(
     [
         ("nothing.parquet", "no such file"),
         ("*.tsv", "no file matches"),
-        ("plays.txt", "unknown kind of file '.txt'"),
+        ("plays.txt", "unknown file type '.txt'"),
         (["a.parquet", "b.csv"], "all be parquet or all be text"),
         (["a.parquet", "c.parquet"], "the item column is text in this file or in a.parquet"),
         (["a.parquet", "d.parquet"], "has no rating column, other files have"),
@@ -440,7 +440,7 @@ def test_a_preparation_continues_after_any_step(
                     kills += 1
         if (out / "prepared.json").exists():
             break
-        with pytest.raises(ir.ItemrecError, match="is not finished: run the same"):
+        with pytest.raises(ir.ItemrecError, match="is not finished; run the same"):
             ir.load(out)
     assert kills > 20
     whole = contents(tmp_path / "whole")
@@ -511,7 +511,7 @@ def test_other_settings_and_changed_files_are_refused(tmp_path: Path) -> None:
         ir.prepare(path, out, min_rating=3)
     other = tmp_path / "other.parquet"
     plays().write_parquet(other)
-    with pytest.raises(ir.ItemrecError, match="the files were others"):
+    with pytest.raises(ir.ItemrecError, match="the input files differ"):
         ir.prepare(other, out)
     plays(seed=1).write_parquet(path)
     with pytest.raises(ir.ItemrecError, match=r"plays.parquet has changed since"):

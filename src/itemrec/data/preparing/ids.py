@@ -1,4 +1,4 @@
-"""The second phase: all ids of users and of items, sorted as `read` sorts them."""
+"""The second phase of `prepare`: all ids of users and of items, sorted as `read` sorts them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from itemrec.data.preparing.inputs import literal, parquet
-from itemrec.data.preparing.work import Facts, Work
+from itemrec.data.preparing.work import StepFacts, Work
 from itemrec.errors import ItemrecError
 
-MOST = 2**31 - 1  # rows have 32 bits
-CHUNK = 2**20  # ids that are looked at together
+MOST = 2**31 - 1  # rows are 32-bit integers
+CHUNK = 2**20  # ids that are fetched at once
 
 
-def write_ids(connection: Any, work: Work, role: str, expression: str, rows: str) -> Facts:
-    """Write the distinct ids in order, and the number of rows of each."""
+def write_sorted_ids(
+    connection: Any, work: Work, role: str, expression: str, rows: str
+) -> StepFacts:
+    """Write the distinct ids in order, each with its number of rows."""
     path = work.fresh(f"{role}s.parquet")
     connection.execute("SET preserve_insertion_order = true")
     select = f"SELECT {expression} AS id, count(*) AS n FROM {rows} GROUP BY 1 ORDER BY 1"
@@ -30,7 +32,7 @@ def write_ids(connection: Any, work: Work, role: str, expression: str, rows: str
 
 
 def copy_ids(connection: Any, path: Path, target: Path, kept: npt.NDArray[np.int64] | None) -> None:
-    """Write the ids alone, all or those of some rows."""
+    """Copy the ids, all of them or those of some rows, without their counts."""
     connection.execute("SET preserve_insertion_order = true")
     select = f"SELECT id FROM {parquet(path)}"
     if kept is not None:
@@ -45,7 +47,7 @@ def copy_ids(connection: Any, path: Path, target: Path, kept: npt.NDArray[np.int
 
 
 def id_chunks(connection: Any, path: Path, count: int) -> Any:
-    """The ids of a file in order, as arrays of a bounded size."""
+    """The ids of a file in order, a chunk at a time."""
     for start in range(0, count, CHUNK):
         part = f"file_row_number BETWEEN {start} AND {start + CHUNK - 1}"
         select = f"SELECT id FROM {parquet(path)} WHERE {part} ORDER BY file_row_number"
@@ -53,7 +55,7 @@ def id_chunks(connection: Any, path: Path, count: int) -> Any:
 
 
 def bucket_limits(connection: Any, path: Path, most_rows: int) -> npt.NDArray[np.int64]:
-    """The first user of each bucket, and the end; a bucket of more rows has one user only."""
+    """The first user of each bucket, and the end; only a single user may exceed ``most_rows``."""
     select = f"SELECT n FROM {parquet(path)} ORDER BY file_row_number"
     ends = np.cumsum(connection.execute(select).fetchnumpy()["n"].astype(np.int64))
     limits, before = [0], 0
