@@ -303,7 +303,7 @@ def test_held_out_items_can_be_steered_and_ranked_among_all(table: Path) -> None
     everything = ir.evaluate(run, split.among_all_items(), metrics=metrics).metrics
     assert everything["coverage@20"] > plain["coverage@20"]
     other = ir.split_interactions(ir.load(DATA))
-    with pytest.raises(ir.ItemrecError, match="is for a split of `split_items`"):
+    with pytest.raises(ir.ItemrecError, match="needs a split of `split_items`"):
         other.among_all_items()
 
 
