@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import itemrec as ir
-from itemrec.data.columns import to_number, value_problem
+from itemrec.data.columns import column_problem, to_number
 from itemrec.data.interactions import Interactions
 from itemrec.data.preparing import expressions, finish
 from itemrec.data.preparing import prepare as module
@@ -160,7 +160,7 @@ def test_numbers_in_sql_are_those_of_python(role: str, values: list[str]) -> Non
     expression = expressions.number_value("x", "VARCHAR", role)
     found = selected(values, expression, expressions.number_problem("y", role))
     for value, (number, is_bad) in zip(values, found, strict=True):
-        assert is_bad == bool(value_problem(value, role)), value
+        assert is_bad == bool(column_problem(value, role)), value
         assert is_bad or number == to_number(value, role), value
 
 
@@ -170,7 +170,7 @@ def test_ids_in_sql_are_those_of_python(values: list[str]) -> None:
     expression = expressions.id_value("x", "VARCHAR", "text")
     found = selected(values, expression, expressions.id_problem("y", "text"))
     for value, (text, is_bad) in zip(values, found, strict=True):
-        assert is_bad == bool(value_problem(value, "user")), value
+        assert is_bad == bool(column_problem(value, "user")), value
         assert is_bad or text == value.strip()
 
 

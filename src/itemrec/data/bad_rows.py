@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from itemrec.data.array_types import Bools
-from itemrec.data.columns import Where, value_problem
+from itemrec.data.columns import Where, column_problem
 from itemrec.data.interactions import HOW_TO_SKIP
 from itemrec.errors import ItemrecError
 
@@ -25,7 +25,7 @@ def find_problems(columns: Mapping[str, Sequence[Any]], known: Problems | None =
     found = dict(known or {})
     for role, values in columns.items():
         for row, value in enumerate(values):
-            if row not in found and (problem := value_problem(value, role)):
+            if row not in found and (problem := column_problem(value, role)):
                 found[row] = problem
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from itemrec.data.columns import RawTable, value_problem
+from itemrec.data.columns import RawTable, column_problem
 from itemrec.data.interactions import HOW_TO_SKIP
 from itemrec.errors import ItemrecError, NoRowsError
 
@@ -83,7 +83,7 @@ def _parsed(line: bytes) -> tuple[Row, str]:
         return {}, "expected a JSON object"
     for role, name in (("user", "user_id"), ("item", "item_id"), ("time", "timestamp")):
         absent = row.get(name) is None and role != "item"
-        if not absent and (problem := value_problem(row.get(name), role)):
+        if not absent and (problem := column_problem(row.get(name), role)):
             return row, problem
     if row.get("event", "liked") not in EVENTS:
         return row, f"'event' must be one of {', '.join(EVENTS)}"
