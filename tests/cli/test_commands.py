@@ -415,7 +415,7 @@ BAD = {
     "reproduce all --datasets nosuch": "unknown data 'nosuch'",
     "reproduce all --jobs 0": "'jobs' must be a positive integer, got 0",
     "describe nosuch": "unknown data",
-    "describe DATA --user-col x": "'user' is for files",
+    "describe DATA --user-col x": "'user' has no effect on",
     "describe": "'DATA' must be given; see: itemrec describe --help",
     "describe DATA twice": "extra argument",
     "train DATA --epochs two": "'--epochs' must be a whole number, got 'two'",

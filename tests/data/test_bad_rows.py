@@ -132,5 +132,5 @@ def test_the_option_is_for_tables(tmp_path: Path) -> None:
             ir.read(source, skip_bad_rows=True)
     with pytest.raises(ItemrecError, match="'skip_bad_rows' must be true or false, got 'yes'"):
         ir.read(tmp_path, skip_bad_rows="yes")
-    with pytest.raises(ItemrecError, match="'skip_bad_rows' is for files"):
+    with pytest.raises(ItemrecError, match="'skip_bad_rows' has no effect on"):
         ir.load("synthetic", skip_bad_rows=True)

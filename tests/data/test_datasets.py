@@ -201,7 +201,7 @@ def test_local_copy_is_recognised_by_contents(tiny, tmp_path: Path, monkeypatch)
     (copy / "test.txt").write_text("0 0\n2 2 1\n")  # the same counts, other edges
     message = error_of("tiny")
     assert "fingerprint" in message
-    assert "give its path" in message
+    assert "pass its path" in message
 
 
 def test_names_paths_and_sizes(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_names_paths_and_sizes(tmp_path: Path) -> None:
     assert "unknown setting 'user'" in error_of("synthetic:user=3")
     assert "'users' must be an integer, got 'many'" in error_of("synthetic:users=many")
     assert "'min_rating' needs ratings" in error_of("synthetic", min_rating=3)
-    assert "'user' is for files" in error_of("synthetic", user="who")
+    assert "'user' has no effect on" in error_of("synthetic", user="who")
 
 
 def test_every_entry_has_a_source_and_a_licence() -> None:

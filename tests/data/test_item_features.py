@@ -91,7 +91,7 @@ def test_the_item_column_is_named_known_or_first() -> None:
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        ({"item": [1, 1], "x": [1, 2]}, "item '1' has several rows"),
+        ({"item": [1, 1], "x": [1, 2]}, "item ids must be unique, got several rows of '1'"),
         ({"item": [1, None], "x": [1, 2]}, "row 2: the item id is missing"),
         ({"item": [1, 2]}, "expected an item column and features"),
         ({"item": [1, 2], "x": [None, None]}, "no column can be used as a feature: x is empty"),

@@ -210,7 +210,7 @@ def test_wrong_settings_are_refused_by_name(settings, message):
 def test_recency_needs_times():
     with pytest.raises(ItemrecError, match="'half_life' needs timestamps, and 'data' has none"):
         ir.read(frame([(0, 0, 1.0, 0.0)]).drop("time"), half_life="30d")
-    with pytest.raises(ItemrecError, match="'weight' is for data in files, 'synthetic' is gener"):
+    with pytest.raises(ItemrecError, match="'weight' has no effect on 'synthetic', which is gener"):
         ir.load("synthetic", weight="rating")
 
 

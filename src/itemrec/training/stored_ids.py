@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.data.feature_columns import KINDS, FeatureColumn
+from itemrec.data.feature_columns import FEATURE_KINDS, FeatureColumn
 from itemrec.data.id_arrays import read_id_file, text_array, write_id_file
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_features import ItemFeatures
@@ -97,7 +97,7 @@ def read_features(stored: Any, vectors: dict[str, npt.NDArray[Any]]) -> ItemFeat
     columns, n_items = [], len(stored["items"])
     for entry in stored["columns"]:
         name, kind, values = entry["name"], entry["kind"], entry["values"]
-        if kind not in KINDS:
+        if kind not in FEATURE_KINDS:
             raise ValueError(f"the feature {name!r} has the unknown kind {kind!r}")
         if kind == "vector":
             values = vectors[name]
