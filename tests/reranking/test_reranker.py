@@ -18,7 +18,7 @@ from itemrec.models import EASE, Hybrid, LightGCN
 from itemrec.reranking import reranker as reranker_module
 from itemrec.reranking.item_facts import ItemFacts, long_tail
 from itemrec.reranking.reranker import Reranker
-from itemrec.reranking.similarity import item_vectors, mean_similarity, unit_rows
+from itemrec.reranking.similarity import item_vectors, mean_similarity, unit_sets
 from itemrec.reranking.steering import SLIDERS, Steering
 
 ITEMS, USERS, K = 60, 9, 6
@@ -39,7 +39,7 @@ def facts_of(seed: int = 0, *, dense: bool = True, table: ItemTable | None = Non
         vectors = torch.from_numpy(rng.normal(size=(ITEMS, 5)))
         vectors = vectors / vectors.norm(dim=1, keepdim=True)
     else:
-        vectors = unit_rows(sp.csr_array(train.T)).astype(np.float64)
+        vectors = unit_sets(sp.csr_array(train.T)).astype(np.float64)
     facts.__dict__["_of_model"] = vectors
     for name in ("log_popularity", "age"):
         facts.__dict__[name] = getattr(facts, name).double()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import itemrec as ir
 from itemrec.cli.app import app
 from itemrec.data.item_table import ItemTable
-from itemrec.evaluation.tradeoff import Point, Sweeper
+from itemrec.evaluation.tradeoff import Sweeper, SweepPoint
 from itemrec.reranking.similarity import NEAREST
 from itemrec.training.fingerprint import fingerprint
 from itemrec.training.stored_ids import read_features
@@ -281,7 +281,7 @@ def test_a_new_item_may_be_disliked(folder: Path) -> None:
         assert total == pytest.approx(pick.score, abs=1e-5)
 
 
-def points_of(run: ir.Run, split: ir.Split) -> list[Point]:
+def points_of(run: ir.Run, split: ir.Split) -> list[SweepPoint]:
     return list(Sweeper(run, split).sweep("popularity_discount", values=(0.0, 0.5)))
 
 

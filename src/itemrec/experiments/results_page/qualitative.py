@@ -18,7 +18,7 @@ from rich.console import Console
 
 from itemrec.config_file import Config
 from itemrec.data.split import Split
-from itemrec.evaluation.ranking import block_scores, mask_history, top_items
+from itemrec.evaluation.ranking import mask_history, padded_scores, top_items
 from itemrec.experiments.build import make_split, run_config
 from itemrec.experiments.config import changes
 from itemrec.experiments.results_page.formatting import GENERATED
@@ -93,7 +93,7 @@ def example_lists(runs: dict[str, Run], split: Split) -> dict[str, Any]:
         lists = {}
         for name, run in runs.items():
             history = split.test.history[[row]]
-            scores = block_scores(run.model, history, split.test.users[row : row + 1])
+            scores = padded_scores(run.model, history, split.test.users[row : row + 1])
             top = top_items(mask_history(scores, history), K)[0].tolist()
             lists[name] = {
                 "ndcg@20": round(float(run.per_user["ndcg@20"][users.index(user)]), 6),
