@@ -61,9 +61,7 @@ def test_what_cannot_be_compared_is_rejected(runs):
     ):
         with pytest.raises(ir.ItemrecError, match=message):
             compare_runs(runs_)
-    with pytest.raises(
-        ir.ItemrecError, match=r"'metrics' must be stored in all runs .*, got 'ndcg@7'"
-    ):
+    with pytest.raises(ir.ItemrecError, match=r"'metrics' must be stored in all .*, got 'ndcg@7'"):
         compare_runs(runs, ["ndcg@7"])
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.array_types import Bools, Ints
+
 
 def from_parts(
     indices: npt.NDArray[Any],
@@ -48,19 +50,19 @@ def checked(
     return sp.csr_array((weights, indices, indptr), shape=shape)
 
 
-def row_of_entry(matrix: sp.csr_array) -> npt.NDArray[np.int64]:
+def row_of_entry(matrix: sp.csr_array) -> Ints:
     """The row of each stored entry, [nnz]."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
-def take_entries(matrix: sp.csr_array, mask: npt.NDArray[np.bool_]) -> sp.csr_array:
+def take_entries(matrix: sp.csr_array, mask: Bools) -> sp.csr_array:
     """Only the entries where the mask is true; the shape is unchanged."""
     before = np.concatenate(([0], np.cumsum(mask)))
     ends, n_items = before[matrix.indptr], int(matrix.shape[1])
     return from_parts(matrix.indices[mask], ends, n_items, matrix.data[mask])
 
 
-def take_columns(matrix: sp.csr_array, columns: npt.NDArray[np.int64]) -> sp.csr_array:
+def take_columns(matrix: sp.csr_array, columns: Ints) -> sp.csr_array:
     """Only the given columns, ascending, renumbered 0, 1, …"""
     if len(columns) == matrix.shape[1]:
         return matrix
@@ -83,7 +85,7 @@ def as_sorted(matrix: Any) -> sp.csr_array:
     return from_parts(matrix.indices, matrix.indptr, matrix.shape[1], matrix.data)
 
 
-def scatter_rows(rows: sp.csr_array, at: npt.NDArray[np.int64], n_rows: int) -> sp.csr_array:
+def scatter_rows(rows: sp.csr_array, at: Ints, n_rows: int) -> sp.csr_array:
     """A matrix of ``n_rows`` rows, with the given rows at positions ``at`` and the others empty."""
     place = sp.csr_array(
         (np.ones(len(at), np.float32), (at, np.arange(len(at)))), shape=(n_rows, len(at))
@@ -99,7 +101,7 @@ def pick_share(
     least: int = 0,
     leave: int = 0,
     dither: bool = False,
-) -> npt.NDArray[np.bool_]:
+) -> Bools:
     """Choose a share of every row's entries at random; return a mask over the entries.
 
     From a row of d entries it chooses round(share · d), at least ``least``, and leaves at least

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from itemrec.data.array_types import Floats, Ints
 from itemrec.data.columns import is_missing, to_number
 from itemrec.errors import ItemrecError
 
@@ -36,7 +36,7 @@ class FeatureColumn:
     kind: FeatureKind
     values: Any
 
-    def take(self, rows: npt.NDArray[np.int64]) -> FeatureColumn:
+    def take(self, rows: Ints) -> FeatureColumn:
         """The values of these rows; −1 is a missing value."""
         if self.kind in ("number", "vector"):
             array = np.asarray(self.values)[rows].copy()
@@ -122,7 +122,7 @@ def text_columns(name: str, texts: list[str]) -> list[FeatureColumn]:
     return out
 
 
-def years_of(texts: list[str]) -> npt.NDArray[np.float64]:
+def years_of(texts: list[str]) -> Floats:
     """The year in parentheses at the end of each text, NaN where there is none."""
     found = [YEAR.search(text) for text in texts]
     return np.array([float(year[1]) if year else np.nan for year in found])

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.array_types import Floats, Ints
 from itemrec.data.feature_columns import YEAR, FeatureColumn
 from itemrec.data.item_features import ItemFeatures
 
@@ -37,7 +38,7 @@ class FeatureMatrix:
     regressors: sp.csr_array  # [items, F]
     words: sp.csr_array  # [items, W] TF-IDF, rows of length 1 or 0
 
-    def take(self, rows: npt.NDArray[np.int64]) -> FeatureMatrix:
+    def take(self, rows: Ints) -> FeatureMatrix:
         """The matrices of these rows."""
         return FeatureMatrix(sp.csr_array(self.regressors[rows]), sp.csr_array(self.words[rows]))
 
@@ -126,7 +127,7 @@ def _indicators(
     return block
 
 
-def _hats(known: npt.NDArray[np.float64]) -> ColumnEncoder:
+def _hats(known: Floats) -> ColumnEncoder:
     """Piecewise linear basis functions between quantiles; all are 0 for a missing number."""
     some = known[np.isfinite(known)]
     knots = np.unique(np.quantile(some, np.linspace(0, 1, KNOTS))) if len(some) else np.zeros(1)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.array_types import Ints
 from itemrec.data.csr import as_sorted, from_parts, take_columns, take_entries
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.split import HeldOut, Protocol, Split
@@ -35,7 +36,7 @@ def seeded(seed: int) -> np.random.Generator:
     return np.random.default_rng(int(seed))
 
 
-def sorted_matrix(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
+def sorted_matrix(data: Interactions) -> tuple[sp.csr_array, Ints]:
     """The interactions as CSR with their weights, and each entry's position in the data.
 
     Entries are sorted, so a split depends on the seed and the pairs, not on the order of rows.
@@ -86,7 +87,7 @@ def finished_split(
     protocol: Protocol,
     parts: tuple[sp.csr_array, HeldOut | None, HeldOut | None],
     user_ids: IdMap,
-    columns: npt.NDArray[np.int64],
+    columns: Ints,
     settings: dict[str, Any],
     notes: list[str],
     new_items: IdMap | None = None,
@@ -132,7 +133,7 @@ def finished_split(
 def held_out_part(
     history: sp.csr_array,
     target: sp.csr_array,
-    users: npt.NDArray[np.int64],
+    users: Ints,
     ids: npt.NDArray[Any],
     name: str,
     notes: list[str],
@@ -157,7 +158,7 @@ def _scaled_part(held: HeldOut, mean: float) -> HeldOut:
     return replace(held, history=scaled(held.history, mean), target=scaled(held.target, mean))
 
 
-def item_columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+def item_columns(train: sp.csr_array, unseen_items: str) -> tuple[Ints, list[str]]:
     """The items that stay in the split, and a note on those without a training interaction."""
     one_of("unseen_items", unseen_items, ("keep", "drop"))
     n_items = int(train.shape[1])

@@ -198,9 +198,7 @@ def _degrees(users: int, items: int, interactions: int, rng: np.random.Generator
     return out
 
 
-def _choose(
-    catalogue: _Catalogue, crowd: _Crowd, degree: Ints, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _choose(catalogue: _Catalogue, crowd: _Crowd, degree: Ints, rng: np.random.Generator) -> Ints:
     """Sorted unique pairs as user · items + item; duplicates are dropped and drawn again."""
     users, items = len(degree), len(catalogue.popularity)
     keys = np.empty(0, dtype=np.int64)
@@ -262,9 +260,7 @@ def _from_taste(
     return out
 
 
-def _slot(
-    cumulative: npt.NDArray[np.float32], who: Ints, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _slot(cumulative: npt.NDArray[np.float32], who: Ints, rng: np.random.Generator) -> Ints:
     """A slot of each user in `who`, by weight."""
     spin = rng.random(len(who), dtype=np.float32)
     slot = np.zeros(len(who), dtype=np.int64)

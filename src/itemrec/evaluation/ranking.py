@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.data.array_types import Ints
 from itemrec.models.base import Model
 from itemrec.reranking.reranker import LARGEST_POOL, Reranker
 
@@ -16,7 +16,7 @@ ROW_BLOCK = 64  # block sizes are a multiple of this, so that products round ali
 STRETCH = 64  # consecutive items that are first compared by their largest score
 
 
-def padded_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+def padded_scores(model: Model, history: sp.csr_array, users: Ints) -> Tensor:
     """Scores of users, padded to a multiple of `ROW_BLOCK` rows: rounding depends on the shape."""
     missing = -history.shape[0] % ROW_BLOCK
     if missing:
@@ -27,7 +27,7 @@ def padded_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int
     return own_scores(model, history, users)
 
 
-def own_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+def own_scores(model: Model, history: sp.csr_array, users: Ints) -> Tensor:
     """Scores that may be overwritten: a tensor that the model itself holds is copied."""
     scores = model.scores(history, users)
     held = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}

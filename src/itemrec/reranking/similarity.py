@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.data.array_types import Floats
 from itemrec.data.csr import take_columns
 from itemrec.models.base import Model
 from itemrec.models.with_new_items import WithNewItems
@@ -114,13 +115,13 @@ def pool_of(vectors: UnitVectors, pool: Tensor) -> DensePool | SparsePool:
     return SparsePool(vectors, pool)
 
 
-def mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> npt.NDArray[np.float64]:
+def mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> Floats:
     """Mean cosine of the pairs of each list, ``[B, k] → [B]``; −1 is no item, NaN means no pair."""
     parts = [lists[start : start + BLOCK] for start in range(0, len(lists), BLOCK)]
     return np.concatenate([_mean_similarity(part, vectors) for part in parts])
 
 
-def _mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> npt.NDArray[np.float64]:
+def _mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> Floats:
     real = lists >= 0
     count = real.sum(1)
     if isinstance(vectors, Tensor):

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from itemrec.data.array_types import Ints
 from itemrec.data.preparing.inputs import literal, parquet
 from itemrec.data.preparing.work import StepFacts, Work
 from itemrec.errors import ItemrecError
@@ -31,7 +31,7 @@ def write_sorted_ids(
     return {"count": count}
 
 
-def copy_ids(connection: Any, path: Path, target: Path, kept: npt.NDArray[np.int64] | None) -> None:
+def copy_ids(connection: Any, path: Path, target: Path, kept: Ints | None) -> None:
     """Copy the ids, all of them or those of some rows, without their counts."""
     connection.execute("SET preserve_insertion_order = true")
     select = f"SELECT id FROM {parquet(path)}"
@@ -54,7 +54,7 @@ def id_chunks(connection: Any, path: Path, count: int) -> Any:
         yield connection.execute(select).fetchnumpy()["id"]
 
 
-def bucket_limits(connection: Any, path: Path, most_rows: int) -> npt.NDArray[np.int64]:
+def bucket_limits(connection: Any, path: Path, most_rows: int) -> Ints:
     """The first user of each bucket, and the end; only a single user may exceed ``most_rows``."""
     select = f"SELECT n FROM {parquet(path)} ORDER BY file_row_number"
     ends = np.cumsum(connection.execute(select).fetchnumpy()["n"].astype(np.int64))

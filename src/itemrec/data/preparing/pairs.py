@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.array_types import Ints
 from itemrec.data.columns import RawTable
 from itemrec.data.merging import Pairs, merge_rows
 from itemrec.data.preparing.inputs import literal, parquet
@@ -41,7 +42,7 @@ class Numbering:
     item: str
     columns: list[str]  # rating, time and weight, where used
     condition: str  # that selects the rows to use
-    limits: npt.NDArray[np.int64]  # first user of each bucket, and the end
+    limits: Ints  # first user of each bucket, and the end
     in_order: bool
 
 
@@ -68,7 +69,7 @@ def write_buckets(connection: Any, work: Work, part: int, numbering: Numbering) 
     return {}
 
 
-def _bucket(limits: npt.NDArray[np.int64], low: int, high: int) -> str:
+def _bucket(limits: Ints, low: int, high: int) -> str:
     """SQL for the number of a user's bucket: a binary search."""
     if high - low == 1:
         return str(low)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from itemrec.data.array_types import Ints
 from itemrec.data.columns import Names, RawTable
 from itemrec.errors import ItemrecError
 
@@ -30,7 +30,7 @@ def read_lightgcn(folder: Path, names: Names) -> RawTable:
     )
 
 
-def read_adjacency(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def read_adjacency(path: Path) -> tuple[Ints, Ints]:
     """(users, items) of a LightGCN file: one line per user, `user item item …`, ids ≥ 0."""
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
