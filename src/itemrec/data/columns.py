@@ -146,7 +146,7 @@ def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
             try:
                 decoded.append(value.decode() if isinstance(value, bytes) else value)
             except UnicodeDecodeError:
-                raise ItemrecError(f"{where(row)}: {_not_utf8(value, role)}") from None
+                raise ItemrecError(f"{where(row)}: {column_problem(value, role)}") from None
         listed, distinct = decoded, dict.fromkeys(decoded)
     for value in distinct:
         if problem := _id_problem(value, role):
@@ -171,10 +171,6 @@ def _id_problem(value: Any, role: str) -> str:
     return ""
 
 
-def _not_utf8(value: bytes, role: str) -> str:
-    return f"the {role} id must be UTF-8 text, got {value[:60]!r}"
-
-
 def _numbers(column: Any, role: str, where: Where) -> Floats:
     """Finite numbers; dates of a time column become seconds since 1970."""
     values = _array(column)
@@ -188,28 +184,19 @@ def _numbers(column: Any, role: str, where: Where) -> Floats:
             try:
                 numbers[row] = np.nan if is_missing(value) else to_number(value, role)
             except NOT_A_NUMBER:
-                raise ItemrecError(f"{where(row)}: {_not_a_number(value, role)}") from None
+                raise ItemrecError(f"{where(row)}: {column_problem(value, role)}") from None
     bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
+    if role == "weight" and not bad.any():
+        bad = numbers <= 0
     if bad.any():
-        raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} is missing or not finite")
-    if role == "weight" and (numbers <= 0).any():
-        row = int((numbers <= 0).argmax())
-        raise ItemrecError(f"{where(row)}: {_not_positive(numbers[row])}")
+        row = int(bad.argmax())
+        raise ItemrecError(f"{where(row)}: {column_problem(float(numbers[row]), role)}")
     return numbers
 
 
 # Three digits after the comma could also be thousands.
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d{1,2}", re.ASCII)
 NOT_A_NUMBER = (ValueError, TypeError, AttributeError, OverflowError)
-
-
-def _not_a_number(value: Any, role: str) -> str:
-    expected = "seconds or a date like 2024-01-31" if role == "time" else "a number"
-    return f"the {role} must be {expected}, got {str(value)[:60]!r}"
-
-
-def _not_positive(number: float) -> str:
-    return f"the weight must be a positive number, got {number:g}"
 
 
 def to_number(value: Any, role: str) -> float:
@@ -242,16 +229,19 @@ def column_problem(value: Any, role: str) -> str:
             try:
                 value = value.decode()
             except UnicodeDecodeError:
-                return _not_utf8(value, role)
+                return f"the {role} id must be UTF-8 text, got {value[:60]!r}"
         infinite = isinstance(value, float) and not math.isfinite(value)
         return f"the {role} id is missing" if infinite else _id_problem(value, role)
     try:
         number = math.nan if is_missing(value) else to_number(value, role)
     except NOT_A_NUMBER:
-        return _not_a_number(value, role)
-    if not abs(number) < 2.0**62:
+        expected = "seconds or a date like 2024-01-31" if role == "time" else "a number"
+        return f"the {role} must be {expected}, got {str(value)[:60]!r}"
+    if not abs(number) < 2.0**62:  # or NaN
         return f"the {role} is missing or not finite"
-    return _not_positive(number) if role == "weight" and number <= 0 else ""
+    if role == "weight" and number <= 0:
+        return f"the weight must be a positive number, got {number:g}"
+    return ""
 
 
 def table_of(

@@ -288,16 +288,19 @@ def _verified(name: str, dataset: Dataset, weighting: dict[str, Any], folder: Pa
         "interactions": (len(data), dataset.interactions),
         "held-out interactions": (held_out, dataset.held_out),
     }
-    for what, (got, expected) in counts.items():
-        if got != expected:
-            raise ItemrecError(
-                f"{folder} is not '{name}': expected {expected:,} {what}, found {got:,}; "
-                "to use it anyway, pass its path instead of the name"
-            )
-    if dataset.fingerprints and data.fingerprint not in dataset.fingerprints:
+    problems = [
+        f"expected {expected:,} {what}, found {got:,}"
+        for what, (got, expected) in counts.items()
+        if got != expected
+    ]
+    if not problems and dataset.fingerprints and data.fingerprint not in dataset.fingerprints:
+        problems.append(
+            "the counts agree, but its interactions have the fingerprint "
+            f"{data.fingerprint}, expected {dataset.fingerprints[0]}"
+        )
+    if problems:
         raise ItemrecError(
-            f"{folder} is not '{name}': the counts agree, but its interactions have the "
-            f"fingerprint {data.fingerprint}, expected {dataset.fingerprints[0]}; "
-            "to use it anyway, pass its path instead of the name"
+            f"{folder} is not '{name}': {problems[0]}; to use it anyway, pass its path instead of "
+            "the name"
         )
     return data

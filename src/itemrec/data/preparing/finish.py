@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from itemrec.data.array_types import Ints
 from itemrec.data.content_hash import fingerprint_of, hash_ids
 from itemrec.data.prepared import write_manifest
-from itemrec.data.preparing.ids import copy_ids, id_chunks
+from itemrec.data.preparing.inputs import literal, parquet
 from itemrec.data.preparing.pairs import ARRAYS, append_array, array_pieces
 from itemrec.data.preparing.work import StepFacts, Work
 
 ROLES = ("users", "items")
+CHUNK = 2**20  # ids that are fetched at once
 
 
 def renumber(connection: Any, work: Work, counts: dict[str, int]) -> StepFacts:
@@ -27,7 +29,7 @@ def renumber(connection: Any, work: Work, counts: dict[str, int]) -> StepFacts:
     for role in ROLES:
         kept = None if used[role].all() else np.flatnonzero(used[role])
         target = work.fresh(f"final-{role}.parquet")
-        copy_ids(connection, work.folder / f"{role}.parquet", target, kept)
+        _copy_ids(connection, work.folder / f"{role}.parquet", target, kept)
         if kept is not None:
             name = "users" if role == "users" else "indices"
             new, done = np.cumsum(used[role], dtype=np.int64) - 1, 0
@@ -41,15 +43,32 @@ def renumber(connection: Any, work: Work, counts: dict[str, int]) -> StepFacts:
     return facts
 
 
+def _copy_ids(connection: Any, path: Path, target: Path, kept: Ints | None) -> None:
+    """Copy the ids, all of them or those of some rows, without their counts."""
+    connection.execute("SET preserve_insertion_order = true")
+    select = f"SELECT id FROM {parquet(path)}"
+    if kept is not None:
+        connection.register("kept", {"place": kept})
+        select += " JOIN kept ON file_row_number = place"
+    options = "(FORMAT parquet, COMPRESSION zstd)"
+    connection.execute(
+        f"COPY ({select} ORDER BY file_row_number) TO {literal(str(target))} {options}"
+    )
+    if kept is not None:
+        connection.unregister("kept")
+
+
 def find_fingerprint(connection: Any, work: Work, counts: dict[str, int]) -> StepFacts:
     """The fingerprint of the final files."""
     hashes = {}
     for role in ROLES:
         hashes[role] = np.empty(counts[role], np.uint64)
-        start = 0
-        for ids in id_chunks(connection, work.folder / f"final-{role}.parquet", counts[role]):
-            hashes[role][start : start + len(ids)] = hash_ids(np.asarray(ids))
-            start += len(ids)
+        ids = parquet(work.folder / f"final-{role}.parquet")
+        for start in range(0, counts[role], CHUNK):
+            part = f"file_row_number BETWEEN {start} AND {start + CHUNK - 1}"
+            select = f"SELECT id FROM {ids} WHERE {part} ORDER BY file_row_number"
+            found = connection.execute(select).fetchnumpy()["id"]
+            hashes[role][start : start + len(found)] = hash_ids(np.asarray(found))
     pairs = zip(
         *(array_pieces(_latest(work, f"{name}.npy")) for name in ("users", "indices")), strict=True
     )

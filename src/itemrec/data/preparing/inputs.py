@@ -86,7 +86,7 @@ def _expanded(path: Path) -> Iterator[Input]:
         paths = [
             found
             for found in paths
-            if not any(  # Spark and others begin the names of files that are not data so
+            if not any(  # such names, of Spark and others, are not data
                 name.startswith(("_", ".")) and "=" not in name
                 for name in found.relative_to(path).parts
             )

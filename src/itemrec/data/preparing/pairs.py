@@ -1,4 +1,4 @@
-"""The last phases of `prepare`: divide rows into buckets of users, then append each bucket's pairs.
+"""The middle phases of `prepare`: sort ids, divide rows into buckets of users, append the pairs.
 
 A bucket has all rows of consecutive users and fits into memory, so the code of `read` merges its
 rows. The arrays are .npy files that grow bucket by bucket.
@@ -21,6 +21,7 @@ from itemrec.data.merging import Pairs, merge_rows
 from itemrec.data.preparing.inputs import literal, parquet
 from itemrec.data.preparing.work import StepFacts, Work
 from itemrec.data.weights import Weighting
+from itemrec.errors import ItemrecError
 
 ARRAYS = {
     "indptr": np.int64,
@@ -30,8 +31,36 @@ ARRAYS = {
     "times": np.float64,
     "weights": np.float64,
 }
-CHUNK = 2**20  # entries that are read at once
+CHUNK = 2**20  # entries of an array that are read at once
+MOST_IDS = 2**31 - 1  # rows are 32-bit integers
 HEADER = 128  # bytes; numpy pads the header so that it holds any number of entries
+
+
+def write_sorted_ids(
+    connection: Any, work: Work, role: str, expression: str, rows: str
+) -> StepFacts:
+    """Write the distinct ids in order, each with its number of rows."""
+    path = work.fresh(f"{role}s.parquet")
+    connection.execute("SET preserve_insertion_order = true")
+    select = f"SELECT {expression} AS id, count(*) AS n FROM {rows} GROUP BY 1 ORDER BY 1"
+    target = f"{literal(str(path))} (FORMAT parquet, COMPRESSION lz4_raw)"
+    connection.execute(f"COPY ({select}) TO {target}")
+    count = connection.execute(f"SELECT count(*) FROM {parquet(path)}").fetchone()[0]
+    if count > MOST_IDS:
+        raise ItemrecError(f"at most {MOST_IDS:,} {role}s are supported, got {count:,}")
+    return {"count": count}
+
+
+def bucket_limits(connection: Any, path: Path, most_rows: int) -> Ints:
+    """The first user of each bucket, and the end; only a single user may exceed ``most_rows``."""
+    select = f"SELECT n FROM {parquet(path)} ORDER BY file_row_number"
+    ends = np.cumsum(connection.execute(select).fetchnumpy()["n"].astype(np.int64))
+    limits, before = [0], 0
+    while limits[-1] < len(ends):
+        end = int(np.searchsorted(ends, before + most_rows, side="right"))
+        limits.append(max(end, limits[-1] + 1))
+        before = int(ends[limits[-1] - 1])
+    return np.array(limits, dtype=np.int64)
 
 
 @dataclass(frozen=True)

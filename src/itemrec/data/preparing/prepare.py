@@ -21,9 +21,15 @@ from itemrec.data.columns import Names
 from itemrec.data.prepared import MANIFEST, STATE, Prepared, prepared_facts, read_manifest
 from itemrec.data.preparing import finish, rows
 from itemrec.data.preparing.expressions import add_functions, final_id
-from itemrec.data.preparing.ids import bucket_limits, write_sorted_ids
 from itemrec.data.preparing.inputs import Input, find_inputs, open_table, parquet, same_columns
-from itemrec.data.preparing.pairs import Merging, Numbering, write_buckets, write_pairs
+from itemrec.data.preparing.pairs import (
+    Merging,
+    Numbering,
+    bucket_limits,
+    write_buckets,
+    write_pairs,
+    write_sorted_ids,
+)
 from itemrec.data.preparing.rows import StagingPlan
 from itemrec.data.preparing.work import KeptError, PrepareProgress, StepFacts, Work, check_request
 from itemrec.data.readers.frames import first_line

@@ -147,23 +147,20 @@ def _facts(connection: Any, plan: StagingPlan, staged: str) -> StepFacts:
     if "time" in plan.roles:
         wanted["latest"] = f"max(time) FILTER (NOT ({bad}) AND NOT time_bad)"
     for role in IDS:
-        good = f"FILTER (NOT ({bad}))"
-        held_as = plan.held_as(role)
+        held_as, integers = plan.held_as(role), {}  # conditions for ids to become integers
         if held_as == "text" and plan.tables[0].header is not None:
-            plain = f"regexp_full_match({role}, '{sql.PLAIN}')"
             exact = f"coalesce(CAST(TRY_CAST({role} AS BIGINT) AS VARCHAR) = {role}, false)"
-            wanted[f"{role}_plain"] = f"coalesce(bool_and({plain}) {good}, true)"
-            wanted[f"{role}_exact"] = (
-                f"coalesce(bool_and({exact} AND NOT {role}_wide) {good}, true)"
-            )
+            integers["plain"] = f"regexp_full_match({role}, '{sql.PLAIN}')"
+            integers["exact"] = f"{exact} AND NOT {role}_wide"
         elif held_as == "float":
-            whole = f"{role} = floor({role}) AND abs({role}) < {2.0**53!r}"
-            wanted[f"{role}_plain"] = f"coalesce(bool_and({whole}) {good}, true)"
+            integers["plain"] = f"{role} = floor({role}) AND abs({role}) < {2.0**53!r}"
         elif held_as == "large":
-            whole = f"{role} < {2**63}"
-            wanted[f"{role}_plain"] = f"coalesce(bool_and({whole}) {good}, true)"
+            integers["plain"] = f"{role} < {2**63}"
         else:
             wanted[f"{role}_plain"] = str(held_as == "integer").lower()
+        for name, condition in integers.items():
+            all_good = f"bool_and({condition}) FILTER (NOT ({bad}))"
+            wanted[f"{role}_{name}"] = f"coalesce({all_good}, true)"
     listed = ", ".join(f"{expression} AS {name}" for name, expression in wanted.items())
     values = connection.execute(f"SELECT {listed} FROM {staged}").fetchone()
     return dict(zip(wanted, values, strict=True))
