@@ -1,4 +1,4 @@
-"""Rows that cannot be used: told all at once, or left out and counted."""
+"""Bad rows: reported all at once, or left out and counted."""
 
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def test_bad_rows_are_left_out_and_counted_by_reason(path: Path) -> None:
     assert "the user id is missing (2)" in note
 
 
-def test_without_the_option_all_problems_are_told_at_once(path: Path) -> None:
+def test_without_the_option_all_problems_are_reported_at_once(path: Path) -> None:
     with pytest.raises(ItemrecError) as caught:
         ir.read(path, rating="rating", time="time")
     text = str(caught.value)

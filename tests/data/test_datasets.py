@@ -114,7 +114,7 @@ def test_interrupted_download_leaves_nothing(home, tiny, own_cache: Path) -> Non
     files = DATASETS["tiny"].files
     tiny(files=(files[0], replace(files[1], urls=(f"{home[0]}/broken/test.txt",))))
     message = error_of("tiny")
-    assert "broke off after" in message
+    assert "was lost after" in message
     assert "put train.txt and test.txt" in message
     assert str(own_cache / "tiny") in message
     assert left(own_cache) == []
@@ -156,7 +156,7 @@ def test_the_second_url_is_tried(home, tiny) -> None:
     assert len(load("tiny")) == 8
 
 
-def test_without_a_network_the_error_says_what_to_do(tiny, own_cache: Path) -> None:
+def test_without_a_network_the_error_names_the_fix(tiny, own_cache: Path) -> None:
     files = DATASETS["tiny"].files
     tiny(files=tuple(replace(f, urls=("http://127.0.0.1:9/x",)) for f in files))
     message = error_of("tiny")

@@ -1,4 +1,4 @@
-"""A prepared folder is what `read` gives for the files, whatever happened on the way."""
+"""A prepared folder holds what `read` returns for the files, also after interruptions."""
 
 import gzip
 import json
@@ -258,7 +258,7 @@ def test_times_of_every_type_are_those_of_read(tmp_path: Path, unit: str) -> Non
     assert_same(prepared(path, tmp_path / "out"), ir.read(path))
 
 
-def test_bad_rows_are_told_by_line_or_left_out_and_counted(tmp_path: Path) -> None:
+def test_bad_rows_are_reported_by_line_or_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "plays.csv"
     rows = ["user_id,item_id,rating", "ann,x,1", ",x,2", "bob,y", "bob,y,good", "eve,z,3,4", ",z,1"]
     path.write_text("\n".join(rows) + "\n")
@@ -271,7 +271,7 @@ def test_bad_rows_are_told_by_line_or_left_out_and_counted(tmp_path: Path) -> No
     assert_same(prepared(path, tmp_path / "out", **skipping), ir.read(path, **skipping))
 
 
-def test_bad_rows_of_parquet_are_told_by_row(tmp_path: Path) -> None:
+def test_bad_rows_of_parquet_are_reported_by_row(tmp_path: Path) -> None:
     path = tmp_path / "plays.parquet"
     columns = {"user_id": [1, None, 3], "item_id": ["x", "y", " "], "rating": [1.0, 2.0, None]}
     pl.DataFrame(columns).write_parquet(path)
@@ -332,7 +332,9 @@ def test_folders_are_those_of_hive_and_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_folder_without_a_value_is_told_for_each_of_its_rows(tmp_path: Path, kind: str) -> None:
+def test_a_folder_without_a_value_is_reported_for_each_of_its_rows(
+    tmp_path: Path, kind: str
+) -> None:
     rows = pl.DataFrame({"item_id": ["x", "y"], "rating": [1, 2]})
     for value in ("ann", "__HIVE_DEFAULT_PARTITION__"):
         folder = tmp_path / "plays" / f"user_id={value}"
@@ -348,7 +350,7 @@ def test_a_folder_without_a_value_is_told_for_each_of_its_rows(tmp_path: Path, k
 
 
 @pytest.mark.parametrize("setting", [{"min_rating": 3}, {"half_life": "1d"}])
-def test_a_setting_that_needs_a_column_is_refused_without_it(
+def test_a_setting_that_needs_a_column_is_rejected_without_it(
     tmp_path: Path, setting: dict[str, Any]
 ) -> None:
     (tmp_path / "none.csv").write_text("user_id,item_id\na,x\nb,y\n")
@@ -374,7 +376,7 @@ def test_a_setting_that_needs_a_column_is_refused_without_it(
         ([], "at least one file"),
     ],
 )
-def test_files_that_do_not_fit_are_told(
+def test_incompatible_files_are_reported(
     tmp_path: Path, files: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -502,7 +504,7 @@ def test_kill_9_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     assert contents(out) == contents(tmp_path / "whole")
 
 
-def test_other_settings_and_changed_files_are_refused(tmp_path: Path) -> None:
+def test_other_settings_and_changed_files_are_rejected(tmp_path: Path) -> None:
     path, out = tmp_path / "plays.parquet", tmp_path / "out"
     plays().write_parquet(path)
     first = ir.prepare(path, out)
@@ -569,7 +571,7 @@ def test_threads_are_at_least_one(tmp_path: Path) -> None:
         ir.prepare("plays.csv", tmp_path / "out", threads=0)
 
 
-def test_a_missing_duckdb_is_told_with_how_to_get_it(
+def test_a_missing_duckdb_is_reported_with_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""Metrics of lists besides accuracy, against loops over plain lists; steered evaluation."""
+"""Metrics of lists beyond accuracy, against loops over plain lists; re-ranked evaluation."""
 
 import math
 from collections import Counter
@@ -143,7 +143,7 @@ def test_only_available_items_are_ranked(run):
     assert few.metrics["coverage@10"] <= len(available) / DATA.n_items
 
 
-def test_what_cannot_be_measured_is_told(run):
+def test_what_cannot_be_measured_is_reported(run):
     with pytest.raises(
         ItemrecError, match="'ndcg' needs the whole ranking; re-ranked lists are cut"
     ):

@@ -283,7 +283,7 @@ def test_wrong_settings_are_named(arguments, sentence):
     assert str(found.value) == sentence
 
 
-def test_settings_that_the_items_cannot_serve_are_refused():
+def test_settings_that_the_items_cannot_serve_are_rejected():
     bare = ItemFacts(EASE(), FACTS[True].train, IdMap(np.arange(ITEMS)), None, None, None)
     for steering, sentence in (
         (Steering(freshness=0.1), "'freshness' needs the age of items"),

@@ -102,7 +102,7 @@ def _stream(url: str, target: Path, progress: Callable[[int, int | None], None])
             done += len(block)
             progress(done, total)
     if total is not None and done != total:  # a dropped connection reads like an end of file
-        raise OSError(f"{url} broke off after {done:,} of {total:,} bytes")
+        raise OSError(f"the connection to {url} was lost after {done:,} of {total:,} bytes")
 
 
 @contextmanager

@@ -287,5 +287,5 @@ class Interactions:
                 break
             keep = after
         if not keep.any():
-            raise ItemrecError(f"'k_core' must be smaller: '{self.name}' has no {k}-core, got {k}")
+            raise ItemrecError(f"'k_core' must be less than {k}: '{self.name}' has no {k}-core")
         return self.where(keep)

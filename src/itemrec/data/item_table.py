@@ -63,7 +63,9 @@ class ItemTable:
         mask = np.zeros(len(items), dtype=np.bool_)
         mask[rows[rows >= 0]] = True
         if not mask.any():
-            raise ItemrecError("'available' must name at least one item of the training data")
+            raise ItemrecError(
+                "'available' must name at least one item of the training data, got none"
+            )
         return mask
 
 

@@ -77,7 +77,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a prepared folder."""
     found = read_file(folder / MANIFEST, json_object)
     if found.get("format") != FORMAT:
-        raise ItemrecError(f"{folder} was prepared by a newer itemrec")
+        raise ItemrecError(f"{folder} was prepared by a newer itemrec; update itemrec")
     return found
 
 
@@ -87,7 +87,7 @@ def prepared_facts(folder: Path, manifest: dict[str, Any]) -> Prepared:
     try:
         return Prepared(folder, **{name: manifest[name] for name in names})
     except KeyError as error:
-        raise ItemrecError(f"{folder / MANIFEST} is damaged: it has no {error}") from error
+        raise ItemrecError(f"{folder / MANIFEST} is damaged: {error} is missing") from error
 
 
 def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactions:
@@ -97,7 +97,9 @@ def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactio
     for file, known in files.items():
         path = folder / file
         if not path.is_file():
-            raise ItemrecError(f"{folder} is incomplete: {file} is missing")
+            raise ItemrecError(
+                f"{folder} is incomplete: {file} is missing; run `itemrec prepare` again"
+            )
         if path.stat().st_size != known["size"] or checksum(path) != known["sha256"]:
             raise ItemrecError(
                 f"{path} is damaged or was changed: its checksum differs from {MANIFEST}; run "

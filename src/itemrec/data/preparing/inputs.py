@@ -63,7 +63,7 @@ def find_inputs(files: Any, without: Path) -> list[Input]:
             if not input_.path.is_relative_to(without):
                 found.setdefault(input_.path, input_)
     if not found:
-        raise ItemrecError("'files' must name at least one file")
+        raise ItemrecError("'files' must name at least one file, got none")
     kinds = {kind_of(path) == ".parquet": path for path in found}
     if len(kinds) > 1:
         raise ItemrecError(
