@@ -350,7 +350,7 @@ BAD = {
     "train DATA --set nosuch=1": "'--set' has no key 'nosuch'",
     "train DATA --set metric=nosuch": "'metric' must be one of",
     "train DATA --config nosuch.toml": "cannot read nosuch.toml",
-    "train DATA --config empty.csv --k-core 99": "'k_core' must be smaller",
+    "train DATA --config empty.csv --k-core 99": "'k_core' must be less than 99",
     "train DATA --like ease": "'--like' must be SUITE/ROW",
     "train DATA --like nosuch/ease": "'suite' must be a .toml file or one of",
     "train DATA --like systems/nosuch": "'--like systems/…' must be one of lightgcn",

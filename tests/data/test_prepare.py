@@ -341,8 +341,8 @@ def test_a_folder_without_a_value_is_reported_for_each_of_its_rows(
         folder.mkdir(parents=True)
         path = folder / f"a.{kind}"
         rows.write_csv(path) if kind == "csv" else rows.write_parquet(path)
-    told = r"PARTITION__/a\.\w+, (line 2|row 1): the user id is missing \(2 such rows\)"
-    with pytest.raises(ir.ItemrecError, match=told):
+    message = r"PARTITION__/a\.\w+, (line 2|row 1): the user id is missing \(2 such rows\)"
+    with pytest.raises(ir.ItemrecError, match=message):
         ir.prepare(tmp_path / "plays", tmp_path / "out")
     found = prepared(tmp_path / "plays", tmp_path / "out", skip_bad_rows=True)
     assert found.user_ids.ids.tolist() == ["ann"]
@@ -355,10 +355,10 @@ def test_a_setting_that_needs_a_column_is_rejected_without_it(
 ) -> None:
     (tmp_path / "none.csv").write_text("user_id,item_id\na,x\nb,y\n")
     (tmp_path / "bad.csv").write_text("user_id,item_id,rating,timestamp\na,x,good,noon\nb,y,3,1\n")
-    for name, told in (("none", "needs (ratings|timestamps)"), ("bad", "line 2: .*(good|noon)")):
+    for name, message in (("none", "needs (ratings|timestamps)"), ("bad", "line 2: .*(good|noon)")):
         path = tmp_path / f"{name}.csv"
         for function in (ir.read, lambda p, **s: ir.prepare(p, tmp_path / "out", **s)):
-            with pytest.raises(ir.ItemrecError, match=told):
+            with pytest.raises(ir.ItemrecError, match=message):
                 function(path, **setting)
     assert not (tmp_path / "out").exists()
 

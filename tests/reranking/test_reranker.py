@@ -103,8 +103,8 @@ def naive_list(scores, facts: ItemFacts, steering: Steering, k: int, pool_size: 
         def value(item):
             if not taken:
                 return utility(item)
-            alike = sum(float(dense[item] @ dense[other]) for other in taken) / len(taken)
-            return (1 - steering.diversity) * utility(item) - steering.diversity * alike
+            similarity = sum(float(dense[item] @ dense[other]) for other in taken) / len(taken)
+            return (1 - steering.diversity) * utility(item) - steering.diversity * similarity
 
         taken.append(max(free, key=value))  # the first of equals
     return sorted(taken, key=lambda item: -utility(item))
@@ -190,7 +190,7 @@ def test_the_sliders_do_what_they_say_on_average(dense):
     def lists(**sliders):
         return steered_items(scores, K, Reranker(facts, Steering(**sliders))).numpy()
 
-    def alike(found):
+    def similarity(found):
         return float(np.mean(mean_similarity(found, facts.vectors())))
 
     def popularity(found):
@@ -200,7 +200,7 @@ def test_the_sliders_do_what_they_say_on_average(dense):
         return float(facts.age[torch.from_numpy(found)].mean())
 
     for name, measure in (
-        ("diversity", alike),
+        ("diversity", similarity),
         ("popularity_discount", popularity),
         ("freshness", age),
     ):

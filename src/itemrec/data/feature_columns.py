@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from itemrec.data.array_types import Floats, Ints
-from itemrec.data.columns import is_missing, to_number
+from itemrec.data.columns import NOT_A_NUMBER, is_missing, to_number
 from itemrec.errors import ItemrecError
 
 FeatureKind = Literal["category", "number", "vector", "text"]
@@ -18,7 +18,6 @@ FEATURE_KINDS: tuple[FeatureKind, ...] = ("category", "number", "vector", "text"
 NONE_LISTED = "(no genres listed)"
 YEAR = re.compile(r"\((\d{4})\)\s*$")
 OF_YEAR = " (year)"  # suffix of the name of a column of years taken from texts
-NOT_PARSED = (ValueError, TypeError, AttributeError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ def parsed(
     parse: Callable[[Any], Any] = _number if kind == "number" else _vector
     try:
         listed = [parse(value) for value in values]
-    except NOT_PARSED:
+    except NOT_A_NUMBER:
         bad = next(value for value in values if not _can(parse, value))
         raise ItemrecError(f"{place}: {name} must be a {kind}, got {str(bad)[:60]!r}") from None
     if kind == "number":
@@ -163,7 +162,7 @@ def are_numbers(values: list[Any]) -> bool:
 def _can(parse: Callable[[Any], Any], value: Any) -> bool:
     try:
         parse(value)
-    except NOT_PARSED:
+    except NOT_A_NUMBER:
         return False
     return True
 

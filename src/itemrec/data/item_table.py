@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.data.columns import KNOWN_NAMES, plain_name
+from itemrec.data.columns import KNOWN_NAMES, NOT_A_NUMBER, plain_name, to_number
 from itemrec.data.interactions import IdMap
 from itemrec.data.readers.item_files import text_rows
 from itemrec.errors import ItemrecError
@@ -143,11 +142,6 @@ def as_number(name: str, text: Any) -> float:
     if not text:
         return float("nan")
     try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        moment = dt.datetime.fromisoformat(str(text))
-    except ValueError:
+        return to_number(text, "time")
+    except NOT_A_NUMBER:
         raise ItemrecError(f"'{name}' must be numbers or dates, got {text!r}") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()

@@ -57,8 +57,7 @@ def split_interactions(
         seed: Seed of the random draws.
         valid: Share of a user's training interactions for validation, in [0, 1).
         test: Share of a user's interactions for test, in (0, 1).
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
+        unseen_items: "keep" or "drop" items without a training interaction.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -109,8 +108,7 @@ def split_users(
         valid: Share of the users for validation, in [0, 1).
         test: Share of the users for test, in (0, 1).
         fold_in: Share of a held-out user's items that the model is shown, in (0, 1).
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
+        unseen_items: "keep" or "drop" items without a training interaction.
 
     Returns:
         A split of the inductive protocol, already checked for leaks.

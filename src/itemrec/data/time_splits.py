@@ -45,8 +45,7 @@ def split_by_time(
         seed: Unused; accepted so that all strategies have the same signature.
         valid: Share of the interactions before the test part, in [0, 1).
         test: Share of all interactions, in (0, 1).
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
+        unseen_items: "keep" or "drop" items without a training interaction.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -93,8 +92,7 @@ def split_window(
         window: Which one, from 1.
         start: Share of all interactions before the first window, in (0, 1).
         valid: Share of a user's interactions before the window for validation, in [0, 1).
-        new_users: Whether to evaluate users whose first interaction is in the window ("fold-in")
-            or leave them out ("drop").
+        new_users: "fold-in" or "drop" users whose first interaction is in the window.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -147,8 +145,7 @@ def split_rolling(
         seed: Seed of the draw of the validation parts.
         start: Share of all interactions before the first window, in (0, 1).
         valid: Share of a user's interactions before a window for validation, in [0, 1).
-        new_users: Whether to evaluate users whose first interaction is in a window ("fold-in") or
-            leave them out ("drop").
+        new_users: "fold-in" or "drop" users whose first interaction is in a window.
 
     Returns:
         A split for each window, in order, each already checked for leaks.
@@ -178,8 +175,7 @@ def leave_last_out(
     Args:
         data: What `load` or `read` returns, with times.
         seed: Breaks ties.
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
+        unseen_items: "keep" or "drop" items without a training interaction.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.

@@ -49,7 +49,7 @@ def _own(name: str) -> Definition:
 
 
 def _lenskit_ndcg(top: TopLists) -> Floats:
-    """Discount 1/log₂(max(rank, 2)): the first two places count alike."""
+    """Discount 1/log₂(max(rank, 2)): the first two places count the same."""
     discount = 1 / np.log2(np.maximum(np.arange(1, top.k + 1), 2))
     ideal = np.cumsum(discount)[np.minimum(top.n_target, top.k) - 1]
     return np.asarray(top.dcg(discount) / ideal)

@@ -27,7 +27,7 @@ def diversity(lists: Ints, vectors: UnitVectors) -> Floats:
 
 
 def gini(lists: Ints, n_items: int) -> float:
-    """How unequally items are recommended: 0 for all alike, 1 − 1/items for a single item.
+    """How unequally items are recommended: 0 if all equally often, 1 − 1/items for a single item.
 
     >>> gini(np.array([[0, 1], [2, 3]]), 4), gini(np.array([[0], [0]]), 4)
     (0.0, 0.75)

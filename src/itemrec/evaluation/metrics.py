@@ -160,23 +160,23 @@ CATALOGUE_METRICS = (  # with one value for all lists
 )
 GENRE_METRICS = ("genre_diversity", "miscalibration")  # need genres
 DEFINITIONS = {
-    "coverage": "coverage is the share of the catalogue that is in somebody's list: more is "
+    "coverage": "coverage is the share of the catalogue that is in at least one list: higher is "
     "better.",
     "gini": "gini is the Gini coefficient of how often each item of the catalogue is recommended, "
-    "0 for all alike: less is better.",
+    "0 if all equally often: lower is better.",
     "novelty": "novelty is the mean of −log₂(an item's share of all training interactions) over "
-    "the recommended items, in bits: more is rarer, not better.",
+    "the recommended items, in bits: higher means rarer items, not better lists.",
     "diversity": "diversity is 1 − the mean cosine of the pairs of a list, of the model's "
-    "centred item vectors or, if it has none, of the items' users: more is more varied; it "
+    "centred item vectors or, if it has none, of the items' users: higher is more diverse; it "
     "compares lists of one model, not models.",
-    "genre_diversity": "genre_diversity is the same with the genres of the items: more is more "
-    "varied, better at the same accuracy.",
+    "genre_diversity": "genre_diversity is the same with the genres of the items: higher is more "
+    "diverse, and better at the same accuracy.",
     "miscalibration": "miscalibration is the divergence KL(p‖q) of the genres of the history (p) "
-    "and of the list (q, with 1 % of p; Steck 2018): less is better.",
+    "and of the list (q, with 1 % of p; Steck 2018): lower is better.",
     "popularity_bias": "popularity_bias is the mean popularity of the lists ÷ that of the "
     "histories − 1 (ΔGAP), of all users and of those with niche, mixed and popular tastes (the "
     "fifth with the smallest share of popular items, the rest, the fifth with the largest): the "
-    "nearest to 0 is best.",
+    "closest to 0 is best.",
 }
 CUT_METRICS = (*METRICS, *LIST_METRICS, *CATALOGUE_METRICS)
 ALIASES = {"map": "ap", "hit_rate": "hit"}

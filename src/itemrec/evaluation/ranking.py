@@ -12,7 +12,7 @@ from itemrec.models.base import Model
 from itemrec.reranking.reranker import LARGEST_POOL, Reranker
 
 BUDGET = 256  # MB of scores held at a time
-ROW_BLOCK = 64  # block sizes are a multiple of this, so that products round alike in any block
+ROW_BLOCK = 64  # block sizes are a multiple of this, so that rounding does not depend on the block
 STRETCH = 64  # consecutive items that are first compared by their largest score
 
 
