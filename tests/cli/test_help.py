@@ -90,7 +90,7 @@ def test_a_report_has_the_best_of_each_metric_in_bold_but_not_of_novelty(
     assert f"<b>{best('coverage@20')}</b>" in page
     assert best("novelty@20") in page
     assert f"<b>{best('novelty@20')}</b>" not in page
-    assert "more is rarer, not better" in page
+    assert "higher means rarer items, not better lists" in page
 
 
 def test_models_marks_the_default_and_shows_no_empty_values(run: Callable[..., str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import itemrec as ir
 from itemrec.cli import plots
 from itemrec.cli.html_report import report
-from itemrec.evaluation.tradeoff import Point, Sweep
+from itemrec.evaluation.tradeoff import Sweep, SweepPoint
 
 DATA = "synthetic:users=120,items=90,interactions=1800"
 
@@ -171,7 +171,7 @@ def test_labels_of_curves_do_not_overlap(apart: float, monkeypatch: pytest.Monke
     def curve(shift: float) -> dict[str, Sweep]:
         values = [n / 10 for n in range(11)]
         points = [{"ndcg@20": 0.3 + shift - v**4 / 15, "gini@20": 1 - v / 3} for v in values]
-        found = tuple(Point(v, p) for v, p in zip(values, points, strict=True))
+        found = tuple(SweepPoint(v, p) for v, p in zip(values, points, strict=True))
         return {"diversity": Sweep("diversity", 20, 9, found)}
 
     figure = Figure(figsize=(7.2, 2.7), layout="constrained")

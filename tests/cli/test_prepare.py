@@ -79,9 +79,9 @@ def test_mistakes_are_one_sentence_and_leave_nothing(folder: Path) -> None:
         assert sentence in shown
         assert not Path("other").exists()
     shown = call("prepare", "plays.csv", *COLUMNS, "--out", "plays", "--min-rating", "3", code=2)
-    assert "plays was prepared otherwise: 'min_rating' was not given and is 3.0" in shown
+    assert "plays was prepared differently: 'min_rating' was not given and is 3.0" in shown
     shown = call("train", "plays", "--user-col", "who", code=2)
-    assert "'user' is for files with rows, plays is prepared" in shown
+    assert "'user' has no effect on a prepared folder, and plays is one" in shown
 
 
 def test_without_duckdb_a_sentence_says_how_to_get_it(

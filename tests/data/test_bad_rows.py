@@ -1,4 +1,4 @@
-"""Rows that cannot be used: told all at once, or left out and counted."""
+"""Bad rows: reported all at once, or left out and counted."""
 
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def test_bad_rows_are_left_out_and_counted_by_reason(path: Path) -> None:
     assert "the user id is missing (2)" in note
 
 
-def test_without_the_option_all_problems_are_told_at_once(path: Path) -> None:
+def test_without_the_option_all_problems_are_reported_at_once(path: Path) -> None:
     with pytest.raises(ItemrecError) as caught:
         ir.read(path, rating="rating", time="time")
     text = str(caught.value)
@@ -128,9 +128,9 @@ def test_a_file_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
 def test_the_option_is_for_tables(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("0 1 2\n")
     for source in (tmp_path, sp.csr_array([[1, 0], [0, 1]])):
-        with pytest.raises(ItemrecError, match="'skip_bad_rows' is for tables with columns"):
+        with pytest.raises(ItemrecError, match="'skip_bad_rows' needs a table with columns"):
             ir.read(source, skip_bad_rows=True)
     with pytest.raises(ItemrecError, match="'skip_bad_rows' must be true or false, got 'yes'"):
         ir.read(tmp_path, skip_bad_rows="yes")
-    with pytest.raises(ItemrecError, match="'skip_bad_rows' is for files"):
+    with pytest.raises(ItemrecError, match="'skip_bad_rows' has no effect on"):
         ir.load("synthetic", skip_bad_rows=True)

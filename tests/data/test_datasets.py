@@ -114,7 +114,7 @@ def test_interrupted_download_leaves_nothing(home, tiny, own_cache: Path) -> Non
     files = DATASETS["tiny"].files
     tiny(files=(files[0], replace(files[1], urls=(f"{home[0]}/broken/test.txt",))))
     message = error_of("tiny")
-    assert "broke off after" in message
+    assert "was lost after" in message
     assert "put train.txt and test.txt" in message
     assert str(own_cache / "tiny") in message
     assert left(own_cache) == []
@@ -156,7 +156,7 @@ def test_the_second_url_is_tried(home, tiny) -> None:
     assert len(load("tiny")) == 8
 
 
-def test_without_a_network_the_error_says_what_to_do(tiny, own_cache: Path) -> None:
+def test_without_a_network_the_error_names_the_fix(tiny, own_cache: Path) -> None:
     files = DATASETS["tiny"].files
     tiny(files=tuple(replace(f, urls=("http://127.0.0.1:9/x",)) for f in files))
     message = error_of("tiny")
@@ -201,7 +201,7 @@ def test_local_copy_is_recognised_by_contents(tiny, tmp_path: Path, monkeypatch)
     (copy / "test.txt").write_text("0 0\n2 2 1\n")  # the same counts, other edges
     message = error_of("tiny")
     assert "fingerprint" in message
-    assert "give its path" in message
+    assert "pass its path" in message
 
 
 def test_names_paths_and_sizes(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_names_paths_and_sizes(tmp_path: Path) -> None:
     assert "unknown setting 'user'" in error_of("synthetic:user=3")
     assert "'users' must be an integer, got 'many'" in error_of("synthetic:users=many")
     assert "'min_rating' needs ratings" in error_of("synthetic", min_rating=3)
-    assert "'user' is for files" in error_of("synthetic", user="who")
+    assert "'user' has no effect on" in error_of("synthetic", user="who")
 
 
 def test_every_entry_has_a_source_and_a_licence() -> None:

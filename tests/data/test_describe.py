@@ -9,7 +9,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.data.describe import degrees, describe
+from itemrec.data.describe import degree_statistics, describe
 from itemrec.data.sources import read
 from itemrec.data.synthetic import synthetic
 
@@ -21,7 +21,7 @@ def frame(rows: list, columns=("user", "item", "rating", "time")) -> pd.DataFram
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=60))
 def test_histogram_counts_everyone_once_in_the_right_bin(counts: list) -> None:
-    histogram = degrees(np.array(counts)).histogram
+    histogram = degree_statistics(np.array(counts)).histogram
     for low, high, count in histogram:
         assert count == sum(low <= c <= high for c in counts)
     assert sum(count for _, _, count in histogram) == len(counts)
@@ -68,7 +68,7 @@ def test_ids_that_another_program_wrote_for_something_else_are_warned_about(tmp_
     file.write_text("user,item\n1.0,x\n1.0,NULL\n2.0,NULL\n2.0,y\n")
     text = " / ".join(describe(read(file)).warnings)
     assert "the item id of 2 interactions is 'NULL'" in text
-    assert "user ids are texts such as '1.0', and '1' is another" in text
+    assert "user ids are texts such as '1.0', which differs from '1'" in text
     file.write_text("user,item\n1.0,x\nann,nullable\n")
     text = " / ".join(describe(read(file)).warnings)
     assert "if that means missing" not in text

@@ -91,22 +91,22 @@ def test_the_item_column_is_named_known_or_first() -> None:
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        ({"item": [1, 1], "x": [1, 2]}, "item '1' has several rows"),
+        ({"item": [1, 1], "x": [1, 2]}, "item ids must be unique, got several rows of '1'"),
         ({"item": [1, None], "x": [1, 2]}, "row 2: the item id is missing"),
         ({"item": [1, 2]}, "expected an item column and features"),
         ({"item": [1, 2], "x": [None, None]}, "no column can be used as a feature: x is empty"),
         ({"item": [1, 2], "e": [[1.0], [1.0, 2.0]]}, "e must have 2 numbers, got 1"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_refused(frame: dict, message: str) -> None:
+def test_a_table_that_cannot_be_used_is_rejected(frame: dict, message: str) -> None:
     with pytest.raises(ir.ItemrecError, match=message):
         read_item_features(pl.DataFrame(frame))
 
 
-def test_features_of_other_items_than_the_data_are_refused(tmp_path: Path) -> None:
+def test_features_of_other_items_than_the_data_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "films.csv"
     path.write_text("item,x\nnobody,1\nnothing,2\n")
-    with pytest.raises(ir.ItemrecError, match="none of its 2 ids is one of them"):
+    with pytest.raises(ir.ItemrecError, match="got 2 ids and none is among its"):
         ir.load("synthetic:users=20,items=30,interactions=150", item_features=path)
 
 

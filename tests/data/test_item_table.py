@@ -44,14 +44,14 @@ def test_ids_come_from_lines_or_from_a_column(tmp_path):
         ("a.xlsx", "", "'item_table' must be a .csv, .tsv, .parquet file"),
     ],
 )
-def test_a_table_that_cannot_be_read_is_told(tmp_path, name, text, sentence):
+def test_a_table_that_cannot_be_read_is_reported(tmp_path, name, text, sentence):
     if text is not None:
         (tmp_path / name).write_text(text)
     with pytest.raises(ItemrecError, match=sentence):
         read_item_table(tmp_path / name)
 
 
-def test_files_without_a_useful_id_are_refused(tmp_path):
+def test_files_without_a_useful_id_are_rejected(tmp_path):
     (tmp_path / "ids.txt").write_text("\n")
     with pytest.raises(ItemrecError, match="'available' must hold at least one id"):
         read_ids("available", tmp_path / "ids.txt")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import itemrec as ir
 from itemrec.data.interactions import Interactions
-from itemrec.data.joining import Catalogue, as_interactions, join
-from itemrec.data.later import later_part
+from itemrec.data.joining import ItemCatalogue, as_interactions, join, later_part
 from itemrec.errors import ItemrecError, NoRowsError
 
 PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30)
@@ -32,7 +31,7 @@ def named_pairs(matrix: Any, users: Any, items: Any) -> set[tuple[str, str]]:
 @given(old=PAIRS, new=PAIRS, again=PAIRS)
 def test_the_matrix_holds_the_union_and_known_ids_keep_their_rows(old, new, again) -> None:
     first = read(old)
-    catalogue = Catalogue(first.item_ids, None, None)
+    catalogue = ItemCatalogue(first.item_ids, None, None)
     one = join(first.csr(), first.user_ids, catalogue, read(new))
     two = join(one.train, one.user_ids, one.catalogue, read(again))
     wanted = {(str(u), str(i)) for u, i in [*old, *new, *again]}
@@ -51,7 +50,7 @@ def test_the_matrix_holds_the_union_and_known_ids_keep_their_rows(old, new, agai
 def test_numbers_become_text_where_a_new_id_is_text() -> None:
     first = read([(1, 10), (2, 20)])
     joined = join(
-        first.csr(), first.user_ids, Catalogue(first.item_ids, None, None), read([("eve", 10)])
+        first.csr(), first.user_ids, ItemCatalogue(first.item_ids, None, None), read([("eve", 10)])
     )
     assert joined.user_ids.ids.tolist() == ["1", "2", "eve"]
     assert joined.catalogue.item_ids.ids.tolist() == [10, 20]
@@ -61,7 +60,7 @@ def test_numbers_become_text_where_a_new_id_is_text() -> None:
 def test_titles_of_known_items_stay_and_those_of_new_ones_are_added() -> None:
     first = read([(1, 10), (1, 20)], titles={10: "ten"})
     more = read([(1, 20), (2, 30)], titles={20: "twenty", 30: "thirty"})
-    catalogue = Catalogue(first.item_ids, first.titles, first.genres)
+    catalogue = ItemCatalogue(first.item_ids, first.titles, first.genres)
     found = join(first.csr(), first.user_ids, catalogue, more).catalogue
     assert found.titles is not None
     assert found.titles.tolist() == ["ten", "twenty", "thirty"]
@@ -143,5 +142,5 @@ def test_later_interactions_of_known_users_and_items_are_a_test_part() -> None:
     }
     assert targets == {(1, 30), (3, 10)}
     assert [note.rpartition(" ")[2] for note in notes] == ["1.", "1.", "1."]
-    with pytest.raises(ItemrecError, match="not part of training already"):
+    with pytest.raises(ItemrecError, match="that are not in training, got none"):
         later_part(first.csr(), first.user_ids, first.item_ids, read([(1, 10)]))

@@ -1,4 +1,4 @@
-"""A prepared folder is what `read` gives for the files, whatever happened on the way."""
+"""A prepared folder holds what `read` returns for the files, also after interruptions."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import itemrec as ir
-from itemrec.data.columns import to_number, value_problem
+from itemrec.data.columns import column_problem, to_number
 from itemrec.data.interactions import Interactions
 from itemrec.data.preparing import expressions, finish
 from itemrec.data.preparing import prepare as module
@@ -160,7 +160,7 @@ def test_numbers_in_sql_are_those_of_python(role: str, values: list[str]) -> Non
     expression = expressions.number_value("x", "VARCHAR", role)
     found = selected(values, expression, expressions.number_problem("y", role))
     for value, (number, is_bad) in zip(values, found, strict=True):
-        assert is_bad == bool(value_problem(value, role)), value
+        assert is_bad == bool(column_problem(value, role)), value
         assert is_bad or number == to_number(value, role), value
 
 
@@ -170,7 +170,7 @@ def test_ids_in_sql_are_those_of_python(values: list[str]) -> None:
     expression = expressions.id_value("x", "VARCHAR", "text")
     found = selected(values, expression, expressions.id_problem("y", "text"))
     for value, (text, is_bad) in zip(values, found, strict=True):
-        assert is_bad == bool(value_problem(value, "user")), value
+        assert is_bad == bool(column_problem(value, "user")), value
         assert is_bad or text == value.strip()
 
 
@@ -258,7 +258,7 @@ def test_times_of_every_type_are_those_of_read(tmp_path: Path, unit: str) -> Non
     assert_same(prepared(path, tmp_path / "out"), ir.read(path))
 
 
-def test_bad_rows_are_told_by_line_or_left_out_and_counted(tmp_path: Path) -> None:
+def test_bad_rows_are_reported_by_line_or_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "plays.csv"
     rows = ["user_id,item_id,rating", "ann,x,1", ",x,2", "bob,y", "bob,y,good", "eve,z,3,4", ",z,1"]
     path.write_text("\n".join(rows) + "\n")
@@ -271,7 +271,7 @@ def test_bad_rows_are_told_by_line_or_left_out_and_counted(tmp_path: Path) -> No
     assert_same(prepared(path, tmp_path / "out", **skipping), ir.read(path, **skipping))
 
 
-def test_bad_rows_of_parquet_are_told_by_row(tmp_path: Path) -> None:
+def test_bad_rows_of_parquet_are_reported_by_row(tmp_path: Path) -> None:
     path = tmp_path / "plays.parquet"
     columns = {"user_id": [1, None, 3], "item_id": ["x", "y", " "], "rating": [1.0, 2.0, None]}
     pl.DataFrame(columns).write_parquet(path)
@@ -332,15 +332,17 @@ def test_folders_are_those_of_hive_and_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_folder_without_a_value_is_told_for_each_of_its_rows(tmp_path: Path, kind: str) -> None:
+def test_a_folder_without_a_value_is_reported_for_each_of_its_rows(
+    tmp_path: Path, kind: str
+) -> None:
     rows = pl.DataFrame({"item_id": ["x", "y"], "rating": [1, 2]})
     for value in ("ann", "__HIVE_DEFAULT_PARTITION__"):
         folder = tmp_path / "plays" / f"user_id={value}"
         folder.mkdir(parents=True)
         path = folder / f"a.{kind}"
         rows.write_csv(path) if kind == "csv" else rows.write_parquet(path)
-    told = r"PARTITION__/a\.\w+, (line 2|row 1): the user id is missing \(2 such rows\)"
-    with pytest.raises(ir.ItemrecError, match=told):
+    message = r"PARTITION__/a\.\w+, (line 2|row 1): the user id is missing \(2 such rows\)"
+    with pytest.raises(ir.ItemrecError, match=message):
         ir.prepare(tmp_path / "plays", tmp_path / "out")
     found = prepared(tmp_path / "plays", tmp_path / "out", skip_bad_rows=True)
     assert found.user_ids.ids.tolist() == ["ann"]
@@ -348,15 +350,15 @@ def test_a_folder_without_a_value_is_told_for_each_of_its_rows(tmp_path: Path, k
 
 
 @pytest.mark.parametrize("setting", [{"min_rating": 3}, {"half_life": "1d"}])
-def test_a_setting_that_needs_a_column_is_refused_without_it(
+def test_a_setting_that_needs_a_column_is_rejected_without_it(
     tmp_path: Path, setting: dict[str, Any]
 ) -> None:
     (tmp_path / "none.csv").write_text("user_id,item_id\na,x\nb,y\n")
     (tmp_path / "bad.csv").write_text("user_id,item_id,rating,timestamp\na,x,good,noon\nb,y,3,1\n")
-    for name, told in (("none", "needs (ratings|timestamps)"), ("bad", "line 2: .*(good|noon)")):
+    for name, message in (("none", "needs (ratings|timestamps)"), ("bad", "line 2: .*(good|noon)")):
         path = tmp_path / f"{name}.csv"
         for function in (ir.read, lambda p, **s: ir.prepare(p, tmp_path / "out", **s)):
-            with pytest.raises(ir.ItemrecError, match=told):
+            with pytest.raises(ir.ItemrecError, match=message):
                 function(path, **setting)
     assert not (tmp_path / "out").exists()
 
@@ -366,7 +368,7 @@ def test_a_setting_that_needs_a_column_is_refused_without_it(
     [
         ("nothing.parquet", "no such file"),
         ("*.tsv", "no file matches"),
-        ("plays.txt", "unknown kind of file '.txt'"),
+        ("plays.txt", "unknown file type '.txt'"),
         (["a.parquet", "b.csv"], "all be parquet or all be text"),
         (["a.parquet", "c.parquet"], "the item column is text in this file or in a.parquet"),
         (["a.parquet", "d.parquet"], "has no rating column, other files have"),
@@ -374,7 +376,7 @@ def test_a_setting_that_needs_a_column_is_refused_without_it(
         ([], "at least one file"),
     ],
 )
-def test_files_that_do_not_fit_are_told(
+def test_incompatible_files_are_reported(
     tmp_path: Path, files: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -440,7 +442,7 @@ def test_a_preparation_continues_after_any_step(
                     kills += 1
         if (out / "prepared.json").exists():
             break
-        with pytest.raises(ir.ItemrecError, match="is not finished: run the same"):
+        with pytest.raises(ir.ItemrecError, match="is not finished; run the same"):
             ir.load(out)
     assert kills > 20
     whole = contents(tmp_path / "whole")
@@ -502,7 +504,7 @@ def test_kill_9_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     assert contents(out) == contents(tmp_path / "whole")
 
 
-def test_other_settings_and_changed_files_are_refused(tmp_path: Path) -> None:
+def test_other_settings_and_changed_files_are_rejected(tmp_path: Path) -> None:
     path, out = tmp_path / "plays.parquet", tmp_path / "out"
     plays().write_parquet(path)
     first = ir.prepare(path, out)
@@ -511,7 +513,7 @@ def test_other_settings_and_changed_files_are_refused(tmp_path: Path) -> None:
         ir.prepare(path, out, min_rating=3)
     other = tmp_path / "other.parquet"
     plays().write_parquet(other)
-    with pytest.raises(ir.ItemrecError, match="the files were others"):
+    with pytest.raises(ir.ItemrecError, match="the input files differ"):
         ir.prepare(other, out)
     plays(seed=1).write_parquet(path)
     with pytest.raises(ir.ItemrecError, match=r"plays.parquet has changed since"):
@@ -546,7 +548,7 @@ def test_settings_of_rows_come_too_late_for_a_folder(tmp_path: Path) -> None:
     plays().write_parquet(tmp_path / "plays.parquet")
     prepared(tmp_path / "plays.parquet", tmp_path / "out")
     for name, value in {"user": "x", "weight": "plays", "half_life": "1d"}.items():
-        with pytest.raises(ir.ItemrecError, match=f"'{name}' is for files with rows"):
+        with pytest.raises(ir.ItemrecError, match=f"'{name}' has no effect on a prepared folder"):
             ir.load(tmp_path / "out", **{name: value})
     titles = ir.load(tmp_path / "out", titles={"track 1": "So What"}, min_rating=4)
     assert titles.ratings.min() == 4
@@ -569,7 +571,7 @@ def test_threads_are_at_least_one(tmp_path: Path) -> None:
         ir.prepare("plays.csv", tmp_path / "out", threads=0)
 
 
-def test_a_missing_duckdb_is_told_with_how_to_get_it(
+def test_a_missing_duckdb_is_reported_with_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""Rolling windows: nothing of the future is known; the oracle is a loop over the interactions."""
+"""Rolling windows: training never sees the future; the oracle is a loop over the interactions."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import itemrec as ir
 from itemrec.data.interactions import Interactions
-from itemrec.data.rolling import Window
+from itemrec.data.time_splits import Window
 from itemrec.errors import ItemrecError, LeakError
 from itemrec.experiments.build import make_split
 
@@ -61,7 +61,7 @@ def test_a_window_knows_the_past_alone(seed: int, windows: int, start: float) ->
     assert all(last < begin for (_, last), (begin, _) in pairwise(ends))
 
 
-def test_items_and_users_of_the_window_that_cannot_be_found_are_told() -> None:
+def test_items_and_users_of_the_window_that_cannot_be_found_are_reported() -> None:
     rows = [("a", 1, 0), ("b", 2, 1), ("a", 2, 2), ("c", 1, 2), ("a", 9, 3), ("c", 2, 3)]
     rows += [("d", 1, 3)]
     data = ir.read(pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row"))
@@ -69,8 +69,8 @@ def test_items_and_users_of_the_window_that_cannot_be_found_are_told() -> None:
     assert split.test.ids.tolist() == ["a", "c"]
     text = " ".join(split.notes)
     assert "left out: 1 of 5 (20.0%)" in text
-    assert "never there before: 2, folded in with the earlier half" in text
-    assert "; 1 with too few interactions are left out." in text
+    assert "New users in the test window: 2, folded in with the earlier half" in text
+    assert "; left out for too few interactions: 1." in text
     (known,) = ir.split_rolling(data, 1, start=0.29, valid=0.0, new_users="drop")
     assert known.test.ids.tolist() == ["a"]
     assert "left out: 2." in known.notes[-1]
@@ -103,14 +103,14 @@ def test_a_model_can_be_trained_on_a_window_and_folds_new_users_in() -> None:
         ({"windows": 5000}, "'windows' must be smaller"),
     ],
 )
-def test_bad_arguments_are_refused(options, problem) -> None:
+def test_bad_arguments_are_rejected(options, problem) -> None:
     with pytest.raises(ItemrecError, match=problem):
         ir.split_rolling(timed(0), **options)
     with pytest.raises(ItemrecError, match="'window' must be at most"):
         ir.split_window(timed(0), windows=2, window=3)
 
 
-def test_data_without_times_is_refused_and_a_leak_is_caught() -> None:
+def test_data_without_times_is_rejected_and_a_leak_is_caught() -> None:
     with pytest.raises(ItemrecError, match="split_rolling needs timestamps"):
         ir.split_rolling(ir.read(pl.DataFrame({"user": [1, 2], "item": [1, 2]})))
     times = np.array([1.0, 2.0, 3.0])

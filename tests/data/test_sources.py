@@ -105,7 +105,7 @@ def test_lightgcn_folder_marks_the_test_file(tmp_path: Path) -> None:
     assert {names(*p) for p, h in held.items() if h} == {(0, 4), (8, 11)}
     assert data.duplicates == 2  # 5 2 twice; 0 1 is in both files and stays a training pair
     for role in ("user", "item", "rating", "time"):
-        assert f"'{role}' is for files with columns" in error_of(tmp_path, **{role: "who"})
+        assert f"'{role}' needs a file with columns" in error_of(tmp_path, **{role: "who"})
 
 
 def test_movielens_folder_has_titles_and_genres(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_titles_that_match_no_item_are_reported(tmp_path: Path) -> None:
     for titles, place in ((tmp_path / "t.csv", "t.csv."), ({"a": "Heat"}, "'titles'.")):
         data = read(frame, titles=titles)
         assert data.titles is None
-        assert "0 of 3 items have a title in" in data.notes[0]
+        assert "none of the 3 items has a title in" in data.notes[0]
         assert data.notes[0].endswith(place)
 
 
@@ -375,13 +375,13 @@ def test_ratings_with_a_decimal_comma_are_numbers_and_thousands_are_not(tmp_path
         ("x.tsv", "user,item\n1,2\n", ["line 1", "a tab", "one column"]),
         ("x.csv", b"user,item\n1,\x00\n", ["NUL"]),
         ("x.csv", b"user,item\n\xff\xfe,2\n", ["UTF-8", "save the file as UTF-8"]),
-        ("x.csv", b"user,item\r1,2\r1,3\r", ["carriage return alone", "other line ends"]),
-        ("x.csv", "sep=;\nuser;item\n1;2\n", ["line 1", "'sep='", "remove it"]),
+        ("x.csv", b"user,item\r1,2\r1,3\r", ["carriage return alone", "line feeds"]),
+        ("x.csv", "sep=;\nuser;item\n1;2\n", ["line 1", "'sep='", "remove this line"]),
         ("x.parquet", "PAR1 and then nothing", ["truncated", "PAR1"]),
         ("x.parquet", "hello", ["not a parquet file"]),
         ("x.parquet", "PAR1 rubbish PAR1", ["damaged"]),
         ("x.parquet", "", ["not a parquet file"]),
-        ("x.json", "{}", ["unknown kind", ".parquet", "save any other table as .csv"]),
+        ("x.json", "{}", ["unknown file type", ".parquet", "save any other table as .csv"]),
         ("x.jsonl", '{"who": "ann", "item_id": "x"}\n', ["not known (1)", "needs 'user_id'"]),
         ("train.txt", "0 1\n", ["folder"]),
     ],

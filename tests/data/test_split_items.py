@@ -76,7 +76,7 @@ def test_the_guard_finds_every_way_in() -> None:
 
 def test_items_without_features_cannot_be_held_out() -> None:
     bare = replace(DATA, titles=None, genres=None)
-    with pytest.raises(ir.ItemrecError, match="needs features of items"):
+    with pytest.raises(ir.ItemrecError, match="needs item features"):
         split_items(bare)
     with pytest.raises(ir.ItemrecError, match=r"'test' must be a share in \(0, 1\)"):
         split_items(DATA, test=0)

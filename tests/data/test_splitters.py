@@ -132,7 +132,7 @@ def test_user_split_rebuilds_the_whole_and_training_users_keep_everything() -> N
 
 
 @pytest.mark.parametrize("split", [split_interactions, split_users])
-def test_histories_of_one_item_cannot_be_split_and_the_reason_is_told(split: Any) -> None:
+def test_histories_of_one_item_cannot_be_split_and_the_reason_is_reported(split: Any) -> None:
     rows = [(f"u{n}", f"i{n % 4}") for n in range(40)]
     data = read(pd.DataFrame(rows, columns=["user", "item"]))
     with pytest.raises(ItemrecError, match=r"no user with a test item: .* longest history has 1$"):

@@ -103,7 +103,7 @@ def test_times_are_plausible_and_a_user_is_active_for_a_while(data) -> None:
         ({"seed": -1}, "'seed'"),
     ],
 )
-def test_impossible_sizes_are_refused(sizes: dict, word: str) -> None:
+def test_impossible_sizes_are_rejected(sizes: dict, word: str) -> None:
     with pytest.raises(ItemrecError, match=word):
         synthetic(**sizes)
 

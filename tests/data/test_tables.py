@@ -156,7 +156,7 @@ def test_a_duckdb_relation_is_read(tmp_path: Path) -> None:
     assert few.split() == [str(item) for item in found]
 
 
-def test_arrow_columns_with_gaps_are_told_by_row() -> None:
+def test_arrow_columns_with_gaps_are_reported_by_row() -> None:
     table = pa.table({"user_id": [1, None, 3], "item_id": [1, 2, 3]})
     with pytest.raises(ir.ItemrecError, match="row 2"):
         ir.read(table)

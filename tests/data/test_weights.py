@@ -149,7 +149,7 @@ def test_filters_keep_the_weights_of_what_remains():
 # --- columns and errors --------------------------------------------------------------------------
 
 
-def test_bad_weights_are_told_with_their_line_or_left_out(tmp_path: Path):
+def test_bad_weights_are_reported_with_their_line_or_left_out(tmp_path: Path):
     file = tmp_path / "plays.csv"
     file.write_text("user,item,plays\na,x,3\nb,x,0\nc,y,-1\nd,y,many\ne,z,2\n")
     with pytest.raises(ItemrecError, match=r"line 3: the weight must be a positive number, got 0"):
@@ -202,7 +202,7 @@ def test_half_lives_may_be_timedeltas():
         ({"weight": "nope"}, "no column 'nope'"),
     ],
 )
-def test_wrong_settings_are_refused_by_name(settings, message):
+def test_wrong_settings_are_rejected_by_name(settings, message):
     with pytest.raises(ItemrecError, match=message):
         ir.read(frame([(0, 0, 1.0, 0.0)]), **settings)
 
@@ -210,7 +210,7 @@ def test_wrong_settings_are_refused_by_name(settings, message):
 def test_recency_needs_times():
     with pytest.raises(ItemrecError, match="'half_life' needs timestamps, and 'data' has none"):
         ir.read(frame([(0, 0, 1.0, 0.0)]).drop("time"), half_life="30d")
-    with pytest.raises(ItemrecError, match="'weight' is for data in files, 'synthetic' is gener"):
+    with pytest.raises(ItemrecError, match="'weight' has no effect on 'synthetic', which is gener"):
         ir.load("synthetic", weight="rating")
 
 

@@ -54,11 +54,14 @@ def test_what_cannot_be_compared_is_rejected(runs):
         ({"a": runs["ease"]}, "at least two"),
         ({"a": runs["ease"], "b": other}, "same data"),
         ({"a": runs["ease"], "b": unseen}, "one protocol"),
-        ({"a": runs["ease"], "b": replace(runs["ease"], per_user={})}, "no per-user values"),
+        (
+            {"a": runs["ease"], "b": replace(runs["ease"], per_user={})},
+            "must have per-user values",
+        ),
     ):
         with pytest.raises(ir.ItemrecError, match=message):
             compare_runs(runs_)
-    with pytest.raises(ir.ItemrecError, match=r"'metrics' must be among .*, got 'ndcg@7'"):
+    with pytest.raises(ir.ItemrecError, match=r"'metrics' must be stored in all .*, got 'ndcg@7'"):
         compare_runs(runs, ["ndcg@7"])
 
 
@@ -126,7 +129,7 @@ def test_seeds_that_are_not_paired_prove_nothing():
     }
     found, _, notes = compare_runs(runs, ["ndcg@20"])
     assert found.rows[0].p_t == 1.0
-    assert notes[-1] == "ease-2 shares no seed with popular-0, so nothing is claimed about it"
+    assert notes[-1] == "ease-2 shares no seed with popular-0, so it is not tested"
 
 
 def test_a_run_and_its_copy_are_compared_run_by_run(runs):

@@ -1,4 +1,4 @@
-"""`metrics_as` gives the figures that the other libraries themselves produced.
+"""`metrics_as` reproduces the figures that the other libraries themselves produced.
 
 `tests/fixtures/metrics/make.py` ran them on the lists in figures.json.
 """
@@ -151,7 +151,7 @@ def test_the_command_line_says_whose_metrics_they_are(trained) -> None:
         ({"metrics_as": "recbole", "k": 0}, "'k' must be a positive integer"),
     ],
 )
-def test_what_a_library_does_not_have_is_told(trained, settings, sentence: str) -> None:
+def test_what_a_library_does_not_have_is_reported(trained, settings, sentence: str) -> None:
     run, split, _ = trained
     with pytest.raises(ir.ItemrecError) as error:
         ir.evaluate(run, split, **settings)

@@ -15,10 +15,10 @@ import itemrec as ir
 from itemrec.data.interactions import IdMap
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.evaluate import evaluate, joined
+from itemrec.evaluation.evaluate import evaluate, joint_scorer
 from itemrec.evaluation.evaluator import Evaluator
 from itemrec.evaluation.metrics import Metric, parse_metric
-from itemrec.evaluation.ranking import ROWS, top_items
+from itemrec.evaluation.ranking import ROW_BLOCK, top_items
 from itemrec.graph.graph import Graph
 from itemrec.models import EASE, GAT, GCN, GNN, MF, LightGCN, Model, Popularity
 from itemrec.models.base import Kind
@@ -189,15 +189,15 @@ def test_results_are_the_same_to_the_last_bit_for_any_budget(kind: type[Model]) 
 
 
 def test_blocks_keep_to_the_budget() -> None:
-    n = 5 * ROWS + 3
+    n = 5 * ROW_BLOCK + 3
     known = np.zeros((n, 10), bool)
     target = np.zeros((n, 10), bool)
     target[:, 0] = True
     model = Given.of(np.zeros((n, 10)))
-    Evaluator(held_of(known, target), "cpu", budget=2 * ROWS * 10 * 4 / 2**20).metrics(
+    Evaluator(held_of(known, target), "cpu", budget=2 * ROW_BLOCK * 10 * 4 / 2**20).metrics(
         model, "ndcg@3"
     )
-    assert model.calls == [2 * ROWS, 2 * ROWS, 2 * ROWS]  # the last one is padded
+    assert model.calls == [2 * ROW_BLOCK, 2 * ROW_BLOCK, 2 * ROW_BLOCK]  # the last one is padded
     with pytest.raises(ItemrecError, match="'budget' must be a positive number of MB, got 0"):
         Evaluator(held_of(known, target), "cpu", budget=0)
 
@@ -269,7 +269,7 @@ def test_users_without_targets_do_not_count(split: Split, encoder: GNN) -> None:
     assert both[0].metrics == both[1].metrics
     assert both[0].ids.tolist() == both[1].ids.tolist()
     empty = replace(test, target=sp.csr_array(test.target.shape, dtype=np.float32))
-    with pytest.raises(ItemrecError, match="no user can be evaluated"):
+    with pytest.raises(ItemrecError, match="must have a user with a target"):
         evaluate(encoder, replace(split, test=empty))
 
 
@@ -304,7 +304,7 @@ def test_joint_folding_in_is_the_larger_graph(split: Split, kind: type[GNN]) -> 
         np.testing.assert_allclose(result.per_user[name], value)
     frozen = evaluate(model, split, metrics=["ndcg", "ap@10"])
     assert result.metrics != frozen.metrics  # the new edges have an effect
-    scorer = joined(model, split, split.test)
+    scorer = joint_scorer(model, split, split.test)
     assert scorer.user_vectors.shape == (len(split.test), 8)
 
 

@@ -1,4 +1,4 @@
-"""Metrics of lists besides accuracy, against loops over plain lists; steered evaluation."""
+"""Metrics of lists beyond accuracy, against loops over plain lists; re-ranked evaluation."""
 
 import math
 from collections import Counter
@@ -12,9 +12,9 @@ import itemrec as ir
 from itemrec.data.item_table import ItemTable
 from itemrec.errors import ItemrecError
 from itemrec.evaluation import list_metrics
-from itemrec.evaluation.metrics import GROUPS, best_value, definitions
-from itemrec.evaluation.tradeoff import Point, Sweep, Sweeper
-from itemrec.reranking.similarity import unit_rows
+from itemrec.evaluation.metrics import TASTE_GROUPS, best_value, definitions
+from itemrec.evaluation.tradeoff import Sweep, Sweeper, SweepPoint
+from itemrec.reranking.similarity import unit_sets
 
 DATA = ir.load("synthetic:users=150,items=120,interactions=3000")
 SPLIT = ir.split_users(DATA, seed=0)
@@ -58,7 +58,7 @@ def test_popularity_bias_of_groups_equals_loops():
         "popular": order[len(order) - edge :],
     }
     groups = list_metrics.user_groups(HISTORY, POPULARITY)
-    assert tuple(groups) == GROUPS
+    assert tuple(groups) == TASTE_GROUPS
     for name, rows in expected.items():
         assert groups[name].tolist() == rows
         lists = np.mean([mean(i for i in LISTS[row] if i >= 0) for row in rows])
@@ -68,7 +68,7 @@ def test_popularity_bias_of_groups_equals_loops():
 
 
 def test_miscalibration_is_the_divergence_of_genres():
-    multi_hot = unit_rows(sp.csr_array([[g in genres for g in "abcde"] for genres in GENRES]))
+    multi_hot = unit_sets(sp.csr_array([[g in genres for g in "abcde"] for genres in GENRES]))
     found = list_metrics.miscalibration(LISTS, HISTORY, multi_hot)
 
     def shares(items):
@@ -143,8 +143,10 @@ def test_only_available_items_are_ranked(run):
     assert few.metrics["coverage@10"] <= len(available) / DATA.n_items
 
 
-def test_what_cannot_be_measured_is_told(run):
-    with pytest.raises(ItemrecError, match="'ndcg' is of the whole ranking: a steered list needs"):
+def test_what_cannot_be_measured_is_reported(run):
+    with pytest.raises(
+        ItemrecError, match="'ndcg' needs the whole ranking; re-ranked lists are cut"
+    ):
         ir.evaluate(run, SPLIT, metrics=["ndcg"], steering=ir.Steering(diversity=0.1))
     with pytest.raises(ItemrecError, match="'steering' must be a Steering"):
         ir.evaluate(run, SPLIT, steering=0.3)
@@ -173,7 +175,7 @@ def test_a_sweep_has_the_metrics_of_single_evaluations(run):
 
 def test_what_a_loss_buys_lies_between_two_values():
     values = [(0.0, 0.5, 0.4), (0.5, 0.495, 0.44), (1.0, 0.475, 0.6)]
-    points = [Point(v, {"ndcg@5": n, "diversity@5": d}) for v, n, d in values]
+    points = [SweepPoint(v, {"ndcg@5": n, "diversity@5": d}) for v, n, d in values]
     sweep = Sweep("diversity", 5, 10, tuple(points))
     slider, change = sweep.at_loss(0.02, "diversity")
     assert slider == pytest.approx(0.625)  # a quarter of the way from 0.495 to 0.475

@@ -13,7 +13,7 @@ from itemrec.evaluation.significance import (
     Interval,
     PairedTest,
     bootstrap_interval,
-    compare,
+    compare_values,
     crossed_bound,
     crossed_test,
     holm,
@@ -174,7 +174,7 @@ def test_compare_corrects_over_the_whole_table() -> None:
         "item": {"ndcg@20": a, "recall@20": c},
         "noise": {"ndcg@20": b, "other": a},
     }
-    table = compare(values, "bpr")
+    table = compare_values(values, "bpr")
     assert [(r.system, r.metric) for r in table.rows] == [
         ("item", "ndcg@20"),
         ("item", "recall@20"),
@@ -195,13 +195,13 @@ def test_compare_corrects_over_the_whole_table() -> None:
 def test_compare_reports_unknown_names() -> None:
     a, b = sample()
     with pytest.raises(ItemrecError, match="'baseline' must be one of x, y, got 'z'"):
-        compare({"x": {"m": a}, "y": {"m": b}}, "z")
+        compare_values({"x": {"m": a}, "y": {"m": b}}, "z")
     with pytest.raises(ItemrecError, match="no row y/n: choose from y/m"):
-        compare({"x": {"m": a}, "y": {"m": b}}, "x").row("y", "n")
+        compare_values({"x": {"m": a}, "y": {"m": b}}, "x").row("y", "n")
 
 
 def test_nothing_to_compare_is_an_empty_table() -> None:
-    assert compare({"x": {"m": np.zeros(3)}}, "x").rows == ()
+    assert compare_values({"x": {"m": np.zeros(3)}}, "x").rows == ()
 
 
 # --- users and seeds -----------------------------------------------------------------------------

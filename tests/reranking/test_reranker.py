@@ -18,7 +18,7 @@ from itemrec.models import EASE, Hybrid, LightGCN
 from itemrec.reranking import reranker as reranker_module
 from itemrec.reranking.item_facts import ItemFacts, long_tail
 from itemrec.reranking.reranker import Reranker
-from itemrec.reranking.similarity import item_vectors, mean_similarity, unit_rows
+from itemrec.reranking.similarity import item_vectors, mean_similarity, unit_sets
 from itemrec.reranking.steering import SLIDERS, Steering
 
 ITEMS, USERS, K = 60, 9, 6
@@ -39,7 +39,7 @@ def facts_of(seed: int = 0, *, dense: bool = True, table: ItemTable | None = Non
         vectors = torch.from_numpy(rng.normal(size=(ITEMS, 5)))
         vectors = vectors / vectors.norm(dim=1, keepdim=True)
     else:
-        vectors = unit_rows(sp.csr_array(train.T)).astype(np.float64)
+        vectors = unit_sets(sp.csr_array(train.T)).astype(np.float64)
     facts.__dict__["_of_model"] = vectors
     for name in ("log_popularity", "age"):
         facts.__dict__[name] = getattr(facts, name).double()
@@ -103,8 +103,8 @@ def naive_list(scores, facts: ItemFacts, steering: Steering, k: int, pool_size: 
         def value(item):
             if not taken:
                 return utility(item)
-            alike = sum(float(dense[item] @ dense[other]) for other in taken) / len(taken)
-            return (1 - steering.diversity) * utility(item) - steering.diversity * alike
+            similarity = sum(float(dense[item] @ dense[other]) for other in taken) / len(taken)
+            return (1 - steering.diversity) * utility(item) - steering.diversity * similarity
 
         taken.append(max(free, key=value))  # the first of equals
     return sorted(taken, key=lambda item: -utility(item))
@@ -190,7 +190,7 @@ def test_the_sliders_do_what_they_say_on_average(dense):
     def lists(**sliders):
         return steered_items(scores, K, Reranker(facts, Steering(**sliders))).numpy()
 
-    def alike(found):
+    def similarity(found):
         return float(np.mean(mean_similarity(found, facts.vectors())))
 
     def popularity(found):
@@ -200,7 +200,7 @@ def test_the_sliders_do_what_they_say_on_average(dense):
         return float(facts.age[torch.from_numpy(found)].mean())
 
     for name, measure in (
-        ("diversity", alike),
+        ("diversity", similarity),
         ("popularity_discount", popularity),
         ("freshness", age),
     ):
@@ -283,7 +283,7 @@ def test_wrong_settings_are_named(arguments, sentence):
     assert str(found.value) == sentence
 
 
-def test_settings_that_the_items_cannot_serve_are_refused():
+def test_settings_that_the_items_cannot_serve_are_rejected():
     bare = ItemFacts(EASE(), FACTS[True].train, IdMap(np.arange(ITEMS)), None, None, None)
     for steering, sentence in (
         (Steering(freshness=0.1), "'freshness' needs the age of items"),

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import itemrec as ir
 from itemrec.cli.app import app
 from itemrec.data.item_table import ItemTable
-from itemrec.evaluation.tradeoff import Point, Sweeper
+from itemrec.evaluation.tradeoff import Sweeper, SweepPoint
 from itemrec.reranking.similarity import NEAREST
 from itemrec.training.fingerprint import fingerprint
 from itemrec.training.stored_ids import read_features
@@ -283,7 +283,7 @@ def test_a_new_item_may_be_disliked(folder: Path) -> None:
         assert total == pytest.approx(pick.score, abs=1e-5)
 
 
-def points_of(run: ir.Run, split: ir.Split) -> list[Point]:
+def points_of(run: ir.Run, split: ir.Split) -> list[SweepPoint]:
     return list(Sweeper(run, split).sweep("popularity_discount", values=(0.0, 0.5)))
 
 
@@ -305,7 +305,7 @@ def test_held_out_items_can_be_steered_and_ranked_among_all(table: Path) -> None
     everything = ir.evaluate(run, split.among_all_items(), metrics=metrics).metrics
     assert everything["coverage@20"] > plain["coverage@20"]
     other = ir.split_interactions(ir.load(DATA))
-    with pytest.raises(ir.ItemrecError, match="is for a split of `split_items`"):
+    with pytest.raises(ir.ItemrecError, match="needs a split of `split_items`"):
         other.among_all_items()
 
 

@@ -124,7 +124,7 @@ def test_a_new_user_gets_a_list_and_a_new_item_can_be_on_one(updated, name) -> N
 
 def ndcg(run: ir.Run) -> float:
     """NDCG@20 on later interactions, for users that the first runs know."""
-    from itemrec.data.later import later_part
+    from itemrec.data.joining import later_part
 
     held, _ = later_part(run.train, run.user_ids, run.item_ids, TEST)
     split = replace(

@@ -120,5 +120,5 @@ def test_damaged_weights_are_noticed(plays: Path, tmp_path: Path):
         with pytest.raises(ItemrecError):  # by its checksum
             ir.Run.load(folder)
         write_checksums(folder, (folder / "metrics.json").read_text())
-        with pytest.raises(ItemrecError, match="weights of the interactions are not positive"):
+        with pytest.raises(ItemrecError, match="weights must be positive numbers"):
             ir.Run.load(folder)

@@ -22,7 +22,7 @@ import itemrec as ir
 from itemrec.cli.app import app
 from itemrec.cli.choices import fill
 from itemrec.data.datasets import DATASETS
-from itemrec.evaluation.tradeoff import Point, Sweep
+from itemrec.evaluation.tradeoff import Sweep, SweepPoint
 from itemrec.models.base import Kind
 from itemrec.validation import schema
 
@@ -184,7 +184,9 @@ def steering() -> str:
     """The cost of diversity on ml-latest-small, from ``evaluate --sweep --json``."""
     stored = json.loads((DOCS / "data" / "steering.json").read_text(encoding="utf-8"))
     sweeps = {
-        name: Sweep(found["slider"], 20, found["users"], tuple(Point(**p) for p in found["points"]))
+        name: Sweep(
+            found["slider"], 20, found["users"], tuple(SweepPoint(**p) for p in found["points"])
+        )
         for name, found in stored.items()
     }
     first = sweeps["hybrid, seed 0"]

@@ -138,10 +138,12 @@ def check_sweep(name: str, cutoffs: list[int], metrics: str | None) -> str:
 
 
 def _sweep(run: Run, split: Split, slider: str, k: int, steering: SteeringOptions) -> Sweep:
-    from itemrec.evaluation.tradeoff import VALUES, Sweeper
+    from itemrec.evaluation.tradeoff import SLIDER_VALUES, Sweeper
     from itemrec.training.progress import track
 
     sweeper = Sweeper(run, split, k=k, item_table=steering.table.read())
     steps = sweeper.sweep(slider, steering.settings())
-    shown = track(steps, f"measuring {slider}", show=error_console.is_terminal, total=len(VALUES))
+    shown = track(
+        steps, f"measuring {slider}", show=error_console.is_terminal, total=len(SLIDER_VALUES)
+    )
     return sweeper.gathered(slider, list(shown))

@@ -16,7 +16,7 @@ from itemrec.cli.html_table import table
 from itemrec.cli.html_tradeoffs import tradeoffs
 from itemrec.cli.tables.layout import interval_text, p_value
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.compare import METRICS, compare_runs
+from itemrec.evaluation.compare import COMPARED_METRICS, compare_runs
 from itemrec.evaluation.metrics import best_value, definitions
 from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.files import atomic, check_file
@@ -129,7 +129,7 @@ def _tests(group: Mapping[str, Run]) -> str:
     if len(group) < 2:
         return ""
     try:
-        found, _, notes = compare_runs(group, METRICS)
+        found, _, notes = compare_runs(group, COMPARED_METRICS)
     except ItemrecError as error:
         return f'<p class="note">No paired test: {escape(str(error))}.</p>'
     rows = []

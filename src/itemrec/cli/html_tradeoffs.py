@@ -10,7 +10,7 @@ from itemrec.cli import plots
 from itemrec.cli.html_table import table
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import DEFINITIONS
-from itemrec.evaluation.tradeoff import Point, Sweep, Sweeper
+from itemrec.evaluation.tradeoff import Sweep, Sweeper, SweepPoint
 from itemrec.experiments.stored import split_of
 from itemrec.reranking.steering import Steering
 from itemrec.training.progress import track
@@ -75,7 +75,7 @@ def _sweeps(run: Run, text: str, progress: bool) -> dict[str, Sweep]:
     """The sweep of each slider that this run can have, by its title."""
     sweeper = Sweeper(run, split_of(run), most_users=USERS)
     sliders = [s for s in SLIDERS if sweeper.facts.has_genres or not _needs_genres(s)]
-    points: dict[str, list[Point]] = {slider.title: [] for slider in sliders}
+    points: dict[str, list[SweepPoint]] = {slider.title: [] for slider in sliders}
 
     def steps() -> Iterator[None]:
         plain = next(sweeper.sweep(SLIDERS[0].name, values=(0.0,)))

@@ -1,4 +1,4 @@
-"""Rows that cannot be used: all problems of a source are told at once, or the rows are left out."""
+"""Bad rows: one error reports all kinds of problems, or the rows are left out and counted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from itemrec.data.columns import Where, value_problem
+from itemrec.data.array_types import Bools
+from itemrec.data.columns import Where, column_problem
 from itemrec.data.interactions import HOW_TO_SKIP
 from itemrec.errors import ItemrecError
 
@@ -17,7 +17,7 @@ Problems = dict[int, str]  # row → its first problem
 
 
 def find_problems(columns: Mapping[str, Sequence[Any]], known: Problems | None = None) -> Problems:
-    """The first problem of each row, by roles and their values; slow, for sources that have any.
+    """The first problem of each bad row, from the values of each role; slow, on errors only.
 
     >>> find_problems({"user": ["ann", ""], "rating": ["4", "good"]})
     {1: 'the user id is missing'}
@@ -25,49 +25,40 @@ def find_problems(columns: Mapping[str, Sequence[Any]], known: Problems | None =
     found = dict(known or {})
     for role, values in columns.items():
         for row, value in enumerate(values):
-            if row not in found and (problem := value_problem(value, role)):
+            if row not in found and (problem := column_problem(value, role)):
                 found[row] = problem
     return found
 
 
-def by_kind(found: Problems) -> dict[str, list[int]]:
-    """The rows of each kind of problem, which is its text without the value."""
-    kinds: dict[str, list[int]] = {}
-    for row in sorted(found):
-        kinds.setdefault(_kind(found[row]), []).append(row)
-    return kinds
-
-
 def _kind(problem: str) -> str:
+    """A problem without the value that caused it."""
     return re.split(", (?:got|found) ", problem)[0]
 
 
 def kept_rows(
     found: Problems, n_rows: int, place: str, where: Where, *, skip: bool
-) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
-    """Which rows remain, bool [rows], and how many of each kind are left out; raise unless `skip`.
+) -> tuple[Bools, dict[str, int]]:
+    """Mask of the good rows, and the number of bad rows of each kind; raises unless ``skip``.
 
     The error names the first row of each kind of problem.
     """
-    kinds = by_kind(found)
-    if found and not skip:
-        raise ItemrecError(f"{_listing(found, kinds, where)}; {HOW_TO_SKIP}")
+    kinds: dict[str, list[int]] = {}
+    for row in sorted(found):
+        kinds.setdefault(_kind(found[row]), []).append(row)
     keep = np.ones(n_rows, dtype=np.bool_)
     keep[list(found)] = False
-    if not keep.any():
-        raise ItemrecError(f"{place}: no row can be used; {_listing(found, kinds, where)}")
+    if (found and not skip) or not keep.any():
+        count = ProblemCount()
+        for rows in kinds.values():
+            count.add(where(rows[0]), found[rows[0]], len(rows))
+        if found and not skip:
+            raise count.error()
+        raise ItemrecError(f"{place}: no row can be used; {count.sentence()}")
     return keep, {kind: len(rows) for kind, rows in kinds.items()}
 
 
-def _listing(found: Problems, kinds: Mapping[str, list[int]], where: Where) -> str:
-    count = ProblemCount()
-    for rows in kinds.values():
-        count.add(where(rows[0]), found[rows[0]], len(rows))
-    return count.sentence()
-
-
 class ProblemCount:
-    """Problems of rows that are met one after another: the first place of each kind, and counts.
+    """Counts the problems of rows by kind, and keeps the first place of each kind.
 
     >>> count = ProblemCount()
     >>> for line in (2, 5):
@@ -81,13 +72,13 @@ class ProblemCount:
         self.kinds: dict[str, int] = {}
 
     def add(self, place: str, problem: str, rows: int = 1) -> None:
-        """Count rows with a problem."""
+        """Add rows with a problem."""
         kind = _kind(problem)
         self.first.setdefault(kind, (place, problem))
         self.kinds[kind] = self.kinds.get(kind, 0) + rows
 
     def sentence(self) -> str:
-        """The first row of each kind; a file is named once."""
+        """The first row of each kind; each file is named once."""
         parts: list[str] = []
         named = ""
         for kind, (place, problem) in self.first.items():
@@ -98,5 +89,5 @@ class ProblemCount:
         return "; ".join(parts)
 
     def error(self) -> ItemrecError:
-        """The error for rows that must not be left out."""
+        """The error to raise if bad rows are not left out."""
         return ItemrecError(f"{self.sentence()}; {HOW_TO_SKIP}")

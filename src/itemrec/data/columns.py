@@ -1,6 +1,6 @@
 """Columns of a file or a frame: their roles, and ids, ratings and times as arrays.
 
-This module neither maps ids nor merges duplicates; `itemrec.data.interactions` does both.
+`itemrec.data.merging` then maps the ids and merges duplicates.
 """
 
 import datetime as dt
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.array_types import Bools, Floats
 from itemrec.errors import ItemrecError
 
 # fmt: off
@@ -22,41 +23,37 @@ KNOWN_NAMES = {
              "track", "songid", "artistid", "bookid", "isbn", "asin", "businessid", "newsid"),
     "rating": ("rating", "ratings", "score", "stars", "overall"),
     "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
-    "weight": (),  # never by default
+    "weight": (),  # used only if requested
 }
 # fmt: on
 """Column names recognised by default, lower case and without `_`, `-`, space."""
 
-Where = Callable[[int], str]
+Where = Callable[[int], str]  # row → its place, such as "plays.csv, line 3"
 Names = Mapping[str, str | int | None]  # role → the requested column
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """Raw columns of equal length, before ids are mapped; `ids_are_text` if read from text.
-
-    `left_out` gives the reason why a column that was not requested could not be read, `skipped`
-    the rows that were left out.
-    """
+    """Raw columns of equal length, before ids are mapped."""
 
     user: npt.NDArray[Any]  # int64 or object (str)
     item: npt.NDArray[Any]
-    rating: npt.NDArray[np.float64] | None = None
-    time: npt.NDArray[np.float64] | None = None
-    weight: npt.NDArray[np.float64] | None = None
-    held_out: npt.NDArray[np.bool_] | None = None
-    ids_are_text: bool = False
-    left_out: dict[str, str] = field(default_factory=dict)  # role → the error message
-    skipped: dict[str, int] = field(default_factory=dict)  # problem → number of rows without it
+    rating: Floats | None = None
+    time: Floats | None = None
+    weight: Floats | None = None
+    held_out: Bools | None = None
+    ids_are_text: bool = False  # whether they were read from text
+    left_out: dict[str, str] = field(default_factory=dict)  # role of a column → why it is left out
+    skipped: dict[str, int] = field(default_factory=dict)  # problem → rows that are left out
 
 
 def plain_name(name: str) -> str:
-    """A column name in the form used by `KNOWN_NAMES`."""
+    """A column name in the form of `KNOWN_NAMES`."""
     return name.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
 def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str, int]:
-    """Position of each role's column: the requested name, else a known one."""
+    """Position of each role's column, which has the requested name or a known one."""
     untyped = [c.split(":")[0].strip() for c in columns]  # RecBole writes user_id:token
     plain = [plain_name(c) for c in untyped]
     found: dict[str, int] = {}
@@ -81,7 +78,7 @@ def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str
 
 
 def _check_missing(role: str, requested: str | int | None, columns: list[str], place: str) -> None:
-    """Raise if a missing column was requested, or if it is the user or item column."""
+    """Raise if the missing column was requested, or is the user or item column."""
     listed = ", ".join(columns) or "none"
     if requested is not None:
         raise ItemrecError(f"{place}: no column '{requested}'; columns found: {listed}")
@@ -111,7 +108,7 @@ def is_missing(value: Any) -> bool:
 
 
 def _whole_numbers(column: Any) -> Any:
-    """A polars text column as integers if that is lossless ("007" is not); a shortcut."""
+    """A polars text column as integers if that is lossless ("007" is not); for speed."""
     if not type(column).__module__.startswith("polars"):
         return column
     import polars as pl
@@ -143,11 +140,17 @@ def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
         distinct = dict.fromkeys(listed)  # in order: the first bad row is named
     except TypeError:
         raise ItemrecError(f"{where(0)}: {role} ids must be numbers or strings") from None
-    if bytes in map(type, distinct):
-        listed = _decoded(listed, role, where)
-        distinct = dict.fromkeys(listed)
+    if bytes in map(type, distinct):  # as in binary parquet columns
+        decoded: list[Any] = []
+        for row, value in enumerate(listed):
+            try:
+                decoded.append(value.decode() if isinstance(value, bytes) else value)
+            except UnicodeDecodeError:
+                raise ItemrecError(f"{where(row)}: {column_problem(value, role)}") from None
+        listed, distinct = decoded, dict.fromkeys(decoded)
     for value in distinct:
-        if problem := _problem(value, role):  # found by identity: pandas' NA cannot be compared
+        if problem := _id_problem(value, role):
+            # by identity: pandas' NA cannot be compared
             row = next(row for row, other in enumerate(listed) if other is value)
             raise ItemrecError(f"{where(row)}: {problem}")
     if all(type(v) is int and -(2**63) <= v < 2**63 for v in distinct):
@@ -157,7 +160,7 @@ def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
     return out
 
 
-def _problem(value: Any, role: str) -> str:
+def _id_problem(value: Any, role: str) -> str:
     """Why a value is not a valid id, or an empty string."""
     if is_missing(value):
         return f"the {role} id is missing"
@@ -168,21 +171,8 @@ def _problem(value: Any, role: str) -> str:
     return ""
 
 
-def _decoded(listed: list[Any], role: str, where: Where) -> list[Any]:
-    """Decode bytes, as in binary parquet columns, as UTF-8 text."""
-    out = []
-    for row, value in enumerate(listed):
-        try:
-            out.append(value.decode() if isinstance(value, bytes) else value)
-        except UnicodeDecodeError:
-            raise ItemrecError(
-                f"{where(row)}: the {role} id must be UTF-8 text, got {value[:60]!r}"
-            ) from None
-    return out
-
-
-def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
-    """Finite numbers; for times also ISO dates, as seconds since 1970."""
+def _numbers(column: Any, role: str, where: Where) -> Floats:
+    """Finite numbers; dates of a time column become seconds since 1970."""
     values = _array(column)
     if values.dtype.kind in "iufb":
         numbers = values.astype(np.float64)
@@ -194,13 +184,13 @@ def _numbers(column: Any, role: str, where: Where) -> npt.NDArray[np.float64]:
             try:
                 numbers[row] = np.nan if is_missing(value) else to_number(value, role)
             except NOT_A_NUMBER:
-                raise ItemrecError(f"{where(row)}: {_not_a_number(value, role)}") from None
+                raise ItemrecError(f"{where(row)}: {column_problem(value, role)}") from None
     bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
+    if role == "weight" and not bad.any():
+        bad = numbers <= 0
     if bad.any():
-        raise ItemrecError(f"{where(int(bad.argmax()))}: the {role} is missing or not finite")
-    if role == "weight" and (numbers <= 0).any():
-        row = int((numbers <= 0).argmax())
-        raise ItemrecError(f"{where(row)}: {_not_positive(numbers[row])}")
+        row = int(bad.argmax())
+        raise ItemrecError(f"{where(row)}: {column_problem(float(numbers[row]), role)}")
     return numbers
 
 
@@ -209,17 +199,8 @@ DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d{1,2}", re.ASCII)
 NOT_A_NUMBER = (ValueError, TypeError, AttributeError, OverflowError)
 
 
-def _not_a_number(value: Any, role: str) -> str:
-    expected = "seconds or a date like 2024-01-31" if role == "time" else "a number"
-    return f"the {role} must be {expected}, got {str(value)[:60]!r}"
-
-
-def _not_positive(number: float) -> str:
-    return f"the weight must be a positive number, got {number:g}"
-
-
 def to_number(value: Any, role: str) -> float:
-    """A number, or the seconds since 1970 of a date where the role is a time.
+    """Parse a number; for the role "time" also a date, as seconds since 1970.
 
     >>> to_number("4.5", "rating"), to_number("4,5", "rating")
     (4.5, 4.5)
@@ -237,10 +218,10 @@ def to_number(value: Any, role: str) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
 
 
-def value_problem(value: Any, role: str) -> str:
-    """Why a value cannot be used in the column of a role, or an empty string.
+def column_problem(value: Any, role: str) -> str:
+    """Why a value is not valid in the column of a role, or an empty string.
 
-    >>> value_problem("four", "rating"), value_problem("4", "rating")
+    >>> column_problem("four", "rating"), column_problem("4", "rating")
     ("the rating must be a number, got 'four'", '')
     """
     if role in ("user", "item"):
@@ -250,35 +231,42 @@ def value_problem(value: Any, role: str) -> str:
             except UnicodeDecodeError:
                 return f"the {role} id must be UTF-8 text, got {value[:60]!r}"
         infinite = isinstance(value, float) and not math.isfinite(value)
-        return f"the {role} id is missing" if infinite else _problem(value, role)
+        return f"the {role} id is missing" if infinite else _id_problem(value, role)
     try:
         number = math.nan if is_missing(value) else to_number(value, role)
     except NOT_A_NUMBER:
-        return _not_a_number(value, role)
-    if not abs(number) < 2.0**62:
+        expected = "seconds or a date like 2024-01-31" if role == "time" else "a number"
+        return f"the {role} must be {expected}, got {str(value)[:60]!r}"
+    if not abs(number) < 2.0**62:  # or NaN
         return f"the {role} is missing or not finite"
-    return _not_positive(number) if role == "weight" and number <= 0 else ""
+    if role == "weight" and number <= 0:
+        return f"the weight must be a positive number, got {number:g}"
+    return ""
 
 
 def table_of(
     get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool, names: Names
 ) -> RawTable:
-    """The columns at these positions; ``get`` returns one, ``where`` names a row in errors."""
+    """Parse the columns at these positions; ``get`` returns one, ``where`` names a row in errors.
+
+    ``text`` says whether the ids were read from text. A column that was not requested and cannot
+    be parsed is left out.
+    """
     left_out: dict[str, str] = {}
 
-    def numbers(role: str) -> npt.NDArray[np.float64] | None:
+    def numbers(role: str) -> Floats | None:
         try:
             return _numbers(get(at[role]), role, where) if role in at else None
         except ItemrecError as error:
             if names.get(role) is not None:
                 raise
-            left_out[role] = str(error)  # reported when the column is needed
+            left_out[role] = str(error)  # raised when the column is needed
             return None
 
-    shortcut = _whole_numbers if text else lambda column: column
+    user, item = (_whole_numbers(get(at[r])) if text else get(at[r]) for r in ("user", "item"))
     return RawTable(
-        user=_ids(shortcut(get(at["user"])), "user", where),
-        item=_ids(shortcut(get(at["item"])), "item", where),
+        user=_ids(user, "user", where),
+        item=_ids(item, "item", where),
         rating=numbers("rating"),
         time=numbers("time"),
         weight=numbers("weight"),

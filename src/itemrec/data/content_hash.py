@@ -1,7 +1,7 @@
 """The fingerprint of interactions: a hash over external ids and pairs, in bounded memory.
 
-Every pair is hashed to 64 bits and the hashes are summed, so neither sorting nor the order of rows
-matters. Ids are compared as text, so 1 in a frame and "1" in a file are the same id.
+Every pair is hashed to 64 bits and the hashes are summed, so the order of rows does not matter. Ids
+are compared as text, so 1 in a frame and "1" in a file are the same id.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
 def fingerprint_of(
     user_hash: Hashes, item_hash: Hashes, pairs: Iterable[tuple[npt.NDArray[Any], ...]]
 ) -> str:
-    """16 hex digits of the hashes of ids and the pairs.
+    """The fingerprint, 16 hex digits, from the hashes of ids and the pairs.
 
-    Pairs come in pieces: rows of users, rows of items, and which of them are held out, if any are.
+    Pairs come in pieces: rows of users, rows of items and, for data with a test file, a mask of the
+    held-out ones.
     """
     mixed, count = _mix(item_hash), 0
     pair_sum = mixed_pair_sum = 0
@@ -40,7 +41,7 @@ def fingerprint_of(
 
 
 def in_pieces(*arrays: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], ...]]:
-    """Arrays of one length, some entries of each at a time."""
+    """Arrays of the same length, a chunk at a time."""
     for start in range(0, len(arrays[0]), CHUNK):
         yield tuple(array[start : start + CHUNK] for array in arrays)
 
@@ -58,7 +59,7 @@ def hash_ids(ids: npt.NDArray[Any]) -> Hashes:
 
 
 def _hash_texts(texts: list[str]) -> Hashes:
-    """The hashes of texts, all of a similar length at once: one long text cannot widen others."""
+    """Hash texts in groups of similar length, so that a long text does not widen all others."""
     sizes = np.array([len(text).bit_length() for text in texts], dtype=np.int64)
     out = np.zeros(len(texts), np.uint64)
     for size in np.unique(sizes):
@@ -80,7 +81,7 @@ def _sum(values: Hashes) -> int:
 
 
 def _mix(x: Hashes) -> Hashes:
-    """The finaliser of splitmix64: every input bit reaches every output bit."""
+    """The finaliser of splitmix64: every input bit affects every output bit."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""CSR matrices: rows are users, columns are items, an entry is one or an interaction's weight."""
+"""CSR matrices of interactions: rows are users, columns are items, entries are ones or weights."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.array_types import Bools, Ints
+
 
 def from_parts(
     indices: npt.NDArray[Any],
@@ -15,7 +17,7 @@ def from_parts(
     n_items: int,
     data: npt.NDArray[Any] | None = None,
 ) -> sp.csr_array:
-    """A matrix from item indices sorted within each row; entries are ones unless given."""
+    """A matrix from item indices, which are sorted within each row; entries default to ones."""
     data = np.ones(len(indices), np.float32) if data is None else data
     if len(indices) < 2**31:  # half the memory, and the type the fast kernels take
         indices, indptr = indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)
@@ -30,37 +32,37 @@ def checked(
     shape: tuple[int, int],
     weights: npt.NDArray[Any] | None = None,
 ) -> sp.csr_array:
-    """A matrix from stored arrays; ValueError if they are not those of such a matrix.
+    """A matrix from stored arrays; raises ValueError if they are inconsistent.
 
-    Compiled code that reads a matrix trusts its arrays: a wrong one could end the process.
+    Compiled code trusts the arrays of a matrix: a wrong index could crash the process.
     """
     users, items = shape
     if indices.ndim != 1 or indptr.shape != (users + 1,):
-        raise ValueError(f"there are interactions of {indptr.size - 1} users, not of {users}")
+        raise ValueError(f"expected interactions of {users} users, got {indptr.size - 1}")
     if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
         raise ValueError("the interactions of users overlap")
     if len(indices) and not 0 <= indices.min() <= indices.max() < items:
-        raise ValueError(f"there are interactions with other items than the {items}")
+        raise ValueError(f"item indices must be below {items}")
     if weights is None:
         weights = np.ones(len(indices), np.float32)
     if weights.shape != indices.shape or not (np.isfinite(weights) & (weights > 0)).all():
-        raise ValueError("the weights of the interactions are not positive numbers, one for each")
+        raise ValueError("weights must be positive numbers, one for each interaction")
     return sp.csr_array((weights, indices, indptr), shape=shape)
 
 
-def row_of_entry(matrix: sp.csr_array) -> npt.NDArray[np.int64]:
+def row_of_entry(matrix: sp.csr_array) -> Ints:
     """The row of each stored entry, [nnz]."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
-def take_entries(matrix: sp.csr_array, mask: npt.NDArray[np.bool_]) -> sp.csr_array:
+def take_entries(matrix: sp.csr_array, mask: Bools) -> sp.csr_array:
     """Only the entries where the mask is true; the shape is unchanged."""
     before = np.concatenate(([0], np.cumsum(mask)))
     ends, n_items = before[matrix.indptr], int(matrix.shape[1])
     return from_parts(matrix.indices[mask], ends, n_items, matrix.data[mask])
 
 
-def take_columns(matrix: sp.csr_array, columns: npt.NDArray[np.int64]) -> sp.csr_array:
+def take_columns(matrix: sp.csr_array, columns: Ints) -> sp.csr_array:
     """Only the given columns, ascending, renumbered 0, 1, …"""
     if len(columns) == matrix.shape[1]:
         return matrix
@@ -77,14 +79,14 @@ def as_ones(matrix: Any) -> sp.csr_array:
 
 
 def as_sorted(matrix: Any) -> sp.csr_array:
-    """Any sparse matrix as sorted CSR; its values are kept."""
+    """Any sparse matrix as sorted CSR with its values."""
     matrix = sp.csr_array(matrix)
     matrix.sort_indices()
     return from_parts(matrix.indices, matrix.indptr, matrix.shape[1], matrix.data)
 
 
-def scatter_rows(rows: sp.csr_array, at: npt.NDArray[np.int64], n_rows: int) -> sp.csr_array:
-    """A matrix of n_rows rows: the given rows at positions `at`, all others empty."""
+def scatter_rows(rows: sp.csr_array, at: Ints, n_rows: int) -> sp.csr_array:
+    """A matrix of ``n_rows`` rows, with the given rows at positions ``at`` and the others empty."""
     place = sp.csr_array(
         (np.ones(len(at), np.float32), (at, np.arange(len(at)))), shape=(n_rows, len(at))
     )
@@ -99,11 +101,12 @@ def pick_share(
     least: int = 0,
     leave: int = 0,
     dither: bool = False,
-) -> npt.NDArray[np.bool_]:
+) -> Bools:
     """Choose a share of every row's entries at random; return a mask over the entries.
 
-    From a row of d entries it chooses round(share · d), at least `least`, and leaves at least
-    `leave` where both are possible. With `dither` it rounds up or down at random, without bias.
+    From a row of d entries it chooses round(share · d), at least ``least``, and leaves at least
+    ``leave``; ``least`` wins if both are impossible. With ``dither`` it rounds up or down at
+    random, without bias.
     """
     size = np.diff(matrix.indptr)
     lift = rng.random(len(size)) if dither else 0.5

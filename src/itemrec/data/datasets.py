@@ -1,4 +1,4 @@
-"""Named data sets: sources, verification, and `load` for names and paths."""
+"""Named data sets, and `load` for names and paths."""
 
 import os
 import re
@@ -21,10 +21,10 @@ from itemrec.validation import schema
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named data set and the properties verified on load, before any threshold.
+    """A named data set, and the properties verified on load, before thresholds are applied.
 
     Copies may differ in their bytes (order of items, line ends), so a copy is verified by its
-    counts and by the order-independent fingerprint of its interactions.
+    counts and by the fingerprint of its interactions.
     """
 
     about: str
@@ -37,7 +37,7 @@ class Dataset:
     held_out: int = 0
     fingerprints: tuple[str, ...] = ()
     min_rating: float | None = None
-    make: Callable[..., Interactions] | None = None  # generates the data; there are no files
+    make: Callable[..., Interactions] | None = None  # generates the data instead of files
 
 
 def _adjacency(
@@ -155,20 +155,20 @@ def load(
 ) -> Interactions:
     """Load interactions by built-in name, or from a path that `read` accepts.
 
-    A name is searched in the folder `data_root/NAME` (`ITEMREC_DATA` if no root is given), then in
-    the user's cache, and otherwise downloaded into the cache. Its contents are verified.
+    A named data set is searched in the folder `data_root/NAME` (default root: `ITEMREC_DATA`), then
+    in the user's cache, and otherwise downloaded into the cache. Its contents are verified.
 
     Args:
-        data: A name of `itemrec datasets`, or a path. "synthetic:users=5000,seed=1" sets the
-            generator's arguments.
+        data: A name that `itemrec datasets` lists, or a path. "synthetic:users=5000,seed=1" sets
+            the generator's arguments.
         data_root: The folder that holds named data sets.
         min_rating: Keep ratings of at least this value; a named data set may have a default, and 0
             keeps everything.
-        k_core: Keep users and items that have at least this many interactions.
+        k_core: Keep users and items with at least this many interactions.
         item_features: A table of item features, as in `read`.
-        columns: For files: `user`, `item`, `rating`, `time`, `titles` and `skip_bad_rows` of
-            `read`. Also for named data: `weight`, `half_life`, `weight_transform` and
-            `duplicates`.
+        columns: Further arguments of `read`: `weight`, `half_life`, `weight_transform` and
+            `duplicates`; for paths also `user`, `item`, `rating`, `time`, `titles`, `name` and
+            `skip_bad_rows`.
 
     Returns:
         The interactions.
@@ -187,7 +187,7 @@ def load(
     """
     if not isinstance(data, str | Path):
         kind = type(data).__name__
-        raise ItemrecError(f"'data' must be a name or a path, got {kind}; frames are for 'read'")
+        raise ItemrecError(f"'data' must be a name or a path, got {kind}; pass frames to 'read'")
     name = str(data)
     short, colon, _ = name.partition(":")
     dataset = DATASETS.get(short)
@@ -200,7 +200,9 @@ def load(
         return read(data, min_rating=min_rating, k_core=k_core, **columns)
     weighting = {key: columns.pop(key) for key in WEIGHTING if key in columns}
     if columns:
-        raise ItemrecError(f"'{next(iter(columns))}' is for files, '{name}' has its own columns")
+        raise ItemrecError(
+            f"'{next(iter(columns))}' has no effect on '{name}', whose columns are known; remove it"
+        )
     if dataset.make is not None:
         found = _with_recency(dataset.make(**_arguments(name, dataset.make)), name, **weighting)
         source = {**(found.source or {"data": name}), **weighting}
@@ -221,9 +223,11 @@ def load(
 def _with_recency(
     found: Interactions, name: str, half_life: str | None = None, **others: Any
 ) -> Interactions:
-    """Generated data has times, but neither columns nor repeated rows."""
+    """Weight generated data by recency; it has times, but no weight column or repeated rows."""
     if others:
-        raise ItemrecError(f"'{next(iter(others))}' is for data in files, '{name}' is generated")
+        raise ItemrecError(
+            f"'{next(iter(others))}' has no effect on '{name}', which is generated; remove it"
+        )
     if half_life is None:
         return found
     weighting, pairs = Weighting(half_life=half_life), np.arange(len(found))
@@ -232,7 +236,7 @@ def _with_recency(
 
 
 def _arguments(name: str, make: Callable[..., Interactions]) -> dict[str, int]:
-    """The integers in "synthetic:users=…,items=…", by parameter name of `make`."""
+    """The arguments of ``make`` in a name such as "synthetic:users=…,items=…"."""
     known = tuple(schema(make))
     sizes: dict[str, int] = {}
     for part in filter(None, name.partition(":")[2].split(",")):
@@ -249,7 +253,7 @@ def _arguments(name: str, make: Callable[..., Interactions]) -> dict[str, int]:
 
 
 def cache_folder() -> Path:
-    """Where downloads go: `XDG_CACHE_HOME/itemrec`, else `~/.cache/itemrec`."""
+    """The folder for downloads: `XDG_CACHE_HOME/itemrec`, else `~/.cache/itemrec`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "itemrec"
 
@@ -284,16 +288,19 @@ def _verified(name: str, dataset: Dataset, weighting: dict[str, Any], folder: Pa
         "interactions": (len(data), dataset.interactions),
         "held-out interactions": (held_out, dataset.held_out),
     }
-    for what, (got, expected) in counts.items():
-        if got != expected:
-            raise ItemrecError(
-                f"{folder} is not '{name}': expected {expected:,} {what}, found {got:,}; "
-                "to use it as it is, give its path instead of the name"
-            )
-    if dataset.fingerprints and data.fingerprint not in dataset.fingerprints:
+    problems = [
+        f"expected {expected:,} {what}, found {got:,}"
+        for what, (got, expected) in counts.items()
+        if got != expected
+    ]
+    if not problems and dataset.fingerprints and data.fingerprint not in dataset.fingerprints:
+        problems.append(
+            "the counts agree, but its interactions have the fingerprint "
+            f"{data.fingerprint}, expected {dataset.fingerprints[0]}"
+        )
+    if problems:
         raise ItemrecError(
-            f"{folder} is not '{name}': the counts agree, but its interactions have the "
-            f"fingerprint {data.fingerprint}, expected {dataset.fingerprints[0]}; "
-            "to use it as it is, give its path instead of the name"
+            f"{folder} is not '{name}': {problems[0]}; to use it anyway, pass its path instead of "
+            "the name"
         )
     return data

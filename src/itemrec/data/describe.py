@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.array_types import Floats, Ints
 from itemrec.data.interactions import Interactions
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -16,7 +17,7 @@ FEW = 5  # a user with fewer interactions can hardly be split and evaluated
 
 @dataclass(frozen=True)
 class Degrees:
-    """How many interactions users (or items) have."""
+    """Distribution of the number of interactions per user, or per item."""
 
     mean: float
     quantiles: dict[str, float]  # "0%" … "100%"
@@ -25,16 +26,16 @@ class Degrees:
 
 @dataclass(frozen=True)
 class Weights:
-    """How much interactions count, in terms of their mean."""
+    """Distribution of the weights of interactions, divided by their mean."""
 
     made_of: str
     quantiles: dict[str, float]  # "0%" … "100%"
-    effective: float  # interactions of equal weight that would say as much, (Σw)² / Σw²
+    effective: float  # effective sample size, (Σw)² / Σw²
 
 
 @dataclass(frozen=True)
 class Description:
-    """Counts, shapes and warnings of a data set."""
+    """Counts, distributions and warnings of a data set."""
 
     name: str
     fingerprint: str
@@ -46,7 +47,7 @@ class Description:
     duplicates: int
     user_degrees: Degrees
     item_degrees: Degrees
-    ratings: dict[str, float] | None  # value → how many, or a summary where there are many values
+    ratings: dict[str, float] | None  # value → count, or a summary of more than 12 values
     first: str | None  # earliest and latest time, ISO, UTC
     last: str | None
     titles: int  # items with a title
@@ -54,14 +55,14 @@ class Description:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """A plain dictionary that JSON can store."""
+        """A dictionary that JSON can store."""
         return asdict(self)
 
 
-def degrees(counts: npt.NDArray[np.int64]) -> Degrees:
-    """Quantiles and a histogram with bins 0, 1, 2–3, 4–7, 8–15, …
+def degree_statistics(counts: Ints) -> Degrees:
+    """Mean, quantiles and a histogram with bins 0, 1, 2–3, 4–7, 8–15, …
 
-    >>> degrees(np.array([1, 1, 2, 3, 9])).histogram
+    >>> degree_statistics(np.array([1, 1, 2, 3, 9])).histogram
     ((1, 1, 2), (2, 3, 2), (4, 7, 0), (8, 15, 1))
     """
     values = np.quantile(counts, QUANTILES)
@@ -76,7 +77,7 @@ def degrees(counts: npt.NDArray[np.int64]) -> Degrees:
 
 
 def describe(data: Interactions) -> Description:
-    """Describe a data set, with warnings about properties that may cause surprises later."""
+    """Statistics of a data set, and warnings about properties that may cause problems later."""
     user_counts = np.bincount(data.users, minlength=data.n_users)
     item_counts = np.bincount(data.items, minlength=data.n_items)
     span = (None, None) if data.times is None else (data.times.min(), data.times.max())
@@ -89,8 +90,8 @@ def describe(data: Interactions) -> Description:
         density=len(data) / (data.n_users * data.n_items),
         held_out=0 if data.held_out is None else int(data.held_out.sum()),
         duplicates=data.duplicates,
-        user_degrees=degrees(user_counts),
-        item_degrees=degrees(item_counts),
+        user_degrees=degree_statistics(user_counts),
+        item_degrees=degree_statistics(item_counts),
         ratings=None if data.ratings is None else _ratings(data.ratings),
         first=_date(span[0]),
         last=_date(span[1]),
@@ -101,7 +102,6 @@ def describe(data: Interactions) -> Description:
 
 
 def _weights(data: Interactions) -> Weights | None:
-    """The distribution of the weights, divided by their mean."""
     if data.weights is None:
         return None
     weights = data.weights / data.weights.mean()
@@ -128,9 +128,7 @@ def _date(seconds: float | None) -> str | None:
         return f"{seconds:.0f}"
 
 
-def _warnings(
-    data: Interactions, user_counts: npt.NDArray[np.int64], item_counts: npt.NDArray[np.int64]
-) -> list[str]:
+def _warnings(data: Interactions, user_counts: Ints, item_counts: Ints) -> list[str]:
     found = []
 
     def warn(count: int, one: str, many: str) -> None:
@@ -167,22 +165,24 @@ def _warnings(
     return found
 
 
-def _id_warnings(role: str, ids: npt.NDArray[Any], counts: npt.NDArray[np.int64]) -> list[str]:
-    """Texts that another program may have written for a missing or a whole number."""
+def _id_warnings(role: str, ids: npt.NDArray[Any], counts: Ints) -> list[str]:
+    """Warnings about text ids that look like missing values or like integers stored as floats."""
     if ids.dtype.kind == "i":
         return []
     texts = ids.tolist()
     found = [
-        f"the {role} id of {count:,} interactions is {text!r}: if that means missing, remove them"
+        f"the {role} id of {count:,} interactions is {text!r}; remove them if that means missing"
         for text, count in zip(texts, counts.tolist(), strict=True)
         if text.lower() in MISSING
     ]
     if all(text.endswith(".0") for text in texts):
-        found.append(f"{role} ids are texts such as {texts[0]!r}, and {texts[0][:-2]!r} is another")
+        found.append(
+            f"{role} ids are texts such as {texts[0]!r}, which differs from {texts[0][:-2]!r}"
+        )
     return found
 
 
-def _weight_warnings(weights: npt.NDArray[np.float64] | None) -> list[str]:
+def _weight_warnings(weights: Floats | None) -> list[str]:
     if weights is None:
         return []
     if weights.min() == weights.max():
@@ -190,13 +190,13 @@ def _weight_warnings(weights: npt.NDArray[np.float64] | None) -> list[str]:
     effective = weights.sum() ** 2 / np.square(weights).sum()
     if effective < 0.1 * len(weights):
         return [
-            f"few interactions have most of the weight: they say as much as {effective:,.0f} "
-            f"of {len(weights):,} would with equal weights"
+            f"few interactions have most of the weight: {len(weights):,} interactions count as "
+            f"{effective:,.0f} with equal weights would"
         ]
     return []
 
 
-def _time_warnings(times: npt.NDArray[np.float64] | None) -> list[str]:
+def _time_warnings(times: Floats | None) -> list[str]:
     if times is None:
         return ["there are no times, so splits by time are not possible"]
     first, last = times.min(), times.max()

@@ -1,4 +1,4 @@
-"""Downloads: fetched, verified, then moved into the cache in one step."""
+"""Download data sets: fetch, verify, then move into the cache in one step."""
 
 import hashlib
 import shutil
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to download; `md5` ignores carriage returns, `members` are extracted from a zip."""
+    """A file to download."""
 
     name: str
     urls: tuple[str, ...]  # tried in this order
-    md5: str | None = None
-    members: tuple[str, ...] = ()
+    md5: str | None = None  # of the content without carriage returns
+    members: tuple[str, ...] = ()  # files to extract from a zip
 
 
 def download(
@@ -36,17 +36,20 @@ def download(
 ) -> T:
     """Fetch the files of a data set into ``cache/NAME``; a failure leaves nothing behind.
 
-    ``accept`` reads and verifies a folder before it gets its name; ``advice`` tells the user what
-    to do if the files are not available.
+    ``accept`` reads and verifies the folder before it is renamed; ``advice`` ends every error.
     """
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _sweep(cache, name)
+        for old in cache.glob(f".{name}-*"):  # left by downloads that were killed
+            if time.time() - old.stat().st_mtime > 86_400:
+                shutil.rmtree(old, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
     except OSError as error:
         raise ItemrecError(f"'{name}' cannot be stored ({error}): {advice}") from error
     try:
-        _fetch_all(name, files, temporary)
+        with download_bar() as progress:
+            for file in files:
+                _fetch(file, temporary, partial(progress, f"{name}/{file.name}"))
         data = accept(temporary)
         temporary.chmod(0o755)  # mkdtemp creates folders that only the owner can read
         try:
@@ -67,22 +70,8 @@ def download(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _fetch_all(name: str, files: tuple[Remote, ...], folder: Path) -> None:
-    """Fetch all files, with a progress bar."""
-    with download_bar() as progress:
-        for file in files:
-            _fetch(file, folder, partial(progress, f"{name}/{file.name}"))
-
-
-def _sweep(cache: Path, name: str) -> None:
-    """Remove what killed downloads left more than a day ago."""
-    for old in cache.glob(f".{name}-*"):
-        if time.time() - old.stat().st_mtime > 86_400:
-            shutil.rmtree(old, ignore_errors=True)
-
-
 def _fetch(file: Remote, folder: Path, progress: Callable[[int, int | None], None]) -> None:
-    """Download one file from the first URL that answers, check it, and unpack it."""
+    """Download a file from the first URL that works, verify it, and unpack it."""
     for n, url in enumerate(file.urls):
         try:
             _stream(url, folder / file.name, progress)
@@ -113,12 +102,12 @@ def _stream(url: str, target: Path, progress: Callable[[int, int | None], None])
             done += len(block)
             progress(done, total)
     if total is not None and done != total:  # a dropped connection reads like an end of file
-        raise OSError(f"{url} broke off after {done:,} of {total:,} bytes")
+        raise OSError(f"the connection to {url} was lost after {done:,} of {total:,} bytes")
 
 
 @contextmanager
 def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yield a function to call with a file's name, its bytes so far and its total bytes."""
+    """A progress bar: a function of a file's name, its bytes so far and its total bytes."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 

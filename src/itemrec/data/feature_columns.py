@@ -1,4 +1,4 @@
-"""One feature of every item: its kind, recognised from the values, and the values in that form."""
+"""Feature columns of items: parsing of values, and recognition of their kind."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from itemrec.data.columns import is_missing, to_number
+from itemrec.data.array_types import Floats, Ints
+from itemrec.data.columns import NOT_A_NUMBER, is_missing, to_number
 from itemrec.errors import ItemrecError
 
-Kind = Literal["category", "number", "vector", "text"]
-KINDS: tuple[Kind, ...] = ("category", "number", "vector", "text")
+FeatureKind = Literal["category", "number", "vector", "text"]
+FEATURE_KINDS: tuple[FeatureKind, ...] = ("category", "number", "vector", "text")
 NONE_LISTED = "(no genres listed)"
 YEAR = re.compile(r"\((\d{4})\)\s*$")
-OF_YEAR = " (year)"  # ends the name of the year in a text
+OF_YEAR = " (year)"  # suffix of the name of a column of years taken from texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,11 @@ class FeatureColumn:
     """
 
     name: str
-    kind: Kind
+    kind: FeatureKind
     values: Any
 
-    def take(self, rows: npt.NDArray[np.int64]) -> FeatureColumn:
-        """The column of other rows; −1 is a missing value."""
+    def take(self, rows: Ints) -> FeatureColumn:
+        """The values of these rows; −1 is a missing value."""
         if self.kind in ("number", "vector"):
             array = np.asarray(self.values)[rows].copy()
             array[rows < 0] = np.nan
@@ -46,7 +46,7 @@ class FeatureColumn:
         return FeatureColumn(self.name, self.kind, values)
 
     def describe(self) -> str:
-        """What the column was taken for, such as "genres: 19 categories"."""
+        """A phrase such as "genres: 19 categories, several an item"."""
         if self.kind == "category":
             count = len({name for names in self.values for name in names})
             several = ", several an item" if any(len(names) > 1 for names in self.values) else ""
@@ -59,18 +59,20 @@ class FeatureColumn:
         return f"{self.name}: text, by its words and pairs of words"
 
 
-def recognised(name: str, values: list[Any], kind: Kind | None, place: str) -> list[FeatureColumn]:
-    """The features of a column; an error says why it has none."""
+def recognised(
+    name: str, values: list[Any], kind: FeatureKind | None, place: str
+) -> list[FeatureColumn]:
+    """The features of a column, whose kind is recognised if it is None; raises if it has none."""
     some = [value for value in values if not _is_empty(value)]
     if not some:
         raise ItemrecError(f"{name} is empty")
     if kind is None:
-        kind = _kind_of(some)
+        kind = _recognised_kind(some)
     column = parsed(name, values, kind, place)
     return text_columns(name, column.values) if kind == "text" else [column]
 
 
-def _kind_of(some: list[Any]) -> Kind:
+def _recognised_kind(some: list[Any]) -> FeatureKind:
     if all(_is_list(value) for value in some):
         is_text = any(isinstance(part, str) for value in some for part in value)
         return "category" if is_text else "vector"
@@ -85,9 +87,9 @@ def _kind_of(some: list[Any]) -> Kind:
 
 
 def parsed(
-    name: str, values: list[Any], kind: Kind, place: str, like: FeatureColumn | None = None
+    name: str, values: list[Any], kind: FeatureKind, place: str, like: FeatureColumn | None = None
 ) -> FeatureColumn:
-    """A column of a given kind."""
+    """Parse a column of a given kind; vectors have the length of those of ``like``."""
     if kind == "category":
         return FeatureColumn(name, kind, as_categories(values))
     if kind == "text":
@@ -95,7 +97,7 @@ def parsed(
     parse: Callable[[Any], Any] = _number if kind == "number" else _vector
     try:
         listed = [parse(value) for value in values]
-    except (ValueError, TypeError, AttributeError, OverflowError):
+    except NOT_A_NUMBER:
         bad = next(value for value in values if not _can(parse, value))
         raise ItemrecError(f"{place}: {name} must be a {kind}, got {str(bad)[:60]!r}") from None
     if kind == "number":
@@ -111,7 +113,7 @@ def parsed(
 
 
 def text_columns(name: str, texts: list[str]) -> list[FeatureColumn]:
-    """A text, and the year in parentheses at its end where most texts have one."""
+    """A text column, and a column of years if most texts end in a year in parentheses."""
     years = years_of(texts)
     out = [FeatureColumn(name, "text", texts)]
     if np.isfinite(years).sum() > sum(map(bool, texts)) / 2:
@@ -119,19 +121,19 @@ def text_columns(name: str, texts: list[str]) -> list[FeatureColumn]:
     return out
 
 
-def years_of(texts: list[str]) -> npt.NDArray[np.float64]:
+def years_of(texts: list[str]) -> Floats:
     """The year in parentheses at the end of each text, NaN where there is none."""
     found = [YEAR.search(text) for text in texts]
     return np.array([float(year[1]) if year else np.nan for year in found])
 
 
 def as_texts(values: list[Any]) -> list[str]:
-    """The values as texts, "" for a missing one."""
+    """The values as texts, "" where missing."""
     return ["" if _is_empty(value) else str(value).strip() for value in values]
 
 
 def as_categories(values: Sequence[Any]) -> list[tuple[str, ...]]:
-    """The categories of each value: a list, or a text with ``|`` between them."""
+    """The categories of each value, which is a list or a text separated by ``|``."""
     out = []
     for value in values:
         listed = value if _is_list(value) else ("" if _is_empty(value) else str(value)).split("|")
@@ -160,7 +162,7 @@ def are_numbers(values: list[Any]) -> bool:
 def _can(parse: Callable[[Any], Any], value: Any) -> bool:
     try:
         parse(value)
-    except (ValueError, TypeError, AttributeError, OverflowError):
+    except NOT_A_NUMBER:
         return False
     return True
 

@@ -1,7 +1,8 @@
-"""Features of items as matrices: regressors for a ridge regression, and words to compare items by.
+"""Features of items as matrices: regressors for a ridge regression, and words to compare items.
 
-Everything is learned from the known items: categories and words, the range of numbers, the centre
-of vectors. A new item is encoded by the same rules, and what no known item has does not count.
+The encoding is learned from the known items: categories and words, the range of numbers, the centre
+of vectors. New items are encoded the same way; categories and words that no known item has are
+ignored.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.array_types import Floats, Ints
 from itemrec.data.feature_columns import YEAR, FeatureColumn
 from itemrec.data.item_features import ItemFeatures
 
-KNOTS = 8  # of a number: the regression is linear between them
-CATEGORIES, PAIRS = 1000, 500  # regressors of a column at most, the most frequent ones
-RARE, RARE_PAIR = 2, 5  # known items that a category and a pair of categories need
-STOP = 0.1  # share of the known items from which a word says nothing
+KNOTS = 8  # of a number; the regression is piecewise linear between them
+CATEGORIES, PAIRS = 1000, 500  # most regressors of a column, the most frequent ones
+RARE, RARE_PAIR = 2, 5  # known items that a category, and a pair of categories, must have
+STOP = 0.1  # a word in a larger share of the known items is ignored
 WORD = re.compile(r"[^\W_]+")
 Tokens = list[list[str]]  # of each item
-Block = Callable[[FeatureColumn], sp.csr_array]
+ColumnEncoder = Callable[[FeatureColumn], sp.csr_array]
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,13 @@ class FeatureMatrix:
     regressors: sp.csr_array  # [items, F]
     words: sp.csr_array  # [items, W] TF-IDF, rows of length 1 or 0
 
-    def take(self, rows: npt.NDArray[np.int64]) -> FeatureMatrix:
-        """Other rows."""
+    def take(self, rows: Ints) -> FeatureMatrix:
+        """The matrices of these rows."""
         return FeatureMatrix(sp.csr_array(self.regressors[rows]), sp.csr_array(self.words[rows]))
 
 
 class FeatureEncoder:
-    """Learns from known items how features become numbers.
+    """Encodes features as numbers, by rules learned from known items.
 
     >>> from itemrec.data.interactions import IdMap
     >>> rows = IdMap(np.arange(3))
@@ -64,14 +66,14 @@ class FeatureEncoder:
         self.idf = np.log((1 + len(known)) / (1 + np.array([counts[t] for t in kept]))) + 1
 
     def __call__(self, features: ItemFeatures) -> FeatureMatrix:
-        """The matrices of items with the same columns."""
+        """Encode items with the same columns."""
         by_name = {column.name: column for column in features.columns}
         blocks = [block(by_name[name]) for name, block in self.blocks]
         empty = sp.csr_array((len(features), 0), dtype=np.float32)
         regressors = sp.csr_array(sp.hstack([empty, *blocks], format="csr", dtype=np.float32))
-        return FeatureMatrix(regressors, self._words(_tokens(features, self.frequent)))
+        return FeatureMatrix(regressors, self._tf_idf(_tokens(features, self.frequent)))
 
-    def _words(self, tokens: Tokens) -> sp.csr_array:
+    def _tf_idf(self, tokens: Tokens) -> sp.csr_array:
         columns = [[self.place[t] for t in row if t in self.place] for row in tokens]
         ends = np.cumsum([0, *map(len, columns)])
         listed = np.array([place for row in columns for place in row], dtype=np.int64)
@@ -83,8 +85,8 @@ class FeatureEncoder:
         return sp.csr_array(sp.diags_array(scale) @ out)
 
 
-def _blocks_of(column: FeatureColumn) -> list[tuple[str, Block]]:
-    """Functions from a column to regressors, with what they need from the known items."""
+def _blocks_of(column: FeatureColumn) -> list[tuple[str, ColumnEncoder]]:
+    """Name and encoder of each block of regressors of a column."""
     if column.kind == "number":
         return [(column.name, _hats(column.values))]
     if column.kind == "vector":
@@ -104,12 +106,15 @@ def _pairs(names: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 
 def _most(values: Iterable[Iterable[Any]], most: int, least: int) -> list[Any]:
-    """The most frequent entries of at least so many items."""
+    """The ``most`` most frequent entries that at least ``least`` items have."""
     counts = Counter(entry for entries in values for entry in set(entries))
     return [entry for entry, count in counts.most_common(most) if count >= least]
 
 
-def _indicators(entries: list[Any], of: Callable[[Any], Iterable[Any]], value: float) -> Block:
+def _indicators(
+    entries: list[Any], of: Callable[[Any], Iterable[Any]], value: float
+) -> ColumnEncoder:
+    """A column for each entry, ``value`` where an item has it."""
     place = {entry: n for n, entry in enumerate(sorted(entries))}
 
     def block(column: FeatureColumn) -> sp.csr_array:
@@ -122,8 +127,8 @@ def _indicators(entries: list[Any], of: Callable[[Any], Iterable[Any]], value: f
     return block
 
 
-def _hats(known: npt.NDArray[np.float64]) -> Block:
-    """Piecewise linear functions between quantiles; a missing number has none of them."""
+def _hats(known: Floats) -> ColumnEncoder:
+    """Piecewise linear basis functions between quantiles; all are 0 for a missing number."""
     some = known[np.isfinite(known)]
     knots = np.unique(np.quantile(some, np.linspace(0, 1, KNOTS))) if len(some) else np.zeros(1)
 
@@ -136,8 +141,8 @@ def _hats(known: npt.NDArray[np.float64]) -> Block:
     return block
 
 
-def _scaled(known: npt.NDArray[Any]) -> Block:
-    """Centred vectors of mean squared length 1; a missing one is the centre."""
+def _scaled(known: npt.NDArray[Any]) -> ColumnEncoder:
+    """Centred vectors of mean squared length 1; a missing vector becomes the centre."""
     there = np.isfinite(known).all(axis=1)
     centre = known[there].mean(axis=0) if there.any() else np.zeros(known.shape[1])
     size = np.sqrt(np.square(known[there] - centre).sum(axis=1).mean()) if there.any() else 1.0

@@ -1,4 +1,4 @@
-"""Feedback as `itemrec serve` writes it: JSON lines, of which likes and clicks are interactions."""
+"""Feedback that `itemrec serve` writes as JSON lines; likes and clicks are interactions."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from itemrec.data.columns import RawTable, value_problem
+from itemrec.data.columns import RawTable, column_problem
 from itemrec.data.interactions import HOW_TO_SKIP
 from itemrec.errors import ItemrecError, NoRowsError
 
 TAKEN = ("liked", "clicked")  # events that are interactions
 EVENTS = (*TAKEN, "shown", "disliked")
 UNKNOWN_USER = "the user is not known"
-FILES = "feedback*.jsonl"  # of a folder, those that were put aside included
+FEEDBACK_FILES = "feedback*.jsonl"  # in a folder, rotated files included
 
 Row = dict[str, Any]
 
 
 def read_feedback(path: Path, *, skip: bool = False) -> RawTable:
-    """The likes and clicks of a file or a folder of feedback; `skipped` counts what is left out.
+    """Read likes and clicks from a feedback file or folder; `skipped` counts the other events.
 
-    A pair that was disliked after its last like or click is left out, too. Lines without an
-    ``event`` are interactions. With ``skip``, lines that are damaged are left out as well.
+    A dislike removes the pair's earlier likes and clicks. Lines without an ``event`` are
+    interactions. With ``skip``, damaged lines are left out; otherwise they raise.
     """
-    files = sorted(path.glob(FILES)) if path.is_dir() else [path]
+    files = sorted(path.glob(FEEDBACK_FILES)) if path.is_dir() else [path]
     skipped: Counter[str] = Counter()
     taken: dict[tuple[str, str], list[Row]] = {}
     for row in (row for file in files for row in _rows(file, skip, skipped)):
@@ -45,14 +45,22 @@ def read_feedback(path: Path, *, skip: bool = False) -> RawTable:
         if UNKNOWN_USER in skipped:
             left += "; a line needs 'user_id' and 'item_id'"
         raise NoRowsError(f"{path}: has no {' or '.join(TAKEN)} event of a user{left}")
-    return _table(rows, dict(skipped))
+
+    def texts(name: str) -> Any:
+        column = np.empty(len(rows), dtype=object)
+        column[:] = [str(row[name]) for row in rows]
+        return column
+
+    timed = all(isinstance(row.get("timestamp"), int | float) for row in rows)
+    time = np.array([row["timestamp"] for row in rows], np.float64) if timed else None
+    user, item = texts("user_id"), texts("item_id")
+    return RawTable(user, item, time=time, ids_are_text=True, skipped=dict(skipped))
 
 
 def _rows(path: Path, skip: bool, skipped: Counter[str]) -> list[Row]:
-    """The lines with a user and an item, in order; the others are counted or are an error."""
+    """The lines with a user and an item, in order; others are counted, or raise."""
     out = []
-    lines = path.read_bytes().splitlines()
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         row, problem = _parsed(line)
         if not problem and row.get("user_id") is None:
             skipped[UNKNOWN_USER] += 1
@@ -66,7 +74,7 @@ def _rows(path: Path, skip: bool, skipped: Counter[str]) -> list[Row]:
 
 
 def _parsed(line: bytes) -> tuple[Row, str]:
-    """The object of a line, and what is wrong with it."""
+    """The object of a line, and its problem, or an empty string."""
     try:
         row = json.loads(line)
     except ValueError:
@@ -75,21 +83,8 @@ def _parsed(line: bytes) -> tuple[Row, str]:
         return {}, "expected a JSON object"
     for role, name in (("user", "user_id"), ("item", "item_id"), ("time", "timestamp")):
         absent = row.get(name) is None and role != "item"
-        if not absent and (problem := value_problem(row.get(name), role)):
+        if not absent and (problem := column_problem(row.get(name), role)):
             return row, problem
     if row.get("event", "liked") not in EVENTS:
         return row, f"'event' must be one of {', '.join(EVENTS)}"
     return row, ""
-
-
-def _table(rows: list[Row], skipped: dict[str, int]) -> RawTable:
-    def texts(name: str) -> Any:
-        column = np.empty(len(rows), dtype=object)
-        column[:] = [str(row[name]) for row in rows]
-        return column
-
-    timed = all(isinstance(row.get("timestamp"), int | float) for row in rows)
-    time = np.array([row["timestamp"] for row in rows], np.float64) if timed else None
-    return RawTable(
-        texts("user_id"), texts("item_id"), time=time, ids_are_text=True, skipped=skipped
-    )

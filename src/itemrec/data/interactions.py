@@ -11,19 +11,19 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemrec.data.content_hash import fingerprint_of, hash_ids, in_pieces
-from itemrec.data.id_search import IdSearch
+from itemrec.data.id_arrays import IdSearch
 from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
     from itemrec.data.item_features import ItemFeatures
 
-MOST_IN_DICT = 2**20  # ids of a map that are looked up in a dictionary
+MOST_IN_DICT = 2**20  # ids; larger maps are searched without a dictionary
 HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
 
 
 @dataclass(frozen=True, eq=False)
 class IdMap:
-    """External ids of rows 0 … n-1, unique, in sorted order when `read` made them.
+    """External ids of rows 0 … n-1, unique, and sorted if `read` returned them.
 
     Attributes:
         ids: The external ids, int64 or str, `[n]`.
@@ -33,9 +33,11 @@ class IdMap:
         >>> ids = IdMap(np.array([10, 20, 30]))
         >>> ids.index(["20", 30, "nobody"]).tolist()
         [1, 2, -1]
+        >>> ids.take(np.array([2, 0])).ids.tolist(), ids.external(np.array([1])).tolist()
+        ([30, 10], [20])
     """
 
-    ids: npt.NDArray[Any]  # int64 or str, 1-D
+    ids: npt.NDArray[Any]  # [n]
 
     def __post_init__(self) -> None:
         if self.ids.ndim != 1:
@@ -57,25 +59,18 @@ class IdMap:
         return IdSearch(self.ids)
 
     def index(self, external: Iterable[Any]) -> npt.NDArray[np.int64]:
-        """Rows of external ids, -1 where unknown; ids compare by their text, so "1" finds 1.
-
-        Args:
-            external: Ids of any type.
-
-        Returns:
-            A row for each id, int64.
-
-        Examples:
-            >>> import numpy as np
-            >>> IdMap(np.array(["ann", "bob"])).index(["bob", "eve"]).tolist()
-            [1, -1]
-        """
+        """Rows of external ids, int64, -1 where unknown; ids are compared as text: "1" finds 1."""
         if isinstance(external, np.ndarray):
             if external.dtype.kind == self.ids.dtype.kind == "i":
                 return self._search.find(external)
             values = external.tolist()
-        else:
-            values = [_plain(value) for value in external]
+        else:  # values of numpy become those of Python
+            values = [
+                value.item()
+                if isinstance(value, np.generic | np.ndarray) and value.size == 1
+                else value
+                for value in external
+            ]
         rows = self._rows([_text(value) for value in values])
         for at in np.flatnonzero(rows < 0).tolist():
             value = values[at]
@@ -90,46 +85,16 @@ class IdMap:
         return np.fromiter((get(text, -1) for text in texts), np.int64, len(texts))
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> "IdMap":
-        """The map of a selection of rows, renumbered from 0.
-
-        Args:
-            rows: The selected rows, in the wanted order.
-
-        Returns:
-            A map of `len(rows)` ids.
-
-        Examples:
-            >>> import numpy as np
-            >>> IdMap(np.array(["ann", "bob", "eve"])).take(np.array([2, 0])).ids.tolist()
-            ['eve', 'ann']
-        """
+        """The map of a selection of rows, in this order, renumbered from 0."""
         return IdMap(self.ids[rows])
 
     def external(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
-        """External ids of rows.
-
-        Args:
-            rows: Rows of the map.
-
-        Returns:
-            Their ids.
-
-        Examples:
-            >>> import numpy as np
-            >>> IdMap(np.array(["ann", "bob"])).external(np.array([1])).tolist()
-            ['bob']
-        """
+        """External ids of rows."""
         return np.asarray(self.ids[rows])
 
 
-def _plain(value: Any) -> Any:
-    """A single value of numpy as one of Python."""
-    is_single = isinstance(value, np.generic | np.ndarray) and value.size == 1
-    return value.item() if is_single else value
-
-
 def _text(value: Any) -> str:
-    """The text of an id."""
+    """An id as text."""
     if isinstance(value, bytes):  # bytes that are not UTF-8 match nothing
         value = value.decode(errors="surrogateescape")
     return str(value).strip()
@@ -137,7 +102,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Interactions:
-    """Unique (user, item) pairs with ratings, times and titles; made by `load` and `read`.
+    """Unique (user, item) pairs with ratings, times and titles, as `load` and `read` return them.
 
     Attributes:
         users: Row of each pair's user, `[n]`.
@@ -147,18 +112,18 @@ class Interactions:
         ratings: Rating of each pair, or None.
         times: Seconds since 1970 of each pair, or None.
         titles: Title of each item, "" where unknown, or None.
-        genres: Genres of each item, separated by `|`, or None.
-        held_out: True for pairs from a given test file, or None.
+        genres: Genres of each item, separated by `|`, "" where unknown, or None.
+        held_out: True for pairs from the data's own test file, or None.
         weights: Positive weight of each pair, before it is divided by the mean, or None.
-        weighting: How the weights were made, "" if there are none.
+        weighting: How the weights were computed, "" if there are none.
         name: Name of the data in results.
         duplicates: Number of rows that were merged into others.
         source: Arguments of the `load` call that reproduces this data; empty for frames and
             matrices in memory.
-        left_out: The reason for each column that was not requested and could not be read. A
+        left_out: For each column that was left out ("rating", "time", "title"), the reason. A
             function that needs the column raises an error with it.
-        skipped: The number of rows that were left out for each reason.
-        features: Features of items, also of items without interactions, or None.
+        skipped: For each reason, the number of rows that were left out.
+        features: Features of items, which may include items without interactions, or None.
 
     Examples:
         >>> import itemrec as ir
@@ -174,17 +139,17 @@ class Interactions:
     user_ids: IdMap
     item_ids: IdMap
     ratings: npt.NDArray[np.float32] | None = None  # [n]
-    times: npt.NDArray[np.float64] | None = None  # [n], seconds since 1970
-    titles: npt.NDArray[Any] | None = None  # [n_items], "" where unknown
-    genres: npt.NDArray[Any] | None = None  # [n_items], "" where unknown
+    times: npt.NDArray[np.float64] | None = None  # [n]
+    titles: npt.NDArray[Any] | None = None  # [n_items]
+    genres: npt.NDArray[Any] | None = None  # [n_items]
     held_out: npt.NDArray[np.bool_] | None = None  # [n]
     weights: npt.NDArray[np.float64] | None = None  # [n]
     weighting: str = ""
     name: str = "data"
     duplicates: int = 0
     source: dict[str, Any] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)  # "rating", "time", "title" → why
-    skipped: dict[str, int] = field(default_factory=dict)  # why → number of rows
+    left_out: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
     features: "ItemFeatures | None" = None
 
     def __len__(self) -> int:
@@ -216,12 +181,6 @@ class Interactions:
 
         Returns:
             Ones at the pairs, `[n_users, n_items]`, float32, sorted indices.
-
-        Examples:
-            >>> import scipy.sparse as sp
-            >>> import itemrec as ir
-            >>> ir.read(sp.csr_array([[5, 0], [0, 3]])).csr().toarray().tolist()
-            [[1.0, 0.0], [0.0, 1.0]]
         """
         ones = np.ones(len(self), dtype=np.float32)
         matrix = sp.coo_array((ones, (self.users, self.items)), shape=(self.n_users, self.n_items))
@@ -235,11 +194,9 @@ class Interactions:
 
         Ids are compared as text, so 1 in a frame and "1" in a file are the same id.
 
-        Examples:
-            >>> import scipy.sparse as sp
-            >>> import itemrec as ir
-            >>> ir.read(sp.csr_array([[1, 0], [0, 1]])).fingerprint
-            'f1d0b04d53f90501'
+        >>> import itemrec as ir
+        >>> ir.read(sp.csr_array([[1, 0], [0, 1]])).fingerprint
+        'f1d0b04d53f90501'
         """
         hashes = hash_ids(self.user_ids.ids), hash_ids(self.item_ids.ids)
         held_out = () if self.held_out is None else (self.held_out,)
@@ -252,14 +209,7 @@ class Interactions:
             keep: bool `[n]`.
 
         Returns:
-            Interactions with the ids, titles and genres of the remaining pairs.
-
-        Examples:
-            >>> import scipy.sparse as sp
-            >>> import itemrec as ir
-            >>> data = ir.read(sp.csr_array([[5, 2], [0, 3]]))
-            >>> data.where(data.items == 1).item_ids.ids.tolist()
-            [1]
+            The remaining interactions, with the ids, titles and genres that occur in them.
         """
         user_rows, users = np.unique(self.users[keep], return_inverse=True)
         item_rows, items = np.unique(self.items[keep], return_inverse=True)
@@ -288,19 +238,16 @@ class Interactions:
 
         Raises:
             ItemrecError: The data has no ratings, or none of at least `rating`.
-
-        Examples:
-            >>> import scipy.sparse as sp
-            >>> import itemrec as ir
-            >>> len(ir.read(sp.csr_array([[5, 2], [0, 3]])).at_least(3))
-            2
         """
         if isinstance(rating, bool) or not isinstance(rating, Real):
             raise ItemrecError(f"'min_rating' must be a number, got {rating!r}")
         if self.ratings is None:
             if why := self.left_out.get("rating"):
                 raise ItemrecError(f"{why}; {HOW_TO_SKIP}")
-            raise ItemrecError(f"'min_rating' needs ratings, and '{self.name}' has none")
+            raise ItemrecError(
+                f"'min_rating' needs ratings, and '{self.name}' has none; name their column with "
+                "rating=… or --rating-col"
+            )
         keep = self.ratings >= rating
         if not keep.any():
             low, high = self.ratings.min(), self.ratings.max()
@@ -314,7 +261,7 @@ class Interactions:
         """The largest part in which every user and every item has at least `k` pairs.
 
         Args:
-            k: The least number of pairs, at least 1.
+            k: Minimum number of pairs, at least 1.
 
         Returns:
             Interactions without the users and items that have fewer.
@@ -340,5 +287,5 @@ class Interactions:
                 break
             keep = after
         if not keep.any():
-            raise ItemrecError(f"'k_core' must be smaller: '{self.name}' has no {k}-core")
+            raise ItemrecError(f"'k_core' must be less than {k}: '{self.name}' has no {k}-core")
         return self.where(keep)

@@ -1,7 +1,7 @@
-"""Features of items: a table with an id column, whose other columns each have a kind.
+"""Features of items: a table with a column of ids and feature columns of four kinds.
 
-category (also several, separated by ``|``) · number (also dates) · vector (a list, or columns
-name_0 … name_n) · text (words; a year in parentheses at the end is a number of its own).
+category (several are separated by ``|``) · number (or a date) · vector (a list, or columns
+name_0 … name_n) · text (its words; a year in parentheses at the end becomes a number).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itemrec.data.columns import KNOWN_NAMES, is_missing, plain_name
 from itemrec.data.feature_columns import (
     OF_YEAR,
     FeatureColumn,
-    Kind,
+    FeatureKind,
     are_numbers,
     as_categories,
     as_texts,
@@ -29,29 +29,29 @@ from itemrec.data.feature_columns import (
     text_columns,
     years_of,
 )
+from itemrec.data.id_arrays import is_plain_int, text_array
 from itemrec.data.interactions import IdMap
 from itemrec.data.readers.item_files import read_columns
-from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 
-TYPES: dict[str, Kind] = {  # of a column's name in RecBole's files, such as "class:token"
+TYPES: dict[str, FeatureKind] = {  # suffixes of column names in RecBole's files: "class:token"
     "token": "category",
     "token_seq": "text",
     "float": "number",
     "float_seq": "vector",
 }
 TITLES, GENRES = ("title", "name", "movietitle"), ("genres", "genre", "category")
-PART = re.compile(r"(.+)_(\d+)")  # a column of a vector
+PART = re.compile(r"(.+)_(\d+)")  # name of one component of a vector
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ItemFeatures:
-    """Features of items, known or new; made by `read_item_features`.
+    """Features of items, known or new, as `read_item_features` returns them.
 
     Attributes:
         ids: External ids of the rows.
-        columns: The features, one value a row each.
-        left_out: The reason for each column that is not used.
+        columns: The features, with a value for each row.
+        left_out: For each column that is left out, the reason.
 
     Examples:
         >>> import polars as pl
@@ -72,22 +72,22 @@ number from 1979 to 1986; min: a number from 117 to 137.
         return len(self.ids)
 
     def account(self) -> str:
-        """One plain sentence on each column."""
-        told = "; ".join(column.describe() for column in self.columns)
+        """A sentence that describes each column."""
+        columns = "; ".join(column.describe() for column in self.columns)
         rest = f" Left out: {'; '.join(self.left_out)}." if self.left_out else ""
-        return f"{len(self):,} items with features. {told}.{rest}"
+        return f"{len(self):,} items with features. {columns}.{rest}"
 
     def of(self, ids: IdMap) -> ItemFeatures:
-        """The rows of these items in their order; an item without a row has missing values."""
+        """The features of these items in their order; an item without a row has missing values."""
         rows = self.ids.index(ids.ids)
         return ItemFeatures(ids, tuple(c.take(rows) for c in self.columns), self.left_out)
 
     def without(self, known: IdMap) -> IdMap:
-        """The ids that are not among these."""
+        """The ids of the rows that are not in ``known``."""
         return self.ids.take(np.flatnonzero(known.index(self.ids.ids) < 0))
 
     def plus(self, other: ItemFeatures) -> ItemFeatures:
-        """These rows and those of other items with the same columns."""
+        """These rows, then those of other items, which must have the same columns."""
         rows = np.flatnonzero(self.ids.index(other.ids.ids) < 0)
         ids = [*self.ids.ids.tolist(), *other.ids.ids[rows].tolist()]
         whole = all(isinstance(value, int) for value in ids)
@@ -103,17 +103,17 @@ number from 1979 to 1986; min: a number from 117 to 137.
         return ItemFeatures(IdMap(array), tuple(columns), self.left_out)
 
     @property
-    def layout(self) -> list[tuple[str, Kind, int]]:
-        """Name and kind of each column, and the length of its vectors."""
+    def layout(self) -> list[tuple[str, FeatureKind, int]]:
+        """Name, kind and length of the vectors of each column."""
         sizes = (c.values.shape[1] if c.kind == "vector" else 0 for c in self.columns)
         return [(c.name, c.kind, size) for c, size in zip(self.columns, sizes, strict=True)]
 
     def vectors(self) -> list[FeatureColumn]:
-        """The columns that are vectors."""
+        """The columns of vectors."""
         return [column for column in self.columns if column.kind == "vector"]
 
     def texts(self, names: Sequence[str]) -> npt.NDArray[Any] | None:
-        """A column by one of its usual names, as it is shown: titles or genres."""
+        """The first text or category column with one of these names, as text, or None."""
         for column in self.columns:
             if plain_name(column.name) in names and column.kind in ("text", "category"):
                 listed = [v if isinstance(v, str) else "|".join(v) for v in column.values]
@@ -124,18 +124,18 @@ number from 1979 to 1986; min: a number from 117 to 137.
 def read_item_features(
     source: Any, *, item: str | None = None, like: ItemFeatures | None = None
 ) -> ItemFeatures:
-    """Read features of items from a file or a frame; each column's kind is recognised.
+    """Read features of items from a file or a frame, and recognise the kind of each column.
 
     Args:
         source: A .csv, .tsv, .item or .parquet file, or a pandas or polars frame.
         item: Name of the column with the item ids; default: a common name, else the first column.
-        like: Features whose columns and kinds are expected; other columns are left out.
+        like: Features whose columns and kinds to expect; other columns are left out.
 
     Returns:
         The features.
 
     Raises:
-        ItemrecError: The table cannot be read, an id is missing or there twice, or no column can be
+        ItemrecError: The table cannot be read, an id is missing or not unique, or no column can be
             used.
 
     Examples:
@@ -166,7 +166,7 @@ def read_item_features(
 def titles_and_genres(
     ids: IdMap, titles: npt.NDArray[Any] | None, genres: npt.NDArray[Any] | None
 ) -> ItemFeatures | None:
-    """The features of a catalogue that has titles or genres, else None."""
+    """Titles and genres as features, or None if there are neither."""
     columns: list[FeatureColumn] = []
     if titles is not None:
         columns += text_columns("title", [str(text) for text in titles])
@@ -179,7 +179,7 @@ def titles_and_genres(
 
 
 def _table(source: Any) -> tuple[str, dict[str, list[Any]]]:
-    """The name of the table and its columns."""
+    """The place of the table, for messages, and its columns."""
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         if not path.is_file():
@@ -192,7 +192,7 @@ def _table(source: Any) -> tuple[str, dict[str, list[Any]]]:
 
 
 def _item_column(names: list[str], item: str | None, place: str) -> str:
-    """The column of the ids: by its name, by a common name, or the first."""
+    """The column of the ids: by name, by a common name, or the first."""
     plain = {plain_name(name.partition(":")[0]): name for name in reversed(names)}
     if item is not None and (found := plain.get(plain_name(str(item)))) is not None:
         return found
@@ -211,22 +211,18 @@ def _ids(values: list[Any], place: str) -> IdMap:
     texts = [str(value) for value in whole]
     if len(set(texts)) < len(texts):
         twice = Counter(texts).most_common(1)[0][0]
-        raise ItemrecError(f"{place}: item {twice!r} has several rows, expected one")
-    is_whole = all(type(v) is int or (isinstance(v, str) and _is_int(v)) for v in whole)
+        raise ItemrecError(f"{place}: item ids must be unique, got several rows of {twice!r}")
+    is_whole = all(type(v) is int or (isinstance(v, str) and is_plain_int(v)) for v in whole)
     return IdMap(np.array(texts, dtype=np.int64) if is_whole and texts else text_array(texts))
 
 
-def _is_int(text: str) -> bool:
-    return re.fullmatch(r"-?[1-9]\d{0,17}|0", text) is not None
-
-
-def _joined(table: Mapping[str, list[Any]]) -> list[tuple[str, list[Any], Kind | None]]:
-    """(name, values, kind if it is given); columns name_0 … name_n become one of lists."""
+def _joined(table: Mapping[str, list[Any]]) -> list[tuple[str, list[Any], FeatureKind | None]]:
+    """(name, values, declared kind or None); columns name_0 … name_n become one of lists."""
     parts: dict[str, list[tuple[int, str]]] = {}
     for name in table:
         if found := PART.fullmatch(name.partition(":")[0]):
             parts.setdefault(found[1], []).append((int(found[2]), name))
-    out: list[tuple[str, list[Any], Kind | None]] = []
+    out: list[tuple[str, list[Any], FeatureKind | None]] = []
     used: set[str] = set()
     for base, group in parts.items():
         group.sort()
@@ -248,7 +244,7 @@ def _joined(table: Mapping[str, list[Any]]) -> list[tuple[str, list[Any], Kind |
 def _columns_like(
     table: Mapping[str, list[Any]], like: ItemFeatures, place: str
 ) -> tuple[FeatureColumn, ...]:
-    """The columns of ``like``; one that the table does not have is missing everywhere."""
+    """The columns of ``like``; a column that the table lacks is missing everywhere."""
     joined = {plain_name(name): values for name, values, _ in _joined(table)}
     rows = len(next(iter(table.values()), []))
     out: list[FeatureColumn] = []

@@ -1,8 +1,7 @@
-"""A table of items with any columns, and files of ids."""
+"""A table of items with any columns, and lists of ids in files."""
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.data.columns import KNOWN_NAMES, plain_name
+from itemrec.data.columns import KNOWN_NAMES, NOT_A_NUMBER, plain_name, to_number
 from itemrec.data.interactions import IdMap
 from itemrec.data.readers.item_files import text_rows
 from itemrec.errors import ItemrecError
@@ -21,12 +20,12 @@ TABLES = (".csv", ".tsv", ".parquet")
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """What is known of items by their external ids: any columns, and which are available.
+    """Columns of items by external id, and which items may be recommended.
 
     Attributes:
         ids: External ids, as text.
-        columns: A text for each id, "" where there is none.
-        available: Ids of the items that may be recommended; None: all.
+        columns: For each column a text for each id, "" where unknown.
+        available: Ids of the items that may be recommended; None means all.
 
     Examples:
         >>> table = ItemTable(["x", "y"], {"country": ["FR", "IT"]})
@@ -40,14 +39,7 @@ class ItemTable:
     available: Sequence[Any] | None = None
 
     def columns_of(self, items: IdMap) -> dict[str, list[str]]:
-        """The columns in the order of these items, "" for items that are not in the table.
-
-        Args:
-            items: The items of a run.
-
-        Returns:
-            A list of the length of `items` for each column.
-        """
+        """The columns in the order of `items`, "" for items that are not in the table."""
         rows = items.index(self.ids).tolist()
         out = {}
         for name, texts in self.columns.items():
@@ -59,13 +51,10 @@ class ItemTable:
         return out
 
     def available_of(self, items: IdMap) -> npt.NDArray[np.bool_] | None:
-        """Which of these items are available, bool; None: all.
-
-        Args:
-            items: The items of a run.
+        """Mask of the available items in the order of `items`; None means all.
 
         Raises:
-            ItemrecError: None of them is.
+            ItemrecError: None of the items is available.
         """
         if self.available is None:
             return None
@@ -73,22 +62,24 @@ class ItemTable:
         mask = np.zeros(len(items), dtype=np.bool_)
         mask[rows[rows >= 0]] = True
         if not mask.any():
-            raise ItemrecError("'available' must name at least one item of the training data")
+            raise ItemrecError(
+                "'available' must name at least one item of the training data, got none"
+            )
         return mask
 
 
 def read_item_table(
     path: str | Path | None = None, available: str | Path | None = None
 ) -> ItemTable | None:
-    """Read what is known of items.
+    """Read a table of items, a list of the available items, or both.
 
     Args:
-        path: A .csv, .tsv or .parquet file that has an item column and others.
-        available: A .txt file with an id in each line, or a table with an item column: the items
-            that may be recommended.
+        path: A .csv, .tsv or .parquet file with an item column and others.
+        available: The items that may be recommended: a .txt file with an id in each line, or a
+            table with an item column.
 
     Returns:
-        The columns as text; None if no file is given.
+        The table, with all columns as text; None if no file is given.
 
     Raises:
         ItemrecError: A file cannot be read, or it has no item column.
@@ -101,17 +92,9 @@ def read_item_table(
 
 
 def read_ids(name: str, path: str | Path) -> list[str]:
-    """The ids in a file: the item column of a table, or the lines of a .txt file.
+    """The ids in a file, the item column of a table or the lines of a .txt file, as text.
 
-    Args:
-        name: What the file is, for messages.
-        path: The file.
-
-    Returns:
-        The ids as text.
-
-    Raises:
-        ItemrecError: The file cannot be read, or holds no id.
+    ``name`` is the setting that gave the file, for messages.
     """
     path = Path(path)
     if path.suffix == ".txt":
@@ -142,13 +125,8 @@ def _read_columns(name: str, path: str | Path) -> tuple[list[str], dict[str, lis
     item = next((plain.index(n) for n in (*KNOWN_NAMES["item"], "id") if n in plain), None)
     if item is None:
         raise ItemrecError(f"{path}: expected an item column; columns found: {', '.join(names)}")
-    ids: list[str] = []
     columns: dict[str, list[str]] = {column: [] for column in names}
-    for line, fields in records:
-        if len(fields) != len(names):
-            raise ItemrecError(
-                f"{path}, line {line}: expected {len(names)} fields, found {len(fields)}"
-            )
+    for _, fields in records:
         for column, text in zip(names, fields, strict=True):
             columns[column].append(text.strip())
     ids = columns.pop(names[item])
@@ -156,7 +134,7 @@ def _read_columns(name: str, path: str | Path) -> tuple[list[str], dict[str, lis
 
 
 def as_number(name: str, text: Any) -> float:
-    """A number or a date as a number, NaN for no text; an error for anything else.
+    """Parse a number or a date, which becomes seconds since 1970; no text is NaN.
 
     >>> as_number("year", "1995"), as_number("date", "1970-01-02")
     (1995.0, 86400.0)
@@ -164,11 +142,6 @@ def as_number(name: str, text: Any) -> float:
     if not text:
         return float("nan")
     try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        moment = dt.datetime.fromisoformat(str(text))
-    except ValueError:
+        return to_number(text, "time")
+    except NOT_A_NUMBER:
         raise ItemrecError(f"'{name}' must be numbers or dates, got {text!r}") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()

@@ -1,4 +1,7 @@
-"""New interactions join a training matrix: known rows keep their places, new ids are appended."""
+"""New interactions of a trained run: joined to its training matrix, or as a test part.
+
+Known users and items keep their rows; new ids are appended.
+"""
 
 from __future__ import annotations
 
@@ -9,46 +12,49 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.array_types import Ints
 from itemrec.data.csr import as_ones, row_of_entry
+from itemrec.data.id_arrays import text_array
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.item_features import GENRES, TITLES, ItemFeatures
-from itemrec.data.texts import text_array
+from itemrec.data.split import HeldOut
+from itemrec.errors import ItemrecError
 
-Texts = npt.NDArray[Any] | None
+TextColumn = npt.NDArray[Any] | None  # [items], "" where unknown
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """Items: their ids, and titles and genres where there are any."""
+class ItemCatalogue:
+    """The ids of items, and their titles and genres, or None."""
 
     item_ids: IdMap
-    titles: Texts
-    genres: Texts
+    titles: TextColumn
+    genres: TextColumn
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A training matrix with new interactions, in the same order of users and items."""
+    """A training matrix after new interactions were added."""
 
     before: sp.csr_array  # the old interactions, in the new shape
     train: sp.csr_array  # old and new interactions
     user_ids: IdMap
-    catalogue: Catalogue
+    catalogue: ItemCatalogue
     new_users: int
     new_items: int
-    known: int  # pairs of the new data that were in training already
+    known: int  # pairs of the new data that were already in training
 
     @property
     def new_interactions(self) -> int:
-        """Pairs that were not in training before."""
+        """Number of pairs that were not in training before."""
         return int(self.train.nnz - self.before.nnz)
 
 
 def join(
-    train: sp.csr_array, user_ids: IdMap, catalogue: Catalogue, data: Interactions | None
+    train: sp.csr_array, user_ids: IdMap, catalogue: ItemCatalogue, data: Interactions | None
 ) -> Joined:
-    """Add interactions to a training matrix; ids compare by their text."""
-    if data is None:  # nothing to add
+    """Add interactions to a training matrix; ids are compared as text."""
+    if data is None:
         return Joined(train, train, user_ids, catalogue, 0, 0, 0)
     users, rows = _appended(user_ids, data.user_ids)
     items, columns = _appended(catalogue.item_ids, data.item_ids)
@@ -57,51 +63,89 @@ def join(
     pairs = rows[data.users], columns[data.items]
     added = sp.coo_array((np.ones(len(data), np.float32), pairs), shape=shape)
     grown = as_ones(before + sp.csr_array(added))
-    more = Catalogue(
-        items,
-        _texts(catalogue.titles, data.titles, columns, len(catalogue.item_ids), len(items)),
-        _texts(catalogue.genres, data.genres, columns, len(catalogue.item_ids), len(items)),
-    )
+    n_old = len(catalogue.item_ids)
     return Joined(
         before=before,
         train=grown,
         user_ids=users,
-        catalogue=more,
+        catalogue=ItemCatalogue(
+            items,
+            _merged_texts(catalogue.titles, data.titles, columns, n_old, len(items)),
+            _merged_texts(catalogue.genres, data.genres, columns, n_old, len(items)),
+        ),
         new_users=len(users) - len(user_ids),
-        new_items=len(items) - len(catalogue.item_ids),
+        new_items=len(items) - n_old,
         known=len(data) - int(grown.nnz - before.nnz),
     )
 
 
-def with_new_items(catalogue: Catalogue, features: ItemFeatures, new: IdMap) -> Catalogue:
-    """The items, then new ones, whose titles and genres are those of their features."""
+def with_new_items(catalogue: ItemCatalogue, features: ItemFeatures, new: IdMap) -> ItemCatalogue:
+    """The catalogue with new items appended; their titles and genres come from their features."""
     if not len(new):
         return catalogue
     ids, _ = _appended(catalogue.item_ids, new)
     none, n_old = np.empty(0, dtype=np.int64), len(catalogue.item_ids)
-    texts = (_texts(t, None, none, n_old, len(ids)) for t in (catalogue.titles, catalogue.genres))
-    return described(Catalogue(ids, *texts), features)
+    old = (catalogue.titles, catalogue.genres)
+    texts = (_merged_texts(column, None, none, n_old, len(ids)) for column in old)
+    return described(ItemCatalogue(ids, *texts), features)
 
 
-def described(catalogue: Catalogue, features: ItemFeatures) -> Catalogue:
-    """Items whose titles and genres are those of their features where they have none."""
+def described(catalogue: ItemCatalogue, features: ItemFeatures) -> ItemCatalogue:
+    """The catalogue with missing titles and genres filled in from the features."""
     ids = catalogue.item_ids
     found, rows = features.of(ids), np.arange(len(ids))
-    titles = _texts(catalogue.titles, found.texts(TITLES), rows, len(ids), len(ids))
-    genres = _texts(catalogue.genres, found.texts(GENRES), rows, len(ids), len(ids))
-    return Catalogue(ids, titles, genres)
+    titles = _merged_texts(catalogue.titles, found.texts(TITLES), rows, len(ids), len(ids))
+    genres = _merged_texts(catalogue.genres, found.texts(GENRES), rows, len(ids), len(ids))
+    return ItemCatalogue(ids, titles, genres)
+
+
+def later_part(
+    train: sp.csr_array, user_ids: IdMap, item_ids: IdMap, data: Interactions
+) -> tuple[HeldOut, list[str]]:
+    """Interactions after training as a test part, and notes on what is left out.
+
+    Targets are pairs of known users and known items that are not in training.
+    """
+    rows, columns = user_ids.index(data.user_ids.ids), item_ids.index(data.item_ids.ids)
+    users, items = rows[data.users], columns[data.items]
+    known = (users >= 0) & (items >= 0)
+    pairs = np.ones(int(known.sum()), np.float32), (users[known], items[known])
+    later = as_ones(sp.csr_array(sp.coo_array(pairs, shape=train.shape)))
+    target = sp.csr_array(later - later.multiply(train))
+    target.eliminate_zeros()
+    found = np.flatnonzero(np.diff(target.indptr)).astype(np.int64)
+    if not len(found):
+        raise ItemrecError(
+            f"'{data.name}' must have interactions of known users with known items that are not in "
+            "training, got none"
+        )
+    left_out = {
+        "of users that the run does not know": int((users < 0).sum()),
+        "with items that the run does not know": int((items[users >= 0] < 0).sum()),
+        "that the run was trained on": int(later.nnz - target.nnz),
+    }
+    notes = [f"Interactions {what}, left out: {n:,}." for what, n in left_out.items() if n]
+    ids = user_ids.external(found)
+    return HeldOut(as_ones(train[found]), as_ones(target[found]), found, ids), notes
 
 
 def as_interactions(
     train: sp.csr_array, user_ids: IdMap, item_ids: IdMap, name: str
 ) -> Interactions:
-    """A training matrix as interactions, for its fingerprint."""
+    """A training matrix as interactions, whose fingerprint identifies it."""
     users, items = row_of_entry(train).astype(np.int32), train.indices.astype(np.int32)
     return Interactions(users, items, user_ids, item_ids, name=name)
 
 
-def _appended(known: IdMap, given: IdMap) -> tuple[IdMap, npt.NDArray[np.int64]]:
-    """All ids, the unknown ones of ``given`` last, and the row of each of ``given``."""
+def resized(train: sp.csr_array, shape: tuple[int, int]) -> sp.csr_array:
+    """The same entries in a larger matrix."""
+    added = np.full(shape[0] - train.shape[0], train.indptr[-1], train.indptr.dtype)
+    parts = train.data, train.indices, np.concatenate([train.indptr, added])
+    return sp.csr_array(parts, shape=shape)
+
+
+def _appended(known: IdMap, given: IdMap) -> tuple[IdMap, Ints]:
+    """All ids, the unknown ones of ``given`` last, and the row of each id of ``given``."""
     rows = known.index(given.ids)
     unknown = np.flatnonzero(rows < 0)
     if not len(unknown):
@@ -113,24 +157,17 @@ def _appended(known: IdMap, given: IdMap) -> tuple[IdMap, npt.NDArray[np.int64]]
     return IdMap(text_array([str(value) for part in parts for value in part.tolist()])), rows
 
 
-def resized(train: sp.csr_array, shape: tuple[int, int]) -> sp.csr_array:
-    """The same entries in a larger matrix."""
-    added = np.full(shape[0] - train.shape[0], train.indptr[-1], train.indptr.dtype)
-    parts = train.data, train.indices, np.concatenate([train.indptr, added])
-    return sp.csr_array(parts, shape=shape)
-
-
-def _texts(
-    old: Texts, new: Texts, columns: npt.NDArray[np.int64], n_old: int, n_items: int
-) -> Texts:
-    """Titles or genres of all items, "" where unknown; those of known items stay."""
+def _merged_texts(
+    old: TextColumn, new: TextColumn, columns: Ints, n_old: int, n_items: int
+) -> TextColumn:
+    """Titles or genres of all items; the old text of an item stays unless it is empty."""
     if old is None and new is None:
         return None
     out = np.full(n_items, "", dtype=object)
     if new is not None:
         out[columns] = new.astype(object)
     if old is not None:
-        known = old.astype(object)
-        told = np.array([bool(text) for text in known.tolist()], dtype=np.bool_)
-        out[:n_old][told] = known[told]
+        before = old.astype(object)
+        has_text = np.array([bool(text) for text in before.tolist()], dtype=np.bool_)
+        out[:n_old][has_text] = before[has_text]
     return text_array([str(text) for text in out.tolist()])

@@ -1,4 +1,4 @@
-"""A prepared folder: sorted, mapped arrays of interactions, and their ids in parquet.
+"""Prepared folders: sorted arrays of interactions to be mapped, and their ids in parquet files.
 
 ``prepared.json`` counts, settings and checksums, written last · ``indptr.npy``, ``indices.npy`` the
 items of each user · ``users.npy`` the user of each pair · ``ratings.npy``, ``times.npy``,
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.data.id_files import read_ids
+from itemrec.data.id_arrays import read_id_file
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.errors import ItemrecError
 from itemrec.files import checksum, json_object, read_file, write_text
@@ -26,19 +27,19 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` has made.
+    """The result of `prepare`.
 
     Attributes:
-        folder: The folder, which `load`, `read` and every command take as data.
+        folder: The folder, which `load`, `read` and every command accept as data.
         users: Number of users.
         items: Number of items.
         interactions: Number of unique pairs.
-        rows: Number of rows that were read and used.
+        rows: Number of valid rows.
         duplicates: Number of rows that were merged into others.
-        fingerprint: That of the interactions, as `Interactions.fingerprint`.
-        weighting: How weights were made, "" if there are none.
-        left_out: The reason for each column that was not requested and could not be read.
-        skipped: The number of rows that were left out for each reason.
+        fingerprint: `Interactions.fingerprint` of the data.
+        weighting: How weights were computed, "" if there are none.
+        left_out: For each column that was left out, the reason.
+        skipped: For each reason, the number of rows that were left out.
     """
 
     folder: Path
@@ -54,16 +55,16 @@ class Prepared:
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether a folder was prepared; raises if that has only begun."""
+    """Whether a folder was written by `prepare`; raises if it is unfinished."""
     if (folder / MANIFEST).is_file():
         return True
     if (folder / STATE).is_file():
-        raise ItemrecError(f"{folder} is not finished: run the same `itemrec prepare` again")
+        raise ItemrecError(f"{folder} is not finished; run the same `itemrec prepare` again")
     return False
 
 
 def write_manifest(folder: Path, names: list[str], facts: dict[str, Any]) -> None:
-    """Write the manifest of a folder whose other files are complete."""
+    """Write the manifest of a folder, with a checksum of each of its other files."""
     files = {
         name: {"size": (folder / name).stat().st_size, "sha256": checksum(folder / name)}
         for name in names
@@ -76,39 +77,45 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a prepared folder."""
     found = read_file(folder / MANIFEST, json_object)
     if found.get("format") != FORMAT:
-        raise ItemrecError(f"{folder} was prepared by a newer itemrec")
+        raise ItemrecError(f"{folder} was prepared by a newer itemrec; update itemrec")
     return found
 
 
-def facts_of(folder: Path, manifest: dict[str, Any]) -> Prepared:
-    """The counts of a manifest."""
+def prepared_facts(folder: Path, manifest: dict[str, Any]) -> Prepared:
+    """The facts in a manifest."""
     names = [name for name in Prepared.__dataclass_fields__ if name != "folder"]
     try:
         return Prepared(folder, **{name: manifest[name] for name in names})
     except KeyError as error:
-        raise ItemrecError(f"{folder / MANIFEST} is damaged: it has no {error}") from error
+        raise ItemrecError(f"{folder / MANIFEST} is damaged: {error} is missing") from error
 
 
 def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactions:
-    """The interactions of a folder, mapped and not read; every file must have its checksum."""
+    """Map the interactions of a folder; raises if the checksum of a file is wrong."""
     manifest = read_manifest(folder)
-    facts, files = facts_of(folder, manifest), manifest.get("files", {})
+    facts, files = prepared_facts(folder, manifest), manifest.get("files", {})
     for file, known in files.items():
         path = folder / file
         if not path.is_file():
-            raise ItemrecError(f"{folder} is incomplete: {file} is missing")
+            raise ItemrecError(
+                f"{folder} is incomplete: {file} is missing; run `itemrec prepare` again"
+            )
         if path.stat().st_size != known["size"] or checksum(path) != known["sha256"]:
             raise ItemrecError(
-                f"{path} is damaged or was changed: its checksum is not the one in {MANIFEST}"
+                f"{path} is damaged or was changed: its checksum differs from {MANIFEST}; run "
+                "`itemrec prepare` again"
             )
 
     def array(column: str) -> npt.NDArray[Any] | None:
         file = f"{column}.npy"
-        return read_file(folder / file, mapped) if file in files else None
+        if file not in files:
+            return None
+        load = partial(np.load, mmap_mode="c", allow_pickle=False)  # changes stay in the process
+        return np.asarray(read_file(folder / file, load))
 
     users, items = array("users"), array("indices")
     if users is None or items is None or not len(users) == len(items) == facts.interactions:
-        raise ItemrecError(f"the files of {folder} do not belong together")
+        raise ItemrecError(f"the files of {folder} are inconsistent; run `itemrec prepare` again")
     data = Interactions(
         users=users,
         items=items,
@@ -124,17 +131,12 @@ def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactio
         left_out=facts.left_out,
         skipped=facts.skipped,
     )
-    data.__dict__["fingerprint"] = facts.fingerprint  # of files that have their checksums
+    data.__dict__["fingerprint"] = facts.fingerprint  # checked by the checksums of the files
     return data
 
 
-def mapped(path: Path) -> npt.NDArray[Any]:
-    """The array of a file, which stays on disk; changes to it are private to this process."""
-    return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
-
-
 def _ids(path: Path, count: int) -> IdMap:
-    found = read_file(path, read_ids)
+    found = read_file(path, read_id_file)
     if len(found) != count:
         raise ItemrecError(f"{path} is damaged: expected {count:,} ids, found {len(found):,}")
     return IdMap(found)

@@ -1,33 +1,33 @@
-"""`read`: files, folders, frames and sparse matrices become `Interactions`, ids mapped once."""
+"""`read`: interactions from files, folders, frames and sparse matrices."""
 
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemrec.data.columns import Names, RawTable
-from itemrec.data.feedback import FILES, read_feedback
-from itemrec.data.interactions import IdMap, Interactions
+from itemrec.data.feedback import FEEDBACK_FILES, read_feedback
+from itemrec.data.id_arrays import text_array
+from itemrec.data.interactions import Interactions
 from itemrec.data.item_features import read_item_features
-from itemrec.data.merging import merge_rows
+from itemrec.data.merging import to_interactions
 from itemrec.data.prepared import is_prepared, read_prepared
-from itemrec.data.readers.delimited import read_delimited
-from itemrec.data.readers.file_kinds import is_pattern, kind_of, matching_files
+from itemrec.data.readers.delimited import kind_of, read_delimited
 from itemrec.data.readers.frames import arrow_frame, read_frame
 from itemrec.data.readers.item_files import Titles, read_titles
 from itemrec.data.readers.lightgcn import read_lightgcn
 from itemrec.data.readers.parquet import read_parquet, read_parquet_parts
-from itemrec.data.texts import text_array
 from itemrec.data.weights import Weighting, duration_text
 from itemrec.errors import ItemrecError, NoRowsError
 
 FILE_KINDS = ".csv, .tsv, .inter (each also with .gz), .parquet or .jsonl"
+NO_BAD_ROWS = "'skip_bad_rows' needs a table with columns, and {} has none"
 
 
 def read(
@@ -51,39 +51,38 @@ def read(
     """Read interactions from a file, a folder, a table in memory, or a sparse matrix.
 
     Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; a pattern such as
-    "plays/*.parquet" names several parquet files. Folders hold train.txt (and test.txt) as in
-    LightGCN, ratings.csv (and movies.csv) as in MovieLens, or parquet files, or were written by
-    `prepare`. A table is a pandas or
-    polars frame, an Arrow table, a DuckDB relation, or anything else with Arrow's C stream. Of the
-    feedback that `itemrec serve` writes, a .jsonl file or its folder, likes and clicks are
-    interactions.
+    "plays/*.parquet" names several parquet files. A folder holds train.txt (and test.txt) as in
+    LightGCN, ratings.csv (and movies.csv) as in MovieLens, parquet files, or the output of
+    `prepare`. A table is a pandas or polars frame, an Arrow table, a DuckDB relation, or anything
+    else with Arrow's C stream. A .jsonl file or folder of feedback that `itemrec serve` wrote is
+    read, too: its likes and clicks are interactions.
 
-    Rows with the same user and item are merged into one pair, counted in `duplicates`: it keeps the
-    highest rating and the latest time, and is a training pair if any of its rows is. Then
+    Rows with the same user and item are merged into one pair and counted in `duplicates`. The pair
+    keeps the highest rating and the latest time; it is a training pair if any of its rows is. Then
     `min_rating` is applied, then `k_core`.
 
     Args:
         source: A path, a pattern, a table, or a sparse matrix of users × items.
-        user: Name (or position) of the user column; by default found by common names.
+        user: Name (or position) of the user column; default: a common name such as "user_id".
         item: The item column, likewise.
-        rating: The rating column, likewise. If it was not requested and cannot be read, it is left
-            out and reported in `notes`.
+        rating: The rating column, likewise. A column that was not requested and cannot be read is
+            left out and reported in `notes`.
         time: The time column, likewise.
         min_rating: Keep ratings of at least this value.
-        k_core: Keep users and items that have at least this many interactions.
+        k_core: Keep users and items with at least this many interactions.
         titles: A file with an item and a title column, or a mapping from item id to title.
-        item_features: A table of item features, also of items without interactions: a file or a
-            frame whose first column, or whose column `item`, has the item ids.
-        name: Name of the data in results; the file's name by default.
-        skip_bad_rows: Leave out rows of a table without a user or an item, or with an invalid
-            value in a column; `skipped` counts them by reason. By default they are an error.
-        weight: Name (or position) of a column of positive numbers, such as plays: how much an
-            interaction counts. "value" takes the entries of a matrix. By default all count alike.
-        half_life: Time after which an interaction counts half, such as "30d" or "1y"; a weight is
-            multiplied by it. It needs times.
-        weight_transform: "log" makes a weight v log(1 + v), the default; "none" keeps it.
-        duplicates: "merge" keeps the highest weight of a pair's rows, "sum" adds them up; a row
-            without a weight column counts 1.
+        item_features: A table of item features: a file or a frame whose column `item`, or else
+            first column, has the item ids. It may have items without interactions.
+        name: Name of the data in results; default: the file's name.
+        skip_bad_rows: Leave out rows with a missing user or item, or an invalid value; `skipped`
+            counts them by reason. By default they raise an error.
+        weight: Name (or position) of a column of positive numbers, such as plays, that weights each
+            interaction; "value" takes the entries of a matrix. Default: equal weights.
+        half_life: Time after which the weight of an interaction halves, such as "30d" or "1y";
+            needs times.
+        weight_transform: "log" turns a weight v into log(1 + v), the default; "none" keeps it.
+        duplicates: "merge" keeps the highest weight of a pair's rows, "sum" adds them up; without a
+            weight column each row counts 1.
 
     Returns:
         The interactions, with the external ids of the source.
@@ -105,7 +104,12 @@ def read(
     """
     names = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     weighting = Weighting(weight, duration_text(half_life), weight_transform, duplicates)
-    titles_file = _titles_file(titles)
+    titles_file = Path(titles).expanduser().resolve() if isinstance(titles, str | Path) else None
+    if titles_file is None and not isinstance(titles, Mapping | None):
+        raise ItemrecError(
+            "'titles' must be a file, or a mapping from item id to title, "
+            f"got {type(titles).__name__}"
+        )
     requested = {
         **names,
         **weighting.settings(),
@@ -132,12 +136,12 @@ def read(
 def with_features(
     data: Interactions, item_features: Any, item: str | int | None = None
 ) -> Interactions:
-    """The data with a table of item features; a file becomes part of its source."""
+    """Add a table of item features to the data."""
     features = read_item_features(item_features, item=None if item is None else str(item))
     if not (data.item_ids.index(features.ids.ids) >= 0).any():
         raise ItemrecError(
-            f"'item_features' must have rows of the {data.n_items:,} items of '{data.name}', "
-            f"and none of its {len(features):,} ids is one of them"
+            f"'item_features' must have rows for items of '{data.name}', got {len(features):,} ids "
+            f"and none is among its {data.n_items:,} items"
         )
     source = dict(data.source)
     if isinstance(item_features, str | Path):
@@ -145,22 +149,10 @@ def with_features(
     return replace(data, features=features, source=source)
 
 
-def _titles_file(titles: Any) -> Path | None:
-    """The file with the titles, None for a mapping or if no titles are given."""
-    if isinstance(titles, str | Path):
-        return Path(titles).expanduser().resolve()
-    if titles is not None and not isinstance(titles, Mapping):
-        raise ItemrecError(
-            "'titles' must be a file, or a mapping from item id to title, "
-            f"got {type(titles).__name__}"
-        )
-    return None
-
-
 def _read_source(
     source: Any, names: Names, name: str | None, requested: dict[str, Any], weighting: Weighting
 ) -> tuple[Interactions, Path | None]:
-    """Interactions from any kind of source, and the file of titles next to them, if any."""
+    """Interactions from any kind of source, and the file of titles next to it, if any."""
     skip = bool(requested["skip_bad_rows"])
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
@@ -170,43 +162,60 @@ def _read_source(
             if value is not None
         }
         if path.is_dir() and is_prepared(path):
-            _check_prepared(path, names, weighting, skip)
+            settings = {**names, **weighting.settings(), "skip_bad_rows": skip or None}
+            for setting in (key for key, value in settings.items() if value is not None):
+                raise ItemrecError(
+                    f"'{setting}' has no effect on a prepared folder, and {path} is one; pass it "
+                    "to `itemrec prepare`"
+                )
             return read_prepared(path, name or short_name(path), arguments), None
-        parts = matching_files(path)
-        if parts is None:
-            table, adjacent = _read_path(path, names, skip)
-        else:
+        if is_pattern(path):
+            parts = _matching_files(path)
             table, adjacent = read_parquet_parts(path, parts, names, skip=skip), None
-        return _build(table, None, name or short_name(path), arguments, weighting), adjacent
+        else:
+            table, adjacent = _read_path(path, names, skip)
+        return to_interactions(
+            table, None, name or short_name(path), arguments, weighting
+        ), adjacent
     if sp.issparse(source):
         if skip:
-            _only_for_tables("a matrix")
+            raise ItemrecError(NO_BAD_ROWS.format("a matrix"))
         table, shape = _from_sparse(source, weighting)
-        return _build(table, shape, name or "data", {}, weighting), None
+        return to_interactions(table, shape, name or "data", {}, weighting), None
     module = type(source).__module__.split(".")[0]
     of_frames = module in ("pandas", "polars")
     is_frame = of_frames and type(source).__name__ in ("DataFrame", "LazyFrame")
     if is_frame or (hasattr(source, "__arrow_c_stream__") and not of_frames):
         frame = source if is_frame else arrow_frame(source)
         table = read_frame(frame, names, skip=skip)
-        return _build(table, None, name or "data", {}, weighting), None
+        return to_interactions(table, None, name or "data", {}, weighting), None
     raise ItemrecError(
         "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
         f"a scipy sparse matrix, got {type(source).__name__}"
     )
 
 
-def _check_prepared(path: Path, names: Names, weighting: Weighting, skip: bool) -> None:
-    """Raise if a setting is given that only counts while a folder is prepared."""
-    settings = {**names, **weighting.settings(), "skip_bad_rows": skip or None}
-    for setting in (name for name, value in settings.items() if value is not None):
-        raise ItemrecError(
-            f"'{setting}' is for files with rows, {path} is prepared: give it to `itemrec prepare`"
-        )
+def is_pattern(path: Path) -> bool:
+    """Whether a path is a pattern of file names and not itself an existing file.
+
+    >>> is_pattern(Path("plays/*.parquet")), is_pattern(Path("plays.parquet"))
+    (True, False)
+    """
+    return bool(re.search(r"[*?\[]", path.name)) and not path.exists()
+
+
+def _matching_files(path: Path) -> list[Path]:
+    """The files that match a pattern, sorted."""
+    if kind_of(path) != ".parquet":
+        raise ItemrecError(f"{path}: a pattern must end in .parquet")
+    found = sorted(file for file in path.parent.glob(path.name) if file.is_file())
+    if not found:
+        raise ItemrecError(f"{path}: no file matches this pattern")
+    return found
 
 
 def short_name(path: Path) -> str:
-    """The name of data in results: that of its file or its folder.
+    """The name of data in results: the name of its file or folder.
 
     >>> short_name(Path("/data/plays/*.parquet")), short_name(Path("plays-2026*.parquet"))
     ('plays', 'plays-2026')
@@ -223,7 +232,7 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
         if path.is_dir():
             if (path / "train.txt").is_file():
                 if skip:
-                    _only_for_tables(str(path / "train.txt"))
+                    raise ItemrecError(NO_BAD_ROWS.format(path / "train.txt"))
                 return read_lightgcn(path, names), None
             if (path / "ratings.csv").is_file():
                 movies = path / "movies.csv"
@@ -231,17 +240,18 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
                 return table, movies if movies.is_file() else None
             if parts := sorted(path.glob("*.parquet")):
                 return read_parquet_parts(path, parts, names, skip=skip), None
-            if any(path.glob(FILES)):
+            if any(path.glob(FEEDBACK_FILES)):
                 return read_feedback(path, skip=skip), None
             raise ItemrecError(
-                f"{path}: expected train.txt, ratings.csv, parquet files or {FILES} in the folder"
+                f"{path}: expected train.txt, ratings.csv, parquet files or {FEEDBACK_FILES} in "
+                "the folder"
             )
         if not path.exists():
             raise ItemrecError(f"{path}: no such file or folder")
         if not path.is_file():  # reading a pipe would wait for a writer
             raise ItemrecError(f"{path}: must be a file or a folder, not a pipe or a device")
         if path.name in ("train.txt", "test.txt"):
-            raise ItemrecError(f"{path}: give the folder that holds train.txt and test.txt")
+            raise ItemrecError(f"{path}: pass the folder that holds train.txt and test.txt")
         kind = kind_of(path)
         if kind == ".parquet":
             return read_parquet(path, names, skip=skip), None
@@ -252,13 +262,9 @@ def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | N
     except OSError as error:
         raise ItemrecError(f"{path}: cannot be read ({error.strerror or error})") from error
     raise ItemrecError(
-        f"{path}: unknown kind of file '{path.suffix}'; expected {FILE_KINDS}, "
+        f"{path}: unknown file type '{path.suffix}'; expected {FILE_KINDS}, "
         "or a folder with train.txt or ratings.csv; save any other table as .csv"
     )
-
-
-def _only_for_tables(what: str) -> NoReturn:
-    raise ItemrecError(f"'skip_bad_rows' is for tables with columns, {what} has none")
 
 
 def _from_sparse(matrix: Any, weighting: Weighting) -> tuple[RawTable, tuple[int, ...]]:
@@ -284,79 +290,12 @@ def _from_sparse(matrix: Any, weighting: Weighting) -> tuple[RawTable, tuple[int
     return RawTable(users, items, rating=rating, weight=values), coo.shape
 
 
-def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, npt.NDArray[np.int64]]:
-    """Sorted ids and the row of each value; text ids that are all integers become int."""
-    if values.dtype.kind in "iu":
-        unique, codes = np.unique(values, return_inverse=True)
-        return IdMap(unique), codes.reshape(-1)
-    listed = values.tolist()
-    stripped = {value: value.strip() for value in dict.fromkeys(listed)}
-    unique_text = sorted(set(stripped.values()))
-    ids: npt.NDArray[Any]
-    if text and all(_is_plain_int(v) for v in unique_text):  # "007" stays text
-        unique_text.sort(key=int)
-        ids = np.array([int(v) for v in unique_text], dtype=np.int64)
-    else:
-        ids = text_array(unique_text)
-    row = {value: n for n, value in enumerate(unique_text)}
-    row_of = {value: row[short] for value, short in stripped.items()}
-    return IdMap(ids), np.fromiter(map(row_of.__getitem__, listed), np.int64, len(listed))
-
-
-def _is_plain_int(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 19 and str(int(text)) == text
-
-
-def _build(
-    table: RawTable,
-    shape: tuple[int, ...] | None,
-    name: str,
-    source: dict[str, Any],
-    weighting: Weighting,
-) -> Interactions:
-    """Map the ids and merge duplicates."""
-    if shape is None:
-        user_ids, users = _factorise(table.user, table.ids_are_text)
-        item_ids, items = _factorise(table.item, table.ids_are_text)
-    else:  # a matrix keeps all rows and columns, including empty ones
-        user_ids, item_ids = IdMap(np.arange(shape[0])), IdMap(np.arange(shape[1]))
-        users, items = table.user, table.item
-    if max(len(user_ids), len(item_ids)) >= 2**31:
-        raise ItemrecError(f"{name}: at most 2**31 users and items are supported")
-    check_recency(table, weighting, name)
-    pairs = merge_rows(users, items, len(item_ids), table, weighting)
-    return Interactions(
-        users=pairs.users,
-        items=pairs.items,
-        user_ids=user_ids,
-        item_ids=item_ids,
-        ratings=pairs.ratings,
-        times=pairs.times,
-        held_out=pairs.held_out,
-        weights=pairs.weights,
-        weighting=str(weighting),
-        name=name,
-        duplicates=pairs.duplicates,
-        source=source,
-        left_out=table.left_out,
-        skipped=table.skipped,
-    )
-
-
-def check_recency(table: RawTable, weighting: Weighting, name: str) -> None:
-    """Raise if recency is asked for and there are no times."""
-    if weighting.half_life is not None and table.time is None:
-        none = f"'half_life' needs timestamps, and {name!r} has none"
-        raise ItemrecError(table.left_out.get("time", none))
-
-
 def _with_titles(data: Interactions, place: str, found: Titles) -> Interactions:
     ids, titles, genres = found
     rows = data.item_ids.index(ids)
     known = rows >= 0
     if not known.any():
-        none = f"0 of {data.n_items:,} items have a title in {place}"
+        none = f"none of the {data.n_items:,} items has a title in {place}"
         return replace(data, left_out={**data.left_out, "title": none})
 
     def aligned(values: Sequence[str]) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The parts of a split, and the check that they do not overlap."""
+"""`Split` and its parts, and the check that no held-out interaction leaks."""
 
 from __future__ import annotations
 
@@ -19,46 +19,25 @@ Protocol = Literal["transductive", "inductive"]
 
 @dataclass(frozen=True, repr=False)
 class HeldOut:
-    """Users to evaluate: the items a model may use for each, and those it must find.
+    """Users to evaluate: the items that a model knows of each, and those it must find.
 
     Attributes:
-        history: Items known for a user during evaluation, ones or weights `[rows, n_items]`.
-        target: Held-out items, disjoint from `history`, ones or weights `[rows, n_items]`;
-            metrics do not use the weights.
-        users: Row of `Split.train`, -1 for a user unseen in training, `[rows]`.
-        ids: External ids, `[rows]`.
-        excluded: Further items that are not ranked, though a model does not know them, ones
-            `[rows, n_items]`; None: none but the history.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> len(split.test), split.test.users.max().item()  # six users, none of them in training
-        (6, -1)
+        history: Items known for a user during evaluation, ones or weights.
+        target: Held-out items, disjoint from `history`, ones or weights; metrics ignore the
+            weights.
+        users: Row of `Split.train`, -1 for a user unseen in training.
+        ids: External ids.
+        excluded: Items besides the history that are not ranked, ones, or None.
     """
 
-    history: sp.csr_array  # [rows, n_items]: items known for a user during evaluation
-    target: sp.csr_array  # [rows, n_items]: held-out items, disjoint from history
-    users: npt.NDArray[np.int64]  # [rows] row of Split.train, -1 for a user unseen in training
-    ids: npt.NDArray[Any]  # [rows] external ids
-    excluded: sp.csr_array | None = None  # [rows, n_items] ones: further items that are not ranked
+    history: sp.csr_array  # [rows, n_items]
+    target: sp.csr_array  # [rows, n_items]
+    users: npt.NDArray[np.int64]  # [rows]
+    ids: npt.NDArray[Any]  # [rows]
+    excluded: sp.csr_array | None = None  # [rows, n_items]
 
     def take(self, rows: npt.NDArray[np.int64]) -> HeldOut:
-        """Some of the users.
-
-        Args:
-            rows: Which ones, in this order.
-
-        Returns:
-            A part with these rows only.
-
-        Examples:
-            >>> import numpy as np
-            >>> import itemrec as ir
-            >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-            >>> len(split.test.take(np.array([0, 2])))
-            2
-        """
+        """The part with these rows only, in this order."""
         parts = (self.history[rows], self.target[rows], self.users[rows], self.ids[rows])
         return HeldOut(*parts, None if self.excluded is None else self.excluded[rows])
 
@@ -79,20 +58,20 @@ class Split:
 
     Attributes:
         protocol: "transductive" or "inductive".
-        train: Training interactions, ones or weights with mean 1, `[n_users, n_items]`.
+        train: Training interactions, ones or weights with mean 1, with sorted indices.
         valid: The validation part, or None.
         test: The test part.
         user_ids: External ids of the rows of `train`.
         item_ids: External ids of the columns.
         titles: Title of each item, or None.
         genres: Genres of each item, or None.
-        dataset: Name, fingerprint and counts of the whole data.
+        dataset: Name, fingerprint and counts (users, items, interactions) of the whole data.
         settings: Everything needed to repeat the split.
         notes: Sentences about what was left out.
         source: Arguments of `load` for the data.
-        features: Features of items, also of those without interactions, or None.
-        new_items: External ids of items that were held out as a whole, or None. They are no
-            columns of `train`; in `test` they follow the others.
+        features: Features of items, which may include items without interactions, or None.
+        new_items: External ids of items that were held out as a whole, or None. They have no
+            columns in `train`; in `test` they follow the others.
         ranks_all: Whether held-out items are ranked among all items, not only among themselves.
 
     Examples:
@@ -104,17 +83,17 @@ class Split:
     """
 
     protocol: Protocol
-    train: sp.csr_array  # [n_users, n_items] ones or weights, sorted indices
+    train: sp.csr_array  # [n_users, n_items]
     valid: HeldOut | None
     test: HeldOut
-    user_ids: IdMap  # of the rows of train
-    item_ids: IdMap  # of the columns
+    user_ids: IdMap
+    item_ids: IdMap
     titles: npt.NDArray[Any] | None  # [n_items]
     genres: npt.NDArray[Any] | None  # [n_items]
-    dataset: dict[str, Any]  # name, fingerprint, users, items, interactions of the whole data
-    settings: dict[str, Any]  # everything needed to repeat the split
-    notes: tuple[str, ...] = ()  # sentences about what was left out
-    source: dict[str, Any] = field(default_factory=dict)  # arguments of `load` for the data
+    dataset: dict[str, Any]
+    settings: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    source: dict[str, Any] = field(default_factory=dict)
     features: ItemFeatures | None = None
     new_items: IdMap | None = None
     ranks_all: bool = False
@@ -141,18 +120,10 @@ class Split:
 
         Raises:
             ItemrecError: The split is inductive: its validation users never join training.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
-            >>> split = ir.split_interactions(data)
-            >>> split.refit().train.nnz == split.train.nnz + split.valid.target.nnz
-            True
         """
         if self.protocol == "inductive":
             raise ItemrecError(
-                "'refit' is for the transductive protocol: inductive validation users are a "
-                "separate group and never join training"
+                "'refit' needs a transductive split: inductive validation users never join training"
             )
         if self.valid is None:
             return self
@@ -160,19 +131,13 @@ class Split:
         return replace(self, train=as_sorted(grown), valid=None)
 
     def without_test(self) -> Split:
-        """The split without its test users, for trials of settings, which are chosen on validation.
+        """Remove the test users, to tune settings on validation alone.
 
         Returns:
             A split with an empty test part.
 
         Raises:
             ItemrecError: The split has no validation part.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
-            >>> len(ir.split_users(data).without_test().test)
-            0
         """
         if self.valid is None:
             raise ItemrecError(
@@ -182,10 +147,10 @@ class Split:
         return replace(self, test=self.test.take(np.empty(0, np.int64)))
 
     def among_all_items(self) -> Split:
-        """The split of `split_items`, with held-out items that are ranked among all items.
+        """Rank the held-out items of `split_items` among all items, not only among themselves.
 
         Returns:
-            A split that `evaluate` ranks differently; its parts are the same.
+            A split with the same parts that `evaluate` ranks differently.
 
         Raises:
             ItemrecError: No items were held out.
@@ -200,11 +165,11 @@ class Split:
             True
         """
         if self.new_items is None:
-            raise ItemrecError("'among_all_items' is for a split of `split_items`")
+            raise ItemrecError("'among_all_items' needs a split of `split_items`")
         return replace(self, ranks_all=True)
 
     def check(self) -> None:
-        """Prove that no held-out interaction reaches the graph, the sampler or model selection.
+        """Check that no held-out interaction reaches the graph, the sampler or model selection.
 
         Raises:
             LeakError: One does. The message names the user and the item.
@@ -214,7 +179,6 @@ class Split:
             >>> import itemrec as ir
             >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
             >>> split = ir.split_interactions(data)
-            >>> split.check()
             >>> replace(split, train=split.train + split.test.target).check()
             Traceback (most recent call last):
             itemrec.errors.LeakError: test target ... of user ... is also in training (...)
@@ -247,9 +211,9 @@ class Split:
             self._no_common(self.test.target, other, self.test, "test", where)
 
     def _check_new_items(self, new: IdMap) -> None:
-        """No held-out item has a column in training or validation, nor is it in a history.
+        """Check that held-out items are neither columns in training or validation nor in histories.
 
-        Graph, sampler, selection and feature map see no other columns.
+        Graph, sampler, model selection and feature map see no other columns.
         """
         known = np.flatnonzero(self.item_ids.index(new.ids) >= 0)
         if len(known):
@@ -272,15 +236,12 @@ class Split:
     ) -> None:
         common = target.multiply(other).tocoo()
         if common.nnz:
-            user = held.ids[common.row[:1]].tolist()[0]
-            item = self._item(int(common.col[0]))
+            user, column = held.ids[common.row[:1]].tolist()[0], int(common.col[0])
+            if column < self.n_items or self.new_items is None:
+                item = self.item_ids.ids[[column]].tolist()[0]
+            else:
+                item = self.new_items.ids[[column - self.n_items]].tolist()[0]
             raise LeakError(
                 f"{name} target {item!r} of user {user!r} is also {where} "
                 f"({common.nnz} such interactions)"
             )
-
-    def _item(self, column: int) -> Any:
-        """The external id of a column."""
-        if column < self.n_items or self.new_items is None:
-            return self.item_ids.ids[[column]].tolist()[0]
-        return self.new_items.ids[[column - self.n_items]].tolist()[0]

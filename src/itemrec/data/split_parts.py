@@ -1,4 +1,4 @@
-"""What all split strategies begin and end with: sorted interactions, and a checked `Split`."""
+"""What split strategies share: argument checks, sorted interactions, and a checked `Split`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.array_types import Ints
 from itemrec.data.csr import as_sorted, from_parts, take_columns, take_entries
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.split import HeldOut, Protocol, Split
@@ -21,7 +22,7 @@ TRAIN, VALID, TEST = 0, 1, 2
 
 
 def check_share(name: str, value: float, low: float = -1) -> float:
-    """The value, if it is a share below 1 and above ``low``."""
+    """Validate a share below 1 and above ``low``."""
     if not isinstance(value, Real) or not max(low, 0) <= value < 1 or value == low:
         rule = "(0, 1)" if low == 0 else "[0, 1)"
         raise ItemrecError(f"{name!r} must be a share in {rule}, got {value!r}")
@@ -29,16 +30,16 @@ def check_share(name: str, value: float, low: float = -1) -> float:
 
 
 def seeded(seed: int) -> np.random.Generator:
-    """A generator of random numbers, if the seed is valid."""
+    """A random generator from a valid seed."""
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise ItemrecError(f"'seed' must be an integer of at least 0, got {seed!r}")
     return np.random.default_rng(int(seed))
 
 
-def sorted_matrix(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int64]]:
+def sorted_matrix(data: Interactions) -> tuple[sp.csr_array, Ints]:
     """The interactions as CSR with their weights, and each entry's position in the data.
 
-    Because of the sorting a split depends on the seed and the pairs, not on the order of rows.
+    Entries are sorted, so a split depends on the seed and the pairs, not on the order of rows.
     """
     if not isinstance(data, Interactions):
         raise ItemrecError(
@@ -46,8 +47,10 @@ def sorted_matrix(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int6
         )
     if not len(data):
         raise ItemrecError(f"{data.name!r} has no interactions to split")
-    if _is_sorted(data):  # as read and prepared; mapped items are then not copied
-        items, order = data.items, np.arange(len(data))
+    users, items = data.users, data.items
+    after, same = users[1:] > users[:-1], users[1:] == users[:-1]
+    if (after | (same & (items[1:] > items[:-1]))).all():  # mapped items are then not copied
+        order = np.arange(len(data))
     else:
         order = np.argsort(data.users.astype(np.int64) * data.n_items + data.items)
         items = data.items[order]
@@ -57,13 +60,6 @@ def sorted_matrix(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[np.int6
     return from_parts(items, indptr, data.n_items, weights), order
 
 
-def _is_sorted(data: Interactions) -> bool:
-    """Whether pairs are ordered by user and item."""
-    users, items = data.users, data.items
-    after, same = users[1:] > users[:-1], users[1:] == users[:-1]
-    return bool((after | (same & (items[1:] > items[:-1]))).all())
-
-
 def transductive_split(
     data: Interactions,
     matrix: sp.csr_array,
@@ -71,7 +67,7 @@ def transductive_split(
     settings: dict[str, Any],
     past: bool = False,
 ) -> Split:
-    """A split of known users; ``part`` says of each interaction where it belongs."""
+    """A split of known users; ``part`` assigns each interaction to TRAIN, VALID or TEST."""
     train, valid, test = (take_entries(matrix, part == p) for p in (TRAIN, VALID, TEST))
     columns, notes = item_columns(train, settings["unseen_items"])
     train, valid, test = (take_columns(m, columns) for m in (train, valid, test))
@@ -91,25 +87,27 @@ def finished_split(
     protocol: Protocol,
     parts: tuple[sp.csr_array, HeldOut | None, HeldOut | None],
     user_ids: IdMap,
-    columns: npt.NDArray[np.int64],
+    columns: Ints,
     settings: dict[str, Any],
     notes: list[str],
     new_items: IdMap | None = None,
 ) -> Split:
-    """The split, refused if a part is empty or a held-out interaction leaks."""
+    """Build the split; raises if a part is empty or a held-out interaction leaks."""
     train, valid, test = parts
     if not train.nnz:
         raise ItemrecError(f"the split of {data.name!r} leaves no training interaction")
     if test is None:
         longest = int(np.bincount(data.users).max())
         raise ItemrecError(
-            f"the split of {data.name!r} leaves no user with a test item: a user needs items to "
+            f"the split of {data.name!r} leaves no user with a test item: a user needs an item to "
             f"learn from and one to hold out, and the longest history has {longest:,}"
         )
     facts = {"name": data.name, "fingerprint": data.fingerprint, "users": data.n_users}
     facts |= {"items": data.n_items, "interactions": len(data)}
-    if data.weights is not None:
-        train, valid, test = _normalised(train, valid, test)
+    if data.weights is not None:  # divide all weights by their mean over the training part
+        mean = float(train.data.mean())
+        train, test = scaled(train, mean), _scaled_part(test, mean)
+        valid = None if valid is None else _scaled_part(valid, mean)
         facts["weights"] = weight_digest(train)
         notes = [*notes, weight_note(data.weighting, train.data)]
     split = Split(
@@ -135,13 +133,13 @@ def finished_split(
 def held_out_part(
     history: sp.csr_array,
     target: sp.csr_array,
-    users: npt.NDArray[np.int64],
+    users: Ints,
     ids: npt.NDArray[Any],
     name: str,
     notes: list[str],
     past: bool = False,
 ) -> HeldOut | None:
-    """Keep the rows with a target (and, with `past`, a history); note how many were left out."""
+    """The rows with a target (and, with `past`, a history); the others are counted in ``notes``."""
     has_target, has_past = np.diff(target.indptr) > 0, np.diff(history.indptr) > 0
     if missing := int((~has_target).sum()):
         notes.append(f"Users without a {name} item, not evaluated: {missing:,}.")
@@ -156,19 +154,11 @@ def held_out_part(
     return HeldOut(as_sorted(history[rows]), as_sorted(target[rows]), users[rows], ids[rows])
 
 
-def _normalised(
-    train: sp.csr_array, valid: HeldOut | None, test: HeldOut
-) -> tuple[sp.csr_array, HeldOut | None, HeldOut]:
-    """All weights divided by their mean over the training part."""
-    mean = float(train.data.mean())
-
-    def of(held: HeldOut) -> HeldOut:
-        return replace(held, history=scaled(held.history, mean), target=scaled(held.target, mean))
-
-    return scaled(train, mean), None if valid is None else of(valid), of(test)
+def _scaled_part(held: HeldOut, mean: float) -> HeldOut:
+    return replace(held, history=scaled(held.history, mean), target=scaled(held.target, mean))
 
 
-def item_columns(train: sp.csr_array, unseen_items: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+def item_columns(train: sp.csr_array, unseen_items: str) -> tuple[Ints, list[str]]:
     """The items that stay in the split, and a note on those without a training interaction."""
     one_of("unseen_items", unseen_items, ("keep", "drop"))
     n_items = int(train.shape[1])

@@ -1,4 +1,4 @@
-"""Split strategies: each takes Interactions and returns one Split of train, validation and test."""
+"""Split strategies: functions from `Interactions` to a `Split`, listed in `SPLITS`."""
 
 from __future__ import annotations
 
@@ -48,17 +48,16 @@ def split_interactions(
 ) -> Split:
     """Transductive: hold out a share of every user's interactions.
 
-    The test part is the given one if the data has one (`held_out`), else the share `test` of each
-    user's items, rounded; at least one item stays in training. The validation part is the share
-    `valid` of each user's remaining *training* interactions, never of the test part.
+    The test part is the data's own test file if it has one (`held_out`), else the share `test` of
+    each user's items, rounded; at least one item stays in training. The validation part is the
+    share `valid` of each user's remaining *training* interactions.
 
     Args:
         data: What `load` or `read` returns.
         seed: Seed of the random draws.
         valid: Share of a user's training interactions for validation, in [0, 1).
         test: Share of a user's interactions for test, in (0, 1).
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
+        unseen_items: "keep" or "drop" items without a training interaction.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -98,7 +97,7 @@ def split_users(
     fold_in: float = 0.8,
     unseen_items: Literal["keep", "drop"] = "drop",
 ) -> Split:
-    """Inductive: hold out whole users; training users keep everything.
+    """Inductive: hold out whole users.
 
     A model sees the share `fold_in` of a held-out user's items and must find the rest; each of the
     two parts has at least one item.
@@ -109,8 +108,7 @@ def split_users(
         valid: Share of the users for validation, in [0, 1).
         test: Share of the users for test, in (0, 1).
         fold_in: Share of a held-out user's items that the model is shown, in (0, 1).
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
+        unseen_items: "keep" or "drop" items without a training interaction.
 
     Returns:
         A split of the inductive protocol, already checked for leaks.
@@ -164,9 +162,9 @@ def split_items(
 ) -> Split:
     """Hold out whole items, which a model must recommend by their features alone.
 
-    Held-out items have no column in the training and the validation part, so that none of their
-    interactions can reach the graph, the sampler, model selection or the map from features. Users
-    are known ones, with all their other items as history.
+    Held-out items have no column in training or validation, so their interactions cannot reach the
+    graph, the sampler, model selection or the feature map. Test users are known users, with all
+    their other items as history.
 
     Args:
         data: What `load` or `read` returns, with `item_features`, titles or genres.
@@ -191,8 +189,8 @@ def split_items(
     features = data.features or titles_and_genres(data.item_ids, data.titles, data.genres)
     if features is None:
         raise ItemrecError(
-            f"split_items needs features of items, and {data.name!r} has none: "
-            "give item_features or --item-features"
+            f"split_items needs item features, and {data.name!r} has none; pass item_features or "
+            "--item-features"
         )
     n_new = round(check_share("test", test, low=0) * data.n_items)
     order = rng.permutation(data.n_items)
@@ -220,16 +218,16 @@ def split_items(
 def keep_all(
     data: Interactions, *, seed: int = 0, valid: float = 0.0, protocol: Protocol = "transductive"
 ) -> Split:
-    """Hold nothing out for test: for a final model to deploy.
+    """Hold nothing out for test, to train a final model.
 
-    Without `valid` the number of epochs has to be known from a run that was evaluated. With it,
-    settings are chosen on the validation part, and the refit then trains on everything.
+    Without `valid`, take the number of epochs from a run that was evaluated. With it, settings are
+    chosen on the validation part, and the refit then trains on everything.
 
     Args:
         data: What `load` or `read` returns.
         seed: Seed of the validation part.
-        valid: Share of a user's interactions for validation, in [0, 1); for known users only.
-        protocol: In the inductive protocol users have no trained vectors.
+        valid: Share of a user's interactions for validation, in [0, 1); transductive only.
+        protocol: "transductive", or "inductive" to train no vectors of users.
 
     Returns:
         A split with all other interactions in the training part and an empty test part.
@@ -254,7 +252,9 @@ def keep_all(
     columns, notes, train, held = np.arange(data.n_items), list[str](), matrix, None
     if check_share("valid", valid):
         if protocol == "inductive":
-            raise ItemrecError("'valid' must be 0 in the inductive protocol: nothing is refitted")
+            raise ItemrecError(
+                f"'valid' must be 0 in the inductive protocol, which never refits, got {valid}"
+            )
         settings["valid"] = valid
         chosen = pick_share(matrix, valid, rng, leave=1)
         train, target = take_entries(matrix, ~chosen), take_entries(matrix, chosen)
@@ -273,18 +273,18 @@ def cold_start(
     """Keep the share `keep` of each user's training items, at least one; test targets stay.
 
     In the transductive protocol validation targets are thinned by the same share, so that a refit
-    uses no more than that share either. No model learns from the removed items; whether they are
-    ranked at test time is a choice. With ``exclude="kept"`` they are, as for a user who is really
-    new; they fill the lists, since they suit the user and are no targets. With ``exclude="all"``
-    they are not, as when a public split is thinned and evaluated against its own training file. The
-    ITEM paper does not say which it used; its figures are closer to those of "all".
+    uses no more than that share either. No model learns from the removed items. With
+    ``exclude="kept"`` they are ranked at test time, as for a user who is really new; they fill the
+    lists, since they suit the user but are not targets. With ``exclude="all"`` they are not ranked,
+    as when a public split is thinned and evaluated against its own training file. The ITEM paper
+    does not say which it used; its figures are closer to those of "all".
 
     Args:
         split: Any split that has not been thinned.
         keep: Share of a user's training items, in (0, 1].
         seed: Seed of the random draws.
         exclude: Which training items are not ranked: those that were "kept", or "all" that the
-            user had before.
+            user had before thinning.
 
     Returns:
         A split with fewer training interactions and the same test targets.
@@ -303,10 +303,10 @@ def cold_start(
     if not isinstance(keep, Real) or not 0 < keep <= 1:
         raise ItemrecError(f"'keep' must be a share in (0, 1], got {keep!r}")
     if "cold_start" in split.settings:
-        raise ItemrecError("'split' must not be thinned already: settings hold one 'cold_start'")
+        raise ItemrecError("'split' must not be thinned already; call cold_start once")
     one_of("exclude", exclude, ("kept", "all"))
     if split.new_items is not None:
-        raise ItemrecError("'split' must not hold out items: cold_start thins users")
+        raise ItemrecError("'split' must not hold out whole items: cold_start thins users")
     rng = seeded(seed)
     train = take_entries(split.train, pick_share(split.train, keep, rng, least=1))
     valid, test, notes = split.valid, split.test, list(split.notes)

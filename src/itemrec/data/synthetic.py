@@ -1,6 +1,6 @@
-"""The embedded data set: a generator of film-like interactions that needs no file.
+"""The built-in data set: a generator of film-like interactions.
 
-How a user chooses items (everything is vectorised, memory is linear in interactions):
+How a user chooses items (vectorised, with memory linear in interactions):
 
 - An item has 1–3 genres with weights and a popularity with a long tail (Zipf–Mandelbrot with
   log-normal noise). Some items form series of 2–5 ("… II").
@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.array_types import Floats, Ints
 from itemrec.data.interactions import IdMap, Interactions
 from itemrec.errors import ItemrecError
 
@@ -46,9 +47,6 @@ NICHE = 0.5
 NOISE = 0.03
 SERIES = 0.06
 CHUNK = 1_000_000  # draws at a time, so that temporaries stay small
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,9 @@ def synthetic(
 ) -> Interactions:
     """Generate a data set; the same arguments give the same data.
 
-    By default interactions are 1 % of all pairs (120,000), but at least twenty per user.
-
+    By default there are interactions for 1 % of all pairs (120,000), but at least twenty per user.
     Every user has at least one item, most have five or more. Items that no user chose are left out,
-    so there may be fewer items than requested if interactions are few.
+    so there may be fewer items than requested.
 
     >>> data = synthetic(users=50, items=80, interactions=600)
     >>> data.n_users, len(data)
@@ -170,7 +167,7 @@ def _make_crowd(catalogue: _Catalogue, users: int, rng: np.random.Generator) -> 
     none = np.zeros((users, SLOTS), dtype=np.int32)
     some = _weights(1 + rng.binomial(SLOTS - 1, 0.5, users), rng)
     crowd = _Crowd(community, _weights(size, rng), level, none, some)
-    for slot in range(SLOTS):  # a niche is found by way of an item that a community suggests
+    for slot in range(SLOTS):  # the niche of an item that a community suggests
         found = _from_communities(catalogue, crowd, np.arange(users), rng)
         crowd.niche[:, slot] = catalogue.niche[found]
     return crowd
@@ -202,10 +199,8 @@ def _degrees(users: int, items: int, interactions: int, rng: np.random.Generator
     return out
 
 
-def _choose(
-    catalogue: _Catalogue, crowd: _Crowd, degree: Ints, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
-    """Sorted unique pairs as user · items + item: draw, drop duplicates, draw the missing ones."""
+def _choose(catalogue: _Catalogue, crowd: _Crowd, degree: Ints, rng: np.random.Generator) -> Ints:
+    """Sorted unique pairs as user · items + item; duplicates are dropped and drawn again."""
     users, items = len(degree), len(catalogue.popularity)
     keys = np.empty(0, dtype=np.int64)
     follow = rng.binomial(degree, SERIES)  # draws that wait for a history
@@ -266,9 +261,7 @@ def _from_taste(
     return out
 
 
-def _slot(
-    cumulative: npt.NDArray[np.float32], who: Ints, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _slot(cumulative: npt.NDArray[np.float32], who: Ints, rng: np.random.Generator) -> Ints:
     """A slot of each user in `who`, by weight."""
     spin = rng.random(len(who), dtype=np.float32)
     slot = np.zeros(len(who), dtype=np.int64)

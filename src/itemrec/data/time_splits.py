@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
+import scipy.sparse as sp
 
-from itemrec.data.csr import row_of_entry
+from itemrec.data.array_types import Bools, Floats, Ints
+from itemrec.data.csr import as_sorted, pick_share, row_of_entry, take_columns, take_entries
 from itemrec.data.interactions import Interactions
-from itemrec.data.rolling import Window, window_split
-from itemrec.data.split import Split
+from itemrec.data.split import HeldOut, Split
 from itemrec.data.split_parts import (
     TEST,
     TRAIN,
     VALID,
     check_share,
+    finished_split,
+    held_out_part,
     seeded,
     sorted_matrix,
     transductive_split,
 )
-from itemrec.errors import ItemrecError
+from itemrec.errors import ItemrecError, LeakError
 from itemrec.validation import one_of, positive_integers
 
 
@@ -39,11 +42,10 @@ def split_by_time(
 
     Args:
         data: What `load` or `read` returns, with times.
-        seed: Unused: nothing is drawn; accepted so that all strategies have the same call.
+        seed: Unused; accepted so that all strategies have the same signature.
         valid: Share of the interactions before the test part, in [0, 1).
         test: Share of all interactions, in (0, 1).
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
+        unseen_items: "keep" or "drop" items without a training interaction.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -90,7 +92,7 @@ def split_window(
         window: Which one, from 1.
         start: Share of all interactions before the first window, in (0, 1).
         valid: Share of a user's interactions before the window for validation, in [0, 1).
-        new_users: Whether users whose first interaction is in the window are evaluated, too.
+        new_users: "fold-in" or "drop" users whose first interaction is in the window.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -115,7 +117,8 @@ def split_window(
     settings = {"strategy": "rolling", "seed": seed, "windows": windows, "window": window}
     settings |= {"start": start, "valid": valid, "new_users": new_users}
     found = Window.cut(times, start, windows, window)
-    return window_split(data, matrix, times, found, rng, settings)
+    found.check(times)
+    return _window_split(data, matrix, times, found, rng, settings)
 
 
 def split_rolling(
@@ -131,10 +134,10 @@ def split_rolling(
 
     The first share `start` of all interactions is before the first window; the rest is cut into
     windows of equal numbers of interactions. Interactions with the same time stay together.
-    A model knows all interactions before its window; the share `valid` of each user's is its
-    validation part. Items that never occurred before a window cannot be recommended: they are no
-    targets, and a note tells their share. A user whose first interaction is in a window is folded
-    in with the earlier half of the interactions there ("fold-in"), or left out ("drop").
+    A model knows all interactions before its window; the share `valid` of each user's interactions
+    is held out for validation. Items that never occurred before a window cannot be recommended, so
+    they are not targets; a note reports their share. A user whose first interaction is in a window
+    is folded in with the earlier half of the interactions there ("fold-in") or left out ("drop").
 
     Args:
         data: What `load` or `read` returns, with times.
@@ -142,7 +145,7 @@ def split_rolling(
         seed: Seed of the draw of the validation parts.
         start: Share of all interactions before the first window, in (0, 1).
         valid: Share of a user's interactions before a window for validation, in [0, 1).
-        new_users: Whether users whose first interaction is in a window are evaluated, too.
+        new_users: "fold-in" or "drop" users whose first interaction is in a window.
 
     Returns:
         A split for each window, in order, each already checked for leaks.
@@ -172,8 +175,7 @@ def leave_last_out(
     Args:
         data: What `load` or `read` returns, with times.
         seed: Breaks ties.
-        unseen_items: Whether items without a training interaction stay in the catalogue ("keep")
-            or are removed ("drop").
+        unseen_items: "keep" or "drop" items without a training interaction.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -200,13 +202,121 @@ def leave_last_out(
     return transductive_split(data, matrix, part, settings)
 
 
-def _times(data: Interactions, strategy: str) -> npt.NDArray[np.float64]:
+def _times(data: Interactions, strategy: str) -> Floats:
     if data.times is None:
-        none = f"{strategy} needs timestamps, and {data.name!r} has none"
+        none = f"{strategy} needs timestamps, and {data.name!r} has none; name them with 'time'"
         raise ItemrecError(data.left_out.get("time", none))
     return data.times
 
 
-def _cut(times: npt.NDArray[np.float64], share: float) -> float:
+def _cut(times: Floats, share: float) -> float:
+    """The time from which the latest share of the interactions begins."""
     at = min(len(times) - 1, round((1 - share) * len(times)))
     return float(np.partition(times, at)[at])
+
+
+# --- one window ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Window:
+    """Interactions before a time window and inside it, as masks."""
+
+    past: Bools
+    inside: Bools
+
+    @classmethod
+    def cut(cls, times: Floats, start: float, windows: int, window: int) -> Window:
+        """Window number 1, 2, … of equal numbers of interactions; equal times stay together."""
+        shares = np.linspace(start, 1.0, windows + 1)
+        ordered = np.sort(times)
+        at = np.minimum(np.round(shares * len(times)).astype(np.int64), len(times) - 1)
+        begins, ends = ordered[at[window - 1]], ordered[at[window]]
+        is_last = window == windows
+        found = cls(times < begins, (times >= begins) & ((times < ends) | is_last))
+        if not found.past.any() or not found.inside.any():
+            raise ItemrecError(
+                f"'windows' must be smaller: window {window} of {windows} has no interaction "
+                "in it or before it"
+            )
+        return found
+
+    def check(self, times: Floats) -> None:
+        """Raise if a known interaction is not older than every interaction in the window."""
+        if times[self.past].max() >= times[self.inside].min():
+            raise LeakError("a training interaction is as late as a test interaction")
+
+
+def _window_split(
+    data: Interactions,
+    matrix: sp.csr_array,
+    times: Floats,
+    window: Window,
+    rng: np.random.Generator,
+    settings: dict[str, object],
+) -> Split:
+    """The split of one window, without users and items that come later.
+
+    ``times`` are those of the entries of the matrix.
+    """
+    known, target = take_entries(matrix, window.past), take_entries(matrix, window.inside)
+    degree = np.bincount(known.indices, minlength=known.shape[1])
+    columns = np.flatnonzero(degree)
+    is_known = degree[target.indices] > 0
+    unseen = int((~is_known).sum())
+    notes = [
+        "Test interactions with items that never occurred before the window, left out: "
+        f"{unseen:,} of {target.nnz:,} ({unseen / target.nnz:.1%})."
+    ]
+    target, moments = take_entries(target, is_known), times[window.inside][is_known]
+    known, target = take_columns(known, columns), take_columns(target, columns)
+    rows = np.flatnonzero(np.diff(known.indptr)).astype(np.int64)
+    past = as_sorted(known[rows])
+    held = pick_share(past, float(settings["valid"]), rng, leave=1)  # type: ignore[arg-type]
+    train, valid = take_entries(past, ~held), take_entries(past, held)
+    users, ids = np.arange(len(rows), dtype=np.int64), data.user_ids.external(rows)
+    valid_part = None
+    if valid.nnz:
+        valid_part = held_out_part(train, valid, users, ids, "validation", [])
+    known_target = as_sorted(target[rows])
+    some = np.flatnonzero(np.diff(known_target.indptr))
+    test = HeldOut(as_sorted(past[some]), as_sorted(known_target[some]), users[some], ids[some])
+    others = np.setdiff1d(np.arange(data.n_users), rows)
+    count = int((np.diff(target.indptr)[others] > 0).sum())
+    if settings["new_users"] == "drop":
+        notes.append(f"New users in the test window, left out: {count:,}.")
+    else:
+        new = _new_users(data, target, moments, others)
+        few = count - len(new)
+        rest = f"; left out for too few interactions: {few:,}" if few else ""
+        notes.append(
+            f"New users in the test window: {count:,}, folded in with the earlier half of their "
+            f"interactions{rest}."
+        )
+        test = HeldOut(
+            as_sorted(sp.vstack([test.history, new.history])),
+            as_sorted(sp.vstack([test.target, new.target])),
+            np.concatenate([test.users, new.users]),
+            np.concatenate([test.ids, new.ids]),
+        )
+    parts = train, valid_part, test if len(test) else None
+    user_ids = data.user_ids.take(rows)
+    return finished_split(data, "transductive", parts, user_ids, columns, settings, notes)
+
+
+def _new_users(data: Interactions, target: sp.csr_array, moments: Floats, rows: Ints) -> HeldOut:
+    """Users whose first interaction is in the window, with the earlier half as their history.
+
+    Interactions with the same time stay together; a user with one time only is left out.
+    """
+    row, size = row_of_entry(target), np.diff(target.indptr)
+    order = np.lexsort((moments, row))  # rows stay in order
+    filled = np.flatnonzero(size)
+    middle = np.zeros(target.shape[0])  # when the later half of a user's interactions begins
+    middle[filled] = moments[order][(target.indptr[:-1] + size // 2)[filled]]
+    early = moments < middle[row]
+    history, later = take_entries(target, early), take_entries(target, ~early)
+    both = (np.diff(history.indptr) > 0) & (np.diff(later.indptr) > 0)
+    kept = rows[both[rows]]
+    ids, unknown = data.user_ids.external(kept), np.full(len(kept), -1, np.int64)
+    return HeldOut(as_sorted(history[kept]), as_sorted(later[kept]), unknown, ids)

@@ -1,9 +1,8 @@
-"""Weights of interactions: a column, recency and repeated rows become one number for each pair.
+"""Weights of interactions from a weight column, repeated rows and recency.
 
-A row's value is that of the weight column, or 1. The values of a pair's rows are merged into the
-highest, or summed, and then transformed. Recency halves a weight for every half-life that has
-passed since; of several rows each fades by itself. Only the ratios of weights matter: a split
-divides them by their mean over the training part.
+A row's value comes from the weight column, or is 1. The highest value of a pair's rows, or their
+sum, is then transformed. Recency halves a weight with every half-life; in a sum, each row decays by
+itself. Only ratios of weights matter: a split divides them by their mean over the training part.
 """
 
 from __future__ import annotations
@@ -18,18 +17,19 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemrec.data.array_types import Floats, Ints
 from itemrec.errors import ItemrecError
 from itemrec.validation import one_of
 
-Floats = npt.NDArray[np.float64]
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365.25 * 86400.0}
-LEAST = 1e-6  # of the mean: old interactions keep some weight, so that none has a degree of 0
+LEAST = 1e-6  # of the mean: the lowest weight, so that no node has a degree of 0
 MOST_HALVINGS = 1000.0  # beyond it, a weight would be 0 in double precision
+DURATION = "'half_life' must be a duration such as 12h, 30d, 2w or 1y, got {!r}"
 
 
 @dataclass(frozen=True)
 class Weighting:
-    """How the weights of a data set are made; without any setting there are none."""
+    """How the weights of a data set are computed; by default there are none."""
 
     column: str | int | None = None
     half_life: str | None = None
@@ -42,7 +42,7 @@ class Weighting:
             one_of("weight_transform", self.transform, ("log", "none"))
             if not self.has_values:
                 raise ItemrecError(
-                    "'weight_transform' needs weights to transform: give 'weight' or "
+                    "'weight_transform' needs weights to transform; set 'weight' or "
                     "duplicates='sum' (--weight-col or --duplicates sum)"
                 )
         if self.half_life is not None:
@@ -50,21 +50,21 @@ class Weighting:
 
     @property
     def has_values(self) -> bool:
-        """Whether there is something but recency."""
+        """Whether weights depend on anything but recency."""
         return self.column is not None or self.duplicates == "sum"
 
     @property
     def is_used(self) -> bool:
-        """Whether interactions have weights at all."""
+        """Whether interactions have weights."""
         return self.has_values or self.half_life is not None
 
     @property
     def is_log(self) -> bool:
-        """Whether a value v becomes log(1 + v), as by default."""
+        """Whether a value v becomes log(1 + v)."""
         return self.has_values and self.transform != "none"
 
     def settings(self) -> dict[str, Any]:
-        """The arguments of `read` that repeat it, None where the default was taken."""
+        """The arguments of `read` that repeat it, None for a default."""
         return {
             "weight": self.column,
             "half_life": self.half_life,
@@ -91,9 +91,7 @@ def half_life_seconds(text: Any) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdwy])", str(text).strip().lower())
     seconds = float(found[1]) * SECONDS[found[2]] if found else 0.0
     if not 0 < seconds < float("inf"):
-        raise ItemrecError(
-            f"'half_life' must be a duration such as 12h, 30d, 2w or 1y, got {text!r}"
-        )
+        raise ItemrecError(DURATION.format(text))
     return seconds
 
 
@@ -101,13 +99,13 @@ def pair_weights(
     weighting: Weighting,
     values: Floats,
     times: Floats | None,
-    starts: npt.NDArray[np.int64],
+    starts: Ints,
     latest: float | None = None,
 ) -> Floats:
-    """The weight of each pair, of the values and times of its rows.
+    """The weight of each pair, from the values and times of its rows.
 
-    Rows are ordered by pair, and ``starts`` says where each pair begins. Recency counts from
-    ``latest``, or from the last of these times.
+    Rows are ordered by pair, and ``starts`` gives the first row of each pair. Recency counts from
+    ``latest``; default: the last of these times.
 
     >>> Weighting("plays", duplicates="sum", transform="none")
     Weighting(column='plays', half_life=None, transform='none', duplicates='sum')
@@ -141,7 +139,7 @@ def is_weighted(matrix: sp.csr_array) -> bool:
 
 
 def scaled(matrix: sp.csr_array, mean: float) -> sp.csr_array:
-    """The matrix with its entries divided by a mean, float32 and never 0."""
+    """The matrix with its entries divided by a mean, float32, at least `LEAST`."""
     data = np.maximum(matrix.data / mean, LEAST).astype(np.float32)
     out = sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
     out.has_sorted_indices = out.has_canonical_format = True
@@ -149,7 +147,7 @@ def scaled(matrix: sp.csr_array, mean: float) -> sp.csr_array:
 
 
 def weight_note(weighting: Any, weights: npt.NDArray[Any]) -> str:
-    """One sentence on where weights come from and how they are distributed.
+    """A sentence on the source and the distribution of weights.
 
     >>> weight_note("column plays", np.array([0.5, 0.5, 2.0]))
     'Weights: column plays, divided by their mean; 5 % 0.5, median 0.5, 95 % 1.85, highest 2.'
@@ -166,11 +164,9 @@ def weight_digest(matrix: sp.csr_array) -> str:
 
 
 def duration_text(value: Any) -> str | None:
-    """A half-life as text; a `timedelta` is given in seconds."""
+    """A half-life as text; a `timedelta` becomes seconds."""
     if isinstance(value, dt.timedelta):
         return f"{value.total_seconds():f}s"
     if value is not None and not isinstance(value, str):
-        raise ItemrecError(
-            f"'half_life' must be a duration such as 12h, 30d, 2w or 1y, got {value!r}"
-        )
+        raise ItemrecError(DURATION.format(value))
     return value

@@ -1,4 +1,4 @@
-"""Compare runs over the users they have in common, with paired tests."""
+"""Comparison of runs over their common users, with paired tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.array_types import Floats
 from itemrec.data.interactions import IdMap
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metrics
-from itemrec.evaluation.significance import Comparison, Floats, compare, mean_over_seeds
+from itemrec.evaluation.significance import Comparison, compare_values, mean_over_seeds
 
 
 class EvaluatedRun(Protocol):
-    """What a comparison needs from a run."""
+    """The attributes of a run that a comparison uses."""
 
     config: dict[str, dict[str, Any]]
     protocol: str
@@ -25,7 +26,7 @@ class EvaluatedRun(Protocol):
     per_user: dict[str, npt.NDArray[Any]]
 
 
-METRICS = ("recall@20", "capped_recall@20", "ndcg@20")
+COMPARED_METRICS = ("recall@20", "capped_recall@20", "ndcg@20")
 
 
 def common_values(
@@ -39,7 +40,7 @@ def common_values(
     shared = np.all([IdMap(ids).index(first) >= 0 for ids in users.values()], axis=0)
     if not shared.any():
         raise ItemrecError(
-            "the runs have no evaluated user in common: were they split with different seeds?"
+            "the runs must have evaluated users in common, got none; split them with the same seed"
         )
     values = {}
     for name, run in runs.items():
@@ -49,7 +50,7 @@ def common_values(
 
 
 def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
-    """Reject runs whose users cannot be paired."""
+    """Raise if the users of the runs cannot be paired."""
     if len(runs) < 2:
         raise ItemrecError(f"'runs' must be at least two different runs, got {len(runs)}")
     prints = {name: run.dataset["fingerprint"] for name, run in runs.items()}
@@ -61,16 +62,18 @@ def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
         raise ItemrecError("the runs must use one protocol, got transductive and inductive")
     windows = {run.config.get("split", {}).get("window") for run in runs.values()}
     if len(windows) > 1:
-        raise ItemrecError("the runs must be of one time window: itemrec report shows all of them")
+        raise ItemrecError(
+            "the runs must be of one time window; itemrec report shows runs of several"
+        )
     for name, run in runs.items():
         if "user" not in run.per_user:
             why = "per_user.npz is missing" if run.metrics["test"] else "nothing was held out"
-            raise ItemrecError(f"{name} has no per-user values: {why}")
+            raise ItemrecError(f"{name} must have per-user values, got none: {why}")
 
 
 def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None) -> list[str]:
     """The metrics to compare; every run must have stored all of them."""
-    wanted = list(METRICS) if metrics is None else [m.key for m in parse_metrics(metrics)]
+    wanted = list(COMPARED_METRICS) if metrics is None else [m.key for m in parse_metrics(metrics)]
     known = [
         name
         for name in next(iter(runs.values())).per_user
@@ -79,8 +82,8 @@ def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | N
     missing = [name for name in wanted if name not in known]
     if missing:
         raise ItemrecError(
-            f"'metrics' must be among those stored in the runs, {', '.join(known)}, "
-            f"got {missing[0]!r}; itemrec evaluate computes others"
+            f"'metrics' must be stored in all runs ({', '.join(known)}), got {missing[0]!r}; "
+            "itemrec evaluate computes others"
         )
     return wanted
 
@@ -90,8 +93,8 @@ def compare_runs(
 ) -> tuple[Comparison, dict[str, dict[str, Floats]], tuple[str, ...]]:
     """Compare every run with the first: paired tests with Holm's correction, values and notes.
 
-    Runs that differ in their seeds only are one system, tested over users and seeds, unless there
-    is no other system to compare with.
+    Runs that differ only in their seeds are one system, tested over users and seeds, unless there
+    is no other system.
     """
     systems = by_system(runs)
     if 1 < len(systems) < len(runs):
@@ -100,8 +103,8 @@ def compare_runs(
     notes = [f"{count} users in common"]
     splits = [run.config.get("split") for run in runs.values()]
     if any(split != splits[0] for split in splits):
-        notes.append("the runs were split differently: their users had different items held out")
-    return compare(values, next(iter(runs))), values, tuple(notes)
+        notes.append("the runs were split differently: different items of a user were held out")
+    return compare_values(values, next(iter(runs))), values, tuple(notes)
 
 
 # --- several seeds of one system ----------------------------------------------------------------
@@ -112,7 +115,7 @@ NOT_THE_SYSTEM = ("seed", "device", "precision", "save_seconds")
 
 
 def by_system(runs: Mapping[str, EvaluatedRun]) -> dict[str, Seeds]:
-    """Runs with the same settings except seeds, under the name of the first of them."""
+    """Group runs that differ only in their seeds, under the name of the first run of each group."""
     names: dict[str, str] = {}
     systems: dict[str, Seeds] = {}
     for name, run in runs.items():
@@ -134,7 +137,7 @@ def _seed(run: EvaluatedRun) -> Seed:
 def _compare_systems(
     systems: Mapping[str, Seeds], metrics: Sequence[str] | None
 ) -> tuple[Comparison, dict[str, dict[str, Floats]], tuple[str, ...]]:
-    """Compare systems with several seeds; a row of a table is a seed, a column a user."""
+    """Compare systems of several seeds, with values ``[seeds, users]``."""
     runs = {f"{name} {seed}": run for name, own in systems.items() for seed, run in own.items()}
     _check_comparable(runs)
     wanted = _stored_metrics(runs, metrics)
@@ -147,16 +150,16 @@ def _compare_systems(
     first = next(iter(systems))
     notes = [f"seeds: {', '.join(f'{name} {len(own)}' for name, own in systems.items())}"]
     notes += [
-        f"{name} shares no seed with {first}, so nothing is claimed about it"
+        f"{name} shares no seed with {first}, so it is not tested"
         for name, own in systems.items()
         if not set(own) & set(systems[first])
     ]
     means = {n: {m: mean_over_seeds(v) for m, v in own.items()} for n, own in values.items()}
-    return compare(values, first), means, tuple(notes)
+    return compare_values(values, first), means, tuple(notes)
 
 
 def _table(own: Seeds, seeds: Sequence[Seed], users: IdMap, metric: str) -> Floats:
-    """The values of a metric ``[seeds, users]``, NaN where there is none."""
+    """The values of a metric, ``[seeds, users]``, NaN where a user was not evaluated."""
     out = np.full((len(seeds), len(users.ids)), np.nan)
     for row, seed in enumerate(seeds):
         if seed in own:

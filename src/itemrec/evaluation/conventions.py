@@ -1,129 +1,91 @@
-"""Metrics as other libraries define them, so that figures can be compared with theirs.
+"""Metrics as other libraries define them, to compare figures with theirs.
 
-The names are the same, the definitions are not: what recall is divided by, which ideal list NDCG
-is compared with, how ranks are discounted, and what happens to lists shorter than k.
+The names are the same, the definitions are not: they differ in what recall is divided by, which
+ideal list NDCG is compared with, how ranks are discounted, and how lists shorter than k count.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from itemrec.data.array_types import Bools, Floats, Ints
 from itemrec.errors import ItemrecError
 from itemrec.evaluation import metrics as own
-from itemrec.evaluation.metrics import Bools, Floats, Ints, Metric, parse_metric, parse_metrics
+from itemrec.evaluation.metrics import Metric, parse_metric, parse_metrics
 from itemrec.validation import one_of
 
 
-class Lists(NamedTuple):
+class TopLists(NamedTuple):
     """The first k places of the lists of users who all have targets."""
 
-    hits: Bools  # whether a place is a target [rows, ≤ k]
-    n_target: Ints  # [rows]
+    hits: Bools  # whether a place is a target [rows, places]; a catalogue may be smaller than k
+    n_target: Ints  # |T| [rows]
     n_listed: Ints  # how many of the k places have an item [rows]
     k: int
 
     @property
-    def cut(self) -> int:
-        """The number of places that there are: a catalogue may be smaller than k."""
-        return int(self.hits.shape[1])
+    def n_hits(self) -> Floats:
+        """Hits of each list."""
+        return np.asarray(self.hits.sum(1), dtype=np.float64)
+
+    @property
+    def sum_of_precisions(self) -> Floats:
+        """Σ hit_j · precision@j of each list."""
+        precisions = np.cumsum(self.hits, 1) / np.arange(1, self.hits.shape[1] + 1)
+        return np.asarray((self.hits * precisions).sum(1))
+
+    def dcg(self, discount: Floats) -> Floats:
+        """Σ hit_j · discount_j of each list."""
+        return np.asarray(self.hits @ discount[: self.hits.shape[1]])
 
 
-Definition = Callable[[Lists], Floats]
+Definition = Callable[[TopLists], Floats]
 
 
 def _own(name: str) -> Definition:
-    """A metric as it is defined here."""
-    return lambda lists: own.METRICS[name](lists.hits, lists.n_target, lists.cut)
+    """A metric as this library defines it."""
+    return lambda top: own.METRICS[name](top.hits, top.n_target, top.hits.shape[1])
 
 
-def _hits_over_k(lists: Lists) -> Floats:
-    out: Floats = lists.hits.sum(1) / lists.k
-    return out
+def _lenskit_ndcg(top: TopLists) -> Floats:
+    """Discount 1/log₂(max(rank, 2)): the first two places count the same."""
+    discount = 1 / np.log2(np.maximum(np.arange(1, top.k + 1), 2))
+    ideal = np.cumsum(discount)[np.minimum(top.n_target, top.k) - 1]
+    return np.asarray(top.dcg(discount) / ideal)
 
 
-def _sum_of_precisions(lists: Lists) -> Floats:
-    precisions = np.cumsum(lists.hits, 1) / np.arange(1, lists.cut + 1)
-    out: Floats = (lists.hits * precisions).sum(1)
-    return out
+def _rectools_ndcg(top: TopLists) -> Floats:
+    """The ideal list has k hits, even if the user has fewer targets."""
+    discount = 1 / np.log2(np.arange(2, top.k + 2))
+    return np.asarray(top.dcg(discount) / discount.sum())
 
 
-# --- LensKit -------------------------------------------------------------------------------------
-
-
-def _lenskit_precision(lists: Lists) -> Floats:
-    """Hits ÷ length of the list."""
-    out: Floats = lists.hits.sum(1) / np.maximum(lists.n_listed, 1)
-    return out
-
-
-def _lenskit_recall(lists: Lists) -> Floats:
-    """Hits ÷ min(|T|, k)."""
-    out: Floats = lists.hits.sum(1) / np.minimum(lists.n_target, lists.k)
-    return out
-
-
-def _lenskit_ndcg(lists: Lists) -> Floats:
-    """Discount 1/log₂(max(rank, 2)): the first two places count alike."""
-    discount = 1 / np.log2(np.maximum(np.arange(1, lists.k + 1), 2))
-    ideal = np.cumsum(discount)[np.minimum(lists.n_target, lists.k) - 1]
-    out: Floats = lists.hits @ discount[: lists.cut] / ideal
-    return out
-
-
-def _lenskit_ap(lists: Lists) -> Floats:
-    """÷ min(|T|, length of the list)."""
-    out: Floats = _sum_of_precisions(lists) / np.maximum(
-        np.minimum(lists.n_target, lists.n_listed), 1
-    )
-    return out
-
-
-# --- RecTools ------------------------------------------------------------------------------------
-
-
-def _rectools_ndcg(lists: Lists) -> Floats:
-    """The ideal is k hits, also for a user with fewer targets."""
-    discount = 1 / np.log2(np.arange(2, lists.k + 2))
-    out: Floats = lists.hits @ discount[: lists.cut] / discount.sum()
-    return out
-
-
-def _rectools_ap(lists: Lists) -> Floats:
-    """÷ |T|."""
-    out: Floats = _sum_of_precisions(lists) / lists.n_target
-    return out
-
-
-# --- implicit ------------------------------------------------------------------------------------
-
-
-def _implicit_precision(lists: Lists) -> Floats:
-    """All hits ÷ Σ min(|T|, k) over users; each user has the part that makes this the mean."""
-    possible = np.minimum(lists.n_target, lists.k)
-    out: Floats = lists.hits.sum(1) / possible.mean()
-    return out
+def _implicit_precision(top: TopLists) -> Floats:
+    """All hits ÷ Σ min(|T|, k) over all users, divided among users so that this is their mean."""
+    return np.asarray(top.n_hits / np.minimum(top.n_target, top.k).mean())
 
 
 CONVENTIONS: dict[str, dict[str, Definition]] = {
     "recbole": {
         **{name: _own(name) for name in ("recall", "ndcg", "ap", "hit", "mrr")},
-        "precision": _hits_over_k,
+        "precision": lambda top: top.n_hits / top.k,
     },
     "lenskit": {
-        "recall": _lenskit_recall,
+        "recall": lambda top: top.n_hits / np.minimum(top.n_target, top.k),
         "ndcg": _lenskit_ndcg,
-        "ap": _lenskit_ap,
-        "precision": _lenskit_precision,
+        "ap": lambda top: (
+            top.sum_of_precisions / np.maximum(np.minimum(top.n_target, top.n_listed), 1)
+        ),
+        "precision": lambda top: top.n_hits / np.maximum(top.n_listed, 1),
         "hit": _own("hit"),
         "mrr": _own("mrr"),
     },
     "rectools": {
         "recall": _own("recall"),
         "ndcg": _rectools_ndcg,
-        "ap": _rectools_ap,
-        "precision": _hits_over_k,
+        "ap": lambda top: top.sum_of_precisions / top.n_target,
+        "precision": lambda top: top.n_hits / top.k,
         "hit": _own("hit"),
         "mrr": _own("mrr"),
     },
@@ -135,7 +97,7 @@ CONVENTIONS: dict[str, dict[str, Definition]] = {
 def wanted_metrics(
     convention: str, cuts: Sequence[int], names: Sequence[str] | None
 ) -> list[Metric]:
-    """The metrics of a library at each cut-off, or those that are asked for."""
+    """The requested metrics of a library; default: all of them at each cut-off."""
     one_of("metrics_as", convention, tuple(CONVENTIONS))
     known = CONVENTIONS[convention]
     if names is None:
@@ -151,10 +113,10 @@ def wanted_metrics(
 
 
 def convention_values(
-    convention: str, metric: Metric, hits: Bools, n_target: Ints, listed: npt.NDArray[np.integer]
+    convention: str, metric: Metric, hits: Bools, n_target: Ints, listed: Ints
 ) -> Floats:
     """Values of users who have targets; ``listed`` holds item rows, −1 where a list has ended."""
     assert metric.k is not None
     first = listed[:, : metric.k]
-    lists = Lists(hits[:, : metric.k], n_target, (first >= 0).sum(1), metric.k)
-    return CONVENTIONS[convention][metric.name](lists).astype(np.float64)
+    top = TopLists(hits[:, : metric.k], n_target, (first >= 0).sum(1), metric.k)
+    return CONVENTIONS[convention][metric.name](top).astype(np.float64)

@@ -1,4 +1,4 @@
-"""`evaluate`: full ranking of the catalogue for held-out users, and the metrics of each."""
+"""`evaluate`: rank the whole catalogue for held-out users and compute metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_table import ItemTable
-from itemrec.data.joining import Catalogue, resized, with_new_items
+from itemrec.data.joining import ItemCatalogue, resized, with_new_items
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.conventions import wanted_metrics
@@ -39,7 +39,7 @@ from itemrec.validation import one_of, shown
 
 
 class TrainedRun(Protocol):
-    """What evaluation needs from a run."""
+    """The attributes of a run that evaluation uses."""
 
     model: Model
     train: sp.csr_array
@@ -56,26 +56,27 @@ class Evaluation:
 
     Attributes:
         metrics: The mean of each metric.
-        per_user: Per-user values of each metric, `[users]` each.
-        ids: External ids of the users evaluated.
+        per_user: Per-user values of each metric.
+        ids: External ids of the evaluated users.
         history: Number of items in each user's history.
 
     Examples:
+        >>> import numpy as np
         >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> run = ir.train(split, ir.models.EASE())
-        >>> result = ir.evaluate(run, split, metrics=["recall@10", "ndcg@10"])
-        >>> list(result.metrics), len(result.per_user["ndcg@10"])
-        (['recall@10', 'ndcg@10'], 6)
+        >>> values = {"hit@1": np.array([0.0, 1.0, 1.0, 1.0])}
+        >>> result = ir.Evaluation({"hit@1": 0.75}, values, np.arange(4), np.ones(4, np.int64))
+        >>> low, high = result.interval("hit@1")
+        >>> low <= 0.75 <= high
+        True
         >>> print(ir.Evaluation({"coverage@10": 0.75}, {}, result.ids, result.history))
-        6 users
+        4 users
         coverage@10 0.7500
     """
 
     metrics: dict[str, float]
     per_user: dict[str, npt.NDArray[np.float64]]  # [users] each
-    ids: npt.NDArray[Any]  # external ids of the users evaluated
-    history: npt.NDArray[np.int64]  # number of items in each history
+    ids: npt.NDArray[Any]  # [users]
+    history: npt.NDArray[np.int64]  # [users]
 
     def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
         """Bootstrap 95 % interval of a metric's mean over users.
@@ -89,15 +90,6 @@ class Evaluation:
 
         Raises:
             ItemrecError: The metric has no per-user values.
-
-        Examples:
-            >>> import numpy as np
-            >>> import itemrec as ir
-            >>> values = {"hit@1": np.array([0.0, 1.0, 1.0, 1.0])}
-            >>> result = ir.Evaluation({"hit@1": 0.75}, values, np.arange(4), np.ones(4, np.int64))
-            >>> low, high = result.interval("hit@1")
-            >>> low <= 0.75 <= high
-            True
         """
         if metric not in self.per_user:
             raise ItemrecError(
@@ -107,7 +99,7 @@ class Evaluation:
         return found.low, found.high
 
     def __repr__(self) -> str:
-        """A table, so that a notebook shows one instead of the values of all users."""
+        """A table of the metrics, for notebooks."""
         lines = [f"{len(self.ids):,} users"]
         width = max(map(len, self.metrics), default=0)
         for name, value in self.metrics.items():
@@ -134,9 +126,9 @@ def evaluate(
 ) -> Evaluation:
     """Rank the whole catalogue for every held-out user and compute metrics of the lists.
 
-    Items of a user's history are never recommended. Users without targets do not count. If whole
-    items were held out (`split_items`), they are ranked by their features, among themselves or,
-    with `split.among_all_items()`, among all items.
+    Items of a user's history are not ranked. Users without targets are left out. If whole items
+    were held out (`split_items`), they are ranked by their features, among themselves or, with
+    `split.among_all_items()`, among all items.
 
     Args:
         run: The result of `train`, or a model that was trained on this split.
@@ -145,12 +137,12 @@ def evaluate(
         part: "test" or "valid".
         metrics: Names such as "NDCG@10", or "ap" for the whole list. Default: all at each `k`.
         fold_in: "frozen" folds unseen users in with the stored item vectors, as the service does.
-            "joint" adds their histories to the graph, for comparison only; it needs a
-            message-passing model.
-        budget: Memory for scores in megabytes. It changes the speed, never the result.
+            "joint" adds their histories to the graph, for comparison; needs a message-passing
+            model.
+        budget: Memory for scores in megabytes; affects the speed, not the result.
         metrics_as: Define metrics as "recbole", "lenskit", "rectools", "implicit" or the "paper"
             does; default: as this library does.
-        steering: How lists are re-ranked; the same as in `Recommender.recommend`.
+        steering: Re-ranking settings, as in `Recommender.recommend`.
         item_table: More columns of the items, and which of them are available.
 
     Returns:
@@ -180,9 +172,9 @@ def evaluate(
     held = check_held_out(run, split, part)
     one_of("fold_in", fold_in, ("frozen", "joint"))
     model = scorer_of(run, split, part)
-    facts = facts_of(model, run, split, item_table)
+    facts = item_facts_of(model, run, split, item_table)
     if metrics_as is not None:
-        wanted = wanted_metrics(metrics_as, _cuts(k), metrics)
+        wanted = wanted_metrics(metrics_as, _cutoffs(k), metrics)
     else:
         wanted = _wanted(k, metrics, facts)
     evaluator = Evaluator(held, model.device, budget=budget)
@@ -190,7 +182,7 @@ def evaluate(
     held = evaluator.held
     if fold_in == "joint":
         own = replace(split, train=trained)
-        model, evaluator.users = joined(model, own, held), np.arange(len(held))
+        model, evaluator.users = joint_scorer(model, own, held), np.arange(len(held))
     values, catalogue = evaluator.values(model, wanted, facts, metrics_as)
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
     known = np.diff(held.history.indptr).astype(np.int64)
@@ -198,7 +190,7 @@ def evaluate(
 
 
 def scorer_of(run: TrainedRun | Model, split: Split, part: str = "test") -> Model:
-    """The model that is evaluated: of a test part of new items, one that scores these as well."""
+    """The model to evaluate; if the test part has new items, one that scores these as well."""
     model = run if isinstance(run, Model) else run.model
     if split.new_items is None or part != "test":
         return model
@@ -212,12 +204,12 @@ def scorer_of(run: TrainedRun | Model, split: Split, part: str = "test") -> Mode
     return found
 
 
-def facts_of(
+def item_facts_of(
     model: Model, run: TrainedRun | Model, split: Split, table: ItemTable | None = None
 ) -> ItemFacts:
-    """What is known of the items that a model of a run, or of this split, scores."""
+    """Facts of the items that a model scores."""
     source = split if isinstance(run, Model) else run
-    train, items = source.train, Catalogue(source.item_ids, source.titles, source.genres)
+    train, items = source.train, ItemCatalogue(source.item_ids, source.titles, source.genres)
     if isinstance(model, WithNewItems):
         assert split.features is not None
         assert split.new_items is not None
@@ -229,18 +221,19 @@ def facts_of(
 def _wanted(
     k: int | Sequence[int], metrics: Sequence[str] | None, facts: ItemFacts
 ) -> list[Metric]:
-    """The metrics that are asked for, or all that the data permits."""
+    """The requested metrics; default: all that the data permits, at each cut-off."""
     if metrics is None:
-        return [metric for metric in _defaults(k) if says_something(metric.name, facts)]
+        names = [name for name in CUT_METRICS if is_informative(name, facts)]
+        return [parse_metric(f"{name}@{cut}") for cut in _cutoffs(k) for name in names]
     wanted = parse_metrics(metrics)
-    needy = [metric.key for metric in wanted if metric.name in GENRE_METRICS]
-    if needy and not facts.has_genres:
-        raise ItemrecError(f"'{needy[0]}' needs genres, and the data has none")
+    of_genres = [metric.key for metric in wanted if metric.name in GENRE_METRICS]
+    if of_genres and not facts.has_genres:
+        raise ItemrecError(f"'{of_genres[0]}' needs genres, and the data has none")
     return wanted
 
 
-def says_something(name: str, facts: ItemFacts) -> bool:
-    """Whether a metric can be computed and differs: the popularity of new items is always 0."""
+def is_informative(name: str, facts: ItemFacts) -> bool:
+    """Whether a metric can be computed and varies; the popularity of new items is always 0."""
     if name in GENRE_METRICS:
         return facts.has_genres
     only_new = isinstance(facts.model, WithNewItems) and facts.model.only_new
@@ -248,7 +241,7 @@ def says_something(name: str, facts: ItemFacts) -> bool:
 
 
 def check_held_out(run: TrainedRun | Model, split: Split, part: str = "test") -> HeldOut:
-    """The validation or the test part, if it can be evaluated and the run has not seen it."""
+    """The validation or the test part; raises if it is empty or the run was trained on it."""
     one_of("part", part, ("valid", "test"))
     held = split.valid if part == "valid" else split.test
     if part == "valid" and not isinstance(run, Model) and run.metrics.get("refit"):
@@ -257,26 +250,23 @@ def check_held_out(run: TrainedRun | Model, split: Split, part: str = "test") ->
         )
     if held is None or not len(held):
         raise ItemrecError(f"this split has no {part} part: nothing was held out for it")
-    if not isinstance(run, Model):
-        _check_unseen(run, split, held)
+    if not isinstance(run, Model):  # its training data must not contain a held-out item
+        same = np.array_equal(run.item_ids.ids, split.item_ids.ids)
+        if split.protocol == "transductive":  # users are identified by their row
+            same = same and np.array_equal(run.user_ids.ids, split.user_ids.ids)
+        if not same:
+            raise ItemrecError(
+                "'split' must have the users and items of the run, got different ones"
+            )
+        replace(split, train=run.train, user_ids=run.user_ids, valid=None, test=held).check()
     return held
 
 
-def _check_unseen(run: TrainedRun, split: Split, held: HeldOut) -> None:
-    """Check that no held-out item was in the run's training data, whatever split it came from."""
-    same = np.array_equal(run.item_ids.ids, split.item_ids.ids)
-    if split.protocol == "transductive":  # users are identified by their row
-        same = same and np.array_equal(run.user_ids.ids, split.user_ids.ids)
-    if not same:
-        raise ItemrecError("'split' must have the users and items of the run, got different ones")
-    replace(split, train=run.train, user_ids=run.user_ids, valid=None, test=held).check()
-
-
-def joined(model: Model, split: Split, held: HeldOut) -> EmbeddingModel:
-    """A scorer for held-out users, encoded in a graph that includes their histories."""
+def joint_scorer(model: Model, split: Split, held: HeldOut) -> EmbeddingModel:
+    """A scorer of held-out users, whose histories are added to the graph."""
     if not isinstance(model, GNN):
         raise ItemrecError(
-            f"'fold_in' must be frozen for {type(model).__name__}: joint needs message passing"
+            f"'fold_in' must be frozen for {type(model).__name__}; joint needs message passing"
         )
     if split.protocol == "transductive":
         raise ItemrecError(
@@ -291,11 +281,7 @@ def joined(model: Model, split: Split, held: HeldOut) -> EmbeddingModel:
     return scorer
 
 
-def _defaults(k: int | Sequence[int]) -> list[Metric]:
-    return [parse_metric(f"{name}@{cut}") for cut in _cuts(k) for name in CUT_METRICS]
-
-
-def _cuts(k: int | Sequence[int]) -> list[int]:
+def _cutoffs(k: int | Sequence[int]) -> list[int]:
     if isinstance(k, str) or not isinstance(k, Integral | Sequence):
         raise ItemrecError(f"'k' must be a positive integer or a list of them, got {k!r}")
     cuts: list[Any] = [k] if isinstance(k, Integral) else list(k)

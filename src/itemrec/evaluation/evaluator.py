@@ -1,4 +1,4 @@
-"""A held-out part on a device, ready to be ranked many times within a memory budget."""
+"""Evaluation of a held-out part on a device, within a memory budget."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from itemrec import ranks
+from itemrec.data.array_types import Floats, Ints
 from itemrec.data.split import HeldOut
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.conventions import convention_values
@@ -23,13 +24,13 @@ from itemrec.evaluation.metrics import (
     Metric,
     parse_metric,
 )
-from itemrec.evaluation.ranking import BUDGET, ROWS, block_scores, mask_history, steered_items
+from itemrec.evaluation.ranking import BUDGET, ROW_BLOCK, mask_history, padded_scores, steered_items
 from itemrec.models.base import Model
 from itemrec.reranking.item_facts import ItemFacts
 from itemrec.reranking.reranker import Reranker
 from itemrec.reranking.steering import Steering
 
-COMPARED = {"cpu": 2**27, "cuda": 2**29}  # scores that are ranked at most to compare settings
+COMPARED = {"cpu": 2**27, "cuda": 2**29}  # most scores that are ranked to compare settings
 
 
 def with_targets(held: HeldOut) -> HeldOut:
@@ -39,7 +40,7 @@ def with_targets(held: HeldOut) -> HeldOut:
 
 
 def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
-    """Held-out users to choose settings on: all, or as many as can be ranked in a short time."""
+    """Held-out users to choose settings on: all, or as many as can be ranked quickly."""
     held = with_targets(held)
     most = max(COMPARED["cuda" if device.type == "cuda" else "cpu"] // held.target.shape[1], 1000)
     if len(held) <= most:
@@ -48,10 +49,10 @@ def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
 
 
 class Evaluator:
-    """A held-out part on a device, ready to be evaluated many times.
+    """Evaluates models on a held-out part.
 
-    With several ranks each one ranks the items for its part of the users, `own`, and all of them
-    get the lists of all users, so that they compute the same figures.
+    With several ranks, each ranks the items for its own part of the users, and all gather the lists
+    of all users, so that they compute the same figures.
     """
 
     def __init__(self, held: HeldOut, device: torch.device | str, budget: float = BUDGET) -> None:
@@ -59,10 +60,10 @@ class Evaluator:
             raise ItemrecError(f"'budget' must be a positive number of MB, got {budget}")
         held = with_targets(held)
         if not len(held):
-            raise ItemrecError("no user can be evaluated: no held-out user has a target")
+            raise ItemrecError("the held-out part must have a user with a target, got none")
         self.held, self.users, self.device, self.budget = held, held.users, device, budget
         self.n_items = held.target.shape[1]
-        self.own = ranks.own_rows(len(held), ROWS)
+        self.own = ranks.own_rows(len(held), ROW_BLOCK)
         rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
         keys = np.append(rows * self.n_items + held.target.indices, np.iinfo(np.int64).max)
         self.targets = torch.from_numpy(np.sort(keys)).to(device)  # row · items + item
@@ -71,12 +72,12 @@ class Evaluator:
         self.available: Tensor | None = None
 
     def steer(self, facts: ItemFacts, steering: Steering) -> None:
-        """Re-rank lists from now on, unless the settings are those of a plain list."""
+        """Set how lists are re-ranked from now on, and which items are available."""
         self.reranker = None if steering.is_plain else Reranker(facts, steering)
         self.available = facts.available
 
     def metrics(self, model: Model, metric: str) -> dict[str, float]:
-        """Validation metrics: the one that selects the epoch, and three that are always shown."""
+        """Means of a validation metric, and of three that are always reported."""
         asked = parse_metric(metric)
         k = asked.k or 20
         wanted = [Metric(name, k) for name in ("recall", "capped_recall", "ndcg")]
@@ -89,8 +90,8 @@ class Evaluator:
         wanted: list[Metric],
         facts: ItemFacts | None = None,
         metrics_as: str | None = None,
-    ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
-        """Per-user values of each metric, and the metrics of the catalogue as a whole."""
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """Per-user values of metrics, and the metrics of all lists together."""
         return self.values_of(self.blocks(model), wanted, facts, metrics_as)
 
     def values_of(
@@ -99,17 +100,18 @@ class Evaluator:
         wanted: list[Metric],
         facts: ItemFacts | None = None,
         metrics_as: str | None = None,
-    ) -> tuple[dict[str, npt.NDArray[np.float64]], dict[str, float]]:
-        """The same of scores that were computed before, as `blocks` gives them."""
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """The same for scores that were computed before by `blocks`."""
         full = [metric for metric in wanted if metric.k is None]
         if full and self.reranker is not None:
             raise ItemrecError(
-                f"'{full[0].key}' is of the whole ranking: a steered list needs a cut-off, such as "
+                f"'{full[0].key}' needs the whole ranking; re-ranked lists are cut, so use "
                 f"{full[0].name}@20"
             )
-        depths = self._depths(wanted)
+        cuts = {min(metric.k, self.n_items) for metric in wanted if metric.k} or {1}
+        depths = sorted(cuts) if self.reranker else [max(cuts)]  # lengths of the lists to make
         lists, places = self._lists(blocks, depths, with_ranks=bool(full))
-        out: dict[str, npt.NDArray[np.float64]] = {}
+        out: dict[str, Floats] = {}
         catalogue: dict[str, float] = {}
         where = np.repeat(np.arange(len(self.held)), self.n_target)
         for metric in wanted:
@@ -131,7 +133,7 @@ class Evaluator:
 
     def _lists(
         self, blocks: Iterable[tuple[int, Tensor]], depths: list[int], *, with_ranks: bool
-    ) -> tuple[dict[int, tuple[npt.NDArray[Any], ...]], npt.NDArray[np.int64]]:
+    ) -> tuple[dict[int, tuple[npt.NDArray[Any], ...]], Ints]:
         """Hits and items of the lists of each length, and the ranks of all targets."""
         made: dict[int, list[tuple[Tensor, Tensor]]] = {depth: [] for depth in depths}
         places = [np.empty(0, dtype=np.int64)]
@@ -140,47 +142,46 @@ class Evaluator:
                 made[depth].append(self._hits(scores, start, depth))
             if with_ranks:
                 places.append(self._ranks(scores, start))
+
+        def gathered(blocks: list[Tensor]) -> npt.NDArray[Any]:
+            return ranks.gather_rows(torch.cat(blocks).cpu().numpy() if blocks else None)
+
         lists = {
-            depth: tuple(_of_all([pair[at] for pair in pairs]) for at in (0, 1))
+            depth: tuple(gathered([pair[at] for pair in pairs]) for at in (0, 1))
             for depth, pairs in made.items()
         }
         return lists, ranks.gather_rows(np.concatenate(places))
 
-    def _depths(self, wanted: list[Metric]) -> list[int]:
-        """Lengths of the lists to make: the longest, or each one if lists are steered."""
-        cuts = {min(metric.k, self.n_items) for metric in wanted if metric.k} or {1}
-        return sorted(cuts) if self.reranker else [max(cuts)]
-
     @torch.no_grad()
     def compare(
-        self, scorings: Callable[[sp.csr_array, npt.NDArray[np.int64]], Iterator[Tensor]], key: str
-    ) -> npt.NDArray[np.float64]:
-        """One metric of several scorings of the same users, ``[scorings, users]``.
+        self, scores_per_blend: Callable[[sp.csr_array, Ints], Iterator[Tensor]], key: str
+    ) -> Floats:
+        """One metric of several blends for the same users, ``[blends, users]``.
 
-        ``scorings`` yields the scores of a block of users, one tensor for each scoring.
+        ``scores_per_blend`` yields the scores of a block of users, one tensor for each blend.
         """
         metric, blocks = parse_metric(key), []
         depth = min(metric.k or self.n_items, self.n_items)
         for part in self._parts():
             start = part.start
             history, values = self.held.history[part], []
-            for scores in scorings(history, self.users[part]):
+            for scores in scores_per_blend(history, self.users[part]):
                 hits, _ = self._hits(self._masked(scores, part), start, depth)
                 found, n_target = hits.cpu().numpy(), self.n_target[part]
                 values.append(METRICS[metric.name](found, n_target, depth))
-            blocks.append(np.stack(values, axis=1))  # [users, scorings]
+            blocks.append(np.stack(values, axis=1))  # [users, blends]
         of_all = ranks.gather_rows(np.concatenate(blocks) if blocks else None)
         return np.ascontiguousarray(of_all.T)
 
     def _parts(self) -> Iterator[slice]:
-        """Own users, block by block, so that the scores of a block fit into the budget."""
+        """Blocks of this rank's users whose scores fit into the budget."""
         size = int(self.budget * 2**20 / 4 / self.n_items)
-        size = max(ROWS, size // ROWS * ROWS)
+        size = max(ROW_BLOCK, size // ROW_BLOCK * ROW_BLOCK)
         for start in range(self.own.start, self.own.stop, size):
             yield slice(start, min(start + size, self.own.stop))
 
     def _hits(self, scores: Tensor, start: int, depth: int) -> tuple[Tensor, Tensor]:
-        """Whether each of the best items is a target, and these items, both ``[b, depth]``."""
+        """Whether each of the best items is a target, and these items, ``[b, depth]``."""
         top = steered_items(scores, depth, self.reranker)  # −1 where no item is left
         rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
         wanted = rows * self.n_items + top
@@ -189,14 +190,14 @@ class Evaluator:
 
     @torch.no_grad()
     def blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
-        """Scores of one block of users after another, with the items of their history at −∞."""
+        """First row and scores of each block of users; items that are not ranked have −∞."""
         for part in self._parts():
             rows = self.held.history[part]
-            scores = block_scores(model, rows, self.users[part])
+            scores = padded_scores(model, rows, self.users[part])
             yield part.start, self._masked(scores, part)[: rows.shape[0]]
 
     def _masked(self, scores: Tensor, part: slice) -> Tensor:
-        """−∞ at what is not ranked: histories, what is excluded besides, what is not available."""
+        """Set to −∞ what is not ranked: histories, excluded items, items that are not available."""
         scores = mask_history(scores, self.held.history[part])
         if self.held.excluded is not None:
             scores = mask_history(scores, self.held.excluded[part])
@@ -204,7 +205,7 @@ class Evaluator:
             scores[:, ~self.available] = -torch.inf
         return scores
 
-    def _ranks(self, scores: Tensor, start: int) -> npt.NDArray[np.int64]:
+    def _ranks(self, scores: Tensor, start: int) -> Ints:
         """1-based rank of every target in the whole list; ties go to the lower item."""
         part = self.held.target[start : start + len(scores)]
         place = torch.argsort(scores, dim=1, descending=True, stable=True)
@@ -213,10 +214,5 @@ class Evaluator:
         rank.scatter_(1, place, order.expand_as(place))
         rows = np.repeat(np.arange(part.shape[0], dtype=np.int64), np.diff(part.indptr))
         flat = torch.from_numpy(rows * scores.shape[1] + part.indices).to(rank.device)
-        out: npt.NDArray[np.int64] = rank.view(-1)[flat].cpu().numpy()
+        out: Ints = rank.view(-1)[flat].cpu().numpy()
         return out
-
-
-def _of_all(parts: list[Tensor]) -> npt.NDArray[Any]:
-    """The rows of all users, from the blocks of this rank's users."""
-    return ranks.gather_rows(torch.cat(parts).cpu().numpy() if parts else None)

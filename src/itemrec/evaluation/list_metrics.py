@@ -1,7 +1,7 @@
-"""Metrics of lists besides accuracy: variety, concentration, popularity and calibration.
+"""Metrics of lists beyond accuracy: diversity, concentration, popularity and calibration.
 
-``lists`` are rows of recommended items, −1 for none, int ``[users, k]``. Metrics of single users
-return float64 ``[users]``, those of all lists together a number. `metrics.py` has the definitions.
+``lists`` are rows of recommended items, −1 for none, ``[users, k]``. Metrics of single users return
+float64 ``[users]``, those of all lists together a number. `metrics.DEFINITIONS` explains them.
 """
 
 from __future__ import annotations
@@ -10,26 +10,24 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemrec.evaluation.metrics import GROUPS, Metric, coverage, novelty
+from itemrec.data.array_types import Floats, Ints
+from itemrec.evaluation.metrics import TASTE_GROUPS, Metric, coverage, novelty
 from itemrec.reranking.item_facts import ItemFacts, long_tail
 from itemrec.reranking.similarity import UnitVectors, mean_similarity
 
-Floats = npt.NDArray[np.float64]
-Lists = npt.NDArray[Any]
-SMOOTHING = 0.01  # α of Steck 2018: the share of the history's distribution in that of the list
-EDGE = 0.2  # share of the users in the group with the least, and with the most popular tastes
+SMOOTHING = 0.01  # α of Steck 2018: the weight of the history's distribution in that of the list
+EDGE = 0.2  # share of the users in the first and in the last group
 
 
-def diversity(lists: Lists, vectors: UnitVectors) -> Floats:
+def diversity(lists: Ints, vectors: UnitVectors) -> Floats:
     """1 − the mean cosine of all pairs of a list, 0 without a pair."""
     return np.nan_to_num(1 - mean_similarity(lists, vectors), nan=0.0)
 
 
-def gini(lists: Lists, n_items: int) -> float:
-    """How unequally items are recommended: 0 all alike, 1 − 1/items a single one.
+def gini(lists: Ints, n_items: int) -> float:
+    """How unequally items are recommended: 0 if all equally often, 1 − 1/items for a single item.
 
     >>> gini(np.array([[0, 1], [2, 3]]), 4), gini(np.array([[0], [0]]), 4)
     (0.0, 0.75)
@@ -39,10 +37,10 @@ def gini(lists: Lists, n_items: int) -> float:
     return float((place * counts).sum() / max(n_items * counts.sum(), 1))
 
 
-def user_groups(history: sp.csr_array, popularity: npt.NDArray[Any]) -> dict[str, Lists]:
-    """Users by the share of popular items in their history, the fifth with the smallest first.
+def user_groups(history: sp.csr_array, popularity: Ints) -> dict[str, Ints]:
+    """Rows of users in each of `TASTE_GROUPS`, by the share of popular items in their history.
 
-    Users without a history are in none of the groups.
+    Users without a history are in no group.
     """
     known = np.flatnonzero(np.diff(history.indptr))
     head = (~long_tail(popularity)).astype(np.float64)
@@ -50,12 +48,10 @@ def user_groups(history: sp.csr_array, popularity: npt.NDArray[Any]) -> dict[str
     order = known[np.argsort(share, kind="stable")]
     edge = int(np.ceil(EDGE * len(order))) if len(order) > 2 else 0
     parts = (order[:edge], order[edge : len(order) - edge], order[len(order) - edge :])
-    return dict(zip(GROUPS, parts, strict=True))
+    return dict(zip(TASTE_GROUPS, parts, strict=True))
 
 
-def popularity_bias(
-    lists: Lists, history: sp.csr_array, popularity: npt.NDArray[Any], users: Lists
-) -> float:
+def popularity_bias(lists: Ints, history: sp.csr_array, popularity: Ints, users: Ints) -> float:
     """Mean popularity of these users' lists ÷ that of their histories − 1 (ΔGAP)."""
     users = users[np.diff(history.indptr)[users] > 0]
     weights = popularity.astype(np.float64)
@@ -64,23 +60,21 @@ def popularity_bias(
     return float(listed / known - 1) if known else 0.0
 
 
-def miscalibration(lists: Lists, history: sp.csr_array, genres: sp.csr_array) -> Floats:
+def miscalibration(lists: Ints, history: sp.csr_array, genres: sp.csr_array) -> Floats:
     """KL(p‖q) of the genres of a history and a list, after Steck 2018; 0 for no genre in p.
 
-    ``genres [items, genres]`` has unit rows, of which only the places count: the genres of an item
-    share it equally.
+    ``genres [items, genres]`` has unit rows; the genres of an item count equally.
     """
     shares = sp.csr_array(genres.multiply(genres))  # squares of a unit row sum to 1
     p = _distribution(history, shares)
     q = _distribution(_as_matrix(lists, genres.shape[0]), shares)
     q = (1 - SMOOTHING) * q + SMOOTHING * p
     ratio = np.divide(p, q, out=np.ones_like(p), where=p > 0)
-    out: Floats = (p * np.log(ratio)).sum(1)
-    return out
+    return np.asarray((p * np.log(ratio)).sum(1))
 
 
-def list_metric(metric: Metric, lists: Lists, history: sp.csr_array, facts: ItemFacts) -> Any:
-    """A metric of lists by its name: ``[users]``, or one number for all."""
+def list_metric(metric: Metric, lists: Ints, history: sp.csr_array, facts: ItemFacts) -> Any:
+    """A metric by its name: values ``[users]``, or one number for all lists."""
     k = metric.k or lists.shape[1]
     top, popularity = lists[:, :k], facts.popularity
     name, _, group = metric.name.partition("popularity_bias_")
@@ -99,7 +93,7 @@ def list_metric(metric: Metric, lists: Lists, history: sp.csr_array, facts: Item
     return computed[name]()
 
 
-def _as_matrix(lists: Lists, n_items: int) -> sp.csr_array:
+def _as_matrix(lists: Ints, n_items: int) -> sp.csr_array:
     real = lists >= 0
     ends = np.concatenate([[0], np.cumsum(real.sum(1))])
     return sp.csr_array((np.ones(ends[-1]), lists[real], ends), shape=(len(lists), n_items))
@@ -108,12 +102,10 @@ def _as_matrix(lists: Lists, n_items: int) -> sp.csr_array:
 def _means(rows: sp.csr_array, weights: Floats) -> Floats:
     """Mean weight of the items of each row, 0 for none."""
     count = np.maximum(np.diff(rows.indptr), 1)
-    out: Floats = (rows.astype(bool).astype(np.float64) @ weights) / count
-    return out
+    return np.asarray((rows.astype(bool).astype(np.float64) @ weights) / count)
 
 
 def _distribution(rows: sp.csr_array, shares: sp.csr_array) -> Floats:
-    """Genres of the items of each row as shares that sum to 1, or 0 without a genre."""
+    """Genre shares of each row, which sum to 1, or 0 without a genre."""
     total = (rows.astype(bool).astype(np.float64) @ shares).toarray()
-    out: Floats = total / np.maximum(total.sum(1, keepdims=True), 1e-12)
-    return out
+    return np.asarray(total / np.maximum(total.sum(1, keepdims=True), 1e-12))

@@ -3,20 +3,16 @@
 Cut metrics take ``hits`` bool [rows, K] (whether a user's j-th recommendation is a target),
 ``n_target`` int [rows] (the number of targets |T|) and a cut-off ``k`` ≤ K; they return float64
 [rows]. Full metrics take the 1-based ``ranks`` [t] of all targets of all users, the row of each
-target's user, ``rows`` [t], and the number of users. A user without targets has no value: NaN.
+target's user, ``rows`` [t], and the number of users. The value of a user without targets is NaN.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from itemrec.data.array_types import Bools, Floats, Ints
 from itemrec.errors import ItemrecError
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.integer]
-Bools = npt.NDArray[np.bool_]
 
 
 def _cut(hits: Bools, k: int) -> Floats:
@@ -156,32 +152,31 @@ FULL_METRICS: dict[str, Callable[[Ints, Ints, int], Floats]] = {
     "ap": full_ap,
     "mrr": full_mrr,
 }
-GROUPS = ("niche", "mixed", "popular")  # users, by their taste for popular items
-# metrics of lists besides accuracy, with values of single users and without
-LIST_METRICS = ("diversity", "genre_diversity", "miscalibration")
-CATALOGUE_METRICS = (
+TASTE_GROUPS = ("niche", "mixed", "popular")  # users, by the share of popular items they choose
+LIST_METRICS = ("diversity", "genre_diversity", "miscalibration")  # with a value for each user
+CATALOGUE_METRICS = (  # with one value for all lists
     *("coverage", "gini", "novelty", "popularity_bias"),
-    *(f"popularity_bias_{group}" for group in GROUPS),
+    *(f"popularity_bias_{group}" for group in TASTE_GROUPS),
 )
-GENRE_METRICS = ("genre_diversity", "miscalibration")  # which need genres
+GENRE_METRICS = ("genre_diversity", "miscalibration")  # need genres
 DEFINITIONS = {
-    "coverage": "coverage is the share of the catalogue that is in somebody's list: more is "
+    "coverage": "coverage is the share of the catalogue that is in at least one list: higher is "
     "better.",
     "gini": "gini is the Gini coefficient of how often each item of the catalogue is recommended, "
-    "0 for all alike: less is better.",
+    "0 if all equally often: lower is better.",
     "novelty": "novelty is the mean of −log₂(an item's share of all training interactions) over "
-    "the recommended items, in bits: more is rarer, not better.",
+    "the recommended items, in bits: higher means rarer items, not better lists.",
     "diversity": "diversity is 1 − the mean cosine of the pairs of a list, of the model's "
-    "centred item vectors or, if it has none, of the items' users: more is more varied; it "
+    "centred item vectors or, if it has none, of the items' users: higher is more diverse; it "
     "compares lists of one model, not models.",
-    "genre_diversity": "genre_diversity is the same with the genres of the items: more is more "
-    "varied, better at the same accuracy.",
+    "genre_diversity": "genre_diversity is the same with the genres of the items: higher is more "
+    "diverse, and better at the same accuracy.",
     "miscalibration": "miscalibration is the divergence KL(p‖q) of the genres of the history (p) "
-    "and of the list (q, with 1 % of p; Steck 2018): less is better.",
+    "and of the list (q, with 1 % of p; Steck 2018): lower is better.",
     "popularity_bias": "popularity_bias is the mean popularity of the lists ÷ that of the "
     "histories − 1 (ΔGAP), of all users and of those with niche, mixed and popular tastes (the "
     "fifth with the smallest share of popular items, the rest, the fifth with the largest): the "
-    "nearest to 0 is best.",
+    "closest to 0 is best.",
 }
 CUT_METRICS = (*METRICS, *LIST_METRICS, *CATALOGUE_METRICS)
 ALIASES = {"map": "ap", "hit_rate": "hit"}
@@ -233,7 +228,7 @@ def parse_metrics(given: str | Sequence[str]) -> list[Metric]:
 
 
 def definitions(names: Iterable[str]) -> list[str]:
-    """A sentence for each of these metrics that is not of accuracy.
+    """Definitions of those of these metrics that are not accuracy metrics.
 
     >>> len(definitions(["ndcg@20", "novelty@10", "novelty@20"]))
     1
@@ -243,7 +238,7 @@ def definitions(names: Iterable[str]) -> list[str]:
 
 
 def best_value(name: str, values: Iterable[float]) -> float | None:
-    """The best value of a metric, None if neither more nor less is better.
+    """The best value of a metric; None if neither higher nor lower is better.
 
     >>> best_value("ndcg@20", [0.1, 0.3]), best_value("gini@20", [0.9, 0.8])
     (0.3, 0.8)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.data.array_types import Ints
 from itemrec.models.base import Model
 from itemrec.reranking.reranker import LARGEST_POOL, Reranker
 
 BUDGET = 256  # MB of scores held at a time
-ROWS = 64  # block sizes are a multiple of this, so that products round alike in any block
-STRETCH = 64  # items per stretch; stretches are first compared by their largest score
+ROW_BLOCK = 64  # block sizes are a multiple of this, so that rounding does not depend on the block
+STRETCH = 64  # consecutive items that are first compared by their largest score
 
 
-def block_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-    """Scores of a block padded to a multiple of `ROWS` users: rounding depends on the shape."""
-    missing = -history.shape[0] % ROWS
+def padded_scores(model: Model, history: sp.csr_array, users: Ints) -> Tensor:
+    """Scores of users, padded to a multiple of `ROW_BLOCK` rows: rounding depends on the shape."""
+    missing = -history.shape[0] % ROW_BLOCK
     if missing:
         empty = np.full(missing, history.indptr[-1], dtype=history.indptr.dtype)
         parts = (history.data, history.indices, np.concatenate([history.indptr, empty]))
@@ -27,8 +27,8 @@ def block_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int6
     return own_scores(model, history, users)
 
 
-def own_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-    """Scores that may be overwritten: a model may have returned one of its own tensors."""
+def own_scores(model: Model, history: sp.csr_array, users: Ints) -> Tensor:
+    """Scores that may be overwritten: a tensor that the model itself holds is copied."""
     scores = model.scores(history, users)
     held = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     shared = scores.untyped_storage().data_ptr() in held
@@ -36,7 +36,7 @@ def own_scores(model: Model, history: sp.csr_array, users: npt.NDArray[np.int64]
 
 
 def mask_history(scores: Tensor, history: sp.csr_array) -> Tensor:
-    """−∞ at the items of each user's history, in place."""
+    """Set the scores of each user's history to −∞, in place."""
     rows = np.repeat(np.arange(history.shape[0], dtype=np.int64), np.diff(history.indptr))
     flat = torch.from_numpy(rows * scores.shape[1] + history.indices).to(scores.device)
     scores.view(-1)[flat] = -torch.inf
@@ -51,9 +51,8 @@ def top_items(scores: Tensor, k: int) -> Tensor:
     """
     depth = min(k + 1, scores.shape[1])
     value, item = _largest(scores, depth)
-    order = torch.argsort(
-        item, dim=1
-    )  # by item first, then stably by score: ties to the lower item
+    # by item first, then stably by score: ties go to the lower item
+    order = torch.argsort(item, dim=1)
     value, item = value.gather(1, order), item.gather(1, order)
     order = torch.argsort(value, dim=1, descending=True, stable=True)
     value, item = value.gather(1, order), item.gather(1, order)
@@ -67,9 +66,9 @@ def top_items(scores: Tensor, k: int) -> Tensor:
 
 
 def steered_items(scores: Tensor, k: int, reranker: Reranker | None) -> Tensor:
-    """The best items as `top_items` gives them, or those that a re-ranker chooses; ``[B, k]``.
+    """The items of `top_items`, or those that a re-ranker chooses; ``[B, k]``.
 
-    Where caps leave a list short, it is chosen again from a larger pool.
+    A list that caps leave short is chosen again from a larger pool.
     """
     if reranker is None:
         return top_items(scores, k)
@@ -93,7 +92,7 @@ def _steered(scores: Tensor, k: int, reranker: Reranker, size: int) -> Tensor:
 
 
 def _largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """The largest scores of each row and their items, ``[B, depth]``; faster on a CPU than topk.
+    """The largest scores of each row and their items, ``[B, depth]``; on a CPU faster than topk.
 
     They are in the ``depth`` stretches with the largest maxima: any other stretch has at least
     ``depth`` stretches whose maxima are not below its own. Finding maxima is one vectorised pass.

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.array_types import Bools, Floats
 from itemrec.errors import ItemrecError
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Comparison:
 
     @property
     def paired_over(self) -> str:
-        """What the tests are over, in words."""
+        """A phrase for what the tests are paired over."""
         seeded = any(row.test.seeds > 1 for row in self.rows)
         return "paired over users and seeds (Wilcoxon: users)" if seeded else "paired over users"
 
@@ -75,12 +74,6 @@ def _values(x: npt.ArrayLike, name: str) -> Floats:
     if values.ndim != 1:
         raise ItemrecError(f"'{name}' must have one value per user, got shape {values.shape}")
     return values
-
-
-def _finite_mean(x: npt.ArrayLike) -> float:
-    values = _values(x, "x")
-    values = values[np.isfinite(values)]
-    return float(values.mean()) if len(values) else math.nan
 
 
 def paired_test(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedTest:
@@ -115,18 +108,19 @@ def paired_test(a: npt.ArrayLike, b: npt.ArrayLike) -> PairedTest:
 def crossed_test(differences: npt.ArrayLike) -> PairedTest:
     """Test a − b over users *and* seeds: would the result hold for other users and other seeds?
 
-    A test over users alone takes the seeds that were run for all there are: if training varies from
-    seed to seed, it finds differences between two runs of the same system. Here a difference has a
-    part of the user, a part of the seed and a rest, as in studies where every reader judges every
-    case (Obuchowski and Rockette, 1995; degrees of freedom by Hillis, 2007). With the mean m_s of
-    seed s over its users, S seeds, and the covariance over users between two seeds:
+    A test over users alone treats the seeds that were run as all there are: if training varies from
+    seed to seed, it finds differences between two runs of the same system. Here a difference is the
+    sum of an effect of the user, an effect of the seed and a residual, as in studies where every
+    reader judges every case (Obuchowski and Rockette, 1995; degrees of freedom by Hillis, 2007).
+    With the mean m_s of seed s over its users, S seeds, and the covariance over users between two
+    seeds:
 
         V = var(m_s)/S + mean of cov(m_s, m_t) over s ≠ t        t = mean of m_s / √V
         degrees of freedom: V² / ((var(m_s)/S)²/(S − 1))
 
-    The first term has the variance between seeds and the rest, the second what users contribute
-    alike in every seed. If no user occurs in two seeds, it is the t-test over the means of seeds;
-    with one seed it is `paired_test`, which knows nothing of other seeds.
+    The first term is the variance between seeds plus the residual, the second the effect of users
+    that is the same in every seed. If no user occurs in two seeds, it is the t-test over the means
+    of seeds; with one seed it is `paired_test`.
 
     Args:
         differences: a − b, `[seeds, users]`, NaN where a user was not evaluated.
@@ -164,15 +158,15 @@ def crossed_test(differences: npt.ArrayLike) -> PairedTest:
 
 
 def crossed_bound(test: PairedTest, of_seeds: npt.ArrayLike) -> PairedTest:
-    """`crossed_test` where the values of single users are gone, with a variance that is too large.
+    """A conservative `crossed_test` without the values of single users.
 
-    What is left is a test over users, of their means over seeds, and the difference of every seed:
+    It needs a test over users, of their means over seeds, and the mean difference of every seed:
 
         v = (mean / effect size)² / n        b = var(m_s)/S        t = mean / √(v + b)
         degrees of freedom: max(v, b)² / (b²/(S − 1))
 
-    v has what users contribute and a part of the rest, b what seeds contribute and the same part:
-    v + b counts it twice, so that differences are found more rarely than by `crossed_test`.
+    Both v and b contain a part of the residual, which v + b counts twice, so that it finds
+    differences more rarely than `crossed_test`.
 
     Args:
         test: `paired_test` of the users' means over seeds.
@@ -198,7 +192,7 @@ def crossed_bound(test: PairedTest, of_seeds: npt.ArrayLike) -> PairedTest:
     return replace(test, t=t, p_t=p, seeds=seeds)
 
 
-def _shared_covariance(values: Floats, known: npt.NDArray[np.bool_]) -> float:
+def _shared_covariance(values: Floats, known: Bools) -> float:
     """Mean over pairs of seeds of the covariance of their means that comes from common users."""
     total, pairs = 0.0, 0
     for one in range(len(values)):
@@ -260,7 +254,7 @@ def bootstrap_interval(
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def compare(
+def compare_values(
     values: Mapping[str, Mapping[str, npt.NDArray[np.floating[Any]]]],
     baseline: str,
     *,
@@ -268,23 +262,30 @@ def compare(
 ) -> Comparison:
     """Compare each system's per-user values ({system: {metric: [users]}}) with the baseline's.
 
-    Values ``[seeds, users]``, NaN where a user was not evaluated, are tested over both. Holm's
-    correction runs over all rows of the table, for each of the two tests. Metrics that a system
-    shares with the baseline are compared; arrays must follow the same order of users (and seeds).
+    Values ``[seeds, users]``, NaN where a user was not evaluated, are tested over both. For each of
+    the two tests, Holm's correction is over all rows of the table. Metrics that a system shares
+    with the baseline are compared; all arrays must have the same order of users (and seeds).
     """
     if baseline not in values:
         raise ItemrecError(f"'baseline' must be one of {', '.join(values)}, got '{baseline}'")
     base = values[baseline]
     keys = [(s, m) for s in values if s != baseline for m in base if m in values[s]]
-    tests = [_test(values[s][m], base[m]) for s, m in keys]
+    tests = [
+        crossed_test(values[s][m] - base[m])
+        if np.ndim(values[s][m]) == 2
+        else paired_test(values[s][m], base[m])
+        for s, m in keys
+    ]
     p_t = holm([test.p_t for test in tests])
     p_wilcoxon = holm([test.p_wilcoxon for test in tests])
+    means = {metric: mean_over_seeds(of_users) for metric, of_users in base.items()}
+    means = {metric: of_users[np.isfinite(of_users)] for metric, of_users in means.items()}
     rows = [
         ComparisonRow(
             metric=m,
             system=s,
             interval=bootstrap_interval(mean_over_seeds(values[s][m]), seed),
-            baseline_mean=_finite_mean(mean_over_seeds(base[m])),
+            baseline_mean=float(means[m].mean()) if len(means[m]) else math.nan,
             test=test,
             p_t=float(p_t[i]),
             p_wilcoxon=float(p_wilcoxon[i]),
@@ -292,10 +293,6 @@ def compare(
         for i, ((s, m), test) in enumerate(zip(keys, tests, strict=True))
     ]
     return Comparison(baseline, tuple(rows))
-
-
-def _test(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> PairedTest:
-    return crossed_test(a - b) if np.ndim(a) == 2 else paired_test(a, b)
 
 
 def mean_over_seeds(values: npt.NDArray[np.floating[Any]]) -> Floats:

@@ -1,4 +1,4 @@
-"""What a slider costs: accuracy and the other metrics of lists at each of its values."""
+"""Trade-off curves: accuracy and other metrics of lists at each value of a re-ranking slider."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from itemrec.data.item_table import ItemTable
-from itemrec.data.split import HeldOut, Split
+from itemrec.data.split import Split
 from itemrec.evaluation.evaluate import (
     TrainedRun,
     check_held_out,
-    facts_of,
-    says_something,
+    is_informative,
+    item_facts_of,
     scorer_of,
 )
 from itemrec.evaluation.evaluator import Evaluator, sample_users
@@ -22,7 +22,7 @@ from itemrec.evaluation.metrics import parse_metric
 from itemrec.reranking.steering import SLIDERS, Steering
 from itemrec.validation import one_of, positive_integer
 
-VALUES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 1.0)
+SLIDER_VALUES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 1.0)
 MEASURED = (
     *("ndcg", "diversity", "genre_diversity", "miscalibration"),
     *("coverage", "gini", "popularity_bias"),
@@ -30,7 +30,7 @@ MEASURED = (
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """The metrics of lists at one value of a slider."""
 
     value: float
@@ -39,25 +39,25 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A slider from 0 to 1, and the users it was measured on."""
+    """The metrics along a slider, and the number of users they were measured on."""
 
     slider: str
     k: int
     users: int
-    points: tuple[Point, ...]
+    points: tuple[SweepPoint, ...]
 
     def measures(self, name: str) -> bool:
-        """Whether a metric, such as "ndcg", was measured."""
+        """Whether a metric such as "ndcg" was measured."""
         return f"{name}@{self.k}" in self.points[0].metrics
 
     def series(self, name: str) -> list[float]:
-        """The values of a metric, such as "ndcg", at each value of the slider."""
+        """A metric such as "ndcg" at each value of the slider."""
         return [point.metrics[f"{name}@{self.k}"] for point in self.points]
 
     def at_loss(self, loss: float, name: str, of: str = "ndcg") -> tuple[float, float] | None:
-        """Where accuracy has lost this share: the slider, and the change of a metric there.
+        """The slider where accuracy has lost this share, and the relative change of a metric there.
 
-        Between two values everything is taken to be linear. None if it never loses as much.
+        Values are interpolated linearly. None if accuracy never loses as much.
         """
         accuracy, other = (np.array(self.series(metric)) for metric in (of, name))
         floor = (1 - loss) * accuracy[0]
@@ -72,14 +72,14 @@ class Sweep:
 
 
 class Sweeper:
-    """The test users of a run with their scores, which every setting ranks again.
+    """Measures re-ranking settings on the test users of a run, whose scores are computed once.
 
     Args:
         run: A trained run.
         split: Its split.
         k: Length of the lists.
         item_table: More columns of the items, and which of them are available.
-        most_users: The most users to measure on, evenly spaced; default: as many as can be held.
+        most_users: Maximum number of users, evenly spaced; default: as many as fit into memory.
     """
 
     def __init__(
@@ -92,33 +92,29 @@ class Sweeper:
         most_users: int | None = None,
     ) -> None:
         held = sample_users(check_held_out(run, split), run.model.device)
+        if most_users is not None and len(held) > most_users:
+            spaced = np.linspace(0, len(held) - 1, most_users).astype(np.int64)
+            held = held.take(np.unique(spaced))
         model = scorer_of(run, split)
-        self.k, self.facts = positive_integer("k", k), facts_of(model, run, split, item_table)
-        self.evaluator = Evaluator(_spaced(held, most_users), run.model.device)
+        self.k, self.facts = positive_integer("k", k), item_facts_of(model, run, split, item_table)
+        self.evaluator = Evaluator(held, run.model.device)
         self.evaluator.steer(self.facts, Steering())
         self.blocks = list(self.evaluator.blocks(model))
-        names = [name for name in MEASURED if says_something(name, self.facts)]
+        names = [name for name in MEASURED if is_informative(name, self.facts)]
         self.wanted = [parse_metric(f"{name}@{k}") for name in names]
 
     def sweep(
-        self, slider: str, base: Steering | None = None, values: Sequence[float] = VALUES
-    ) -> Iterator[Point]:
-        """The metrics at each value of a slider, the other settings as they are."""
+        self, slider: str, base: Steering | None = None, values: Sequence[float] = SLIDER_VALUES
+    ) -> Iterator[SweepPoint]:
+        """The metrics at each value of a slider; other settings are those of ``base``."""
         one_of("sweep", slider, SLIDERS)
         for value in values:
             changed: dict[str, Any] = {slider: float(value)}
             steering = replace(base or Steering(), **changed)
             self.evaluator.steer(self.facts, steering)
             of_users, of_all = self.evaluator.values_of(self.blocks, self.wanted, self.facts)
-            yield Point(value, {k: float(np.mean(v)) for k, v in of_users.items()} | of_all)
+            yield SweepPoint(value, {k: float(np.mean(v)) for k, v in of_users.items()} | of_all)
 
-    def gathered(self, slider: str, points: Sequence[Point]) -> Sweep:
+    def gathered(self, slider: str, points: Sequence[SweepPoint]) -> Sweep:
         """The points of a slider as a curve."""
         return Sweep(slider, self.k, len(self.evaluator.held), tuple(points))
-
-
-def _spaced(held: HeldOut, most: int | None) -> HeldOut:
-    if most is None or len(held) <= most:
-        return held
-    rows = np.unique(np.linspace(0, len(held) - 1, most).astype(np.int64))
-    return held.take(rows)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from itemrec.data.later import later_part
+from itemrec.data.joining import later_part
 from itemrec.data.prepared import is_prepared
-from itemrec.data.readers.file_kinds import is_pattern
-from itemrec.data.sources import short_name
+from itemrec.data.sources import is_pattern, short_name
 from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_split

@@ -1,1 +1,1 @@
-"""Lists one can steer: diversity, popularity, freshness and caps, after a model has scored."""
+"""Re-ranking after scoring: diversity, popularity, long tail, freshness and caps."""

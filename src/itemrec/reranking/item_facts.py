@@ -1,8 +1,7 @@
-"""What re-ranking knows of the items: popularity, long tail, age, columns, vectors."""
+"""Facts of items for re-ranking and list metrics: popularity, long tail, age, columns, vectors."""
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import Any
 
@@ -12,21 +11,22 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from itemrec.data.array_types import Bools, Floats
+from itemrec.data.feature_columns import years_of
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_table import ItemTable, as_number
 from itemrec.errors import ItemrecError
 from itemrec.models.base import Model
-from itemrec.reranking.similarity import UnitVectors, similar_by, unit_rows
+from itemrec.reranking.similarity import UnitVectors, similar_by, unit_sets
 from itemrec.reranking.steering import BY_MODEL
 
-HEAD = 0.2  # share of the items that are not the long tail: the most popular ones
+HEAD = 0.2  # share of the items, the most popular ones, that are not in the long tail
 AGE_COLUMNS = ("year", "date", "time", "timestamp", "release date", "released")
 SAME = {"genre": "genres", "genres": "genre"}
-YEAR = re.compile(r"\((\d{4})\)\s*$")
 
 
-def long_tail(popularity: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """The catalogue without the most popular fifth of its items, ``[items]``.
+def long_tail(popularity: npt.NDArray[Any]) -> Bools:
+    """Mask of the items without the most popular fifth, ``[items]``.
 
     >>> long_tail(np.array([1, 9, 2, 4, 3])).tolist()
     [True, False, True, True, True]
@@ -38,7 +38,7 @@ def long_tail(popularity: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 class ItemFacts:
-    """Facts of the items of a run, each made when it is first needed.
+    """Facts of the items of a run, each computed when it is first needed.
 
     Args:
         model: The model that scores.
@@ -67,7 +67,7 @@ class ItemFacts:
         self._titles = titles
         if genres is not None:
             self._columns["genres"] = [str(text) for text in genres]
-        # by plain names: a client that spells a column in many ways must not fill the memory
+        # by plain names: a client that spells a column in many ways must not fill the cache
         self._values: dict[str, tuple[Tensor, int]] = {}
         self._multi_hot: dict[str, sp.csr_array] = {}
 
@@ -77,28 +77,28 @@ class ItemFacts:
         return "genres" in self._columns
 
     def column(self, *names: str) -> list[str] | None:
-        """The first column that has one of these names, if there is one."""
+        """The first column with one of these names, or None."""
         by_name = {name.lower(): texts for name, texts in self._columns.items()}
         return next((by_name[name] for name in names if name in by_name), None)
 
     def vectors(self, by: str = BY_MODEL) -> UnitVectors:
-        """What the likeness of items is measured by: a column, or the model."""
-        return self._of_model if by == BY_MODEL else self.multi_hot(by)
+        """The vectors whose cosines are the similarities of items: of the model, or of a column."""
+        return self._model_vectors if by == BY_MODEL else self.multi_hot(by)
 
     @cached_property
-    def _of_model(self) -> UnitVectors:
+    def _model_vectors(self) -> UnitVectors:
         return similar_by(self.model, self.train)
 
     def multi_hot(self, column: str) -> sp.csr_array:
-        """The values of each item in a column as a unit vector, ``[items, values]``."""
-        key = _plain(column)
+        """Unit vectors of the values of each item in a column, ``[items, values]``."""
+        key = column.strip().lower()
         if key not in self._multi_hot:
             table, n_values = self.values(column, "diversity_by")
             values = table.cpu().numpy()
             real = values < n_values
             ends = np.concatenate([[0], np.cumsum(real.sum(1))])
             parts = (np.ones(ends[-1], dtype=np.float32), values[real], ends)
-            self._multi_hot[key] = unit_rows(sp.csr_array(parts, shape=(len(values), n_values)))
+            self._multi_hot[key] = unit_sets(sp.csr_array(parts, shape=(len(values), n_values)))
         return self._multi_hot[key]
 
     @cached_property
@@ -108,12 +108,12 @@ class ItemFacts:
 
     @cached_property
     def in_tail(self) -> Tensor:
-        """Whether an item is of the long tail, bool ``[items]``."""
+        """Whether an item is in the long tail, bool ``[items]``."""
         return torch.from_numpy(long_tail(self.popularity)).to(self.device)
 
     @cached_property
     def age(self) -> Tensor:
-        """How long before the newest item each item came, ``[items]``; unknown: like the oldest."""
+        """Age of each item, 0 (newest) … 1 (oldest, and where unknown), ``[items]``."""
         times = self._times()
         known = np.isfinite(times)
         if not known.any():
@@ -125,46 +125,37 @@ class ItemFacts:
         age = newest - np.where(known, times, oldest)
         return torch.from_numpy((age / max(age.max(), 1e-12)).astype(np.float32)).to(self.device)
 
-    def _times(self) -> npt.NDArray[np.float64]:
+    def _times(self) -> Floats:
+        """The time or year of each item, NaN where unknown."""
         for name, column in self._columns.items():
             if name.lower().replace("_", " ") in AGE_COLUMNS:
                 return np.array([as_number(name, text) for text in column])
-        titles = [] if self._titles is None else self._titles.tolist()
-        years = (YEAR.search(str(title)) for title in titles)
-        return np.array([float(found[1]) if found else np.nan for found in years])
+        return years_of([] if self._titles is None else [str(title) for title in self._titles])
 
     def values(self, column: str, setting: str = "max_per") -> tuple[Tensor, int]:
-        """The values of each item in a column, ``[items, m]``, and the number n of all values.
+        """The numbered values of each item in a column, ``[items, m]``, and their number n.
 
-        Values are numbered from 0; a row with fewer than m of them is filled with n.
+        A row with fewer than m values is padded with n. ``setting`` is named in the error.
 
         Raises:
             ItemrecError: There is no such column.
         """
-        key = _plain(column)
+        key = column.strip().lower()
         if key not in self._values:
             found = self.column(key, SAME.get(key, key))
             if found is None:
-                choices = ", ".join(self._columns) or "none: give a table of the items"
+                choices = ", ".join(self._columns) or "none; pass a table of the items"
                 raise ItemrecError(
                     f"'{setting}' must name a column of the items ({choices}), got {column!r}"
                 )
-            self._values[key] = self._numbered(found)
+            number: dict[str, int] = {}
+            rows = []
+            for text in found:
+                names = dict.fromkeys(part.strip() for part in text.split("|") if part.strip())
+                rows.append([number.setdefault(name, len(number)) for name in names])
+            width = max((len(row) for row in rows), default=0) or 1
+            table = np.full((len(rows), width), len(number), dtype=np.int64)
+            for place, row in enumerate(rows):
+                table[place, : len(row)] = row
+            self._values[key] = torch.from_numpy(table).to(self.device), len(number)
         return self._values[key]
-
-    def _numbered(self, texts: list[str]) -> tuple[Tensor, int]:
-        number: dict[str, int] = {}
-        rows = []
-        for text in texts:
-            names = dict.fromkeys(part.strip() for part in text.split("|") if part.strip())
-            rows.append([number.setdefault(name, len(number)) for name in names])
-        width = max((len(row) for row in rows), default=0) or 1
-        table = np.full((len(rows), width), len(number), dtype=np.int64)
-        for place, row in enumerate(rows):
-            table[place, : len(row)] = row
-        return torch.from_numpy(table).to(self.device), len(number)
-
-
-def _plain(column: str) -> str:
-    """The name of a column, however it is spelled in a request."""
-    return column.strip().lower()

@@ -1,4 +1,4 @@
-"""Greedy choice of a list from a pool of the best items, for many users at once."""
+"""Greedy re-ranking: choose each list from a pool of the user's best items, in batches."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from itemrec.reranking.similarity import pool_of
 from itemrec.reranking.steering import Steering
 
 POOL = 10  # candidates for each place of a list
-LARGEST_POOL = 2000  # candidates, unless the list itself is longer
-BLOCK = 2**14  # candidates that are compared at a time
+LARGEST_POOL = 2000  # most candidates, unless the list itself is longer
+BLOCK = 2**14  # candidates of all users that are compared at a time
 
 
 class Reranker:
-    """Chooses lists from pools as the settings say; see `Steering` for the rule.
+    """Chooses lists from pools by the rule that `Steering` describes.
 
     Args:
-        facts: What is known of the items.
+        facts: Facts of the items.
         steering: The settings.
 
     Raises:
@@ -34,25 +34,25 @@ class Reranker:
         self.vectors = facts.vectors(steering.diversity_by) if steering.diversity else None
 
     def pool_size(self, k: int) -> int:
-        """The number of candidates for a list of this length."""
+        """Number of candidates for a list of length ``k``."""
         return max(k, min(POOL * k, LARGEST_POOL))
 
     def tail_needed(self, k: int) -> int:
-        """The least number of items from the long tail in a list of this length."""
+        """Minimum number of items from the long tail in a list of length ``k``."""
         return ceil(self.steering.long_tail * k - 1e-9)
 
     def choose(self, pool: Tensor, scores: Tensor, k: int, scaled_by: int) -> Tensor:
-        """Lists from pools.
+        """Choose a list from each pool.
 
         Args:
             pool: Candidates, best first, −1 for none, `[B, P]`.
             scores: Their scores, `[B, P]`.
             k: Length of a list.
-            scaled_by: The number of columns whose values are scaled to 0 … 1; those after them
-                are candidates that were added for the share of the long tail.
+            scaled_by: Number of columns whose values are scaled to 0 … 1; later columns are
+                candidates that were added from the long tail.
 
         Returns:
-            The chosen items by their utility, −1 where nothing is left, `[B, k]`.
+            The chosen items by utility, −1 where no candidate is left, `[B, k]`.
         """
         rows = max(1, BLOCK // pool.shape[1])
         parts = zip(torch.split(pool, rows), torch.split(scores, rows), strict=True)
@@ -91,14 +91,14 @@ class Reranker:
 
 
 class _Rules:
-    """Which candidates may be taken next: those that are left, under the caps, from the tail."""
+    """Tracks which candidates may be taken next: not taken, within the caps, from the tail."""
 
     def __init__(self, reranker: Reranker, pool: Tensor, k: int) -> None:
         self.k, self.row = k, torch.arange(len(pool), device=pool.device)
         self.free = pool >= 0
         self.chosen = torch.zeros_like(self.free)
         items = pool.clamp(min=0)
-        # of each cap: values of the candidates [B, P, m], how often each was taken [B, values + 1]
+        # for each cap: values of the candidates [B, P, m], count of each value [B, values + 1], cap
         self.caps = [
             (table[items], pool.new_zeros(len(pool), n_values + 1), most)
             for (table, n_values), most in reranker.caps
@@ -109,7 +109,7 @@ class _Rules:
             self.n_tail = pool.new_zeros(len(pool))
 
     def permitted(self, place: int) -> Tensor:
-        """The candidates for a place, counted from 0, bool ``[B, P]``."""
+        """Mask of the candidates for a place, counted from 0, ``[B, P]``."""
         free = self.free
         for values, taken, most in self.caps:
             count = taken.gather(1, values.flatten(1)).view_as(values)
@@ -121,22 +121,22 @@ class _Rules:
         return free
 
     def take(self, best: Tensor, permitted: Tensor) -> bool:
-        """Take a candidate of each row where it is permitted; False if nothing was taken."""
+        """Take the best candidate of each row, if permitted; returns whether any was taken."""
         found = permitted[self.row, best]
         rows, places = self.row[found], best[found]
         self.free[rows, places] = False
         self.chosen[rows, places] = True
         for values, taken, _ in self.caps:
-            mine = values[rows, places]  # [found, m]; the last column is no value
-            taken[rows.unsqueeze(1), mine] += 1  # the values of an item differ
-            taken[:, -1] = 0
+            mine = values[rows, places]  # [found, m]
+            taken[rows.unsqueeze(1), mine] += 1  # the values of an item are distinct
+            taken[:, -1] = 0  # padding is not counted
         if self.needed:
             self.n_tail[rows] += self.tail[rows, places].to(self.n_tail.dtype)
         return len(rows) > 0
 
 
 def _scaled(values: Tensor, real: Tensor, first: int) -> Tensor:
-    """Values scaled to 0 … 1 over the real ones of the first columns, ``[B, P]``."""
+    """Values scaled to 0 … 1 over the real candidates of the first columns, ``[B, P]``."""
     part, there = values[:, :first], real[:, :first]
     low = part.masked_fill(~there, torch.inf).amin(1, keepdim=True)
     high = part.masked_fill(~there, -torch.inf).amax(1, keepdim=True)

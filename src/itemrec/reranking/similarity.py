@@ -1,7 +1,7 @@
-"""How alike items are: cosines of item vectors, of the users of items, or of their columns.
+"""Similarities of items: cosines of item vectors, of the users of items, or of their columns.
 
-Items are unit vectors, dense or sparse, so that the sum of the similarities to a set of items is
-the product with the sum of their vectors. No pair is visited.
+Items are unit vectors, dense or sparse, so the sum of the similarities to a set of items is the
+product with the sum of their vectors, and no pair has to be visited.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from itemrec.data.array_types import Floats
 from itemrec.data.csr import take_columns
 from itemrec.models.base import Model
 from itemrec.models.with_new_items import WithNewItems
 
 UnitVectors = Tensor | sp.csr_array  # [items, d]; the length of a row is 1, or 0 without values
-NEAREST = 10  # known items that stand for a new one
+NEAREST = 10  # known items whose mean vector represents a new item
 BLOCK = 1024  # lists whose mean similarity is computed at a time
 
 
 def item_vectors(model: Model, train: sp.csr_array) -> Tensor | None:
-    """The vectors of the items, ``[items, d]``, of length 1; None if a model has none.
+    """Unit vectors of the items, ``[items, d]``, or None if a model has none.
 
-    A hybrid has those of its network. They are centred at the mean over the training interactions:
-    the vectors of popular items share a direction, which says nothing of how alike they are.
+    A hybrid has those of its GNN. They are centred at the mean over the training interactions:
+    vectors of popular items share a direction that has nothing to do with their similarity.
     """
     vectors = getattr(getattr(model, "gnn", model), "item_vectors", None)
     if not isinstance(vectors, Tensor):
@@ -39,10 +40,10 @@ def item_vectors(model: Model, train: sp.csr_array) -> Tensor | None:
     return F.normalize(vectors - share @ vectors, dim=1)
 
 
-def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
-    """Rows of ones and zeros, scaled to length 1.
+def unit_sets(matrix: sp.csr_array) -> sp.csr_array:
+    """Sets as unit vectors: rows of ones and zeros, scaled to length 1.
 
-    >>> unit_rows(sp.csr_array([[1, 1, 1, 1], [0, 0, 0, 0]])).toarray().tolist()
+    >>> unit_sets(sp.csr_array([[1, 1, 1, 1], [0, 0, 0, 0]])).toarray().tolist()
     [[0.5, 0.5, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]]
     """
     count = np.diff(matrix.indptr)
@@ -51,19 +52,15 @@ def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def similar_by(model: Model, train: sp.csr_array) -> UnitVectors:
-    """The item vectors of a model; without any, the users of each item.
+    """The item vectors of a model; if it has none, the users of each item.
 
-    A new item has the mean vector of the known items whose features are most like its own.
+    A new item has the mean vector of the known items with the most similar features.
     """
-    if isinstance(model, WithNewItems):
-        known = similar_by(model.model, take_columns(train, np.arange(model.n_known)))
-        return _with_means(known, model.most_alike(NEAREST))
-    vectors = item_vectors(model, train)
-    return unit_rows(sp.csr_array(train.T)) if vectors is None else vectors
-
-
-def _with_means(known: UnitVectors, weights: sp.csr_array) -> UnitVectors:
-    """Vectors, then weighted means of them, ``[new, known]``, of length 1."""
+    if not isinstance(model, WithNewItems):
+        vectors = item_vectors(model, train)
+        return unit_sets(sp.csr_array(train.T)) if vectors is None else vectors
+    known = similar_by(model.model, take_columns(train, np.arange(model.n_known)))
+    weights = model.most_alike(NEAREST)  # [new, known]
     if isinstance(known, Tensor):
         dense = torch.from_numpy(np.asarray(weights @ known.cpu().numpy())).to(known)
         return torch.cat([known, F.normalize(dense, dim=1)])
@@ -75,7 +72,7 @@ def _with_means(known: UnitVectors, weights: sp.csr_array) -> UnitVectors:
 
 
 class DensePool:
-    """Candidates ``[B, P]`` as vectors, and the sum of the vectors that were taken."""
+    """The vectors of candidates ``[B, P]``, and the sum of the vectors that were taken."""
 
     def __init__(self, vectors: Tensor, pool: Tensor) -> None:
         self.vectors = vectors[pool.clamp(min=0)]  # [B, P, d]
@@ -89,7 +86,7 @@ class DensePool:
 
 
 class SparsePool:
-    """The same for sparse vectors: one matrix, in which each row of the pool has its columns."""
+    """The same for sparse vectors: one matrix, with separate columns for each row of the pool."""
 
     def __init__(self, vectors: sp.csr_array, pool: Tensor) -> None:
         n_rows, self.width = pool.shape
@@ -106,25 +103,25 @@ class SparsePool:
         """Take a candidate of each row; returns similarities to all taken ones, ``[B, P]``."""
         at = np.arange(len(best)) * self.width + best.cpu().numpy()
         rows = self.vectors[at]
-        self.taken[rows.indices] += rows.data  # columns of different rows differ
+        self.taken[rows.indices] += rows.data  # different rows have different columns
         total = self.vectors @ self.taken
         return torch.from_numpy(total).view(-1, self.width).to(self.device)
 
 
 def pool_of(vectors: UnitVectors, pool: Tensor) -> DensePool | SparsePool:
-    """Candidates, ready to be taken one after another."""
+    """The candidates of each row, to be taken one at a time."""
     if isinstance(vectors, Tensor):
         return DensePool(vectors, pool)
     return SparsePool(vectors, pool)
 
 
-def mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> npt.NDArray[np.float64]:
-    """Mean cosine of the pairs of each list, ``[B, k] → [B]``; −1 is no item, NaN no pair."""
+def mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> Floats:
+    """Mean cosine of the pairs of each list, ``[B, k] → [B]``; −1 is no item, NaN means no pair."""
     parts = [lists[start : start + BLOCK] for start in range(0, len(lists), BLOCK)]
     return np.concatenate([_mean_similarity(part, vectors) for part in parts])
 
 
-def _mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> npt.NDArray[np.float64]:
+def _mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> Floats:
     real = lists >= 0
     count = real.sum(1)
     if isinstance(vectors, Tensor):

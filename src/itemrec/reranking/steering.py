@@ -1,4 +1,4 @@
-"""What a list should be like besides accurate: one object, checked once."""
+"""Re-ranking options."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SLIDERS = ("diversity", "popularity_discount", "long_tail", "freshness")
 
 @dataclass(frozen=True)
 class Steering:
-    """How lists are re-ranked after scoring; without a setting they stay as they are.
+    """Re-ranking options; by default lists stay as the model ranks them.
 
-    The items of a list are taken one after another from a pool: the ten times `k` best items of
-    the user. Relevance, popularity and age of an item are scaled to 0 … 1 over the pool; popularity
-    is the logarithm of the number of training interactions. The utility of an item is
+    The items of a list are chosen one at a time from a pool, the user's best 10 · `k` items.
+    Relevance, popularity and age are scaled to 0 … 1 over the pool; popularity is the logarithm of
+    the number of training interactions. The utility of an item is
 
         relevance − popularity_discount · popularity + freshness · (1 − age)
 
@@ -29,22 +29,21 @@ class Steering:
 
     among those that the caps and the share of the long tail permit. This is maximal marginal
     relevance (Carbonell and Goldstein 1998), with the mean similarity instead of the largest. The
-    list is then sorted by utility: its variety does not depend on the order.
+    list is then sorted by utility.
 
     Args:
-        diversity: 0 … 1; how much items that are like others of the list are avoided.
-        popularity_discount: 0 … 1; how much popular items are avoided.
-        long_tail: 0 … 1; the least share of the list that comes from the long tail, which is the
-            catalogue without the most popular fifth of the items.
-        freshness: 0 … 1; how much items that are newer than others of the user's pool are
-            preferred. Their age comes from a column year, date, time or timestamp of the item
-            table, or from the year at the end of their titles; an unknown age is the oldest.
-        max_per: The most items of a list with the same value in a column, such as
-            `{"genre": 3}`. An item with several genres counts for each of them. Items without a
-            value are not counted.
-        diversity_by: What makes items alike: "model", the cosine of the item vectors, centred at
-            their mean over training interactions (of the users of two items, if a model has no
-            vectors), or a column such as "genre", the cosine of its values.
+        diversity: 0 … 1; how much to avoid items similar to others of the list.
+        popularity_discount: 0 … 1; how much to avoid popular items.
+        long_tail: 0 … 1; minimum share of the list from the long tail, which is the catalogue
+            without the most popular fifth of the items.
+        freshness: 0 … 1; how much to prefer items that are newer than others of the pool. Age comes
+            from a column year, date, time or timestamp of the item table, or from the year at the
+            end of titles; items of unknown age count as the oldest.
+        max_per: Maximum number of items with the same value in a column, such as `{"genre": 3}`. An
+            item with several genres counts for each of them; items without a value are not counted.
+        diversity_by: How similarity is measured: "model" for the cosine of the item vectors,
+            centred at their mean over training interactions (or of the users of two items, if the
+            model has no vectors), or a column such as "genre" for the cosine of its values.
 
     Raises:
         ItemrecError: A value is not in its range.
@@ -85,18 +84,12 @@ class Steering:
 
     @property
     def is_plain(self) -> bool:
-        """Whether lists stay as the model ranks them.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> ir.Steering().is_plain
-            True
-        """
+        """Whether lists stay as the model ranks them."""
         return not self.max_per and not any(getattr(self, name) for name in SLIDERS)
 
 
 def check_steering(steering: Any) -> Steering:
-    """The settings, those of a plain list if there are none."""
+    """Validate settings; None means the defaults."""
     if steering is None:
         return Steering()
     if not isinstance(steering, Steering):

@@ -16,7 +16,7 @@ from torch import Tensor
 from itemrec.data.feature_matrix import words_of
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_features import ItemFeatures, read_item_features, titles_and_genres
-from itemrec.data.joining import Catalogue, Texts, resized, with_new_items
+from itemrec.data.joining import ItemCatalogue, TextColumn, resized, with_new_items
 from itemrec.errors import ItemrecError
 from itemrec.models.base import Model
 from itemrec.models.with_new_items import WithNewItems
@@ -47,9 +47,9 @@ class ServedItems:
         return self.features.without(self.run.item_ids)
 
     @cached_property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> ItemCatalogue:
         """Ids, titles and genres of all items."""
-        known = Catalogue(self.run.item_ids, self.run.titles, self.run.genres)
+        known = ItemCatalogue(self.run.item_ids, self.run.titles, self.run.genres)
         return known if self.features is None else with_new_items(known, self.features, self.new)
 
     @property
@@ -58,12 +58,12 @@ class ServedItems:
         return self.catalogue.item_ids
 
     @property
-    def titles(self) -> Texts:
+    def titles(self) -> TextColumn:
         """The title of each item, or None."""
         return self.catalogue.titles
 
     @property
-    def genres(self) -> Texts:
+    def genres(self) -> TextColumn:
         """The genres of each item, or None."""
         return self.catalogue.genres
 

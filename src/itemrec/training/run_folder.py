@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from itemrec import ranks
+from itemrec.data.id_arrays import fixed_width
 from itemrec.data.split import Split
-from itemrec.data.texts import fixed_width
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
 from itemrec.files import (

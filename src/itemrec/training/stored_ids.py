@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.data.feature_columns import KINDS, FeatureColumn
-from itemrec.data.id_files import read_ids, write_ids
+from itemrec.data.feature_columns import FEATURE_KINDS, FeatureColumn
+from itemrec.data.id_arrays import read_id_file, text_array, write_id_file
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_features import ItemFeatures
-from itemrec.data.texts import text_array
 from itemrec.errors import ItemrecError
 from itemrec.files import json_object, read_file, write_text
 from itemrec.training.checksums import ID_FILES
@@ -37,7 +36,7 @@ def save_ids(folder: Path, run: Run) -> None:
         if len(known) <= MOST_IN_JSON:
             ids[role] = known.ids.tolist()
         else:
-            write_ids(path, known.ids)
+            write_id_file(path, known.ids)
             ids |= {"format": FORMAT_WITH_PARQUET, role: path.name}
     for name, column in (("titles", run.titles), ("genres", run.genres)):
         if column is not None:
@@ -58,7 +57,7 @@ def read_record(folder: Path) -> Record:
 def id_map(folder: Path, ids: Record, role: str) -> IdMap:
     """The ids of the users or the items, from ``ids.json`` or their parquet file."""
     if ids[role] == ID_FILES[role]:
-        return IdMap(read_file(folder / ID_FILES[role], read_ids))
+        return IdMap(read_file(folder / ID_FILES[role], read_id_file))
     return _listed(ids[role])
 
 
@@ -97,7 +96,7 @@ def read_features(stored: Any, vectors: dict[str, npt.NDArray[Any]]) -> ItemFeat
     columns, n_items = [], len(stored["items"])
     for entry in stored["columns"]:
         name, kind, values = entry["name"], entry["kind"], entry["values"]
-        if kind not in KINDS:
+        if kind not in FEATURE_KINDS:
             raise ValueError(f"the feature {name!r} has the unknown kind {kind!r}")
         if kind == "vector":
             values = vectors[name]

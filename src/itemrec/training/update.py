@@ -21,7 +21,7 @@ import torch
 from itemrec.data.csr import as_ones
 from itemrec.data.interactions import Interactions
 from itemrec.data.item_features import ItemFeatures
-from itemrec.data.joining import Catalogue, Joined, described, join
+from itemrec.data.joining import ItemCatalogue, Joined, described, join
 from itemrec.data.split import HeldOut, Split
 from itemrec.data.weights import is_weighted
 from itemrec.environment import pick_device
@@ -137,7 +137,7 @@ def _updated(
 ) -> Run:
     """The new run in memory."""
     started = time.perf_counter()
-    catalogue = Catalogue(run.item_ids, run.titles, run.genres)
+    catalogue = ItemCatalogue(run.item_ids, run.titles, run.genres)
     joined = join(run.train, run.user_ids, catalogue, data)
     if features is not None:
         joined = replace(joined, catalogue=described(joined.catalogue, features))

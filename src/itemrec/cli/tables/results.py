@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from itemrec.cli.tables.layout import add_row, interval_text, new_table, p_value, setting_value
+from itemrec.data.array_types import Floats
 from itemrec.evaluation.evaluate import Evaluation
 from itemrec.evaluation.metrics import definitions
-from itemrec.evaluation.significance import Comparison, Floats, Interval, bootstrap_interval
+from itemrec.evaluation.significance import Comparison, Interval, bootstrap_interval
 from itemrec.training.run import Run
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""`prepare`: tables larger than memory become a folder of mapped arrays, in steps of DuckDB."""
+"""`prepare`: turn tables larger than memory into a folder of mapped arrays, with DuckDB."""

@@ -1,6 +1,6 @@
-"""The rules of `columns` in SQL: which values are ids and numbers, and which cannot be used.
+"""The rules of `data.columns` in SQL: how ids and numbers are parsed, and which are bad.
 
-What SQL does not read as Python does, such as rare forms of a date, a Python function reads.
+Python functions parse what SQL would parse differently, such as rare formats of a date.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ import math
 from typing import Any
 
 from itemrec.data.columns import NOT_A_NUMBER, is_missing, to_number
-from itemrec.data.preparing.inputs import Table
+from itemrec.data.preparing.inputs import InputTable
 from itemrec.errors import ItemrecError
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 LARGE = ("UBIGINT",)  # larger ones are floats in parquet
 FLOATS = ("FLOAT", "DOUBLE")
-# what Python's strip removes
+# the characters that Python's strip removes
 WHITE = " || ".join(f"chr({n})" for n in range(0x3001) if chr(n).isspace())
 NUMBER = r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"
 MOMENT = r"(19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?)?"
-PLAIN = r"0|-?[1-9][0-9]{0,17}"  # an integer that is written as Python writes it
+PLAIN = r"0|-?[1-9][0-9]{0,17}"  # an integer as Python writes it
 TYPES = {"integer": "BIGINT", "large": "UBIGINT", "float": "DOUBLE", "text": "VARCHAR"}
 
 
 def add_functions(connection: Any) -> None:
-    """The Python functions that the expressions use."""
+    """Register the Python functions that the expressions use."""
 
     def number(role: str) -> Any:
         def convert(text: str) -> float:
@@ -40,8 +40,8 @@ def add_functions(connection: Any) -> None:
     connection.create_function("to_text", lambda value: str(value), ["DOUBLE"], "VARCHAR")
 
 
-def kind_of_ids(tables: list[Table], role: str) -> str:
-    """How the ids of a role are held in all files: integer, large, float or text."""
+def kind_of_ids(tables: list[InputTable], role: str) -> str:
+    """The type that holds the ids of a role in all files: integer, large, float or text."""
     kinds = set()
     for table in tables:
         name = table.columns[role][1]
@@ -55,33 +55,33 @@ def kind_of_ids(tables: list[Table], role: str) -> str:
             kinds.add("text")
         else:
             raise ItemrecError(f"{table.path}, row 1: {role} ids must be numbers or strings")
-    if {"integer", "large"} <= kinds:  # as frames have it
+    if {"integer", "large"} <= kinds:  # as in frames
         return "float"
     return next(kind for kind in ("text", "float", "large", "integer") if kind in kinds)
 
 
 def id_value(column: str, kind: str, held_as: str) -> str:
-    """An id in SQL: a number, or a text without white space around it; NULL where missing."""
+    """SQL for an id: a number, or a text without surrounding white space; NULL if missing."""
     if held_as != "text":
         return f"TRY_CAST({column} AS {TYPES[held_as]})"
     if kind == "BOOLEAN":
         return f"CASE WHEN {column} THEN 'True' WHEN NOT {column} THEN 'False' END"
     if kind in ("VARCHAR", "BLOB") or kind.startswith("ENUM"):
-        text = _text(column, kind)  # most have nothing to remove, which is faster to see
+        text = _text(column, kind)  # most need no trimming, and the test for that is fast
         clean = f"{text} >= '!' AND {text} < '~' AND {text}[-1] BETWEEN '!' AND '~'"
         return f"CASE WHEN {clean} THEN {text} ELSE trim({text}, {WHITE}) END"
     return f"CAST({column} AS VARCHAR)"
 
 
 def id_problem(column: str, held_as: str) -> str:
-    """Whether an id of `id_value` cannot be used."""
+    """SQL for whether an id of `id_value` is bad."""
     if held_as == "text":
         return f"({column} IS NULL OR {column} = '' OR contains({column}, chr(0)))"
     return f"({column} IS NULL{f' OR NOT isfinite({column})' if held_as == 'float' else ''})"
 
 
 def number_value(column: str, kind: str, role: str) -> str:
-    """A number in SQL, or the seconds since 1970 of a time; NULL or NaN where there is none."""
+    """SQL for a number, or the seconds since 1970 of a time; NULL or NaN if missing."""
     units = {"TIMESTAMP_NS": ("ns", 9), "TIMESTAMP_MS": ("ms", 3), "DATE": ("us", 6)}
     if kind.startswith("TIMESTAMP") or kind == "DATE":
         unit, digits = units.get(kind, ("us", 6))
@@ -89,7 +89,7 @@ def number_value(column: str, kind: str, role: str) -> str:
         return f"CAST(epoch_{unit}({moment}) AS DOUBLE) / 1e{digits}"
     if kind in (*INTEGERS, *LARGE, *FLOATS, "BOOLEAN"):
         return f"CAST({column} AS DOUBLE)"
-    if kind.startswith("DECIMAL"):  # by its text: the nearest number, as Python has it
+    if kind.startswith("DECIMAL"):  # through text, for the nearest number, as in Python
         return f"CAST(CAST({column} AS VARCHAR) AS DOUBLE)"
     if kind not in ("VARCHAR", "BLOB"):
         return "CAST('nan' AS DOUBLE)"
@@ -106,13 +106,13 @@ def number_value(column: str, kind: str, role: str) -> str:
 
 
 def number_problem(column: str, role: str) -> str:
-    """Whether a number of `number_value` cannot be used."""
+    """SQL for whether a number of `number_value` is bad."""
     least = f" OR {column} <= 0" if role == "weight" else ""
     return f"({column} IS NULL OR NOT abs({column}) < {2.0**62!r}{least})"
 
 
 def final_id(column: str, held_as: str, whole: bool) -> str:
-    """An id as `read` has it: an integer if all are whole numbers, else its text."""
+    """SQL for an id as `read` returns it: an integer if all ids are integers, else a text."""
     if whole:
         return column if held_as == "integer" else f"CAST({column} AS BIGINT)"
     return {"float": f"to_text({column})", "large": f"CAST({column} AS VARCHAR)"}.get(

@@ -1,4 +1,4 @@
-"""The files that are prepared: patterns, folders and partitions, and what each file holds."""
+"""The input files of `prepare`: paths, patterns, folders and partitions, and their columns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from itemrec.data.columns import Names, choose_columns
-from itemrec.data.readers.delimited import Header, read_header
-from itemrec.data.readers.file_kinds import kind_of
+from itemrec.data.readers.delimited import Header, kind_of, read_header
 from itemrec.data.readers.frames import first_line
 from itemrec.data.readers.parquet import check_parquet
 from itemrec.errors import ItemrecError
@@ -20,38 +19,38 @@ from itemrec.validation import shown
 
 TEXT = (".csv", ".tsv", ".inter")
 LONGEST_LINE = 2**24  # bytes of a text file
-NONE = "__HIVE_DEFAULT_PARTITION__"  # the value of a folder whose rows have none
-FILE_KINDS = ".parquet, .csv, .tsv or .inter (text also with .gz)"
+NONE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a missing value
+PREPARED_KINDS = ".parquet, .csv, .tsv or .inter (text also with .gz)"
 
 
 @dataclass(frozen=True)
 class Input:
-    """A file, and the columns that the names of its folders give, as in ``day=2026-01-31/``."""
+    """A file, and columns from the names of its folders, such as ``day=2026-01-31/``."""
 
     path: Path
     partition: dict[str, str] = field(default_factory=dict)
 
     def stamp(self) -> list[Any]:
-        """What shows that a file is still the same: its path, its size and when it was changed."""
+        """Path, size and time of the last change, to notice that a file has changed."""
         found = self.path.stat()
         return [str(self.path), found.st_size, found.st_mtime_ns]
 
 
 @dataclass(frozen=True)
-class Table:
-    """A file with the columns that are used: a column of DuckDB and its type, for each role."""
+class InputTable:
+    """A file with its columns, as DuckDB reads them."""
 
     path: Path
     relation: str  # what DuckDB reads
     columns: dict[str, tuple[str, str]]  # role → (expression, type)
     header: Header | None = None  # of a text file
-    fixed: dict[str, str] = field(default_factory=dict)  # values that the names of folders give
+    fixed: dict[str, str] = field(default_factory=dict)  # role → value from the name of a folder
 
 
 def find_inputs(files: Any, without: Path) -> list[Input]:
-    """All files of paths, patterns and folders, each once, but none in the folder ``without``.
+    """The files of paths, patterns and folders, each once; files inside ``without`` are ignored.
 
-    They must all be parquet, or all be text.
+    All must be parquet, or all must be text.
     """
     given = [files] if isinstance(files, str | Path) else files
     if not isinstance(given, Iterable) or isinstance(given, bytes):
@@ -64,7 +63,7 @@ def find_inputs(files: Any, without: Path) -> list[Input]:
             if not input_.path.is_relative_to(without):
                 found.setdefault(input_.path, input_)
     if not found:
-        raise ItemrecError("'files' must name at least one file")
+        raise ItemrecError("'files' must name at least one file, got none")
     kinds = {kind_of(path) == ".parquet": path for path in found}
     if len(kinds) > 1:
         raise ItemrecError(
@@ -84,9 +83,16 @@ def _expanded(path: Path) -> Iterator[Input]:
         root = Path(fixed if fixed.endswith("/") else str(Path(fixed).parent))
     elif path.is_dir():
         paths = sorted(found for found in path.rglob("*") if found.is_file() and _known(found))
-        paths = [found for found in paths if not _is_hidden(found.relative_to(path))]
+        paths = [
+            found
+            for found in paths
+            if not any(  # such names, of Spark and others, are not data
+                name.startswith(("_", ".")) and "=" not in name
+                for name in found.relative_to(path).parts
+            )
+        ]
         if not paths:
-            raise ItemrecError(f"{path}: expected files that end in {FILE_KINDS} in the folder")
+            raise ItemrecError(f"{path}: expected files that end in {PREPARED_KINDS} in the folder")
         root = path
     else:
         paths, root = [path], path.parent
@@ -97,7 +103,7 @@ def _expanded(path: Path) -> Iterator[Input]:
             raise ItemrecError(f"{found}: must be a file or a folder, not a pipe or a device")
         if not _known(found):
             kind = found.suffix
-            raise ItemrecError(f"{found}: unknown kind of file '{kind}'; expected {FILE_KINDS}")
+            raise ItemrecError(f"{found}: unknown file type '{kind}'; expected {PREPARED_KINDS}")
         yield Input(found.resolve(), _partition(found, root))
 
 
@@ -106,13 +112,8 @@ def _known(path: Path) -> bool:
     return kind_of(path) in (".parquet", *TEXT) and not gzipped_parquet
 
 
-def _is_hidden(path: Path) -> bool:
-    """Whether a file in a folder is not data: Spark and others begin such names with _ or a dot."""
-    return any(name.startswith(("_", ".")) and "=" not in name for name in path.parts)
-
-
 def _partition(path: Path, root: Path) -> dict[str, str]:
-    """The columns in the names of the folders between the root and a file, as Hive writes them.
+    """Columns from the names of the folders between the root and a file, as Hive writes them.
 
     >>> _partition(Path("plays/day=2026-01-31/at=10%3A30/a.parquet"), Path("plays"))
     {'day': '2026-01-31', 'at': '10:30'}
@@ -122,25 +123,25 @@ def _partition(path: Path, root: Path) -> dict[str, str]:
     return {unquote(name): "" if value == NONE else unquote(value) for name, value in pairs}
 
 
-# --- what a file holds ---------------------------------------------------------------------------
+# --- columns of a file ---------------------------------------------------------------------------
 
 
-def open_table(connection: Any, input_: Input, names: Names) -> Table:
-    """The columns of a file; raises if the user or the item column is not among them."""
+def open_table(connection: Any, input_: Input, names: Names) -> InputTable:
+    """The columns of a file; raises if the user or the item column is missing."""
     if kind_of(input_.path) == ".parquet":
         return _open_parquet(connection, input_, names)
     return _open_text(input_, names)
 
 
-def same_columns(tables: list[Table]) -> None:
-    """Raise if a file has not the columns of the first, or a column is text in one of them only."""
+def same_columns(tables: list[InputTable]) -> None:
+    """Raise unless all files have the same columns, each text in all files or in none."""
     first = tables[0]
     for table in tables:
         for role in {*first.columns, *table.columns}:
             if (role in first.columns) != (role in table.columns):
                 without = table if role in first.columns else first
                 raise ItemrecError(
-                    f"{without.path}: has no {role} column, other files have: give files with the "
+                    f"{without.path}: has no {role} column, other files have; all files need the "
                     "same columns"
                 )
             kinds = [found.columns[role][1] == "VARCHAR" for found in (first, table)]
@@ -150,17 +151,17 @@ def same_columns(tables: list[Table]) -> None:
 
 
 def literal(text: str) -> str:
-    """A text in SQL."""
+    """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def parquet(*paths: Path) -> str:
-    """Parquet files as a table of SQL, with the position of each row."""
+    """Parquet files as an SQL table, with the position of each row."""
     listed = ", ".join(literal(str(path)) for path in paths)
     return f"read_parquet([{listed}], file_row_number = true, hive_partitioning = false)"
 
 
-def _open_parquet(connection: Any, input_: Input, names: Names) -> Table:
+def _open_parquet(connection: Any, input_: Input, names: Names) -> InputTable:
     path = input_.path
     check_parquet(path)
     relation = parquet(path)
@@ -171,14 +172,14 @@ def _open_parquet(connection: Any, input_: Input, names: Names) -> Table:
     types = {name: kind for name, kind, *_ in found if name != "file_row_number"}
     known = {name: ('"' + name.replace('"', '""') + '"', kind) for name, kind in types.items()}
     parts = {name: (literal(value), "VARCHAR") for name, value in input_.partition.items()}
-    known = {**parts, **known}  # a column of the file comes before one of its folder
+    known = {**parts, **known}  # a column of the file overrides one of its folder
     at = choose_columns(list(known), names, str(path))
     listed = list(known.values())
     columns = {role: listed[position] for role, position in at.items()}
-    return Table(path, relation, columns)
+    return InputTable(path, relation, columns)
 
 
-def _open_text(input_: Input, names: Names) -> Table:
+def _open_text(input_: Input, names: Names) -> InputTable:
     path, more = input_.path, list(input_.partition)
     header = read_header(path, names, more)
     declared = ", ".join(f"'c{j}': 'VARCHAR'" for j in range(len(header.columns)))
@@ -195,9 +196,9 @@ def _open_text(input_: Input, names: Names) -> Table:
     fixed = {
         role: values[position - own] for role, position in header.at.items() if position >= own
     }
-    return Table(path, relation, columns, header, fixed)
+    return InputTable(path, relation, columns, header, fixed)
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of an error, without the kind of the error that DuckDB begins it with."""
+    """The first line of a DuckDB error, without the name of its type."""
     return re.sub(r"^[A-Z][\w ]* Error: ", "", first_line(error))

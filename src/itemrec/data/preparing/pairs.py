@@ -1,24 +1,27 @@
-"""The last phases: rows with numbered ids in buckets of users, then each bucket's pairs.
+"""The middle phases of `prepare`: sort ids, divide rows into buckets of users, append the pairs.
 
-A bucket has all rows of consecutive users and fits into memory, so its rows are sorted and merged
-by the code of `read`, and the arrays grow bucket by bucket.
+A bucket has all rows of consecutive users and fits into memory, so the code of `read` merges its
+rows. The arrays are .npy files that grow bucket by bucket.
 """
 
 from __future__ import annotations
 
-import shutil
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from itemrec.data.array_types import Ints
 from itemrec.data.columns import RawTable
 from itemrec.data.merging import Pairs, merge_rows
-from itemrec.data.preparing.arrays import append
 from itemrec.data.preparing.inputs import literal, parquet
-from itemrec.data.preparing.work import Facts, Work
+from itemrec.data.preparing.work import StepFacts, Work
 from itemrec.data.weights import Weighting
+from itemrec.errors import ItemrecError
 
 ARRAYS = {
     "indptr": np.int64,
@@ -28,21 +31,51 @@ ARRAYS = {
     "times": np.float64,
     "weights": np.float64,
 }
+CHUNK = 2**20  # entries of an array that are read at once
+MOST_IDS = 2**31 - 1  # rows are 32-bit integers
+HEADER = 128  # bytes; numpy pads the header so that it holds any number of entries
+
+
+def write_sorted_ids(
+    connection: Any, work: Work, role: str, expression: str, rows: str
+) -> StepFacts:
+    """Write the distinct ids in order, each with its number of rows."""
+    path = work.fresh(f"{role}s.parquet")
+    connection.execute("SET preserve_insertion_order = true")
+    select = f"SELECT {expression} AS id, count(*) AS n FROM {rows} GROUP BY 1 ORDER BY 1"
+    target = f"{literal(str(path))} (FORMAT parquet, COMPRESSION lz4_raw)"
+    connection.execute(f"COPY ({select}) TO {target}")
+    count = connection.execute(f"SELECT count(*) FROM {parquet(path)}").fetchone()[0]
+    if count > MOST_IDS:
+        raise ItemrecError(f"at most {MOST_IDS:,} {role}s are supported, got {count:,}")
+    return {"count": count}
+
+
+def bucket_limits(connection: Any, path: Path, most_rows: int) -> Ints:
+    """The first user of each bucket, and the end; only a single user may exceed ``most_rows``."""
+    select = f"SELECT n FROM {parquet(path)} ORDER BY file_row_number"
+    ends = np.cumsum(connection.execute(select).fetchnumpy()["n"].astype(np.int64))
+    limits, before = [0], 0
+    while limits[-1] < len(ends):
+        end = int(np.searchsorted(ends, before + most_rows, side="right"))
+        limits.append(max(end, limits[-1] + 1))
+        before = int(ends[limits[-1] - 1])
+    return np.array(limits, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """How rows are numbered and put into buckets."""
+    """How rows are numbered and divided into buckets."""
 
     user: str  # the final id in SQL
     item: str
-    columns: list[str]  # rating, time and weight where they are used
-    condition: str  # of rows that are used
-    limits: npt.NDArray[np.int64]  # first user of each bucket, and the end
+    columns: list[str]  # rating, time and weight, where used
+    condition: str  # that selects the rows to use
+    limits: Ints  # first user of each bucket, and the end
     in_order: bool
 
 
-def write_buckets(connection: Any, work: Work, part: int, numbering: Numbering) -> Facts:
+def write_buckets(connection: Any, work: Work, part: int, numbering: Numbering) -> StepFacts:
     """Number the ids of one staged file and divide its rows into buckets."""
     staged, folder = work.folder / f"rows-{part}.parquet", work.fresh(f"buckets-{part}")
     columns = ", ".join(["", *numbering.columns])
@@ -65,8 +98,8 @@ def write_buckets(connection: Any, work: Work, part: int, numbering: Numbering) 
     return {}
 
 
-def _bucket(limits: npt.NDArray[np.int64], low: int, high: int) -> str:
-    """The number of a user's bucket in SQL, by halves."""
+def _bucket(limits: Ints, low: int, high: int) -> str:
+    """SQL for the number of a user's bucket: a binary search."""
     if high - low == 1:
         return str(low)
     middle = (low + high) // 2
@@ -85,11 +118,19 @@ class Merging:
 
 
 def write_pairs(
-    connection: Any, work: Work, bucket: int, numbering: Numbering, merging: Merging, before: Facts
-) -> Facts:
+    connection: Any,
+    work: Work,
+    bucket: int,
+    numbering: Numbering,
+    merging: Merging,
+    before: StepFacts,
+) -> StepFacts:
     """Append the pairs of a bucket to the arrays; ``before`` are the facts of the last bucket."""
     low, high = (int(limit) for limit in numbering.limits[bucket : bucket + 2])
-    pairs = _merged(_read_bucket(connection, work, bucket, numbering), merging)
+    rows = _read_bucket(connection, work, bucket, numbering)
+    users, items = (rows.pop(name).astype(np.int64) for name in ("u", "i"))
+    table = RawTable(users, items, rows.get("rating"), rows.get("time"), rows.get("weight"))
+    pairs = merge_rows(users, items, merging.n_items, table, merging.weighting, merging.latest)
     facts = {"duplicates": before.get("duplicates", 0) + pairs.duplicates}
     if pairs.ratings is not None and merging.min_rating is not None:
         facts["lowest"] = min(float(pairs.ratings.min()), before.get("lowest", np.inf))
@@ -102,14 +143,8 @@ def write_pairs(
     found["indptr"] = np.concatenate(([0], ends)) if first else ends
     for name, values in found.items():
         done = 0 if first else low + 1 if name == "indptr" else start
-        append(work.folder / f"{name}.npy", done, values.astype(ARRAYS[name], copy=False))
+        append_array(work.folder / f"{name}.npy", done, values.astype(ARRAYS[name], copy=False))
     return facts
-
-
-def remove_bucket(work: Work, bucket: int) -> None:
-    """Remove the rows of a bucket whose pairs are written."""
-    for folder in work.folder.glob(f"buckets-*/bucket={bucket}"):
-        shutil.rmtree(folder)
 
 
 def _read_bucket(
@@ -124,14 +159,8 @@ def _read_bucket(
     return arrays
 
 
-def _merged(rows: dict[str, npt.NDArray[Any]], merging: Merging) -> Pairs:
-    users, items = (rows.pop(name).astype(np.int64) for name in ("u", "i"))
-    table = RawTable(users, items, rows.get("rating"), rows.get("time"), rows.get("weight"))
-    return merge_rows(users, items, merging.n_items, table, merging.weighting, merging.latest)
-
-
 def _filtered(pairs: Pairs, min_rating: float | None) -> dict[str, npt.NDArray[Any]]:
-    """The columns of the pairs that are kept, by the names of their files."""
+    """The columns of the pairs to keep, by the names of their files."""
     columns: dict[str, Any] = {"users": pairs.users, "indices": pairs.items}
     columns |= {"ratings": pairs.ratings, "times": pairs.times, "weights": pairs.weights}
     found = {name: values for name, values in columns.items() if values is not None}
@@ -139,3 +168,42 @@ def _filtered(pairs: Pairs, min_rating: float | None) -> dict[str, npt.NDArray[A
         return found
     keep = pairs.ratings >= min_rating
     return {name: values[keep] for name, values in found.items()}
+
+
+# --- .npy files that grow ------------------------------------------------------------------------
+
+
+def append_array(path: Path, before: int, piece: npt.NDArray[Any]) -> None:
+    """Write a piece after the first ``before`` entries of a file, and sync it to disk.
+
+    Entries beyond ``before``, which an interrupted call may have left, are cut off.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "a.npy")
+    ...     append_array(path, 0, np.array([1, 2], np.int32))
+    ...     append_array(path, 1, np.array([3], np.int32))
+    ...     np.load(path).tolist()
+    [1, 3]
+    """
+    size = HEADER + before * piece.itemsize
+    with path.open("r+b" if before else "wb") as file:
+        shape = (before + len(piece),)
+        header = {"descr": piece.dtype.str, "fortran_order": False, "shape": shape}
+        file.truncate(size)
+        np.lib.format.write_array_header_1_0(file, header)
+        if file.tell() != HEADER:
+            raise RuntimeError(f"{path}: the header of an array has {file.tell()} bytes")
+        file.seek(size)
+        piece.tofile(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def array_pieces(path: Path) -> Iterator[npt.NDArray[Any]]:
+    """The entries of a file in order, a piece at a time."""
+    with path.open("rb") as file:
+        np.lib.format.read_magic(file)
+        (count,), _, dtype = np.lib.format.read_array_header_1_0(file)
+        for start in range(0, count, CHUNK):
+            yield np.fromfile(file, dtype, min(CHUNK, count - start))

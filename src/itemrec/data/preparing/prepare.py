@@ -1,8 +1,8 @@
-"""`prepare`: files of any size become a folder that `load` maps instead of reading it.
+"""`prepare`: turn files of any size into a folder of arrays that `load` maps.
 
-The steps, each recorded when it is done: rows of some files are checked and stored; ids are sorted;
-rows get the numbers of their ids and are divided into buckets of users; the pairs of each bucket
-are appended to the arrays.
+The steps, each recorded when it is done: check and stage the rows of some files; sort the ids;
+number the ids in the rows and divide the rows into buckets of users; append the pairs of each
+bucket to the arrays.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from itemrec.data import prepared
 from itemrec.data.columns import Names
-from itemrec.data.prepared import MANIFEST, Prepared, facts_of, read_manifest
+from itemrec.data.prepared import MANIFEST, STATE, Prepared, prepared_facts, read_manifest
 from itemrec.data.preparing import finish, rows
 from itemrec.data.preparing.expressions import add_functions, final_id
-from itemrec.data.preparing.ids import bucket_limits, write_ids
 from itemrec.data.preparing.inputs import Input, find_inputs, open_table, parquet, same_columns
 from itemrec.data.preparing.pairs import (
     Merging,
     Numbering,
-    remove_bucket,
+    bucket_limits,
     write_buckets,
     write_pairs,
+    write_sorted_ids,
 )
-from itemrec.data.preparing.rows import Plan
-from itemrec.data.preparing.work import Facts, KeptError, Report, Work, check_request
+from itemrec.data.preparing.rows import StagingPlan
+from itemrec.data.preparing.work import KeptError, PrepareProgress, StepFacts, Work, check_request
+from itemrec.data.readers.frames import first_line
 from itemrec.data.weights import Weighting, duration_text
 from itemrec.environment import need_packages
 from itemrec.errors import ItemrecError
@@ -41,9 +43,9 @@ from itemrec.validation import is_number, positive_integer
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 LEAST_MEMORY = 500 * 10**6
 PROGRAM = 150 * 10**6  # bytes of Python and its libraries
-SHARE = 0.6  # of the rest for DuckDB; the others are for arrays, and for what DuckDB does not count
-BYTES_PER_ROW = 500  # of all memory, for each row of a bucket; sorting one takes some 120
-PART_BYTES, PART_FILES = 2**28, 64  # of the files that are read in one step
+SHARE = 0.6  # of the rest for DuckDB; arrays, and what DuckDB does not count, need the others
+BYTES_PER_ROW = 500  # of all memory, for each row of a bucket; sorting takes about 120
+PART_BYTES, PART_FILES = 2**28, 64  # most bytes and files that are read in one step
 
 
 def prepare(
@@ -62,29 +64,29 @@ def prepare(
     half_life: str | dt.timedelta | None = None,
     weight_transform: Literal["log", "none"] | None = None,
     duplicates: Literal["merge", "sum"] = "merge",
-    progress: Report | None = None,
+    progress: PrepareProgress | None = None,
 ) -> Prepared:
-    """Turn tables that need not fit into memory into a folder, which is data for all else.
+    """Prepare tables that may be larger than memory as a folder for `load`.
 
-    `load(out)` then gives the interactions that `read` would give for the files, with the same
-    fingerprint, but its arrays are mapped from disk. A call that was interrupted, even by
-    `kill -9`, is continued by the same call. It needs the package duckdb.
+    `load(out)` returns the interactions that `read` would return for the files, with the same
+    fingerprint, but maps the arrays from disk. Repeat an interrupted call to continue it, even
+    after `kill -9`. Requires the package duckdb.
 
     Args:
-        files: Parquet or text files, patterns such as "plays/*/*.parquet", or folders, whose files
-            are all taken. Folders called `name=value` give a column.
+        files: Parquet or text files, patterns such as "plays/*/*.parquet", or folders with such
+            files. A folder called `name=value` adds a column.
         out: The folder to write.
-        memory: How much memory may be used, such as "4GB". What does not fit goes to the disk,
-            inside `out`.
-        threads: Number of threads; by default all CPUs.
-        user: Name of the user column, as in `read`; likewise the following ones.
+        memory: Memory limit, such as "4GB". Anything larger is spilled to disk, inside `out`.
+        threads: Number of threads; default: all CPUs.
+        user: Name of the user column, as in `read`; likewise for the other columns.
         item: The item column.
         rating: The rating column.
         time: The time column.
         min_rating: Keep ratings of at least this value.
-        skip_bad_rows: Leave out rows with a missing or invalid value; by default they are an error.
+        skip_bad_rows: Leave out rows with a missing or invalid value; by default they raise an
+            error.
         weight: The weight column.
-        half_life: Time after which an interaction counts half.
+        half_life: Time after which the weight of an interaction halves.
         weight_transform: "log" or "none".
         duplicates: "merge" or "sum".
         progress: Called with the phase, its finished steps, all its steps, and its seconds.
@@ -117,7 +119,10 @@ def prepare(
     threads = usable_cpus() if threads is None else threads
     limits = memory_bytes(memory), positive_integer("threads", threads)
     need_packages("prepare", ["duckdb"])
-    folder = _free(check_folder("out", out))
+    folder = check_folder("out", out)
+    ours = any((folder / name).exists() for name in (MANIFEST, STATE.parent))
+    if folder.is_dir() and any(folder.iterdir()) and not ours:
+        raise ItemrecError(f"'out' must be a new or an empty folder, got '{folder}'")
     inputs = find_inputs(files, without=folder.resolve())
     settings = {**names, **weighting.settings(), "min_rating": min_rating}
     settings["skip_bad_rows"] = skip_bad_rows or None
@@ -125,19 +130,22 @@ def prepare(
     stamps = [input_.stamp() for input_ in inputs]
     with _claimed(folder):
         request = {"settings": given, "inputs": stamps}
-        if (folder / MANIFEST).is_file():
-            return _finished(folder, request)
+        if (folder / MANIFEST).is_file():  # finished before
+            manifest = read_manifest(folder)
+            check_request(folder, {name: manifest.get(name) for name in request}, request)
+            Work.clear(folder)  # left by a process that was killed at the very end
+            return prepared_facts(folder, manifest)
         work = Work(folder, request, progress)
         with _connected(work, *limits) as connection:
             job = _Job(connection, work, inputs, names, weighting, min_rating, skip_bad_rows)
             found = job.run(limits[0])
         finish.publish(work, folder, {**request, **found})
-        work.remove()
-    return facts_of(folder, read_manifest(folder))
+        Work.clear(folder)
+    return prepared_facts(folder, read_manifest(folder))
 
 
 def memory_bytes(memory: Any) -> int:
-    """A number of bytes, or a text such as 4GB or 500MB.
+    """The bytes of a size such as 4GB or 500MB.
 
     >>> memory_bytes("4GB"), memory_bytes("1.5 GiB")
     (4000000000, 1610612736)
@@ -154,25 +162,9 @@ def memory_bytes(memory: Any) -> int:
     return size
 
 
-def _finished(folder: Path, request: Facts) -> Prepared:
-    """The counts of a folder that is finished; raises if it was made of something else."""
-    manifest = read_manifest(folder)
-    check_request(folder, {name: manifest.get(name) for name in request}, request)
-    Work.clear(folder)  # left by a process that was killed at the very end
-    return facts_of(folder, manifest)
-
-
-def _free(folder: Path) -> Path:
-    """The folder, if it holds nothing but what a preparation has written."""
-    known = MANIFEST, prepared.STATE.parent
-    if folder.is_dir() and any(folder.iterdir()) and not any((folder / n).exists() for n in known):
-        raise ItemrecError(f"'out' must be a new or an empty folder, got '{folder}'")
-    return folder
-
-
 @contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
-    """Keep other processes out; an error in the input leaves nothing behind."""
+    """Lock the folder; bad input leaves nothing behind."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
         try:
@@ -188,7 +180,7 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _connected(work: Work, memory: int, threads: int) -> Iterator[Any]:
-    """A connection to DuckDB that keeps to the memory; its errors become sentences."""
+    """A DuckDB connection within the memory limit; its errors become `ItemrecError`."""
     import duckdb
 
     spill = work.fresh("spill")
@@ -208,17 +200,12 @@ def _connected(work: Work, memory: int, threads: int) -> Iterator[Any]:
         except duckdb.OutOfMemoryException as error:
             raise KeptError(
                 f"'memory' must be larger: {memory / 1e9:.3g} GB are not enough for this data with "
-                f"{threads} threads ({first_sentence(error)})"
+                f"{threads} threads ({first_line(error)})"
             ) from error
         except duckdb.IOException as error:
             if "No space left" in str(error) or "max_temp_directory_size" in str(error):
                 raise OSError(28, os.strerror(28), str(work.folder)) from error
-            raise KeptError(f"a file cannot be read or written: {first_sentence(error)}") from error
-
-
-def first_sentence(error: Exception) -> str:
-    """The first line of an error of DuckDB."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+            raise KeptError(f"a file cannot be read or written: {first_line(error)}") from error
 
 
 class _Job:
@@ -240,18 +227,18 @@ class _Job:
         same_columns(tables)
         needs = {"time": "half_life"} if weighting.half_life is not None else {}
         needs |= {"rating": "min_rating"} if min_rating is not None else {}
-        self.plan = Plan(tables, names, skip, weighting.duplicates == "sum", needs)
+        self.plan = StagingPlan(tables, names, skip, weighting.duplicates == "sum", needs)
         rows.check_needs(self.plan, left_out={})
 
-    def run(self, memory: int) -> Facts:
-        """All steps that are not done yet; returns what the manifest tells."""
+    def run(self, memory: int) -> StepFacts:
+        """Run all steps that are not done yet; returns the counts for the manifest."""
         work, connection = self.work, self.connection
-        parts = self._stage()
-        facts = self._summary(parts)
-        counts = self._number(parts, facts)
-        numbering = self._numbering(parts, facts, (memory - PROGRAM) // BYTES_PER_ROW)
-        for n in range(len(parts)):
-            work.once("numbers", n, len(parts), lambda n=n: self._bucket(n, numbering))  # type: ignore[misc]
+        n_parts, facts = self._stage()
+        counts = self._sort_ids(n_parts, facts)
+        numbering = self._numbering(facts, (memory - PROGRAM) // BYTES_PER_ROW)
+        for n in range(n_parts):
+            step = partial(write_buckets, connection, work, n, numbering)
+            work.once("numbers", n, n_parts, step)
             (work.folder / f"rows-{n}.parquet").unlink(missing_ok=True)
         merged = self._merge(numbering, counts, facts)
         final = work.once("ids", 0, 2, lambda: finish.renumber(connection, work, counts))
@@ -268,43 +255,37 @@ class _Job:
             "skipped": facts["skipped"],
         }
 
-    def _stage(self) -> list[Facts]:
-        groups = rows.groups_of(self.plan.tables, PART_BYTES, PART_FILES)
-
-        def stage(n: int) -> Facts:
-            return rows.stage(self.connection, self.plan, groups[n], self.work, n)
-
-        return [
-            self.work.once("rows", n, len(groups), lambda n=n: stage(n))  # type: ignore[misc]
-            for n in range(len(groups))
+    def _stage(self) -> tuple[int, StepFacts]:
+        """Check and store the rows; returns the number of parts, and the facts of all rows."""
+        work, groups = self.work, rows.groups_of(self.plan.tables, PART_BYTES, PART_FILES)
+        parts = [
+            work.once(
+                "rows",
+                n,
+                len(groups),
+                partial(rows.stage, self.connection, self.plan, group, work, n),
+            )
+            for n, group in enumerate(groups)
         ]
+        summarise = partial(rows.summarise, self.connection, self.plan, parts)
+        return len(parts), work.once("summary", 0, 1, summarise)
 
-    def _summary(self, parts: list[Facts]) -> Facts:
-        """What is known of all rows: how many, which columns are left out, which rows."""
-        return self.work.once(
-            "summary", 0, 1, lambda: rows.summary(self.connection, self.plan, parts)
-        )
-
-    def _rows(self, facts: Facts, n_parts: int) -> str:
-        paths = [self.work.folder / f"rows-{n}.parquet" for n in range(n_parts)]
-        return f"{parquet(*paths)} WHERE {rows.used_rows(self.plan, facts['bad'])}"
-
-    def _final_id(self, facts: Facts, role: str) -> str:
+    def _final_id(self, facts: StepFacts, role: str) -> str:
         return final_id(role, self.plan.held_as(role), facts[f"{role}_whole"])
 
-    def _number(self, parts: list[Facts], facts: Facts) -> dict[str, int]:
+    def _sort_ids(self, n_parts: int, facts: StepFacts) -> dict[str, int]:
+        """Sort the ids of users and of items; returns their numbers."""
+        paths = [self.work.folder / f"rows-{n}.parquet" for n in range(n_parts)]
+        source = f"{parquet(*paths)} WHERE {rows.used_rows(self.plan, facts['bad'])}"
         found = {}
         for n, role in enumerate(rows.IDS):
-            source, expression = self._rows(facts, len(parts)), self._final_id(facts, role)
-            step = self.work.once(
-                "sorting ids", n, 2,
-                lambda: write_ids(self.connection, self.work, role, expression, source),  # noqa: B023
-            )  # fmt: skip
-            found[f"{role}s"] = step["count"]
+            expression = self._final_id(facts, role)
+            step = partial(write_sorted_ids, self.connection, self.work, role, expression, source)
+            found[f"{role}s"] = self.work.once("sorting ids", n, 2, step)["count"]
         return found
 
-    def _numbering(self, parts: list[Facts], facts: Facts, most_rows: int) -> Numbering:
-        def limits() -> Facts:
+    def _numbering(self, facts: StepFacts, most_rows: int) -> Numbering:
+        def limits() -> StepFacts:
             path = self.work.folder / "users.parquet"
             return {"limits": bucket_limits(self.connection, path, most_rows).tolist()}
 
@@ -319,25 +300,20 @@ class _Job:
             in_order=self.plan.in_order,
         )
 
-    def _bucket(self, part: int, numbering: Numbering) -> Facts:
-        return write_buckets(self.connection, self.work, part, numbering)
-
-    def _merge(self, numbering: Numbering, counts: dict[str, int], facts: Facts) -> Facts:
+    def _merge(self, numbering: Numbering, counts: dict[str, int], facts: StepFacts) -> StepFacts:
+        """Write the pairs, bucket by bucket; returns the facts of the last bucket, which add up."""
         merging = Merging(counts["items"], self.weighting, facts["latest"], self.min_rating)
-        before: Facts = {}
+        total: StepFacts = {}
         buckets = len(numbering.limits) - 1
         for n in range(buckets):
-            before = self.work.once(
-                "pairs", n, buckets,
-                lambda n=n, before=before: write_pairs(  # type: ignore[misc]
-                    self.connection, self.work, n, numbering, merging, before
-                ),
-            )  # fmt: skip
-            remove_bucket(self.work, n)
-        if not before["pairs"]:
-            low, high = before["lowest"], before["highest"]
+            step = partial(write_pairs, self.connection, self.work, n, numbering, merging, total)
+            total = self.work.once("pairs", n, buckets, step)
+            for folder in self.work.folder.glob(f"buckets-*/bucket={n}"):
+                shutil.rmtree(folder)
+        if not total["pairs"]:
+            low, high = total["lowest"], total["highest"]
             raise ItemrecError(
                 f"'min_rating' must be at most {high:g}, the best rating in these files "
                 f"(they run from {low:g}), got {self.min_rating:g}"
             )
-        return before
+        return total

@@ -1,7 +1,6 @@
-"""The first phase: rows of all files with checked values, and what is known of each column.
+"""The first phase of `prepare`: check the rows of all files, stage them, and collect their facts.
 
-Values stay in the types of `expressions`; a row that cannot be used is marked, since only at the
-end it is known whether it is an error.
+Bad rows are marked, not removed: which columns are used is known when all files are read.
 """
 
 from __future__ import annotations
@@ -14,49 +13,51 @@ from itemrec.data.bad_rows import ProblemCount, find_problems
 from itemrec.data.columns import Names
 from itemrec.data.interactions import HOW_TO_SKIP
 from itemrec.data.preparing import expressions as sql
-from itemrec.data.preparing.inputs import Table, literal, parquet, reason_of
-from itemrec.data.preparing.work import Facts, Work
+from itemrec.data.preparing.inputs import InputTable, literal, parquet, reason_of
+from itemrec.data.preparing.work import StepFacts, Work
 from itemrec.data.readers.delimited import text_records
 from itemrec.errors import ItemrecError, NoRowsError
 
 IDS = ("user", "item")
-BATCH = 10_000  # bad rows that are looked at together
+BATCH = 10_000  # bad rows that are fetched at once
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Which columns there are, how ids are held, and which columns must be good."""
+class StagingPlan:
+    """The columns of the files, and which of them must be valid."""
 
-    tables: list[Table]
+    tables: list[InputTable]
     names: Names
     skip: bool
     in_order: bool  # whether the order of rows matters
-    needs: dict[str, str]  # columns that must be there, and the settings that need them
+    needs: dict[str, str]  # required column → the setting that requires it
 
     @property
     def roles(self) -> list[str]:
-        """The columns of every file."""
+        """The roles that every file has a column for."""
         return list(self.tables[0].columns)
 
     @property
     def numbers(self) -> list[str]:
-        """The columns of numbers."""
+        """The roles of numeric columns."""
         return [role for role in self.roles if role not in IDS]
 
     @property
     def needed(self) -> list[str]:
-        """The columns whose values must be good; another one may be left out as a whole."""
+        """The roles whose values must be valid; other columns may be left out as a whole."""
         wanted = (role for role in self.roles if self.names.get(role) is not None)
         return self.roles if self.skip else list(dict.fromkeys((*IDS, *wanted)))
 
     def held_as(self, role: str) -> str:
-        """How the ids of a role are held."""
+        """The type that holds the ids of a role: integer, large, float or text."""
         return sql.kind_of_ids(self.tables, role)
 
 
-def groups_of(tables: Sequence[Table], most_bytes: int, most_files: int) -> list[list[Table]]:
-    """Files that are read in one step: few, or small ones."""
-    groups: list[list[Table]] = []
+def groups_of(
+    tables: Sequence[InputTable], most_bytes: int, most_files: int
+) -> list[list[InputTable]]:
+    """Group files so that each step reads at most so many bytes and files."""
+    groups: list[list[InputTable]] = []
     size = 0
     for table in tables:
         own = table.path.stat().st_size
@@ -68,8 +69,12 @@ def groups_of(tables: Sequence[Table], most_bytes: int, most_files: int) -> list
     return groups
 
 
-def stage(connection: Any, plan: Plan, group: list[Table], work: Work, part: int) -> Facts:
-    """Write the rows of some files as one parquet file; returns what is known of them."""
+def stage(
+    connection: Any, plan: StagingPlan, group: list[InputTable], work: Work, part: int
+) -> StepFacts:
+    """Write the checked rows of some files as one parquet file; returns their facts."""
+    import duckdb
+
     path = work.fresh(f"rows-{part}.parquet")
     rejects = [f"rejects_{n}" for n in range(len(group))]
     selects = (_checked(plan, table, name) for table, name in zip(group, rejects, strict=True))
@@ -77,7 +82,11 @@ def stage(connection: Any, plan: Plan, group: list[Table], work: Work, part: int
     target = f"{literal(str(path))} (FORMAT parquet, COMPRESSION lz4_raw)"
     try:
         connection.execute(f"COPY ({' UNION ALL '.join(selects)}) TO {target}")
-    except connection_errors() as error:
+    except (
+        duckdb.InvalidInputException,
+        duckdb.ConversionException,
+        duckdb.IOException,
+    ) as error:
         raise _unreadable(plan, group, error) from error
     facts = _facts(connection, plan, parquet(path))
     ragged = 0
@@ -91,21 +100,14 @@ def stage(connection: Any, plan: Plan, group: list[Table], work: Work, part: int
     return facts
 
 
-def used_rows(plan: Plan, bad: int) -> str:
-    """The condition that rows of the staged files must meet."""
+def used_rows(plan: StagingPlan, bad: int) -> str:
+    """SQL condition that selects the valid rows of the staged files."""
     marks = " OR ".join(f"{role}_bad" for role in plan.needed)
     return f"NOT ({marks})" if bad else "true"
 
 
-def connection_errors() -> tuple[type[Exception], ...]:
-    """What DuckDB raises if it cannot read a file."""
-    import duckdb
-
-    return (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException)
-
-
-def _source(plan: Plan, table: Table, rejects: str = "") -> str:
-    """What DuckDB reads; lines with another number of fields are left out or raise."""
+def _source(plan: StagingPlan, table: InputTable, rejects: str = "") -> str:
+    """SQL table of a file; lines with a wrong number of fields are left out, or raise."""
     if table.header is None:
         return table.relation
     if not plan.skip:
@@ -117,8 +119,8 @@ def _source(plan: Plan, table: Table, rejects: str = "") -> str:
     return f"{table.relation}, {stored if rejects else 'ignore_errors = true'})"
 
 
-def _checked(plan: Plan, table: Table, rejects: str = "", more: str = "") -> str:
-    """The rows of a file with a mark for each value that cannot be used."""
+def _checked(plan: StagingPlan, table: InputTable, rejects: str = "", more: str = "") -> str:
+    """SQL query for the rows of a file, with a mark for each bad value."""
     values, marks = [], []
     for role, (column, kind) in table.columns.items():
         if role in IDS:
@@ -136,8 +138,8 @@ def _checked(plan: Plan, table: Table, rejects: str = "", more: str = "") -> str
     return f"SELECT {kept} FROM ({inner})"
 
 
-def _facts(connection: Any, plan: Plan, staged: str) -> Facts:
-    """Counts of rows and problems, and whether ids are whole numbers."""
+def _facts(connection: Any, plan: StagingPlan, staged: str) -> StepFacts:
+    """Counts of rows and bad values, and whether ids are integers."""
     bad = " OR ".join(f"{role}_bad" for role in plan.needed)
     wanted = {"rows": "count(*)", "bad": f"count(*) FILTER ({bad})"}
     for role in plan.numbers:
@@ -145,40 +147,37 @@ def _facts(connection: Any, plan: Plan, staged: str) -> Facts:
     if "time" in plan.roles:
         wanted["latest"] = f"max(time) FILTER (NOT ({bad}) AND NOT time_bad)"
     for role in IDS:
-        good = f"FILTER (NOT ({bad}))"
-        held_as = plan.held_as(role)
+        held_as, integers = plan.held_as(role), {}  # conditions for ids to become integers
         if held_as == "text" and plan.tables[0].header is not None:
-            plain = f"regexp_full_match({role}, '{sql.PLAIN}')"
             exact = f"coalesce(CAST(TRY_CAST({role} AS BIGINT) AS VARCHAR) = {role}, false)"
-            wanted[f"{role}_plain"] = f"coalesce(bool_and({plain}) {good}, true)"
-            wanted[f"{role}_exact"] = (
-                f"coalesce(bool_and({exact} AND NOT {role}_wide) {good}, true)"
-            )
+            integers["plain"] = f"regexp_full_match({role}, '{sql.PLAIN}')"
+            integers["exact"] = f"{exact} AND NOT {role}_wide"
         elif held_as == "float":
-            whole = f"{role} = floor({role}) AND abs({role}) < {2.0**53!r}"
-            wanted[f"{role}_plain"] = f"coalesce(bool_and({whole}) {good}, true)"
+            integers["plain"] = f"{role} = floor({role}) AND abs({role}) < {2.0**53!r}"
         elif held_as == "large":
-            whole = f"{role} < {2**63}"
-            wanted[f"{role}_plain"] = f"coalesce(bool_and({whole}) {good}, true)"
+            integers["plain"] = f"{role} < {2**63}"
         else:
             wanted[f"{role}_plain"] = str(held_as == "integer").lower()
+        for name, condition in integers.items():
+            all_good = f"bool_and({condition}) FILTER (NOT ({bad}))"
+            wanted[f"{role}_{name}"] = f"coalesce({all_good}, true)"
     listed = ", ".join(f"{expression} AS {name}" for name, expression in wanted.items())
     values = connection.execute(f"SELECT {listed} FROM {staged}").fetchone()
     return dict(zip(wanted, values, strict=True))
 
 
-def check_needs(plan: Plan, left_out: dict[str, str]) -> None:
-    """Raise if a setting needs a column that the files do not have, or that was left out."""
+def check_needs(plan: StagingPlan, left_out: dict[str, str]) -> None:
+    """Raise if a setting needs a column that is missing or was left out."""
     for role, setting in plan.needs.items():
         if role in left_out:
             raise ItemrecError(f"{left_out[role]}; {HOW_TO_SKIP}")
         if role not in plan.roles:
             what = {"time": "timestamps"}.get(role, f"{role}s")
-            raise ItemrecError(f"'{setting}' needs {what}, these files have none")
+            raise ItemrecError(f"'{setting}' needs {what}, and these files have none")
 
 
-def summary(connection: Any, plan: Plan, parts: Sequence[Facts]) -> Facts:
-    """What is known of all rows together; raises if there are none, or if a column is missing."""
+def summarise(connection: Any, plan: StagingPlan, parts: Sequence[StepFacts]) -> StepFacts:
+    """Facts of all rows; raises if no row is valid, or if a required column was left out."""
     total = {name: sum(part[name] for part in parts) for name in ("rows", "bad")}
     skipped: dict[str, int] = {}
     for part in parts:
@@ -203,21 +202,21 @@ def summary(connection: Any, plan: Plan, parts: Sequence[Facts]) -> Facts:
         "skipped": skipped,
         "left_out": left_out,
         "latest": max(latest) if latest else None,
-        **{f"{role}_whole": _are_whole(parts, role, bool(skipped)) for role in IDS},
+        **{f"{role}_whole": _are_integers(parts, role, bool(skipped)) for role in IDS},
     }
 
 
-def _are_whole(parts: Sequence[Facts], role: str, spoilt: bool) -> bool:
+def _are_integers(parts: Sequence[StepFacts], role: str, has_skipped: bool) -> bool:
     """Whether all ids are integers, by the rules of `read`."""
     plain = all(part[f"{role}_plain"] for part in parts)
-    return plain or (not spoilt and all(part.get(f"{role}_exact", False) for part in parts))
+    return plain or (not has_skipped and all(part.get(f"{role}_exact", False) for part in parts))
 
 
-# --- rows that cannot be used --------------------------------------------------------------------
+# --- bad rows ------------------------------------------------------------------------------------
 
 
-def first_problem(connection: Any, plan: Plan, role: str) -> str:
-    """The sentence on the first value of a column that cannot be used."""
+def first_problem(connection: Any, plan: StagingPlan, role: str) -> str:
+    """The place and the problem of the first bad value in a column."""
     for table in plan.tables:
         if table.header is not None:
             found = _line_problems(table, [role])
@@ -228,8 +227,10 @@ def first_problem(connection: Any, plan: Plan, role: str) -> str:
     return ""
 
 
-def _problems(connection: Any, plan: Plan, group: list[Table], ragged: int) -> ProblemCount:
-    """The problems of some files by kind; they are an error unless bad rows are left out."""
+def _problems(
+    connection: Any, plan: StagingPlan, group: list[InputTable], ragged: int
+) -> ProblemCount:
+    """The problems of some files by kind; raises unless bad rows are left out."""
     count = ProblemCount()
     for table in group:
         if table.header is not None and not plan.skip:  # line by line, to name the lines
@@ -247,9 +248,9 @@ def _problems(connection: Any, plan: Plan, group: list[Table], ragged: int) -> P
 
 
 def _row_problems(
-    connection: Any, plan: Plan, table: Table, roles: list[str]
+    connection: Any, plan: StagingPlan, table: InputTable, roles: list[str]
 ) -> Iterator[tuple[str, str]]:
-    """(place, problem) of the rows of a file of which a value in these columns is bad."""
+    """(place, problem) of the rows of a file with a bad value in these columns."""
     raw = "".join(f", {table.columns[role][0]} AS given_{role}" for role in roles)
     number = ", file_row_number AS place" if table.header is None else ", 0 AS place"
     bad = " OR ".join(f"{role}_bad" for role in roles)
@@ -264,8 +265,8 @@ def _row_problems(
             yield where, find_problems(columns).get(0, "a value cannot be read")
 
 
-def _line_problems(table: Table, roles: list[str]) -> Iterator[tuple[str, str]]:
-    """(place, problem) of the lines of a text file; slow, and only for files that have any."""
+def _line_problems(table: InputTable, roles: list[str]) -> Iterator[tuple[str, str]]:
+    """(place, problem) of the bad lines of a text file; slow, for files that have some."""
     assert table.header is not None
     header = table.header
     at = {role: header.at[role] for role in roles if role not in table.fixed}
@@ -279,8 +280,8 @@ def _line_problems(table: Table, roles: list[str]) -> Iterator[tuple[str, str]]:
             yield f"{table.path}, line {line}", problem
 
 
-def _unreadable(plan: Plan, group: list[Table], error: Exception) -> ItemrecError:
-    """The error for files that DuckDB cannot read: by line, where one can be named."""
+def _unreadable(plan: StagingPlan, group: list[InputTable], error: Exception) -> ItemrecError:
+    """The error for files that DuckDB cannot read; names the bad lines, if any are found."""
     count = ProblemCount()
     for table in group:
         if table.header is not None:

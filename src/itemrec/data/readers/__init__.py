@@ -1,1 +1,1 @@
-"""Files and frames to columns: one file a family of formats; errors name file and line."""
+"""Readers from files and frames to columns, one module for each family of formats."""

@@ -1,4 +1,4 @@
-"""Delimited text with a header line to columns: .csv, .tsv and RecBole's .inter, also gzipped."""
+"""Reader of delimited text with a header line: .csv, .tsv and RecBole's .inter, also gzipped."""
 
 import csv
 import gzip
@@ -12,14 +12,22 @@ import numpy.typing as npt
 
 from itemrec.data.bad_rows import find_problems, kept_rows
 from itemrec.data.columns import KNOWN_NAMES, Names, RawTable, choose_columns, plain_name, table_of
-from itemrec.data.readers.file_kinds import kind_of
 from itemrec.data.readers.frames import first_line, salvaged, used_roles
 from itemrec.errors import ItemrecError, NoRowsError
 
 
+def kind_of(path: Path) -> str:
+    """The suffix that determines a file's format, ignoring case and compression.
+
+    >>> kind_of(Path("Plays.CSV")), kind_of(Path("plays.csv.gz"))
+    ('.csv', '.csv')
+    """
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
 @dataclass(frozen=True)
 class Header:
-    """The first line of a text file: its columns, the position of each role, and the format."""
+    """The header line of a text file: columns, the position of each role, and the format."""
 
     line: int
     columns: list[str]
@@ -29,11 +37,11 @@ class Header:
 
     @property
     def shown(self) -> str:
-        """The separator in a sentence."""
+        """The separator as it is named in messages."""
         return {"\t": "a tab"}.get(self.sep, f"'{self.sep}'")
 
     def ragged(self, fields: list[str]) -> str:
-        """The problem of a row that has not as many fields as the header, or an empty string."""
+        """The problem of a row with more or fewer fields than the header, or an empty string."""
         if len(fields) == len(self.columns):
             return ""
         return (
@@ -43,7 +51,7 @@ class Header:
 
 
 def read_header(path: Path, names: Names, more: Sequence[str] = ()) -> Header:
-    """The header of a text file; roles may also be found in ``more`` columns, which follow."""
+    """Read the header of a text file; ``more`` names columns that follow those of the file."""
     sep, quotes = separator_of(path), kind_of(path) != ".inter"
     first = next(records_of(path, sep, quotes), None)
     if first is None:
@@ -51,8 +59,8 @@ def read_header(path: Path, names: Names, more: Sequence[str] = ()) -> Header:
     line, columns = first
     if columns[0].lower().startswith("sep="):
         raise ItemrecError(
-            f"{path}, line {line}: expected a header, found the line 'sep=' that Excel writes: "
-            "remove it"
+            f"{path}, line {line}: expected a header, found the line 'sep=' that Excel writes; "
+            "remove this line"
         )
     header = Header(line, columns, {}, sep, quotes)
     if len(columns) == 1:
@@ -65,19 +73,19 @@ def read_header(path: Path, names: Names, more: Sequence[str] = ()) -> Header:
     except ItemrecError as error:
         if not _looks_like_data(columns):
             raise
-        hint = f"line {line} looks like data, not column names: add a header line"
+        hint = f"line {line} looks like data, not column names; add a header line"
         raise ItemrecError(f"{error}; {hint}") from error
 
 
 def _looks_like_data(columns: list[str]) -> bool:
-    """Whether no column has a known name and some names are numbers."""
+    """Whether no column has a known name and some of the names are numbers."""
     known = {name for names in KNOWN_NAMES.values() for name in names}
     numbers = (column.strip().removeprefix("-").replace(".", "", 1) for column in columns)
     return not known & set(map(plain_name, columns)) and any(map(str.isdecimal, numbers))
 
 
 def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
-    """Columns of a .csv, .tsv or RecBole .inter file with a header line."""
+    """Read the columns of a .csv, .tsv or RecBole .inter file with a header line."""
     header = read_header(path, names)
     columns, at = header.columns, header.at
 
@@ -99,8 +107,8 @@ def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
         if len(frame) == 0:
             if next(text_records(path, header), None):  # Python knows more line ends than polars
                 raise ItemrecError(
-                    f"{path}: lines end with a carriage return alone; save the file with other "
-                    "line ends"
+                    f"{path}: lines must not end with a carriage return alone; save the file with "
+                    "line feeds"
                 )
             raise NoRowsError(f"{path}: the file has a header but no rows")
         real = list(frame.columns)
@@ -126,7 +134,7 @@ def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
 
 
 def _load(path: Path, header: Header, text: list[str]) -> Any:
-    """A polars frame, or a pandas one where polars is not installed; ``text`` columns stay text."""
+    """Load a polars frame, or a pandas one without polars; ``text`` columns stay text."""
     try:
         import polars as pl
     except ImportError:
@@ -146,14 +154,14 @@ def _load(path: Path, header: Header, text: list[str]) -> Any:
 
 
 def text_records(path: Path, header: Header) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of every row below the header that is not blank."""
+    """(line, fields) of every row below the header, without blank lines."""
     records = records_of(path, header.sep, header.quotes)
     next(records, None)
     return records
 
 
 def records_of(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of every line that is not blank; slow, for headers and error messages."""
+    """(line, fields) of every line, without blank lines; slow, for headers and error messages."""
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     csv.field_size_limit(1 << 30)
     try:

@@ -1,4 +1,4 @@
-"""Frames of pandas, polars or Arrow to columns, strictly or without the rows that are bad."""
+"""Reader of pandas, polars and Arrow frames, and how bad rows are left out."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from itemrec.errors import ItemrecError, NoRowsError
 def read_frame(
     frame: Any, names: Names, place: str = "the frame", *, skip: bool = False
 ) -> RawTable:
-    """Columns of a pandas or polars frame; with `skip`, rows that cannot be used are left out."""
+    """Read the columns of a pandas or polars frame; with `skip`, bad rows are left out."""
     if type(frame).__name__ == "LazyFrame":
         frame = frame.collect()
     if len(frame) == 0:
@@ -51,14 +51,14 @@ def arrow_frame(table: Any) -> Any:
 
 
 def used_roles(at: dict[str, int], names: Names, skip: bool) -> list[str]:
-    """The roles whose values must be good: a column that was not requested may be left out."""
+    """The roles whose values must be valid; other columns may be left out as a whole."""
     return [r for r in at if skip or r in ("user", "item") or names.get(r) is not None]
 
 
 def salvaged(
     strict: Callable[[], RawTable], without_bad_rows: Callable[[], RawTable | None]
 ) -> RawTable:
-    """What `strict` reads; if it cannot, the table without bad rows, where these are the reason."""
+    """The table that `strict` reads; if bad rows prevent it, the table without these rows."""
     try:
         table = strict()
     except ItemrecError:
@@ -69,5 +69,5 @@ def salvaged(
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error of an engine, for a sentence of ours."""
+    """The first line of an engine's error, to quote in a message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]

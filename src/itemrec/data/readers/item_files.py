@@ -1,12 +1,11 @@
-"""Files with a row for each item: titles and genres, or columns of any name."""
+"""Readers of files with a row for each item: titles and genres, or columns of any name."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from itemrec.data.columns import KNOWN_NAMES, plain_name
-from itemrec.data.readers.delimited import records_of, separator_of
-from itemrec.data.readers.file_kinds import kind_of
+from itemrec.data.readers.delimited import kind_of, records_of, separator_of
 from itemrec.data.readers.parquet import load_parquet
 from itemrec.errors import ItemrecError
 
@@ -14,7 +13,7 @@ Titles = tuple[list[Any], list[str], list[str] | None]  # item ids, titles, genr
 
 
 def read_titles(path: Path) -> Titles:
-    """(item ids, titles, genres) of a file with a header, such as movies.csv, or of parquet."""
+    """Read item ids, titles and genres from a parquet file or a text file such as movies.csv."""
     if not path.is_file():
         raise ItemrecError(f"'titles' must be an existing file, got '{path}'")
     records = text_rows(path)
@@ -32,11 +31,7 @@ def read_titles(path: Path) -> Titles:
         )
     genre = first("genres", "genre", "category")
     ids, titles, genres = [], [], []
-    for line, fields in records:
-        if len(fields) != len(columns):
-            raise ItemrecError(
-                f"{path}, line {line}: expected {len(columns)} fields, found {len(fields)}"
-            )
+    for _, fields in records:
         ids.append(fields[item].strip())
         titles.append(fields[title].strip())
         shown = fields[genre].strip() if genre is not None else ""
@@ -44,10 +39,20 @@ def read_titles(path: Path) -> Titles:
     return ids, titles, genres
 
 
-def text_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of a text or parquet file, starting with the column names."""
+def text_rows(path: Path, *, quotes: bool = True) -> Iterator[tuple[int, list[str]]]:
+    """(line, fields) of a text or parquet file as text, starting with the column names.
+
+    Every row of a text file must have as many fields as there are names.
+    """
     if kind_of(path) != ".parquet":
-        yield from records_of(path, separator_of(path), quotes=True)
+        width = None
+        for line, fields in records_of(path, separator_of(path), quotes=quotes):
+            width = len(fields) if width is None else width
+            if len(fields) != width:
+                raise ItemrecError(
+                    f"{path}, line {line}: expected {width} fields, found {len(fields)}"
+                )
+            yield line, fields
         return
     frame = load_parquet(path)
     yield 0, [str(column) for column in frame.columns]
@@ -58,21 +63,15 @@ def text_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_columns(path: Path) -> dict[str, list[Any]]:
-    """All columns of a text or parquet file by name; the values of a text file are texts."""
+    """Read all columns of a text or parquet file by name; values of a text file are texts."""
     if kind_of(path) == ".parquet":
         frame = load_parquet(path)
         return {str(column): frame[column].to_list() for column in frame.columns}
-    records = records_of(path, separator_of(path), quotes=kind_of(path) != ".item")
+    records = text_rows(path, quotes=kind_of(path) != ".item")
     names = next(records, (0, []))[1]
     if len(set(names)) < len(names):
-        raise ItemrecError(f"{path}: every column must have a name of its own, got {names}")
-    rows = []
-    for line, fields in records:
-        if len(fields) != len(names):
-            raise ItemrecError(
-                f"{path}, line {line}: expected {len(names)} fields, found {len(fields)}"
-            )
-        rows.append(fields)
+        raise ItemrecError(f"{path}: every column must have a unique name, got {names}")
+    rows = [fields for _, fields in records]
     if not rows:
         raise ItemrecError(f"{path}: expected a header line and rows")
     return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))

@@ -1,12 +1,12 @@
-"""LightGCN's folders to columns: train.txt and test.txt, with a line for each user."""
+"""Reader of LightGCN's folders: train.txt and test.txt, with a line for each user."""
 
 import io
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from itemrec.data.array_types import Ints
 from itemrec.data.columns import Names, RawTable
 from itemrec.errors import ItemrecError
 
@@ -14,7 +14,9 @@ from itemrec.errors import ItemrecError
 def read_lightgcn(folder: Path, names: Names) -> RawTable:
     """Read a folder with train.txt and optionally test.txt, whose pairs are held out."""
     for role in (role for role, requested in names.items() if requested is not None):
-        raise ItemrecError(f"'{role}' is for files with columns, {folder / 'train.txt'} has none")
+        raise ItemrecError(
+            f"'{role}' needs a file with columns, and {folder / 'train.txt'} has none"
+        )
     users, items = read_adjacency(folder / "train.txt")
     if len(users) == 0:
         raise ItemrecError(f"{folder / 'train.txt'}: no user has an item")
@@ -28,7 +30,7 @@ def read_lightgcn(folder: Path, names: Names) -> RawTable:
     )
 
 
-def read_adjacency(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def read_adjacency(path: Path) -> tuple[Ints, Ints]:
     """(users, items) of a LightGCN file: one line per user, `user item item …`, ids ≥ 0."""
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if not data.strip():

@@ -1,4 +1,4 @@
-"""Parquet files to columns: one file, or several, one below the other."""
+"""Reader of parquet files, one or several with the same columns."""
 
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,14 @@ from itemrec.errors import ItemrecError
 
 
 def read_parquet(path: Path, names: Names, *, skip: bool = False) -> RawTable:
-    """Columns of a parquet file."""
+    """Read the columns of a parquet file."""
     return read_frame(load_parquet(path), names, str(path), skip=skip)
 
 
 def read_parquet_parts(
     place: Path, parts: list[Path], names: Names, *, skip: bool = False
 ) -> RawTable:
-    """Columns of several parquet files, one below the other; all must have the same columns."""
+    """Read the columns of several parquet files, concatenated; all must have the same columns."""
     frames = [load_parquet(part) for part in parts]
     first = list(frames[0].columns)
     for part, frame in zip(parts, frames, strict=True):
@@ -27,8 +27,16 @@ def read_parquet_parts(
             if _is_text(frame[column]) != _is_text(frames[0][column]):
                 problem = f"text in this file or in {parts[0].name}, but not in both"
                 raise ItemrecError(f"{part}: column '{column}' is {problem}")
+    aligned = [frame[first] for frame in frames]
     try:
-        whole = _stacked([frame[first] for frame in frames])
+        if hasattr(frames[0], "with_columns"):
+            import polars as pl
+
+            whole: Any = pl.concat(aligned, how="vertical_relaxed")
+        else:
+            import pandas as pd
+
+            whole = pd.concat(aligned, ignore_index=True)
     except Exception as error:  # each engine raises its own types
         problem = f"{place}: a column has different types in these files ({first_line(error)})"
         raise ItemrecError(problem) from error
@@ -39,18 +47,8 @@ def _is_text(column: Any) -> bool:
     return str(column.dtype).lower() in ("string", "str", "object", "categorical")
 
 
-def _stacked(frames: list[Any]) -> Any:
-    if hasattr(frames[0], "with_columns"):
-        import polars as pl
-
-        return pl.concat(frames, how="vertical_relaxed")
-    import pandas as pd
-
-    return pd.concat(frames, ignore_index=True)
-
-
 def check_parquet(path: Path) -> None:
-    """Raise if a file is not a parquet file, or only the beginning of one."""
+    """Raise if a file is not a parquet file or is truncated."""
     with path.open("rb") as file:
         head = file.read(4)
         file.seek(max(0, path.stat().st_size - 4))
@@ -62,20 +60,15 @@ def check_parquet(path: Path) -> None:
 
 
 def load_parquet(path: Path) -> Any:
-    """The frame of a parquet file; raises if it is not one, or damaged."""
+    """Load a parquet file as a polars frame, or a pandas one without polars."""
     check_parquet(path)
     try:
-        return _load(path)
+        try:
+            import polars as pl
+        except ImportError:
+            import pandas as pd
+
+            return pd.read_parquet(path)
+        return pl.read_parquet(path, glob=False)
     except Exception as error:  # each engine raises its own types
         raise ItemrecError(f"{path}: the parquet file is damaged ({first_line(error)})") from error
-
-
-def _load(path: Path) -> Any:
-    """A polars frame, or a pandas one where polars is not installed."""
-    try:
-        import polars as pl
-    except ImportError:
-        import pandas as pd
-
-        return pd.read_parquet(path)
-    return pl.read_parquet(path, glob=False)

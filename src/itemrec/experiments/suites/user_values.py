@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemrec.evaluation.significance import Floats
+from itemrec.data.array_types import Floats
 from itemrec.files import atomic
 
 NO_METRICS = ("user", "history", "run")  # the other arrays of a run's per-user values
