@@ -14,6 +14,7 @@ from typing import Any
 import itemrec  # isort: skip  # noqa: F401  (before torch: it sets how torch's threads wait)
 import numpy as np
 import torch
+from itemrec.training.plan import Plan
 from torch import Tensor
 
 from itemrec.data.datasets import load
@@ -24,7 +25,6 @@ from itemrec.models.lightgcn import LightGCN
 from itemrec.sampling import Sampler, Uniform
 from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
-from itemrec.training.plan import Plan
 
 
 def parser(text: str | None, data: str | None = None) -> argparse.ArgumentParser:

@@ -31,15 +31,15 @@ from common import Verdicts, forget_peak, hardware, parser, resident, split_of
 import numpy as np
 import scipy.sparse as sp
 import torch
+from itemrec.training.hybrid import candidates, with_settings
+from itemrec.training.plan import Plan, default_parts
 
 from itemrec import ranks
 from itemrec.data.synthetic import synthetic
 from itemrec.models.hybrid import Hybrid
-from itemrec.training.across_ranks import join_ranks
 from itemrec.settings.schema import resolve_training
-from itemrec.training.hybrid import candidates, with_settings
+from itemrec.training.across_ranks import join_ranks
 from itemrec.training.learner import Learner
-from itemrec.training.plan import Plan, default_parts
 
 WARM = 3  # steps that are not timed: the first ones allocate
 

@@ -13,6 +13,7 @@ from common import Verdicts, begin, parser
 
 import numpy as np
 import torch
+from itemrec.training.plan import Plan
 from torch import Tensor
 
 from itemrec.data.split import Split
@@ -25,7 +26,6 @@ from itemrec.models.rlae import KEPT
 from itemrec.sampling import Uniform
 from itemrec.serving.recommender import Recommender
 from itemrec.settings.schema import TrainConfig
-from itemrec.training.plan import Plan
 from itemrec.training.run import Run
 from itemrec.training.state import TrainState
 

@@ -23,10 +23,9 @@ from typing import Any
 from common import hardware, parser
 
 from itemrec.experiments.build import make_data, make_plan, make_split
-from itemrec.settings.resolve import resolve
 from itemrec.experiments.search_space import merged, without_refit
 from itemrec.experiments.suites.suite import load_suite
-from itemrec.training.fit import fit_and_test
+from itemrec.settings.resolve import resolve
 
 HERE = Path(__file__).parent
 Trial = dict[str, Any]  # row, data, protocol, settings

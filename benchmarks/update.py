@@ -35,9 +35,9 @@ from itemrec.data.splitters import split_interactions
 from itemrec.data.time_splits import split_rolling
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_plan
-from itemrec.settings.resolve import resolve
 from itemrec.models import MODELS
-from itemrec.training.fit import fit_and_test, train
+from itemrec.settings.resolve import resolve
+from itemrec.training.fit import train
 from itemrec.training.run import Run
 from itemrec.training.update import update
 

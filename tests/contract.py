@@ -17,12 +17,12 @@ import torch
 from small import board_split
 from torch import Tensor
 
-from itemrec.settings.toml_file import dump_config
 from itemrec.data.split import HeldOut, Split
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.ranking import mask_history, top_items
 from itemrec.losses import softmax
 from itemrec.models import MODELS, Model
+from itemrec.settings.toml_file import dump_config
 from itemrec.training.fit import train
 from itemrec.training.run import Run
 from itemrec.validation import check_settings, schema

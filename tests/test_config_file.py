@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.settings.toml_file import dump_config, load_config, normalise
 from itemrec.errors import ItemrecError
+from itemrec.settings.toml_file import dump_config, load_config, normalise
 
 KEYS = st.from_regex(r"[a-z][a-z0-9_\-]{0,8}", fullmatch=True)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

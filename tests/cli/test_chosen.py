@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itemrec.cli.parsing import parse_duration
-from itemrec.settings.toml_file import load_config
 from itemrec.errors import ItemrecError
+from itemrec.settings.toml_file import load_config
 from itemrec.training.run import Run
 
 TINY = "synthetic:users=80,items=60,interactions=900"

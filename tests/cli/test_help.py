@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 import itemrec as ir
 from itemrec.cli.app import app
 from itemrec.evaluation.metrics import DEFINITIONS
-from itemrec.settings.resolve import resolve
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.sampling import NEGATIVES
+from itemrec.settings.resolve import resolve
 from itemrec.settings.schema import TrainConfig
 
 TINY = "synthetic:users=80,items=60,interactions=900"

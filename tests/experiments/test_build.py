@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import itemrec as ir
-from itemrec.settings.toml_file import dump_config, load_config
 from itemrec.experiments import build, stored
 from itemrec.experiments.build import run_config
-from itemrec.settings.resolve import protocol_of, resolve, with_names
 from itemrec.losses import LOSSES
 from itemrec.settings import overrides
+from itemrec.settings.resolve import protocol_of, resolve, with_names
+from itemrec.settings.toml_file import dump_config, load_config
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = {"epochs": 3, "eval_every": 1, "batch": 64}
@@ -163,7 +163,10 @@ def test_short_options_reach_their_section_or_are_noted():
         ({"negatives": {"name": "nothing"}}, "'negatives' must be one of uniform"),
         ({"train": {"lr": "fast"}}, "'train.lr' must be a number, got 'fast'"),
         ({"train": {"epoch": 3}}, "'train' has no setting 'epoch'"),
-        ({"train": {"metric": "coverage@20"}}, "'metric' must be an accuracy metric, such as ndcg@20"),
+        (
+            {"train": {"metric": "coverage@20"}},
+            "'metric' must be an accuracy metric, such as ndcg@20",
+        ),
         ({"train": {"device": 3}}, "'train.device' must be text, got 3"),
         ({"split": {"strategy": "nothing"}}, "'split' must be one of interactions"),
         ({"split": {"strategy": "users", "seed": -1}}, "'split.seed' must be at least 0"),

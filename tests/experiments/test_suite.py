@@ -19,7 +19,6 @@ from rich.console import Console
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.significance import crossed_test
 from itemrec.experiments.build import make_plan
-from itemrec.settings.resolve import changes, resolve
 from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.jobs import SuiteJob
 from itemrec.experiments.suites.options import Options
@@ -30,6 +29,7 @@ from itemrec.experiments.suites.suite import Suite, load_suite, row_settings
 from itemrec.experiments.suites.user_values import UserValues, read_values, values_path
 from itemrec.models import MODELS
 from itemrec.models.base import Kind
+from itemrec.settings.resolve import changes, resolve
 from itemrec.training.interrupt import Interrupt
 
 TINY = "synthetic:users=60,items=50,interactions=900"

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import itemrec as ir
-from itemrec.settings.toml_file import load_config
 from itemrec.experiments import tune as tune_module
 from itemrec.experiments.build import run_config
 from itemrec.experiments.search_space import parse_search_space
 from itemrec.experiments.tune import stored_search, tune
-from itemrec.training.fit import fit_and_test
+from itemrec.settings.toml_file import load_config
 from itemrec.training.state import TrainState
 
 TINY = "synthetic:users=50,items=40,interactions=500"

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from itemrec.training.plan import Plan
 from small import bipartite, normalised, random_matrix, seeded
 
 import itemrec as ir
@@ -18,7 +19,6 @@ from itemrec.models.sgl import SGL
 from itemrec.ops import blocked_sum as blocked
 from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
-from itemrec.training.plan import Plan
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -322,7 +322,7 @@ def test_any_part_can_be_left_out_or_added(
 def test_a_hybrid_needs_a_part_and_a_linear_part_is_a_closed_form() -> None:
     with pytest.raises(ItemrecError, match="a hybrid needs a part"):
         Hybrid(gnn=None, linear=None)
-    with pytest.raises(ItemrecError, match="'linear' must be a closed form, .* got LightGCN"):
+    with pytest.raises(ItemrecError, match=r"'linear' must be a closed form, .* got LightGCN"):
         run_training(board_split(), Hybrid(linear="lightgcn"), **FEW)
     with pytest.raises(ItemrecError, match="'others' must be models that are no hybrids"):
         run_training(board_split(), Hybrid(others=["hybrid"]), **FEW)

@@ -14,21 +14,21 @@ import torch
 from small import random_matrix
 
 import itemrec as ir
-from itemrec.settings.resolve import resolve
-from itemrec.settings.toml_file import flat, load_config, put
 from itemrec.data.split import Split
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import run_config
 from itemrec.models import RLAE, Hybrid
 from itemrec.models.rlae import TRIED, TYPICAL
+from itemrec.settings.resolve import resolve
+from itemrec.settings.toml_file import flat, load_config, put
 from itemrec.training import fit, run_folder
-from itemrec.training.loop import _is_spent
-from itemrec.training.strategies import hybrid
-from itemrec.training.strategies.blend import BlendSearch
 from itemrec.training.fit import train
+from itemrec.training.loop import _is_spent
 from itemrec.training.run import Run
 from itemrec.training.state import Best, DescentState
+from itemrec.training.strategies import hybrid
+from itemrec.training.strategies.blend import BlendSearch
 from itemrec.training.strategies.hybrid import HybridState
 
 DATA = "synthetic:users=80,items=60,interactions=900"
@@ -367,10 +367,12 @@ def kill(monkeypatch: pytest.MonkeyPatch, when: Callable[[HybridState], bool]) -
 
 
 MOMENTS: dict[str, Callable[[HybridState], bool]] = {
-    "first candidate": lambda s: (s.descent.phase, len(s.finished), s.descent.epoch)
-    == ("select", 0, 2),
-    "second candidate": lambda s: (s.descent.phase, len(s.finished), s.descent.epoch)
-    == ("select", 1, 3),
+    "first candidate": lambda s: (
+        (s.descent.phase, len(s.finished), s.descent.epoch) == ("select", 0, 2)
+    ),
+    "second candidate": lambda s: (
+        (s.descent.phase, len(s.finished), s.descent.epoch) == ("select", 1, 3)
+    ),
     "refit": lambda s: (s.descent.phase, s.descent.epoch) == ("refit", 1),
 }
 TO_RESUME: dict[str, Any] = {**FEW, "eval_every": 1, "save_seconds": 0.0, "ema_decay": 0.5}

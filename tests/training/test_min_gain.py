@@ -11,8 +11,8 @@ from small import board_split
 import itemrec as ir
 from itemrec.errors import ItemrecError
 from itemrec.models import LightGCN
-from itemrec.training import loop
 from itemrec.settings.schema import TrainConfig
+from itemrec.training import loop
 from itemrec.training.state import DescentState, load_state
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)

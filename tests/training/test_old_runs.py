@@ -46,7 +46,7 @@ def test_an_old_run_that_was_interrupted_is_continued(tmp_path: Path) -> None:
 
 def test_names_of_settings_of_0_1_are_no_longer_taken() -> None:
     split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-    with pytest.raises(ir.ItemrecError, match="'train' has no setting 'sampled'.*n_negatives"):
+    with pytest.raises(ir.ItemrecError, match=r"'train' has no setting 'sampled'.*n_negatives"):
         ir.train(split, ir.models.LightGCN(dim=4), epochs=1, sampled=7, refit=False)
     with pytest.raises(TypeError, match="by"):
         ir.TrainConfig(by="interactions")  # type: ignore[call-arg]

@@ -11,8 +11,8 @@ from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluator import Evaluator
 from itemrec.models import GAT, LightGCN
 from itemrec.settings.schema import TrainConfig
-from itemrec.training.learner import Learner
 from itemrec.training.fit import train
+from itemrec.training.learner import Learner
 from itemrec.training.run import Run
 from itemrec.training.state import Best, DescentState
 

@@ -17,9 +17,9 @@ from itemrec.files import atomic, locked, write_text
 from itemrec.losses import bpr, item_ndcg
 from itemrec.models import GAT, MF, LightGCN
 from itemrec.settings.resolve import Request, resolve
-from itemrec.training.learner import Learner
-from itemrec.training.fit import train
 from itemrec.training import run_folder
+from itemrec.training.fit import train
+from itemrec.training.learner import Learner
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import DescentState, load_state

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import itemrec as ir
 from itemrec.cli.app import app
-from itemrec.settings.toml_file import load_config
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import run_config
+from itemrec.settings.toml_file import load_config
 from itemrec.training.checksums import write_checksums
 
 

@@ -14,11 +14,11 @@ from typing import Any
 from typer.core import TyperCommand
 
 from itemrec.errors import ItemrecError
-from itemrec.settings.schema import DEFAULTS, PROTOCOL, SPLIT_OF
 from itemrec.experiments.suites import FOLDER
 from itemrec.losses import LOSSES
 from itemrec.models import MODELS
 from itemrec.sampling import NEGATIVES
+from itemrec.settings.schema import DEFAULTS, PROTOCOL, SPLIT_OF
 
 # options that are paths
 PATHS = ("out", "config", "final", "data_root", "results", "per_user", "item_table", "available")

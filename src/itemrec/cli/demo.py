@@ -15,13 +15,13 @@ from itemrec.cli.calling import program
 from itemrec.cli.html_report import report
 from itemrec.cli.tables import layout, results
 from itemrec.cli.tables import recommendations as recommendation_tables
-from itemrec.settings.schema import Config
 from itemrec.data.datasets import load
 from itemrec.evaluation.compare import compare_runs
 from itemrec.evaluation.significance import Comparison
 from itemrec.experiments.build import run_config
 from itemrec.files import check_folder
 from itemrec.serving.recommender import Recommender
+from itemrec.settings.schema import Config
 from itemrec.training.run import Run
 from itemrec.training.run_folder import load_runs
 

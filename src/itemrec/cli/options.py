@@ -348,8 +348,8 @@ class ExperimentOptions:
 
     def base(self) -> Config:
         """The settings before options: those of a file, of a table's row, or none."""
-        from itemrec.settings.toml_file import load_config
         from itemrec.experiments.suites.suite import row_settings
+        from itemrec.settings.toml_file import load_config
 
         config, like = self.configuration.config, self.configuration.like
         if config is not None and like is not None:

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from itemrec.settings.schema import Config
-from itemrec.settings.toml_file import put
 from itemrec.errors import ItemrecError
-from itemrec.settings.resolve import resolve
-from itemrec.settings.overrides import assign, choose, keys, owner, parse_value
-from itemrec.settings.resolve import with_names
 from itemrec.models import MODELS
 from itemrec.models.base import Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.settings.overrides import assign, choose, keys, owner, parse_value
+from itemrec.settings.resolve import resolve, with_names
+from itemrec.settings.schema import Config
+from itemrec.settings.toml_file import put
 from itemrec.validation import check_settings, schema
 
 # Model settings that are searched by default, from the default ÷ factor to the default × factor:

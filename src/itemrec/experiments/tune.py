@@ -21,15 +21,12 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from itemrec.settings.schema import Config
-from itemrec.settings.toml_file import difference, dump_config, flat, load_stored, normalise
 from itemrec.data.datasets import DATASETS
 from itemrec.data.interactions import Interactions
 from itemrec.data.split import Split
 from itemrec.environment import need_extra, out_of_memory, pick_device
 from itemrec.errors import ItemrecError
 from itemrec.experiments.build import make_data, make_split
-from itemrec.settings.resolve import resolve
 from itemrec.experiments.search_space import (
     SearchRange,
     default_search_space,
@@ -39,6 +36,9 @@ from itemrec.experiments.search_space import (
 )
 from itemrec.files import check_folder, locked, read_file, write_text
 from itemrec.models.base import Kind
+from itemrec.settings.resolve import resolve
+from itemrec.settings.schema import Config
+from itemrec.settings.toml_file import difference, dump_config, flat, load_stored, normalise
 from itemrec.training.fit import fit_and_test
 from itemrec.training.progress import duration
 from itemrec.training.run import Run
@@ -293,7 +293,7 @@ def _stored_fingerprint(folder: Path, request: Config, resume: bool) -> str:
         )
     config, texts = stored_search(folder)
     stored = {**config, "search": {"settings": texts}}
-    if (changed := difference(stored, normalise(request))):
+    if changed := difference(stored, normalise(request)):
         raise ItemrecError(f"{folder} holds a search with other settings: {changed}")
     return str(load_stored(folder / "tune.toml").get("dataset", {}).get("fingerprint", ""))
 

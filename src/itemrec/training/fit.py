@@ -212,7 +212,12 @@ def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
     """Reject names and classes, which belong in a configuration: instances are expected."""
     for name, value, right, kind in (
         ("split", split, isinstance(split, Split), "a Split, such as ir.split_users(data)"),
-        ("model", model, model is None or isinstance(model, Model), "a model, such as ir.models.LightGCN()"),
+        (
+            "model",
+            model,
+            model is None or isinstance(model, Model),
+            "a model, such as ir.models.LightGCN()",
+        ),
         ("loss", loss, loss is None or callable(loss), "a function, such as ir.losses.bpr"),
         (
             "negatives",

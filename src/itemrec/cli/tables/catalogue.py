@@ -14,8 +14,8 @@ from rich.text import Text
 from itemrec.cli.doctor import Check
 from itemrec.cli.tables.layout import new_table
 from itemrec.data.datasets import DATASETS
-from itemrec.settings.schema import DEFAULTS
 from itemrec.models import MODELS
+from itemrec.settings.schema import DEFAULTS
 from itemrec.validation import schema
 
 

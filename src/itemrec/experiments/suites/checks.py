@@ -10,10 +10,9 @@ from typing import Any
 from itemrec.data.datasets import DATASETS
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
-from itemrec.settings.schema import SPLIT_OF
-from itemrec.settings.overrides import keys
-from itemrec.settings.schema import SECTIONS
 from itemrec.experiments.suites.overrides import Entry, merge, row_entries, section
+from itemrec.settings.overrides import keys
+from itemrec.settings.schema import SECTIONS, SPLIT_OF
 from itemrec.validation import lookup
 
 SUITE_KEYS = (

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from itemrec.settings.schema import Config
-from itemrec.settings.resolve import changes
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.store import RowKey, Store, identity
 from itemrec.experiments.suites.suite import Cell, Suite
+from itemrec.settings.resolve import changes
+from itemrec.settings.schema import Config
 
 
 @dataclass(frozen=True)

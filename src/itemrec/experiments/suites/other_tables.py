@@ -16,14 +16,14 @@ from rich.console import Console
 from itemrec.data.datasets import DATASETS, load
 from itemrec.data.split import Split
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.ranking import block_scores, mask_history, top_items
+from itemrec.evaluation.ranking import mask_history, padded_scores, top_items
 from itemrec.experiments.build import make_split, run_config
-from itemrec.settings.resolve import changes
 from itemrec.experiments.suites.options import Options
 from itemrec.experiments.suites.overrides import Entry
 from itemrec.experiments.suites.store import write_json
 from itemrec.experiments.suites.suite import load_suite
 from itemrec.experiments.suites.worker import hardware, load_data
+from itemrec.settings.resolve import changes
 from itemrec.training.run import Run
 
 SUITE = "inductive"
@@ -108,7 +108,7 @@ def example_lists(runs: dict[str, Run], split: Split) -> list[dict[str, Any]]:
         lists = {}
         for name, run in runs.items():
             history = split.test.history[[row]]
-            scores = block_scores(run.model, history, split.test.users[row : row + 1])
+            scores = padded_scores(run.model, history, split.test.users[row : row + 1])
             top = top_items(mask_history(scores, history), K)[0].tolist()
             lists[name] = {
                 "ndcg@20": round(float(run.per_user["ndcg@20"][users.index(user)]), 6),

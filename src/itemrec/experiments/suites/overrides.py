@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from itemrec.errors import ItemrecError
-from itemrec.settings.schema import SPLIT_OF
 from itemrec.settings.overrides import keys
 from itemrec.settings.resolve import TABLES
-from itemrec.settings.schema import PROTOCOL_OF, SECTIONS
+from itemrec.settings.schema import PROTOCOL_OF, SECTIONS, SPLIT_OF
 
 
 @dataclass(frozen=True)

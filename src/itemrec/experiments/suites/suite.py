@@ -49,15 +49,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from itemrec.settings.schema import Config
-from itemrec.settings.toml_file import read_toml
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.metrics import parse_metric
-from itemrec.settings.resolve import resolve
-from itemrec.settings.schema import SPLIT_OF
 from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.checks import SETTINGS, check_data, check_table
 from itemrec.experiments.suites.overrides import Entry, merge, row_entries
+from itemrec.settings.resolve import resolve
+from itemrec.settings.schema import SPLIT_OF, Config
+from itemrec.settings.toml_file import read_toml
 from itemrec.validation import lookup
 
 COLUMNS = ("capped_recall@20", "recall@20", "ndcg@20")

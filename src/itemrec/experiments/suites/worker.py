@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from itemrec.settings.schema import Config
 from itemrec.data.interactions import Interactions
 from itemrec.environment import pick_device
 from itemrec.errors import ItemrecError
@@ -21,6 +20,7 @@ from itemrec.evaluation.evaluate import evaluate
 from itemrec.experiments.build import make_data, make_split, run_config
 from itemrec.experiments.suites.jobs import SuiteJob
 from itemrec.experiments.suites.user_values import values_path, write_values
+from itemrec.settings.schema import Config
 from itemrec.training.run import Run
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job

@@ -21,7 +21,6 @@ from itemrec.errors import ItemrecError
 from itemrec.models import CML, EASE, GFCF, Hybrid
 from itemrec.models.base import Model
 from itemrec.models.embedding_model import EmbeddingModel
-from itemrec.models.hybrid import deviation
 from itemrec.models.item_item import SparseWeights
 from itemrec.training.progress import track
 from itemrec.training.run import Run
@@ -103,20 +102,39 @@ def _scores_of_single_items(model: Model) -> Floats:
 
 @torch.no_grad()
 def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts:
-    """Network and prior as one product; the deviations of both parts go into the user's side."""
+    """Network and prior as one product; the deviations of the parts belong to the user."""
+    check_exportable(model)
     blocks, factors = [], []
     starts = range(0, train.shape[0], BLOCK)
     for start in track(starts, "collecting vectors", show=progress):
         rows = np.arange(start, min(start + BLOCK, train.shape[0]))
         history = train[rows]
-        vectors = model.gnn.vectors_of(history, rows)
-        prior, weight = model.blend_of(history)
-        blocks.append(_array(vectors / deviation(vectors @ model.table.T), prior))
-        linear = deviation(model.linear.scores(history, rows))
-        factors.append(_array(weight / linear)[:, 0])
-    items = _array(model.table, model.popularity.unsqueeze(1))
-    weights = weights_of(model.linear)
-    return ScoreParts(np.concatenate(blocks), items, np.concatenate(factors), weights)
+        prior, *weights = model.blend_of(history)
+        spreads = [spread for _, spread in model.part_scores(history, rows)]
+        columns = [prior]
+        if model.gnn is not None:
+            columns = [model.gnn.vectors_of(history, rows) / spreads.pop(0), prior]
+        blocks.append(_array(*columns))
+        if model.linear is not None:
+            weight = weights[0] if weights else torch.ones_like(prior)
+            factors.append(_array(weight / spreads[0])[:, 0])
+    popularity = model.popularity.unsqueeze(1)
+    items = _array(popularity) if model.gnn is None else _array(model.table, popularity)
+    users = np.concatenate(blocks)
+    if model.linear is None:
+        return ScoreParts(users, items)
+    return ScoreParts(users, items, np.concatenate(factors), weights_of(model.linear))
+
+
+def check_exportable(model: Hybrid) -> None:
+    """Raise if a hybrid has parts that are neither vectors nor item–item weights."""
+    linear = model.linear
+    if len(model.others) or (linear is not None and weights_of(linear) is None):
+        names = ", ".join(type(part).__name__ for part in model.parts if part is not model.gnn)
+        raise ItemrecError(
+            f"this hybrid cannot be exported: besides a network it may have one linear model with "
+            f"item–item weights, such as rlae or ease; it has {names}"
+        )
 
 
 def _array(*columns: Tensor) -> Floats:

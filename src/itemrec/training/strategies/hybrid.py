@@ -242,7 +242,9 @@ def _fit_linear(
             "give other models as 'others'"
         )
     config = settings.train
-    found, trials = closed_form.choose_settings(copy.deepcopy(linear), split, valid, config, context)
+    found, trials = closed_form.choose_settings(
+        copy.deepcopy(linear), split, valid, config, context
+    )
     if found:
         state.choose({"model": {"linear": found}})
         state.trials += trials
@@ -273,7 +275,9 @@ def _fit_others(
         is_closed = part.kind is Kind.CLOSED_FORM
         started = time.perf_counter()
         fitted = (
-            closed_form.fit(own, split, closed_form.ClosedFormState(), Context(None, context.progress))
+            closed_form.fit(
+                own, split, closed_form.ClosedFormState(), Context(None, context.progress)
+            )
             if is_closed
             else descent.fit(own, split, DescentState(), Context(None, context.progress))
         )
