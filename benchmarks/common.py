@@ -7,14 +7,13 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import itemrec  # isort: skip  # noqa: F401  (before torch: it sets how torch's threads wait)
 import numpy as np
 import torch
-from itemrec.training.plan import Plan
 from torch import Tensor
 
 from itemrec.data.datasets import load
@@ -23,6 +22,7 @@ from itemrec.data.split import HeldOut, Split
 from itemrec.data.splitters import split_interactions
 from itemrec.models.lightgcn import LightGCN
 from itemrec.sampling import Sampler, Uniform
+from itemrec.settings.resolve import Request, resolve
 from itemrec.settings.schema import TrainConfig
 from itemrec.training.learner import Learner
 
@@ -147,8 +147,9 @@ class Training(Learner):
     ) -> None:
         split = split_of(train)
         sampler = negatives if negatives is not None else Uniform()
-        config = replace(config, device=device)
-        super().__init__(Plan(split, LightGCN(dim, layers), loss, sampler, config), split)
+        parts = {"model": LightGCN(dim, layers), "loss": loss, "negatives": sampler}
+        settings = resolve(Request({**parts, "train": {**asdict(config), "device": device}}))
+        super().__init__(settings.make_model(), settings, split)
 
         self.recorded = self.recorded_step()
 

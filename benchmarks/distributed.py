@@ -201,14 +201,11 @@ def loopback_bytes() -> int:
 
 def network(train: sp.csr_array) -> Learner:
     """The default model's network, with the settings that it chooses for this data."""
-    split, model = split_of(train), Hybrid()
-    loss, sampler = default_parts(model)
-    config = resolve_training(model, loss, {"device": "cpu"})
-    plan = Plan(split, model, loss, sampler, config)
-    plan = with_settings(plan, candidates(plan, split)[0].settings)
-    model.make_network()
-    join_ranks(model.gnn, plan.sampler, "cpu")
-    return Learner(replace(plan, model=model.gnn), split)
+    split, settings = split_of(train), resolve({"train": {"device": "cpu"}})
+    settings = settings.choose(candidates(settings, split)[0].settings, "chosen from the data")
+    model = settings.make_model()
+    join_ranks(model, settings.make_sampler(), "cpu")
+    return Learner(sharded(model).network, settings, split)
 
 
 def table_bytes(learner: Learner) -> int:

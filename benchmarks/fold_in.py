@@ -13,7 +13,6 @@ from common import Verdicts, begin, parser
 
 import numpy as np
 import torch
-from itemrec.training.plan import Plan
 from torch import Tensor
 
 from itemrec.data.split import Split
@@ -27,7 +26,7 @@ from itemrec.sampling import Uniform
 from itemrec.serving.recommender import Recommender
 from itemrec.settings.schema import TrainConfig
 from itemrec.training.run import Run
-from itemrec.training.state import TrainState
+from itemrec.training.fitted import FittedModel
 
 HISTORY, TOP = 50, 20
 
@@ -77,9 +76,8 @@ def untrained(split: Split, model: Model | None = None, seed: int = 0) -> Run:
         model.linear.keep(random_weights(split, seed))
     assert isinstance(model, Hybrid | LightGCN)
     model.cache_embeddings(Graph.from_csr(split.train))
-    run = Run.of(Plan(split, model, item_ndcg(tau=1.0), Uniform(), TrainConfig()))
-    run.finish(split.train, TrainState(), refit=False)
-    return run
+    settings = resolve(Request({"model": model.fresh()})).of_split(split)
+    return Run.of(FittedModel(model, settings, split.train, refit=False, seconds=0.0), split)
 
 
 def random_weights(split: Split, seed: int) -> Iterator[tuple[int, Tensor, Tensor]]:

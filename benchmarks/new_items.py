@@ -108,8 +108,7 @@ def hybrid(data: str, data_root: str | None, seed: int, device: str, how: str) -
     settings: dict[str, Any] = {"device": device, "seed": seed}
     model = Hybrid()
     if how != "default":  # one network, and no trials of the linear part
-        linear = {f"linear_{name}": value for name, value in TYPICAL.items()}
-        model, settings["similarity"] = Hybrid(**linear), "cosine"
+        model, settings["similarity"] = Hybrid(linear=RLAE(**TYPICAL)), "cosine"
     if how == "quick":
         settings |= {"epochs": 2, "eval_every": 1}
     return train(split, model, **settings), split

@@ -25,7 +25,7 @@ from fold_in import TOP, histories, untrained
 from service_process import Cores, Load, Service, pinned
 
 from itemrec.models.base import Model
-from itemrec.models.hybrid import BLEND, Hybrid
+from itemrec.models.hybrid import Hybrid
 from itemrec.models.lightgcn import LightGCN
 from itemrec.serving.recommender import Recommender
 
@@ -41,7 +41,7 @@ def network() -> Model:
 
 def hybrid() -> Model:
     """The default model of the size that a GPU trains, with settings as if they were chosen."""
-    return Hybrid(dim=256, layers=3, blend=BLEND, linear_l2=50.0, linear_item_power=0.2)
+    return Hybrid(gnn=LightGCN(dim=256, layers=3), linear=RLAE(l2=50.0, item_power=0.2))
 
 
 MODELS = {"gnn": network, "hybrid": hybrid}

@@ -22,7 +22,7 @@ from typing import Any
 
 from common import hardware, parser
 
-from itemrec.experiments.build import make_data, make_plan, make_split
+from itemrec.experiments.build import make_data, make_split
 from itemrec.experiments.search_space import merged, without_refit
 from itemrec.experiments.suites.suite import load_suite
 from itemrec.settings.resolve import resolve
@@ -52,7 +52,7 @@ def perform(trial: Trial, device: str, data_root: str | None) -> Trial:
         config["data"]["data_root"] = data_root
     split = make_split(config, make_data(config))
     started = time.perf_counter()
-    run = run_plan(make_plan(resolve(config), split.without_test()))
+    run = fit_and_test(resolve(config), split.without_test())
     found = {key: run.metrics[key] for key in ("best_epoch", "epochs")}
     seconds = round(time.perf_counter() - started, 1)
     value = round(run.metrics["valid"]["ndcg@20"], 5)

@@ -34,7 +34,6 @@ from itemrec.data.split import HeldOut, Split
 from itemrec.data.splitters import split_interactions
 from itemrec.data.time_splits import split_rolling
 from itemrec.evaluation.evaluate import evaluate
-from itemrec.experiments.build import make_plan
 from itemrec.models import MODELS
 from itemrec.settings.resolve import resolve
 from itemrec.training.fit import train
@@ -168,12 +167,12 @@ def trained_again(old: Run, whole: Split) -> Run:
     config = {name: dict(section) for name, section in old.config.items()}
     config["data"] = {"data": "none"}
     config["train"] |= {"epochs": max(old.metrics["best_epoch"], 1)}
-    if "linear_items" in config["model"]:
-        config["model"]["linear_items"] = whole.n_items
+    linear = config["model"].get("linear")
+    if isinstance(linear, dict) and linear.get("items") is not None:
+        config["model"]["linear"] = {**linear, "items": whole.n_items}
     config.pop("split")
     nothing = HeldOut(whole.train[:0], whole.train[:0], np.empty(0, np.int64), np.empty(0))
-    plan = make_plan(resolve(config), replace(whole, test=nothing))
-    return run_plan(plan, progress=True)
+    return fit_and_test(resolve(config), replace(whole, test=nothing), progress=True)
 
 
 def quality(run: Run, split: Split) -> npt.NDArray[np.float64]:

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.significance import crossed_test
-from itemrec.experiments.build import make_plan
+from itemrec.experiments.build import make_data, make_split
 from itemrec.experiments.suites import FOLDER
 from itemrec.experiments.suites.jobs import SuiteJob
 from itemrec.experiments.suites.options import Options
@@ -392,9 +392,8 @@ def test_columns_of_the_whole_list_are_evaluated_too(tmp_path: Path) -> None:
     )
     assert run(suite, tmp_path).ran == 2
     for stored in results(tmp_path).values():
-        config = {**stored["config"], "train": {**stored["config"]["train"], "device": "cpu"}}
-        again = make_plan(resolve(config))
-        split = again.split.refit() if stored["refit"] else again.split
+        split = make_split(stored["config"], make_data(stored["config"]))
+        split = split.refit() if stored["refit"] else split
         model = MODELS["popularity"]()
         model.setup(split.train, inductive=False, generator=torch.Generator())
         model.fit(split.train)

@@ -14,7 +14,9 @@ from itemrec.experiments.build import run_config
 from itemrec.experiments.search_space import parse_search_space
 from itemrec.experiments.tune import stored_search, tune
 from itemrec.settings.toml_file import load_config
-from itemrec.training.state import TrainState
+from itemrec.training import run_folder
+from itemrec.training.fit import fit_and_test
+from itemrec.training.state import DescentState
 
 TINY = "synthetic:users=50,items=40,interactions=500"
 FAST = {"epochs": 3, "eval_every": 1, "batch": 64, "save_seconds": 0.0}
@@ -41,15 +43,15 @@ def lines(folder: Path) -> list[dict]:
 def pretend(monkeypatch, value, calls=None) -> None:
     """Train nothing: the value of a trial is a function of its model and settings."""
 
-    def train(plan, **options):
-        settings = {**vars(plan.config), **options}
+    def train(settings, split, **options):
+        model, settings = settings.make_model(), {**vars(settings.train), **options}
         if calls is not None:
             calls.append(settings)
-        valid = {"ndcg@20": value(plan.model, settings)}
+        valid = {"ndcg@20": value(model, settings)}
         figures = {"valid": valid, "best_epoch": 1, "epochs": 2}
         return SimpleNamespace(metrics={**figures, "seconds": {"train": 0.0}})
 
-    monkeypatch.setattr(tune_module, "run_plan", train)
+    monkeypatch.setattr(tune_module, "fit_and_test", train)
 
 
 class Killed(BaseException):
@@ -252,18 +254,17 @@ def test_another_test_part_changes_no_trial(model, tmp_path):
 def test_trials_have_no_test_users(strategy, tmp_path, monkeypatch):
     given = []
 
-    def spy(plan, **options):
-        given.append(plan)
-        return run_plan(plan, **options)
+    def spy(settings, split, **options):
+        given.append((settings, split))
+        return fit_and_test(settings, split, **options)
 
-    monkeypatch.setattr(tune_module, "run_plan", spy)
+    monkeypatch.setattr(tune_module, "fit_and_test", spy)
     found = tune(ease() | {"split": {"strategy": strategy}}, tmp_path / "s", trials=2)
     assert len(given) == 2
-    for plan in given:
-        split = plan.split
+    for trained, split in given:
         assert len(split.test) == split.test.target.nnz == split.test.history.nnz == 0
         assert len(split.valid) > 0
-        assert plan.config.refit is False
+        assert trained.train.refit is False
     assert found.trials[0].value > 0
 
 
@@ -279,16 +280,16 @@ def test_a_search_needs_a_validation_part(split, tmp_path):
 
 def stop(monkeypatch, folder: Path, at: str) -> None:
     """Begin the search of `whole` and end it in one of many ways."""
-    trained, saved, removed = tune_module.run_plan, TrainState.save, shutil.rmtree
+    trained, saved, removed = tune_module.fit_and_test, run_folder.save_state, shutil.rmtree
 
     def train(*args, **settings):
         if at == "begin" and settings["out"].name == "2":
             raise KeyboardInterrupt
         return trained(*args, **settings)
 
-    def save(self, where, *args):
-        saved(self, where, *args)
-        if at in ("middle", "damage") and where.parent.name == "2" and self.epoch == 2:
+    def save(where, state, *args):
+        saved(where, state, *args)
+        if at in ("middle", "damage") and where.parent.name == "2" and state.epoch == 2:
             raise KeyboardInterrupt if at == "middle" else Killed
 
     def remove(path, **options):
@@ -297,8 +298,8 @@ def stop(monkeypatch, folder: Path, at: str) -> None:
         removed(path, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tune_module, "run_plan", train)
-        patch.setattr(TrainState, "save", save)
+        patch.setattr(tune_module, "fit_and_test", train)
+        patch.setattr(run_folder, "save_state", save)
         patch.setattr(shutil, "rmtree", remove)
         with pytest.raises((KeyboardInterrupt, Killed)):
             tune(config(), folder, search=SEARCH, trials=4)
@@ -312,14 +313,14 @@ def test_an_interrupted_search_gives_the_same_trials(at, whole, tmp_path, monkey
     if at == "damage":  # the current trial starts again
         (folder / "running" / "2" / "state.pt").write_bytes(b"half of it")
     begun = []
-    recorded = TrainState.record
+    recorded = DescentState.record
     with monkeypatch.context() as patch:
 
         def record(self, *args):
             begun.append(self.epoch)
             recorded(self, *args)
 
-        patch.setattr(TrainState, "record", record)
+        patch.setattr(DescentState, "record", record)
         found = tune(config(), folder, search=SEARCH, trials=4, resume=True)
     assert begun[0] == (3 if at == "middle" else 1)
     assert untimed(found.trials) == [{**line, "seconds": 0.0} for line in lines(whole)]

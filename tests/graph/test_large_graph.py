@@ -8,7 +8,6 @@ import scipy.sparse as sp
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from itemrec.training.plan import Plan
 from small import bipartite, normalised, random_matrix, seeded
 
 import itemrec as ir
@@ -17,7 +16,7 @@ from itemrec.graph.graph import Graph
 from itemrec.graph.propagation import propagate, smooth, smooth_items
 from itemrec.models.sgl import SGL
 from itemrec.ops import blocked_sum as blocked
-from itemrec.settings.schema import TrainConfig
+from itemrec.settings.resolve import Request, resolve
 from itemrec.training.learner import Learner
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -152,9 +151,9 @@ def test_new_edges_in_the_memory_of_old_ones_are_used() -> None:
 
 def learner(precision: str) -> Learner:
     split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-    config = TrainConfig(precision=precision, device="cpu")
-    model = ir.models.LightGCN(dim=8)
-    return Learner(Plan(split, model, ir.losses.item_ndcg, ir.negatives.Uniform(), config), split)
+    train = {"precision": precision, "device": "cpu"}
+    settings = resolve(Request({"model": ir.models.LightGCN(dim=8), "train": train}))
+    return Learner(settings.make_model(), settings, split)
 
 
 def test_a_small_graph_is_read_in_full_precision() -> None:

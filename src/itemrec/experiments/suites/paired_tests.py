@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from itemrec.data.array_types import Floats
 from itemrec.evaluation.significance import (
-    Floats,
     PairedTest,
     crossed_bound,
     crossed_test,

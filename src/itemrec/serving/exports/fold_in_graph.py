@@ -19,7 +19,7 @@ import torch
 from itemrec.errors import ItemrecError
 from itemrec.models import Hybrid, LinearGNN, MultVAE, Popularity, SimpleX
 from itemrec.models.base import Model
-from itemrec.serving.exports.score_parts import weights_of
+from itemrec.serving.exports.score_parts import check_exportable, weights_of
 from itemrec.training.run import Run
 
 OPSET = 18
@@ -178,22 +178,27 @@ def _root_of_length(graph: OnnxGraph) -> str:
 
 def _hybrid(graph: OnnxGraph, model: Hybrid) -> str:
     """Network, prior and linear part, blended by the length of the history."""
-    vectors = _vectors(graph, model.gnn)
-    network = graph.add("MatMul", vectors, _constant_t(graph, model.table))
-    total = graph.divided_by_deviation(network)
-    rows = np.asarray(model.blend, dtype=np.float32)  # [groups, 3]
+    check_exportable(model)
+    rows = np.asarray(model.blend or model.typical_blend(), dtype=np.float32)  # [groups, 1 + n]
     length = graph.over_items("ReduceSum", "history")
     starts = np.append(rows[1:, 0], np.float32(np.inf))  # ∞: never empty
     after = graph.add("GreaterOrEqual", length, graph.constant(starts[None]))
     group = graph.add("ReduceSum", graph.add("Cast", after, to=7), graph.constant(np.array([1])))
     prior = graph.add("Gather", graph.constant(rows[:, 1]), group, axis=0)  # [B, 1]
-    weight = graph.add("Gather", graph.constant(rows[:, 2]), group, axis=0)
-    popularity = graph.constant(_numpy(model.popularity)[None])
-    total = graph.add("Add", total, graph.add("Mul", prior, popularity))
-    weights = weights_of(model.linear)
-    assert weights is not None
-    linear = graph.divided_by_deviation(graph.weighted_sum(weights))
-    return graph.add("Add", total, graph.add("Mul", weight, linear))
+    total = graph.add("Mul", prior, graph.constant(_numpy(model.popularity)[None]))
+    if model.gnn is not None:
+        vectors = _vectors(graph, model.gnn)
+        network = graph.add("MatMul", vectors, _constant_t(graph, model.table))
+        total = graph.add("Add", graph.divided_by_deviation(network), total)
+    if model.linear is not None:
+        weights = weights_of(model.linear)
+        assert weights is not None
+        linear = graph.divided_by_deviation(graph.weighted_sum(weights))
+        if model.gnn is not None:
+            weight = graph.add("Gather", graph.constant(rows[:, 2]), group, axis=0)
+            linear = graph.add("Mul", weight, linear)
+        total = graph.add("Add", total, linear)
+    return total
 
 
 def _autoencoder(graph: OnnxGraph, model: MultVAE) -> str:
