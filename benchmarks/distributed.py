@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -31,15 +30,13 @@ from common import Verdicts, forget_peak, hardware, parser, resident, split_of
 import numpy as np
 import scipy.sparse as sp
 import torch
-from itemrec.training.hybrid import candidates, with_settings
-from itemrec.training.plan import Plan, default_parts
 
 from itemrec import ranks
 from itemrec.data.synthetic import synthetic
-from itemrec.models.hybrid import Hybrid
-from itemrec.settings.schema import resolve_training
-from itemrec.training.across_ranks import join_ranks
+from itemrec.settings.resolve import resolve
+from itemrec.training.across_ranks import join_ranks, sharded
 from itemrec.training.learner import Learner
+from itemrec.training.strategies.hybrid import candidates
 
 WARM = 3  # steps that are not timed: the first ones allocate
 

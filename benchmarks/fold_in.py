@@ -17,16 +17,14 @@ from torch import Tensor
 
 from itemrec.data.split import Split
 from itemrec.graph.graph import Graph
-from itemrec.losses import item_ndcg
 from itemrec.models.base import Model
 from itemrec.models.hybrid import Hybrid
 from itemrec.models.lightgcn import LightGCN
 from itemrec.models.rlae import KEPT
-from itemrec.sampling import Uniform
 from itemrec.serving.recommender import Recommender
-from itemrec.settings.schema import TrainConfig
-from itemrec.training.run import Run
+from itemrec.settings.resolve import Request, resolve
 from itemrec.training.fitted import FittedModel
+from itemrec.training.run import Run
 
 HISTORY, TOP = 50, 20
 

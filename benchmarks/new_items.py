@@ -35,7 +35,7 @@ from itemrec.models.base import Model
 from itemrec.models.feature_map import Ridge
 from itemrec.models.hybrid import Hybrid
 from itemrec.models.rlae import RLAE, TYPICAL
-from itemrec.training.loop import map_settings, train
+from itemrec.training.fit import map_settings, train
 from itemrec.training.run import Run
 
 DATA = "ml-latest-small,synthetic:users=3000,items=4000"

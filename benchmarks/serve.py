@@ -27,6 +27,7 @@ from service_process import Cores, Load, Service, pinned
 from itemrec.models.base import Model
 from itemrec.models.hybrid import Hybrid
 from itemrec.models.lightgcn import LightGCN
+from itemrec.models.rlae import RLAE
 from itemrec.serving.recommender import Recommender
 
 BOUND = 1.0  # seconds that a request may wait, `ServiceSettings.max_wait_s`

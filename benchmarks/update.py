@@ -36,7 +36,7 @@ from itemrec.data.time_splits import split_rolling
 from itemrec.evaluation.evaluate import evaluate
 from itemrec.models import MODELS
 from itemrec.settings.resolve import resolve
-from itemrec.training.fit import train
+from itemrec.training.fit import fit_and_test, train
 from itemrec.training.run import Run
 from itemrec.training.update import update
 

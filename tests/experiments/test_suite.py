@@ -29,7 +29,7 @@ from itemrec.experiments.suites.suite import Suite, load_suite, row_settings
 from itemrec.experiments.suites.user_values import UserValues, read_values, values_path
 from itemrec.models import MODELS
 from itemrec.models.base import Kind
-from itemrec.settings.resolve import changes, resolve
+from itemrec.settings.resolve import changes
 from itemrec.training.interrupt import Interrupt
 
 TINY = "synthetic:users=60,items=50,interactions=900"

@@ -64,7 +64,7 @@ class Model(Abilities, nn.Module):
         default_negatives: The default sampler of negatives.
         default_settings: Settings of these two, by section.
         default_training: Default values for fields of `TrainConfig`.
-        chooses: Sections and settings outside the model that training chooses unless they are given.
+        chooses: Settings outside the model that training chooses unless they are given.
         moved: Old names of settings, each with the path that it has now.
         recomputed: Whether buffers are computed again on loading instead of being stored.
         by_columns: Whether every column of the vectors is computed alone, so that several processes
@@ -180,7 +180,7 @@ class Model(Abilities, nn.Module):
         return type(self)(**{name: _fresh(value) for name, value in self.settings.items()})
 
     def typical_settings(self) -> dict[str, Any]:
-        """Values for settings that were left open, where there is no validation data to try them on.
+        """Values for settings that were left open, without validation data to try them on.
 
         Returns:
             Settings by name; empty if none is open.
