@@ -225,7 +225,7 @@ class Hybrid(Model):
     def part_scores(
         self, history: sp.csr_array, users: npt.NDArray[np.int64]
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Scores of each part and their deviations over the catalogue: ``[B, items]``, ``[B, 1]``."""
+        """Scores of each part, ``[B, items]``, and their deviations, ``[B, 1]``."""
         for part in self.parts:
             if part is self.gnn:
                 scores = self.gnn.vectors_of(history, users) @ self.table.T

@@ -1,4 +1,4 @@
-"""The state of gradient descent; with the learner's tensors, everything that an exact resume needs."""
+"""The state of gradient descent: with the learner's tensors, all that an exact resume needs."""
 
 from __future__ import annotations
 
