@@ -17,7 +17,7 @@ import itemrec as ir
 from itemrec.data.splitters import split_interactions
 from itemrec.graph import both_directions, edge_ops, graph, ppr
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import neighbour_sum, propagate, smooth_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items
 from itemrec.ops import segment
 from itemrec.sampling.positives import Positives
 
@@ -50,7 +50,7 @@ def results(matrix: sp.csr_array, device: str) -> list[torch.Tensor]:
     found = [
         propagate(built, x),
         neighbour_sum(built, x),
-        *smooth_items(built, x[built.n_users :], 3),
+        *propagate_items(built, x[built.n_users :], 3),
         edge_ops.weighted_sum(built, one, x),
         edge_ops.weighted_sum(built, edge, x),
         edge_ops.row_total(built, edge),

@@ -14,7 +14,7 @@ from torch import Tensor
 from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 from itemrec.graph.both_directions import both_directions
-from itemrec.ops.blocked_sum import Block, source_blocks
+from itemrec.ops.blocked_sum import SourceBlock, source_blocks
 from itemrec.ops.segment import MOST_NARROW
 
 LARGE = 1 << 18  # nodes from which a CPU's cache does not hold their vectors: 64 MB at 64 columns
@@ -164,9 +164,9 @@ class Graph(Adjacency):
         return {}
 
     @cached_property
-    def blocks(self) -> dict[Side, tuple[Block, ...]]:
+    def blocks(self) -> dict[Side, tuple[SourceBlock, ...]]:
         """The edges to each side, grouped by blocks of sources; each side numbered from 0."""
-        out: dict[Side, tuple[Block, ...]] = {}
+        out: dict[Side, tuple[SourceBlock, ...]] = {}
         for side in SIDES:
             to = self._edges_to(side)  # not kept: in a large graph it would be half of its memory
             out[side] = source_blocks(to.crow, to.col, len(to.source_degree), to.weight)

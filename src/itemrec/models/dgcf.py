@@ -95,7 +95,7 @@ class DGCF(GNN):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """One layer by default; two in the inductive protocol, where users start from zero."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.depth = self.asked_layers or (2 if inductive else 1)
+        self.depth = self.given_layers or (2 if inductive else 1)
 
     def automatic_pooling(self, inductive: bool) -> str:
         """The mean, as in the paper."""

@@ -55,6 +55,7 @@ class SGL(LinearGNN):
     paper = "Self-supervised Graph Learning for Recommendation"
     year = 2021
     by_columns = True
+    encodes_batch_users = True
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from itemrec.graph.graph import Graph
 from itemrec.graph.noisy_propagation import noisy_passes
-from itemrec.models.gnn import LinearGNN, Pooling, halves
+from itemrec.models.gnn import LinearGNN, Pooling, split_nodes
 from itemrec.models.info_nce import contrast
 from itemrec.sampling.base import Encoded
 from itemrec.sampling.batch import Batch
@@ -84,7 +84,7 @@ class SimGCL(LinearGNN):
         noise = [0.0, self.epsilon, self.epsilon]
         passes = noisy_passes(graph, self.base(graph), self.depth, noise, generator, self.dim)
         clean, *noisy = passes
-        views = tuple(halves(graph, self.pool(each)) for each in noisy)
+        views = tuple(split_nodes(graph, self.pool(each)) for each in noisy)
         return self.encoded(graph, clean, layers, views)
 
     def extra_loss(

@@ -20,7 +20,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.graph.noisy_propagation import noisy_passes
-from itemrec.models.gnn import LinearGNN, Pooling, halves
+from itemrec.models.gnn import LinearGNN, Pooling, split_nodes
 from itemrec.models.info_nce import contrast
 from itemrec.sampling.base import Encoded
 from itemrec.sampling.batch import Batch
@@ -99,7 +99,7 @@ class XSimGCL(LinearGNN):
         """The noisy pass, with layer l* as a view."""
         base = self.base(graph)
         (noisy,) = noisy_passes(graph, base, self.depth, [self.epsilon], generator, self.dim)
-        return self.encoded(graph, noisy, layers, (halves(graph, noisy[self.contrasted]),))
+        return self.encoded(graph, noisy, layers, (split_nodes(graph, noisy[self.contrasted]),))
 
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator

@@ -22,7 +22,7 @@ TARGETS = 1 << 13  # summed at a time by each thread, so that sums stay in a cac
 
 
 @dataclass(frozen=True)
-class Block:
+class SourceBlock:
     """The entries of all targets whose sources are some neighbouring rows of a table.
 
     After the first block each target has one more entry, its last: the sum of the blocks before,
@@ -42,7 +42,7 @@ def block_count(n_sources: int, n_targets: int, entries: int) -> int:
 
 def source_blocks(
     starts: Tensor, index: Tensor, n_sources: int, weight: Tensor | None = None
-) -> tuple[Block, ...]:
+) -> tuple[SourceBlock, ...]:
     """Group the entries of a CSR matrix by equal blocks of sources."""
     count = block_count(n_sources, len(starts) - 1, len(index))
     out = []
@@ -51,14 +51,14 @@ def source_blocks(
         inside = (index >= first) & (index < last)
         ends = inside.cumsum(0, dtype=starts.dtype)
         before = torch.cat([ends.new_zeros(1), ends])[starts.long()]
-        own = Block(
+        own = SourceBlock(
             first, before, index[inside] - first, None if weight is None else weight[inside]
         )
         out.append(_with_sums(own, n_sources - first) if number else own)
     return tuple(out)
 
 
-def _with_sums(block: Block, behind: int) -> Block:
+def _with_sums(block: SourceBlock, behind: int) -> SourceBlock:
     """The block with one more entry for each target, its row from ``behind`` on."""
     target = torch.arange(len(block.starts) - 1, dtype=block.index.dtype)
     starts = block.starts + torch.arange(len(block.starts), dtype=block.starts.dtype)
@@ -69,28 +69,31 @@ def _with_sums(block: Block, behind: int) -> Block:
     weight = block.weight
     if weight is not None:
         weight = weight.new_ones(len(own)).masked_scatter_(own, weight)
-    return Block(block.first, starts, index, weight)
+    return SourceBlock(block.first, starts, index, weight)
 
 
-def pieces(rows: int) -> Iterator[slice]:
-    """Rows that are computed at a time, so that they stay in a cache."""
+def cached_slices(rows: int) -> Iterator[slice]:
+    """Slices of rows that a cache holds while they are computed."""
     width = TARGETS * torch.get_num_threads()
     return (slice(begin, min(begin + width, rows)) for begin in range(0, rows, width))
 
 
 def blocked_sum(
-    blocks: tuple[Block, ...], x: Tensor, n_targets: int, finish: Callable[[slice, Tensor], None]
+    blocks: tuple[SourceBlock, ...],
+    x: Tensor,
+    n_targets: int,
+    finish: Callable[[slice, Tensor], None],
 ) -> None:
     """``Σ_e w_e · x[index[e]]`` of every target; ``x`` may be bfloat16.
 
-    The last rows of ``x``, one for each target, are room for sums. ``finish(targets, rows)`` is
+    The last rows of ``x``, one for each target, hold partial sums. ``finish(targets, rows)`` is
     called as soon as the sums of these targets are complete, while they are still in the cache; it
     may overwrite them.
     """
-    room = x[len(x) - n_targets :]
+    partial = x[len(x) - n_targets :]
     for block in blocks:
         table = x[block.first :]
-        for part in pieces(n_targets):
+        for part in cached_slices(n_targets):
             low, high = int(block.starts[part.start]), int(block.starts[part.stop])
             weight = None if block.weight is None else block.weight[low:high].to(x.dtype)
             starts = (block.starts[part.start : part.stop + 1] - low).to(block.index.dtype)
@@ -98,4 +101,4 @@ def blocked_sum(
             if block is blocks[-1]:
                 finish(part, rows)
             else:
-                room[part] = rows
+                partial[part] = rows
