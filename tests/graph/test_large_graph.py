@@ -13,7 +13,7 @@ from small import bipartite, normalised, random_matrix, seeded
 import itemrec as ir
 import itemrec.graph.graph as graph_module
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import propagate, propagate_layers, propagate_items
+from itemrec.graph.propagation import propagate, propagate_items, propagate_layers
 from itemrec.models.sgl import SGL
 from itemrec.ops import blocked_sum as blocked
 from itemrec.training.config import TrainConfig

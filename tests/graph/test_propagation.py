@@ -18,7 +18,7 @@ from itemrec.graph.edge_ops import (
     weighted_sum,
 )
 from itemrec.graph.graph import Graph, fold_adjacency
-from itemrec.graph.propagation import neighbour_sum, propagate, propagate_layers, propagate_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -26,7 +26,7 @@ from itemrec.graph.edge_ops import (
     weighted_sum,
 )
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import neighbour_sum, propagate, propagate_layers, propagate_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 from itemrec.losses import bpr, item_ndcg, softmax
 from itemrec.models import MODELS, LightGCN
 from itemrec.models.ease import EASE

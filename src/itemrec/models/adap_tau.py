@@ -52,22 +52,12 @@ class AdapTau(LinearGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
-            the transductive protocol and the sum in the inductive one.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
+            or the sum in the inductive protocol.
         beta: How much a user's loss changes its temperature, β.
         l2: Strength of the L2 penalty on the vectors of a batch at every depth.
         dropout: Share of each layer's output that is dropped in training.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.AdapTau(dim=8), epochs=2).metrics["model"]
-        'adap-tau'
     """
 
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"

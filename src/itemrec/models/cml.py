@@ -40,15 +40,6 @@ class CML(EmbeddingModel):
         dim: Length of a vector.
         margin: Margin m between squared distances.
         negatives: Negatives per positive, N.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.CML(dim=8), epochs=2).metrics["model"]
-        'cml'
     """
 
     paper = "Collaborative Metric Learning"

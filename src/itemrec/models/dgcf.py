@@ -49,22 +49,12 @@ class DGCF(GNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
             choice for the protocol.
         intents: Number of chunks of a vector, K; must divide `dim`.
         iterations: Number of times each layer divides the edges over the intents, T.
         penalty: Weight of the distance correlation between adjacent intents.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.DGCF(dim=8, intents=2), epochs=2).metrics["model"]
-        'dgcf'
     """
 
     paper = "Disentangled Graph Collaborative Filtering"

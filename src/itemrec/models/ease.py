@@ -47,9 +47,6 @@ class EASE(SparseWeights):
             ones; "auto" is sparse if the dense matrix takes more than half of the memory.
         neighbours: Items that each item's weights come from in the sparse form.
 
-    Raises:
-        ItemrecError: A setting is invalid.
-
     Examples:
         >>> import itemrec as ir
         >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))

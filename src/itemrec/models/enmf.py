@@ -38,15 +38,6 @@ class ENMF(EmbeddingModel):
         dim: Length of a vector.
         negative_weight: Weight c₀ of unobserved pairs.
         dropout: Share of each user vector that is dropped in training.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.ENMF(dim=8), epochs=2).metrics["model"]
-        'enmf'
     """
 
     paper = "Efficient Neural Matrix Factorization without Sampling for Recommendation"

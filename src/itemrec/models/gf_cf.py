@@ -36,15 +36,6 @@ class GFCF(Model):
         dim: Singular vectors of the low-pass filter, k.
         alpha: Weight α of the low-pass filter.
         iterations: Steps of the subspace iteration.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.GFCF(dim=16)).metrics["model"]
-        'gf-cf'
     """
 
     paper = "How Powerful is Graph Convolution for Recommendation?"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from itemrec.errors import ItemrecError
 from itemrec.graph.batch_propagation import BatchEdges, propagate_batch
 from itemrec.graph.graph import Adjacency, Graph, fold_adjacency, inverse_root
-from itemrec.graph.propagation import neighbour_sum, propagate, propagate_layers, propagate_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_values import glorot_bound, uniform
 from itemrec.ops.pair_scores import squared_lengths
@@ -243,8 +243,8 @@ class LinearGNN(GNN):
         """Reject concatenation in the inductive protocol: each layer has users or items only."""
         if inductive and self.pooling == "concat":
             raise ItemrecError(
-                "'pooling' must be sum or mean in the inductive protocol, got 'concat': users start "
-                "from zero, so no layer has both users and items, and all scores would be 0"
+                "'pooling' must be sum or mean in the inductive protocol, got 'concat': users "
+                "start from zero, so no layer has both users and items, and all scores would be 0"
             )
         super().setup(train, inductive=inductive, generator=generator)
 

@@ -47,15 +47,6 @@ class IALS(EmbeddingModel):
         l2: Strength of the L2 penalty, positive.
         nu: Exponent ν of the frequency that scales `l2`.
         sweeps: Number of alternations over both sides.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.IALS(dim=8)).metrics["model"]
-        'ials'
     """
 
     paper = "Collaborative Filtering for Implicit Feedback Datasets"

@@ -46,15 +46,6 @@ class LINE(EmbeddingModel):
         negatives: Noise nodes per edge, K.
         power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
         l2: Strength of the L2 penalty on the vectors of a batch.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.LINE(dim=8), epochs=2).metrics["model"]
-        'line'
     """
 
     paper = "LINE: Large-scale Information Network Embedding"

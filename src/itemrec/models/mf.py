@@ -27,9 +27,6 @@ class MF(EmbeddingModel):
     Args:
         dim: Length of a vector.
 
-    Raises:
-        ItemrecError: A setting is invalid.
-
     Examples:
         >>> import itemrec as ir
         >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))

@@ -13,12 +13,6 @@ from itemrec.models.base import Kind, Model
 
 class Popularity(Model):
     """Items by their number of training interactions: the non-personalised baseline.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.Popularity()).metrics["model"]
-        'popularity'
     """
 
     paper = "(no paper)"

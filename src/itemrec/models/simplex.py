@@ -48,15 +48,6 @@ class SimpleX(EmbeddingModel):
         dropout: Share of a user vector's values that is dropped in training.
         bias: Whether scores have trained biases.
         l2: Strength of the L2 penalty on all vectors.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.SimpleX(dim=8), epochs=2).metrics["model"]
-        'simplex'
     """
 
     paper = "SimpleX: A Simple and Strong Baseline for Collaborative Filtering"

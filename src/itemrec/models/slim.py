@@ -36,15 +36,6 @@ class SLIM(SparseWeights):
         l2: Strength of the L2 penalty, positive.
         positive: Allow no negative weights.
         sweeps: Rounds of coordinate descent, if `l1` or `positive` require it.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.SLIM(neighbours=20)).metrics["model"]
-        'slim'
     """
 
     paper = "SLIM: Sparse Linear Methods for Top-N Recommender Systems"

@@ -48,15 +48,6 @@ class UltraGCN(EmbeddingModel):
         item_weight: Weight λ of the item–item term.
         item_neighbours: Neighbours of an item, K.
         l2: Strength γ of the L2 penalty.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.UltraGCN(dim=8, negatives=5), epochs=2).metrics["model"]
-        'ultragcn'
     """
 
     paper = "UltraGCN: Ultra Simplification of Graph Convolutional Networks for Recommendation"

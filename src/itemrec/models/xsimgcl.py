@@ -32,23 +32,13 @@ class XSimGCL(LinearGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
-            the transductive protocol and the sum in the inductive one.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
+            or the sum in the inductive protocol.
         epsilon: Length ε of the noise.
         weight: Weight λ of the contrastive term.
         temperature: Temperature τ of the contrastive term.
         contrasted: The layer, from 1, that is contrasted with the final vectors.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.XSimGCL(dim=8), epochs=2).metrics["model"]
-        'xsimgcl'
     """
 
     paper = "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation"

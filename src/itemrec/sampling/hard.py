@@ -49,9 +49,6 @@ class Dynamic(Candidates):
     Args:
         candidates: Candidates per negative, M.
 
-    Raises:
-        ItemrecError: `candidates` is not a positive integer.
-
     Examples:
         >>> from itemrec.negatives import Dynamic
         >>> import itemrec as ir
@@ -91,9 +88,6 @@ class MixGCF(Candidates):
 
     Args:
         candidates: Candidates per negative, M.
-
-    Raises:
-        ItemrecError: `candidates` is not a positive integer.
 
     Examples:
         >>> from itemrec.negatives import MixGCF

@@ -32,9 +32,6 @@ class InBatch(Sampler):
     Args:
         group: Rows of a batch that share their positives; default: all.
 
-    Raises:
-        ItemrecError: `group` is not a positive integer.
-
     Examples:
         >>> from itemrec.negatives import InBatch
         >>> import itemrec as ir

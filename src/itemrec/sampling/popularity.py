@@ -26,9 +26,6 @@ class PopularityNegatives(DrawnNegatives):
     Args:
         power: At least 0.
 
-    Raises:
-        ItemrecError: `power` is negative.
-
     Examples:
         >>> import numpy as np
         >>> import scipy.sparse as sp
