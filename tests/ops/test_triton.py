@@ -37,7 +37,7 @@ from itemrec.ops.pair_scores import pair_scores, row_scores, take_rows
 from itemrec.ops.segment import sampled_dot, segment_max, segment_sum
 from itemrec.ops.smooth_rank import count_above
 from itemrec.sampling import InBatch
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.batches import draw_positives
 from itemrec.sampling.exact import Draws
 from itemrec.sampling.positives import Positives

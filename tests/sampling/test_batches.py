@@ -11,7 +11,7 @@ from small import bipartite
 
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.batches import Batches, draw_positives
 
 

@@ -10,8 +10,7 @@ from small import batch_of, board_split, random_matrix, ready, seeded
 from itemrec.errors import ItemrecError
 from itemrec.losses import bpr, ccl, item_ndcg, neural_ndcg
 from itemrec.models import MODELS, EmbeddingModel, LightGCN
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.sampling.hard import Dynamic, MixGCF
 from itemrec.training.config import TrainConfig
 from itemrec.training.loop import train

@@ -406,9 +406,9 @@ def test_a_sampler_without_its_method_is_named_with_what_it_lacks() -> None:
 
     batch = Batch(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[True]]))
     encoded = Encoded(torch.ones(1, 2), torch.ones(3, 2))
-    with pytest.raises(ItemrecError, match="Silent finds no negatives: write 'score'"):
+    with pytest.raises(ItemrecError, match="Silent must define 'score'"):
         Silent().score(encoded, batch, 2, torch.Generator())
-    with pytest.raises(ItemrecError, match="Empty draws no items: write '__call__'"):
+    with pytest.raises(ItemrecError, match="Empty must define '__call__'"):
         Empty().score(encoded, batch, 2, torch.Generator())
 
 

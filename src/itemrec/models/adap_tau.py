@@ -37,7 +37,7 @@ from itemrec.models.base import Kind
 from itemrec.models.gnn import LinearGNN, Pooling
 from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import squared_lengths, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import OwnPositives
 from itemrec.validation import at_least_zero, positive, share_below_one
 

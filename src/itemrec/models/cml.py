@@ -26,7 +26,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import pair_scores, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import OwnNegatives
 from itemrec.validation import positive, positive_integers
 

@@ -35,8 +35,7 @@ from itemrec.graph.edge_ops import both_ways, edge_dot, row_total, weighted_sum
 from itemrec.graph.graph import Adjacency, Graph, fold_adjacency
 from itemrec.models.gnn import GNN, Pooling
 from itemrec.ops.pair_scores import take_rows
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.validation import at_least_zero
 
 # Users, and items, between which distances are computed: the authors take nodes / batches, 252 on

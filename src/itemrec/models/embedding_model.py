@@ -16,8 +16,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Model
 from itemrec.ops import columns
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 
 
 class EmbeddingModel(Model):

@@ -24,7 +24,7 @@ from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import row_scores, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import UserRows
 from itemrec.validation import positive, positive_integers, share_below_one
 

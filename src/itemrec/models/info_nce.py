@@ -11,7 +11,7 @@ from torch import Tensor
 
 from itemrec.ops.columns import sum_over_ranks, unit_rows
 from itemrec.ops.pair_scores import take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 
 
 def contrast(

@@ -31,7 +31,7 @@ from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_walks import NodeDraws
 from itemrec.ops.pair_scores import pair_scores, squared_lengths, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.validation import at_least_zero, positive_integers
 
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
 from itemrec.models.random_values import glorot
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import UserRows
 from itemrec.validation import at_least_zero, positive_integers, share_below_one
 

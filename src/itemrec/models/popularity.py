@@ -12,8 +12,7 @@ from itemrec.models.base import Kind, Model
 
 
 class Popularity(Model):
-    """Items by their number of training interactions: the non-personalised baseline.
-    """
+    """Items by their number of training interactions: the non-personalised baseline."""
 
     paper = "(no paper)"
     kind = Kind.CLOSED_FORM

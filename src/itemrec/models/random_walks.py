@@ -17,7 +17,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.validation import at_least_zero, positive_integers
 
 

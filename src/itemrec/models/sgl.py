@@ -24,8 +24,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.gnn import LinearGNN, Pooling
 from itemrec.models.info_nce import contrast_with_all
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.validation import at_least_zero, positive
 
 

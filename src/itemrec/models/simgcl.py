@@ -22,8 +22,7 @@ from itemrec.graph.graph import Graph
 from itemrec.graph.noisy_propagation import noisy_passes
 from itemrec.models.gnn import LinearGNN, Pooling, split_nodes
 from itemrec.models.info_nce import contrast
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.validation import at_least_zero, positive
 
 

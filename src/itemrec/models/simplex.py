@@ -32,8 +32,7 @@ from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import squared_lengths
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.validation import at_least_zero, positive_integers, share_below_one
 
 INIT_STD = 1e-4  # the authors' initial scale

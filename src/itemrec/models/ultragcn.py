@@ -27,7 +27,7 @@ from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.item_item import cooccurrence, strongest
 from itemrec.ops.pair_scores import pair_scores, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import OwnNegatives
 from itemrec.validation import at_least_zero, positive_integers
 
