@@ -293,7 +293,7 @@ def test_negatives_of_a_batch(mixed: bool) -> None:
         ends = 3 * np.arange(USERS + 1)
         sparse = (ends, np.sort(near, 1).ravel(), rng.random(3 * USERS))
         share = rng.random(USERS) * (rng.random(USERS) < 0.8)
-    draws = Draws(matrix, DEVICE, sparse=sparse, layer_weight=share, search=True)
+    draws = Draws(matrix, DEVICE, sparse=sparse, share=share, search=True)
     users = torch.arange(USERS, device=DEVICE).flip(0)
     plain, ours = drawn(lambda generator: draws(users, 40, generator), DEVICE)
     assert torch.equal(plain, ours)

@@ -138,5 +138,5 @@ def test_zero_candidates_are_refused(kind: Any) -> None:
 
 def test_mixgcf_refuses_a_model_without_summed_or_concatenated_layers() -> None:
     model = MODELS["nia-gcn"](dim=4)
-    with pytest.raises(ItemrecError, match="cannot be mixgcf for this model"):
+    with pytest.raises(ItemrecError, match="cannot be mixgcf: this model"):
         train(board_split(), model, negatives=MixGCF(candidates=2), epochs=1, eval_every=1)

@@ -15,8 +15,7 @@ from itemrec.data.csr import as_ones
 from itemrec.graph.edge_ops import weighted_sum
 from itemrec.graph.graph import Adjacency, fold_adjacency
 from itemrec.models.base import Kind, Model
-from itemrec.ops.dense import dense_rows
-from itemrec.ops.segment import row_tensors, segment_sum
+from itemrec.ops.segment import dense_rows, row_tensors, segment_sum
 
 Floats = npt.NDArray[np.float32]
 BLOCK = 1024  # items at a time

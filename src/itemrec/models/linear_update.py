@@ -19,7 +19,7 @@ from torch import Tensor
 from itemrec.models.ease import EASE
 from itemrec.models.ridge_problem import Floats, RidgeProblem, filled_rows
 from itemrec.models.rlae import RLAE
-from itemrec.ops.dense import dense_rows
+from itemrec.ops.segment import dense_rows
 from itemrec.ops.woodbury import correct_inverse, correction_flops
 
 USERS = 2048  # rows of a dense product at a time

@@ -12,7 +12,7 @@ items of N_j the user has, G_NN is a product of sparse matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -26,9 +26,8 @@ from torch import Tensor
 from itemrec.data.csr import from_parts, take_entries
 from itemrec.models.item_item import gram_matrix
 from itemrec.models.nearest_items import Ints, nearest_items
+from itemrec.ops.inverse import Progress
 from itemrec.ops.thread_map import thread_map
-
-Watch = Callable[[Iterable[Any], str], Iterable[Any]]
 
 HEAD = 16_384  # items whose Gram matrix is dense, 1 GiB
 LOCAL = 2**22  # elements of the Gram matrices of a block, but for one item
@@ -37,7 +36,7 @@ PLACES = 2**24  # elements of the table that says where items of the head are li
 
 
 @dataclass(frozen=True)
-class Block:
+class NeighbourBlock:
     """Some items with their neighbours."""
 
     targets: Tensor  # items j [b]
@@ -59,7 +58,7 @@ class Neighbourhoods:
     """
 
     def __init__(
-        self, scaled: sp.csr_array, squares: npt.NDArray[np.float64], k: int, watch: Watch
+        self, scaled: sp.csr_array, squares: npt.NDArray[np.float64], k: int, watch: Progress
     ) -> None:
         scaled = scaled.astype(np.float32, copy=False)
         self.n_items = scaled.shape[1]
@@ -79,7 +78,7 @@ class Neighbourhoods:
         self.work = _sums(self.by_item, np.diff(self.by_user.indptr))  # for the row of an item
         self.rare_work = _sums(self.rare, 1 + np.diff(self.of_head.indptr))  # as a neighbour
 
-    def columns(self, solve: Callable[[Block], Tensor]) -> tuple[Tensor, Tensor]:
+    def columns(self, solve: Callable[[NeighbourBlock], Tensor]) -> tuple[Tensor, Tensor]:
         """The neighbours of each item, and what is solved for them; ``[items, k]`` each.
 
         ``solve`` is called from several threads, with separate items.
@@ -123,7 +122,7 @@ class Neighbourhoods:
             for _ in zip(self.watch(parts, text), spread(task, parts), strict=False):
                 pass
 
-    def block(self, targets: Ints, near: npt.NDArray[np.int32], work: float) -> Block:
+    def block(self, targets: Ints, near: npt.NDArray[np.int32], work: float) -> NeighbourBlock:
         """The products of some items, by rank, with their neighbours and of these."""
         listed = np.concatenate([near, targets[:, None].astype(np.int32)], axis=1)  # [b, k + 1]
         entries, pieces = self.rare[listed.ravel()], int(work // PRODUCTS) + 1
@@ -137,7 +136,7 @@ class Neighbourhoods:
         of_head = (targets < self.head)[:, None] & (near >= self.head)
         wanted = np.where(of_head, gram[:, :-1, -1], gram[:, -1, :-1])
         whole = torch.from_numpy(gram)
-        return Block(
+        return NeighbourBlock(
             torch.from_numpy(self.order[targets]),
             torch.from_numpy(self.order[near]),
             whole[:, :-1, :-1],

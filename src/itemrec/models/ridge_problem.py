@@ -10,9 +10,6 @@ With all items as neighbours both are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -21,12 +18,11 @@ from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.models.item_item import gram_matrix, gram_on_device
-from itemrec.models.neighbourhoods import Block, Neighbourhoods
-from itemrec.ops.inverse import invert
+from itemrec.models.neighbourhoods import NeighbourBlock, Neighbourhoods
+from itemrec.ops.inverse import Progress, invert
 from itemrec.ops.woodbury import correct_inverse, correction_flops
 
 Floats = npt.NDArray[np.float64]
-Watch = Callable[[Iterable[Any], str], Iterable[Any]]
 
 
 class RidgeProblem:
@@ -60,7 +56,7 @@ class RidgeProblem:
         """Operations of `inverse`."""
         return min(self.expansion_flops, self.inverse_flops)
 
-    def inverse(self, ridge: Floats, watch: Watch, *, again: bool = False) -> Tensor:
+    def inverse(self, ridge: Floats, watch: Progress, *, again: bool = False) -> Tensor:
         """``(SᵀS + diag λ)⁻¹``; with ``again`` it will be asked for another λ."""
         if self.expands:
             start = torch.from_numpy((1 / ridge).astype(np.float32)).to(self.device)
@@ -74,7 +70,7 @@ class RidgeProblem:
         gram.diagonal().add_(torch.from_numpy(ridge).to(gram))
         return invert(gram, watch)
 
-    def columns(self, ridge: Floats, k: int, watch: Watch) -> tuple[Tensor, Tensor, Tensor]:
+    def columns(self, ridge: Floats, k: int, watch: Progress) -> tuple[Tensor, Tensor, Tensor]:
         """Each item's regression on its k nearest items N, without a matrix of all items.
 
         ``w = (SᵀS + diag λ)_NN⁻¹ (SᵀS)_Nj``, which is ``−P_Nj / P_jj`` of the same problem with
@@ -87,7 +83,7 @@ class RidgeProblem:
         rest = torch.from_numpy(diagonal.astype(np.float32))
         extra = torch.from_numpy(ridge.astype(np.float32))
 
-        def solve(block: Block) -> Tensor:
+        def solve(block: NeighbourBlock) -> Tensor:
             gram, wanted = block.gram.to(self.device), block.wanted.to(self.device)
             gram.diagonal(dim1=1, dim2=2).add_(extra[block.sources].to(self.device))
             weights = cholesky_solution(gram, wanted)

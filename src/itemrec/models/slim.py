@@ -21,7 +21,7 @@ from torch import Tensor
 
 from itemrec import validation
 from itemrec.models.item_item import SparseWeights
-from itemrec.models.neighbourhoods import Block, Neighbourhoods
+from itemrec.models.neighbourhoods import NeighbourBlock, Neighbourhoods
 from itemrec.models.ridge_problem import cholesky_solution, sum_of_squares
 
 
@@ -61,7 +61,7 @@ class SLIM(SparseWeights):
         squares = sum_of_squares(train)
         near = Neighbourhoods(train, squares, self.neighbours, self.watch)
 
-        def solve(block: Block) -> Tensor:
+        def solve(block: NeighbourBlock) -> Tensor:
             return self.regress(block.gram.to(self.device), block.wanted.to(self.device))
 
         self.keep([(0, *near.columns(solve))])
