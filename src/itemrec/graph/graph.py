@@ -224,7 +224,7 @@ class Graph(Adjacency):
         ends = torch.cat([keep.new_zeros(1, dtype=kind), keep.cumsum(0, dtype=kind)])
         crow = ends[self.crow.long()]
         weight = None if self.weight is None else self.weight[keep]
-        degree = degrees(crow, weight)
+        degree = row_degrees(crow, weight)
         return replace(
             self,
             crow=crow,
@@ -244,7 +244,7 @@ def row_type(edges: int) -> type[np.signedinteger[Any]]:
     return np.int32 if edges <= MOST_NARROW else np.int64
 
 
-def degrees(crow: Tensor, weight: Tensor | None) -> Tensor:
+def row_degrees(crow: Tensor, weight: Tensor | None) -> Tensor:
     """The number of entries of each row, or the sum of their weights, float32 [rows]."""
     if weight is None:
         return crow.diff().float()

@@ -36,7 +36,7 @@ from itemrec.graph.graph import Adjacency, Graph, fold_adjacency
 from itemrec.models.gnn import GNN, Pooling
 from itemrec.ops.pair_scores import take_rows
 from itemrec.sampling.base import Batch, Encoded
-from itemrec.validation import at_least_zero
+from itemrec.validation import at_least_zero, positive_integers
 
 # Users, and items, between which distances are computed: the authors take nodes / batches, 252 on
 # Yelp2018 in batches of 8,192.
@@ -76,8 +76,7 @@ class DGCF(GNN):
         super().__init__(dim, layers, pooling)
         if intents < 1 or dim % intents:
             raise ItemrecError(f"'intents' must divide 'dim' ({dim}), got {intents}")
-        if iterations < 1:
-            raise ItemrecError(f"'iterations' must be a positive integer, got {iterations}")
+        positive_integers(iterations=iterations)
         at_least_zero(penalty=penalty)
         self.intents, self.iterations, self.penalty = intents, iterations, penalty
 
@@ -139,11 +138,11 @@ class DGCF(GNN):
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
         """The distance correlation of adjacent chunks over a sample of users and items."""
-        drawn = [sample(table, generator) for table in (encoded.users, encoded.items)]
+        drawn = [sample_rows(table, generator) for table in (encoded.users, encoded.items)]
         return self.penalty * independence(torch.cat(drawn), self.intents)
 
 
-def sample(table: Tensor, generator: torch.Generator) -> Tensor:
+def sample_rows(table: Tensor, generator: torch.Generator) -> Tensor:
     """Up to `COMPARED` random rows; a fixed number, so that a step can be recorded."""
     count = min(COMPARED, len(table))
     index = torch.randint(len(table), (count,), generator=generator, device=table.device)

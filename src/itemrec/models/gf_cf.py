@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.graph.graph import Graph, degrees, inverse_root
+from itemrec.graph.graph import Graph, inverse_root, row_degrees
 from itemrec.graph.propagation import propagate
 from itemrec.models.base import Kind, Model
 from itemrec.validation import at_least_zero, positive_integers
@@ -89,7 +89,7 @@ class GFCF(Model):
         """The stored training graph."""
         if self.graph is None or self.graph.crow.device != self.crow.device:
             weight = self._buffers.get("edge_values")
-            degree = degrees(self.crow, weight)
+            degree = row_degrees(self.crow, weight)
             size = self.n_users, self.n_items
             self.graph = Graph(self.crow, self.col, degree, degree, *size, weight=weight)
         return self.graph

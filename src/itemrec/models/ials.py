@@ -30,7 +30,7 @@ from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
-from itemrec.models.item_item import entries
+from itemrec.models.item_item import history_values
 from itemrec.validation import at_least_zero, positive, positive_integers
 
 BLOCK = 2**24  # numbers in memory for one block of systems
@@ -160,7 +160,7 @@ class IALS(EmbeddingModel):
         """``c_i h_jᵀ A⁻¹ h_i`` for each recommended j and history item i."""
         table = self.item_vectors
         found = table[torch.from_numpy(history.indices).long().to(self.device)]  # [H, d]
-        weight = entries(history, self.device)
+        weight = history_values(history, self.device)
         shared, mass = self.alpha * (table.T @ table), self.mass(history)
         matrix = self.system(shared, found.unsqueeze(0), weight.unsqueeze(0), mass, len(table))
         shares: Tensor = table[items] @ torch.linalg.solve(matrix[0], found.T)

@@ -13,10 +13,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import squared_lengths
+from itemrec.validation import positive_integers
 
 
 class MF(EmbeddingModel):
@@ -46,8 +46,7 @@ class MF(EmbeddingModel):
 
     def __init__(self, dim: int = 64) -> None:
         super().__init__()
-        if dim < 1:
-            raise ItemrecError(f"'dim' must be a positive integer, got {dim}")
+        positive_integers(dim=dim)
         self.dim = dim
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:

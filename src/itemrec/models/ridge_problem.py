@@ -1,11 +1,11 @@
-"""The inverse behind EASE and RLAE, ``(SᵀS + diag λ)⁻¹``, by the way of less work.
+"""The inverse behind EASE and RLAE, ``(SᵀS + diag λ)⁻¹``, by the method of fewest operations.
 
 Either the Gram matrix of n items is inverted, 2n³ operations, or the inverse of diag λ is corrected
 for the rows of m users, about 2n²m operations, which is less if there are few users.
 
-Large catalogues have no such matrix: each column of weights is solved on its k nearest items alone,
-about nk³/3 operations (Steck, "Markov Random Fields for Collaborative Filtering", NeurIPS 2019).
-With all items as neighbours both are the same.
+In a large catalogue that matrix does not fit: each column of weights is solved on its k nearest
+items alone, about nk³/3 operations (Steck, "Markov Random Fields for Collaborative Filtering",
+NeurIPS 2019). With all items as neighbours both are the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class RidgeProblem:
-    """Interactions S, scaled by the length of histories, whose inverse is wanted for some λ.
+    """Interactions S, scaled by the length of histories, and the inverse for a given λ.
 
     Args:
         train: Interactions X, `[users, items]`.
@@ -57,7 +57,7 @@ class RidgeProblem:
         return min(self.expansion_flops, self.inverse_flops)
 
     def inverse(self, ridge: Floats, watch: Progress, *, again: bool = False) -> Tensor:
-        """``(SᵀS + diag λ)⁻¹``; with ``again`` it will be asked for another λ."""
+        """``(SᵀS + diag λ)⁻¹``; ``again`` keeps the Gram matrix for another λ."""
         if self.expands:
             start = torch.from_numpy((1 / ridge).astype(np.float32)).to(self.device)
             rows = filled_rows(self.scaled)
@@ -107,7 +107,7 @@ def cholesky_solution(gram: Tensor, wanted: Tensor) -> Tensor:
     """
     factor, wrong = torch.linalg.cholesky_ex(gram)
     if wrong.any():
-        raise ItemrecError("the items' regressions cannot be solved: try a larger 'l2'")
+        raise ItemrecError("the regressions of the items cannot be solved: try a larger 'l2'")
     half = torch.linalg.solve_triangular(factor, wanted.unsqueeze(2), upper=False)
     out: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(2)
     return out

@@ -57,7 +57,7 @@ def similar_by(model: Model, train: sp.csr_array) -> UnitVectors:
     """
     if isinstance(model, WithNewItems):
         known = similar_by(model.model, take_columns(train, np.arange(model.n_known)))
-        return _with_means(known, model.most_alike(NEAREST))
+        return _with_means(known, model.nearest_known(NEAREST))
     vectors = item_vectors(model, train)
     return unit_rows(sp.csr_array(train.T)) if vectors is None else vectors
 
