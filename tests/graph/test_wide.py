@@ -152,5 +152,5 @@ def test_training_on_a_wide_graph_gives_the_same_weights(model: str) -> None:
 def test_nodes_beyond_32_bits_are_refused() -> None:
     matrix = sp.csr_array((3, 5), dtype=np.float32)
     matrix._shape = (3, 2**31)
-    with pytest.raises(ir.ItemrecError, match="less than 2\\*\\*31 nodes"):
+    with pytest.raises(ir.ItemrecError, match="fewer than 2\\*\\*31 nodes"):
         Graph.from_csr(matrix)

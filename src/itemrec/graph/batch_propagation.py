@@ -1,4 +1,4 @@
-"""Linear message passing for a training step, which compares all items with few of the users.
+"""Linear message passing for a training step, which needs all items and few of the users.
 
 The last layer is computed for the batch's users only, and the first layer of the gradient starts
 from them only: of the ``4·depth`` products with the edges of one side, two become products with the
@@ -159,7 +159,7 @@ def _layer(
     *,
     last: bool = False,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """A layer of users and items, valid only if it is the last, and else their next messages."""
+    """A layer of users and items, valid if it is the last, and their next messages otherwise."""
     (of_users, of_items), more = messages, not last
     to_users, after = propagation_step(
         graph, "users", of_items, bases[0], weight, sends=more, writes=last, keep=of_users

@@ -1,4 +1,4 @@
-"""Message passing with noise after every layer; the noise does not enter the gradient."""
+"""Message passing with noise after every layer; the gradient ignores the noise."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def mean_positive(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the real entries."""
+    """Mean over the entries in the mask, 0 without any."""
     return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
 
 

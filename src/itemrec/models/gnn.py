@@ -66,7 +66,7 @@ class GNN(EmbeddingModel):
         self.pool_by: str = pooling
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Allocate free item vectors and, in the transductive protocol, free user vectors."""
+        """Allocate trained item vectors and, in the transductive protocol, trained user vectors."""
         super().setup(train, inductive=inductive, generator=generator)
         self.depth = self.given_layers or (2 if inductive else 3)
         if self.pooling == "auto":
@@ -109,7 +109,7 @@ class GNN(EmbeddingModel):
         Raises:
             ItemrecError: The subclass does not define a layer.
         """
-        raise ItemrecError(f"{type(self).__name__} has no layer")
+        raise ItemrecError(f"{type(self).__name__} must define 'layer'")
 
     def base(self, graph: Graph) -> Tensor:
         """``h⁰`` of all nodes, ``[nodes, d]``; users without parameters start from zero."""

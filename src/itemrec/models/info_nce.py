@@ -1,4 +1,4 @@
-"""InfoNCE between two views of users and items, with shapes that never change.
+"""InfoNCE between two views of users and items, with fixed shapes.
 
 `contrast` compares the distinct nodes of a batch with each other (SimGCL, XSimGCL);
 `contrast_with_all` compares every row of a batch with all users, or all items (SGL).

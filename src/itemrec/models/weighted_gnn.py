@@ -1,4 +1,4 @@
-"""Message passing with weights that all nodes share: what `gcn`, `gin` and `gat` have in common."""
+"""Base of message passing with weights that all nodes share: `gcn`, `gin` and `gat`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ STARTS = get_args(Start)
 class WeightedGNN(GNN):
     """Message passing with shared weights in addition to user and item vectors.
 
-    Every node contributes to the gradient of a shared weight, mostly in the same direction: at the
+    Every node contributes to the gradient of a shared weight, mostly in the same direction. At the
     learning rate of the vectors, scores grow to thousands within an epoch, where a smooth rank has
-    no slope, and the model does not get better than popularity. The step of a shared weight is
-    therefore divided by its width, which makes the change of a product independent of the width
+    no slope, and the model stays at the level of popularity. The learning rate of a shared weight
+    is therefore divided by its width, so that a step changes a product equally for any width
     (LOG.md).
 
     Args:

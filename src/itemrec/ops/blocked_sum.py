@@ -1,9 +1,9 @@
-"""Neighbourhood sums over a table that no cache holds: one block of its rows at a time.
+"""Neighbourhood sums over a table larger than the cache, one block of its rows at a time.
 
-A row that is gathered from memory costs several times one from a cache. The entries are therefore
-grouped by blocks of the table; while a block is gathered from, it stays in the cache, and the
-targets pass by in order. The sum of a target over the blocks so far is one more entry of the next
-block, so that no pass over memory adds up blocks; it is rounded to the type of the table.
+Gathering a row from memory costs several times as much as from a cache. The entries are therefore
+grouped by blocks of the table: a block stays in the cache while all targets gather from it. The sum
+of a target over the blocks so far is one more entry of the next block, so that no extra pass adds
+up blocks; it is rounded to the type of the table.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from torch import Tensor
 from itemrec.ops.segment import segment_sum
 
 ROWS = 1 << 17  # sources of a block: 16 MB of 64 columns in bfloat16, 32 MB in float32
-DENSE = 8  # fewest entries of a target in a block on average, so that adding blocks costs little
-TARGETS = 1 << 13  # summed at a time by each thread, so that sums stay in a cache
+DENSE = 8  # least mean number of a target's entries in a block, so that adding blocks costs little
+TARGETS = 1 << 13  # targets summed at a time by each thread, so that sums stay in a cache
 
 
 @dataclass(frozen=True)
 class SourceBlock:
-    """The entries of all targets whose sources are some neighbouring rows of a table.
+    """The entries of all targets whose sources are some consecutive rows of a table.
 
     After the first block each target has one more entry, its last: the sum of the blocks before,
-    which lies behind the sources in the table.
+    stored behind the sources in the table.
     """
 
-    first: int  # of the rows
+    first: int  # row of the table
     starts: Tensor  # [targets + 1], in the type of the matrix
     index: Tensor  # int32 [entries], counted from `first`
     weight: Tensor | None  # float32 [entries]
 
 
 def block_count(n_sources: int, n_targets: int, entries: int) -> int:
-    """The number of blocks of about `ROWS` sources; fewer if their targets had too few entries."""
+    """Number of blocks of about `ROWS` sources; fewer if targets would have too few entries."""
     return max(min(-(-n_sources // ROWS), entries // max(DENSE * n_targets, 1)), 1)
 
 

@@ -1,8 +1,8 @@
 """Scores of listed pairs on a CPU, one block of items at a time.
 
-Lists name items at random. If no cache holds the table, each row comes from memory, three times in
-a step; so the pairs are grouped by blocks of items that a cache holds. Within a block they keep the
-order of the lists.
+Lists contain items at random. If the table exceeds the cache, each row comes from memory, three
+times in a step; so the pairs are grouped by blocks of items that fit into the cache. Within a block
+they keep the order of the lists.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from itemrec.ops.segment import sampled_dot, segment_sum
 from itemrec.ops.thread_map import thread_map
 
-LARGE = 1 << 16  # items from which on pairs are grouped: 16 MB at 64 columns
+LARGE = 1 << 16  # items from which pairs are grouped: 16 MB at 64 columns
 BITS = 15  # a block has 2^15 items
 
 

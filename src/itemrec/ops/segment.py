@@ -136,8 +136,8 @@ MOST_NARROW = 2**31 - 1  # entries whose positions fit into 32 bits
 def narrow_blocks(starts: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
     """Blocks of rows whose positions fit into 32 bits: the rows, their entries, and int32 starts.
 
-    The kernels of a CPU want starts and indices of the same type; making indices as wide as the
-    starts would double the memory of a large graph.
+    CPU kernels need starts and indices of the same type; wider indices would double the memory of a
+    large graph.
     """
     row, rows = 0, len(starts) - 1
     while row < rows:
