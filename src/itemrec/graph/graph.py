@@ -100,10 +100,8 @@ class Graph(Adjacency):
         [2.0, 1.0, 1.0, 2.0]
         """
         n_users, n_items = train.shape
-        if n_users + n_items >= 2**31:
-            raise ItemrecError(
-                f"a graph must have fewer than 2**31 nodes, got {n_users + n_items:,}"
-            )
+        if (nodes := n_users + n_items) >= 2**31:
+            raise ItemrecError(f"a graph must have fewer than 2**31 nodes, got {nodes:,}")
         forward = sp.csr_array(train)
         if not forward.has_sorted_indices:
             forward = forward.sorted_indices()  # a copy: the caller's matrix is not modified
@@ -227,12 +225,7 @@ class Graph(Adjacency):
         weight = None if self.weight is None else self.weight[keep]
         degree = row_degrees(crow, weight)
         return replace(
-            self,
-            crow=crow,
-            col=self.col[keep],
-            degree=degree,
-            source_degree=degree,
-            weight=weight,
+            self, crow=crow, col=self.col[keep], degree=degree, source_degree=degree, weight=weight
         )
 
 

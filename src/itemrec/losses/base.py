@@ -13,14 +13,7 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
-from itemrec.validation import (
-    at_least_zero,
-    is_number,
-    positive,
-    positive_integer,
-    schema,
-    typed,
-)
+from itemrec.validation import at_least_zero, is_number, positive, positive_integer, schema, typed
 
 
 class LazyScores(Protocol):

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind
@@ -61,8 +61,8 @@ class CML(EmbeddingModel):
         """Allocate points around the origin, of length about one half."""
         super().setup(train, inductive=inductive, generator=generator)
         scale = 0.5 / self.dim**0.5
-        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * scale)
-        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * scale)
+        self.users = self.normal_table(self.n_users, scale, generator)
+        self.items = self.normal_table(self.n_items, scale, generator)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The points, inside the unit ball."""

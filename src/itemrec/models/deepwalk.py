@@ -34,14 +34,3 @@ class DeepWalk(SkipGramModel):
 
     paper = "DeepWalk: Online Learning of Social Representations"
     year = 2014
-
-    def __init__(
-        self,
-        dim: int = 64,
-        length: int = 20,
-        window: int = 5,
-        negatives: int = 5,
-        shared: int = 50,
-        power: float = 0.0,
-    ) -> None:
-        super().__init__(dim, length, window, negatives, shared, power)

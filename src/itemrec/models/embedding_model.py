@@ -65,11 +65,8 @@ class EmbeddingModel(Model):
 
         Returns:
             `[users, d]` and `[items, d]`, differentiable.
-
-        Raises:
-            ItemrecError: The model has no encoder.
         """
-        raise ItemrecError(f"{type(self).__name__} has no encoder")
+        raise ItemrecError(f"{type(self).__name__} must define 'encode'")
 
     def encode_step(
         self,
@@ -140,6 +137,12 @@ class EmbeddingModel(Model):
         """
         own = ranks.own_columns(self.dim) if self.sharded else slice(0, self.dim)
         return nn.Parameter(columns.drawn(n, self.dim, own, draw))
+
+    def normal_table(self, n: int, deviation: float, generator: torch.Generator) -> nn.Parameter:
+        """Trained vectors of n nodes that start from normal values, as in `free_table`."""
+        return self.free_table(
+            n, lambda rows: torch.randn(rows, self.dim, generator=generator) * deviation
+        )
 
     def whole(self, table: Tensor) -> Tensor:
         """Computed vectors with all columns; all processes of a sharded model must call it.

@@ -77,14 +77,10 @@ class GNN(EmbeddingModel):
 
     def free_vectors(self, n: int, generator: torch.Generator) -> nn.Parameter:
         """Initial ``h⁰`` of n nodes: normal with `init_std`, or Xavier's uniform start."""
-        deviation, bound = self.init_std, glorot_bound((n, self.dim))
-
-        def draw(rows: int) -> Tensor:
-            if deviation is None:
-                return uniform((rows, self.dim), bound, generator)
-            return torch.randn(rows, self.dim, generator=generator) * deviation
-
-        return self.free_table(n, draw)
+        if self.init_std is not None:
+            return self.normal_table(n, self.init_std, generator)
+        bound = glorot_bound((n, self.dim))
+        return self.free_table(n, lambda rows: uniform((rows, self.dim), bound, generator))
 
     def automatic_pooling(self, inductive: bool) -> str:
         """The pooling that "auto" stands for: "sum", unless a subclass overrides it."""
@@ -105,9 +101,6 @@ class GNN(EmbeddingModel):
 
         Returns:
             Vectors of the targets after the step, `[targets, d]`.
-
-        Raises:
-            ItemrecError: The subclass does not define a layer.
         """
         raise ItemrecError(f"{type(self).__name__} must define 'layer'")
 

@@ -102,9 +102,9 @@ class SparseWeights(Model):
             rows.append(sources.reshape(-1).to(torch.int32).numpy())
             values.append(weights.reshape(-1).numpy())
             lengths[targets.numpy() + 1] = sources.shape[1]
-        alone = len(rows) == 1  # then nothing is copied
-        joined = [part[0] if alone else np.concatenate(part) for part in (values, rows)]
-        parts = (*joined, lengths.cumsum())
+        if len(rows) > 1:  # a single block is not copied
+            rows, values = [np.concatenate(rows)], [np.concatenate(values)]
+        parts = (values[0], rows[0], lengths.cumsum())
         by_target = sp.csc_array(parts, shape=(self.n_items, self.n_items))
         by_target.eliminate_zeros()
         matrix = sp.csr_array(by_target)

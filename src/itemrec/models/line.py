@@ -75,15 +75,14 @@ class LINE(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate the vectors of the first order, and those of the second with their contexts."""
         super().setup(train, inductive=inductive, generator=generator)
-
-        def table(n: int) -> nn.Parameter:
-            return nn.Parameter(torch.randn(n, self.dim, generator=generator) * 0.1)
-
         if self.order != 2:
-            self.near_users, self.near_items = table(self.n_users), table(self.n_items)
+            self.near_users = self.normal_table(self.n_users, 0.1, generator)
+            self.near_items = self.normal_table(self.n_items, 0.1, generator)
         if self.order != 1:
-            self.users, self.items = table(self.n_users), table(self.n_items)
-            self.user_context, self.item_context = table(self.n_users), table(self.n_items)
+            self.users = self.normal_table(self.n_users, 0.1, generator)
+            self.items = self.normal_table(self.n_items, 0.1, generator)
+            self.user_context = self.normal_table(self.n_users, 0.1, generator)
+            self.item_context = self.normal_table(self.n_items, 0.1, generator)
 
     def pairs(self) -> list[tuple[nn.Parameter, nn.Parameter]]:
         """Tables of users and of items whose products are the parts of a score."""

@@ -52,12 +52,8 @@ class MF(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate free vectors of users and items."""
         super().setup(train, inductive=inductive, generator=generator)
-
-        def draw(rows: int) -> Tensor:
-            return torch.randn(rows, self.dim, generator=generator) * 0.1
-
-        self.users = self.free_table(self.n_users, draw)
-        self.items = self.free_table(self.n_items, draw)
+        self.users = self.normal_table(self.n_users, 0.1, generator)
+        self.items = self.normal_table(self.n_items, 0.1, generator)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The vectors themselves; the graph is not used."""

@@ -76,13 +76,9 @@ class SimpleX(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate item vectors, V, biases, and user vectors in the transductive protocol."""
         super().setup(train, inductive=inductive, generator=generator)
-
-        def table(n: int) -> nn.Parameter:
-            return nn.Parameter(torch.randn(n, self.dim, generator=generator) * INIT_STD)
-
-        self.items = table(self.n_items)
+        self.items = self.normal_table(self.n_items, INIT_STD, generator)
         self.transform = nn.Parameter(torch.eye(self.dim))
-        self.users = None if inductive else table(self.n_users)
+        self.users = None if inductive else self.normal_table(self.n_users, INIT_STD, generator)
         if self.bias:
             self.item_bias = nn.Parameter(torch.zeros(self.n_items, 1))
             self.user_bias = nn.Parameter(torch.zeros(self.n_users, 1))

@@ -19,7 +19,7 @@ from types import MappingProxyType
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from itemrec.graph.graph import Graph
@@ -83,8 +83,8 @@ class UltraGCN(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate tiny vectors, so that every pair starts near probability ½."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 1e-4)
-        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 1e-4)
+        self.users = self.normal_table(self.n_users, 1e-4, generator)
+        self.items = self.normal_table(self.n_items, 1e-4, generator)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The vectors themselves: the graph enters through the loss only."""

@@ -154,11 +154,7 @@ def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         pattern = torch.sparse_csr_tensor(
-            starts,
-            index,
-            x.new_zeros(len(index)),
-            size=(len(rows), len(x)),
-            check_invariants=False,
+            starts, index, x.new_zeros(len(index)), size=(len(rows), len(x)), check_invariants=False
         )
     product = torch.sparse.sampled_addmm(pattern, rows.contiguous(), x.contiguous().T, beta=0.0)
     out: Tensor = product.values()

@@ -49,8 +49,9 @@ def reference_distribution(
         array([[0.  , 0.25, 0.75]])
     """
     logits = np.where(train.toarray() != 0, -np.inf, pagerank / temperature)
-    weights: Floats = np.exp(logits - logits.max(axis=1, keepdims=True))  # no overflow
-    return weights / weights.sum(axis=1, keepdims=True)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))  # no overflow
+    out: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return out
 
 
 @dataclass
