@@ -33,7 +33,8 @@ def public_methods() -> dict[str, object]:
 
 
 EXPORTED, METHODS = exported(), public_methods()
-COMPONENTS = {**ir.models.MODELS, **ir.negatives.NEGATIVES}
+TABLES = (ir.models.MODELS, ir.negatives.NEGATIVES)
+COMPONENTS = {kind.__name__: kind for table in TABLES for kind in table.values()}
 
 
 def documented(text: str) -> list[str]:

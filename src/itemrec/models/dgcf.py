@@ -48,9 +48,8 @@ class DGCF(GNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
+        layers: Depth of message passing; by default 1, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean.
         intents: Number of chunks of a vector, K; must divide `dim`.
         iterations: Number of times each layer divides the edges over the intents, T.
         penalty: Weight of the distance correlation between adjacent intents.

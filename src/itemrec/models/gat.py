@@ -29,8 +29,7 @@ class GAT(WeightedGNN):
     Args:
         dim: Length of a vector.
         layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the sum.
         heads: Number of attention heads; must divide `dim`.
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.

@@ -26,8 +26,7 @@ class GIN(WeightedGNN):
     Args:
         dim: Length of a vector.
         layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the sum.
         normalise: Divide sums by √(d_v·d_j); without it the layer is the paper's, term by term.
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.

@@ -35,8 +35,8 @@ class GNN(EmbeddingModel):
         dim: Length of a vector.
         layers: Depth of message passing; by default 3, or 2 in the inductive protocol (chosen on
             validation, see LOG.md).
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the model's
+            own choice, the sum by default.
 
     Examples:
         >>> from itemrec.graph.propagation import neighbour_sum
