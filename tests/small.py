@@ -12,7 +12,7 @@ from itemrec.data.interactions import IdMap, Interactions
 from itemrec.data.split import Split
 from itemrec.data.splitters import split_interactions, split_users
 from itemrec.graph.graph import Graph
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 
 
 @st.composite

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 import itemrec as ir
-from itemrec.losses.base import mean, real
+from itemrec.losses.base import apply_mask, mean
 
 
 @ir.losses.bindable  # checks settings, and lets own_loss(gap=0.5) bind them
@@ -16,8 +16,8 @@ def own_loss(
     gap: float = 1.0,
 ) -> Tensor:
     """Mean over a user's pairs of a positive and a negative, then over users."""
-    pos, positives = real(pos, pos_mask, "pos", 0.0)  # padding gets a value that does no harm
-    neg, negatives = real(neg, neg_mask, "neg", 0.0)
+    pos, positives = apply_mask(pos, pos_mask, "pos", 0.0)  # padding gets a value that does no harm
+    neg, negatives = apply_mask(neg, neg_mask, "neg", 0.0)
     hinge = (gap - pos[:, :, None] + neg[:, None, :]).clamp(min=0)  # [B, P, N]
     pairs = mean(hinge, negatives[:, None, :])  # [B, P]
     return mean(mean(pairs, positives), positives.any(-1))

@@ -6,7 +6,7 @@ import itemrec as ir
 from itemrec.cli.tables import description, results
 from itemrec.data.describe import describe
 from itemrec.data.synthetic import synthetic
-from itemrec.sampling.ppr_diagnostics import report
+from itemrec.sampling.ppr_diagnostics import ppr_report
 
 
 def shown(table: object) -> str:
@@ -33,7 +33,7 @@ def test_the_longest_bar_belongs_to_the_largest_bin():
 
 
 def test_negatives_by_pagerank_have_a_row_for_every_setting():
-    found = report(synthetic(users=100, items=80, interactions=1500))
+    found = ppr_report(synthetic(users=100, items=80, interactions=1500))
     text = shown(description.ppr_negatives(found))
     for name in ("uniform", *found.settings):
         assert name in text

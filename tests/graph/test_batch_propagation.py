@@ -14,9 +14,9 @@ from small import bipartite, normalised, random_matrix, seeded
 import itemrec as ir
 import itemrec.graph.batch_propagation as module
 import itemrec.graph.graph as graph_module
-from itemrec.graph.batch_propagation import BatchEdges, smooth_batch
+from itemrec.graph.batch_propagation import BatchEdges, propagate_batch
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import smooth
+from itemrec.graph.propagation import propagate_layers
 from itemrec.ops import blocked_sum as blocked
 from itemrec.sampling import NEGATIVES
 
@@ -57,7 +57,9 @@ def test_vectors_and_gradients_equal_dense_products(
     tables = [part.clone().requires_grad_() for part in x.split([graph.n_users, graph.n_items])]
     edges = BatchEdges.of(graph, users)
     assert edges is not None
-    found = smooth_batch(graph, (tables[0], tables[1]), edges, depth, first=int(skip), share=0.3)
+    found = propagate_batch(
+        graph, (tables[0], tables[1]), edges, depth, first=int(skip), layer_weight=0.3
+    )
     toward = [torch.randn(part.shape, generator=seeded(seed + 1)) for part in found]
     mine = torch.autograd.grad(found, tables, toward)
 
@@ -81,7 +83,7 @@ def test_half_precision_changes_the_result_by_its_rounding_only() -> None:
         edges = BatchEdges.of(half, users)
         assert edges is not None
         tables = x[:60].clone().requires_grad_(), x[60:].clone().requires_grad_()
-        found = smooth_batch(half, tables, edges, 3)
+        found = propagate_batch(half, tables, edges, 3)
         slope = torch.autograd.grad(found, tables, (toward[:60][users], toward[60:]))
         errors.append(torch.cat([*found, *slope]).detach())
     assert (errors[0] - errors[1]).norm() < 2**-7 * errors[1].norm()
@@ -145,5 +147,5 @@ def test_smoothing_all_users_is_smoothing_a_batch_of_all(monkeypatch: pytest.Mon
     graph, x = Graph.from_csr(random_matrix(40, 30, 0.2)), torch.randn(70, 4)
     edges = BatchEdges.of(graph, torch.arange(40))
     assert edges is not None
-    found = torch.cat(smooth_batch(graph, (x[:40], x[40:]), edges, 3, share=0.25))
-    torch.testing.assert_close(found, smooth(graph, x, 3, share=0.25))
+    found = torch.cat(propagate_batch(graph, (x[:40], x[40:]), edges, 3, layer_weight=0.25))
+    torch.testing.assert_close(found, propagate_layers(graph, x, 3, layer_weight=0.25))

@@ -13,7 +13,7 @@ from small import bipartite, normalised, random_matrix, seeded
 import itemrec as ir
 import itemrec.graph.graph as graph_module
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import propagate, smooth, smooth_items
+from itemrec.graph.propagation import propagate, propagate_items, propagate_layers
 from itemrec.models.sgl import SGL
 from itemrec.ops import blocked_sum as blocked
 from itemrec.settings.resolve import Request, resolve
@@ -48,8 +48,11 @@ def test_sums_and_gradients_equal_dense_products(
     one = np.eye(len(matrix))
     for product, expected in (
         (propagate, matrix),
-        (lambda g, x: smooth(g, x, 2, share=0.5), 0.5 * (one + matrix + matrix @ matrix)),
-        (lambda g, x: smooth(g, x, 1, first=1), matrix),
+        (
+            lambda g, x: propagate_layers(g, x, 2, layer_weight=0.5),
+            0.5 * (one + matrix + matrix @ matrix),
+        ),
+        (lambda g, x: propagate_layers(g, x, 1, first=1), matrix),
     ):
         x = torch.randn(graph.n_nodes, 3, generator=seeded(seed), requires_grad=True)
         toward = torch.randn(graph.n_nodes, 3, generator=seeded(seed + 9))
@@ -64,8 +67,8 @@ def test_sums_and_gradients_equal_dense_products(
 def test_vectors_of_items_alone_equal_those_of_all_nodes(depth: int) -> None:
     graph = Graph.from_csr(random_matrix(40, 30, 0.2))
     items = torch.randn(30, 4, generator=seeded(0))
-    every = smooth(graph, torch.cat([items.new_zeros(40, 4), items]), depth)
-    users, out = smooth_items(graph, items, depth)
+    every = propagate_layers(graph, torch.cat([items.new_zeros(40, 4), items]), depth)
+    users, out = propagate_items(graph, items, depth)
     torch.testing.assert_close(torch.cat([users, out]), every, **CLOSE)
 
 
@@ -100,7 +103,7 @@ def test_sums_do_not_depend_on_threads_and_targets_at_a_time(
         for targets, used in ((7, 1), (64, 2), (10_000, 1)):
             torch.set_num_threads(used)
             monkeypatch.setattr(blocked, "TARGETS", targets)
-            found.append(smooth(graph, x, 3))
+            found.append(propagate_layers(graph, x, 3))
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(found[0], other) for other in found[1:])

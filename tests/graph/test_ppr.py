@@ -136,7 +136,7 @@ def test_a_damaged_cache_is_rebuilt_with_a_message(tmp_path: Path, harm: str) ->
         target.unlink()
     else:
         (folder / "facts.json").write_text("{")
-    with pytest.warns(UserWarning, match="damaged and is rebuilt"):
+    with pytest.warns(UserWarning, match="damaged and is computed again"):
         again = personalised_pagerank(train, cache=tmp_path)
     assert (again.values == first.values).all()
     with warnings.catch_warnings():

@@ -18,7 +18,7 @@ from itemrec.graph.edge_ops import (
     weighted_sum,
 )
 from itemrec.graph.graph import Graph, fold_adjacency
-from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -117,8 +117,14 @@ def test_smoothing_is_the_sum_of_all_layers(
     items = x[graph.n_users :]
     from_items = torch.cat([torch.zeros(graph.n_users, 3), items])
     pairs = [
-        (smooth(graph, x, depth, first=int(skip), share=share), layers(x, int(skip))),
-        (torch.cat(smooth_items(graph, items, depth, share=share)), layers(from_items, 0)),
+        (
+            propagate_layers(graph, x, depth, first=int(skip), layer_weight=share),
+            layers(x, int(skip)),
+        ),
+        (
+            torch.cat(propagate_items(graph, items, depth, layer_weight=share)),
+            layers(from_items, 0),
+        ),
     ]
     for own, naive in pairs:
         torch.testing.assert_close(own, naive, rtol=1e-4, atol=1e-5)

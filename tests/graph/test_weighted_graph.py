@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from small import bipartite, dense_adjacency, random_matrix, seeded
 
 from itemrec.graph.graph import Graph, fold_adjacency
-from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -34,7 +34,7 @@ def test_sums_equal_dense_products_and_so_do_gradients(train, seed):
     for product, matrix in (
         (neighbour_sum, dense),
         (propagate, scaled),
-        (lambda g, x: smooth(g, x, 2), np.eye(len(dense)) + scaled + scaled @ scaled),
+        (lambda g, x: propagate_layers(g, x, 2), np.eye(len(dense)) + scaled + scaled @ scaled),
     ):
         x = torch.randn(graph.n_nodes, 3, generator=seeded(seed), requires_grad=True)
         out, slope = product(graph, x), torch.randn(graph.n_nodes, 3, generator=seeded(1))
@@ -47,7 +47,7 @@ def test_users_without_vectors_sum_over_weighted_items():
     train = weighted(random_matrix(12, 9, 0.4))
     graph, scaled = Graph.from_csr(train), normalised(train)
     items = torch.randn(9, 4, generator=seeded())
-    users, out = smooth_items(graph, items, 2)
+    users, out = propagate_items(graph, items, 2)
     base = np.concatenate([np.zeros((12, 4)), items.numpy()])
     expected = base + scaled @ base + scaled @ scaled @ base
     np.testing.assert_allclose(users, expected[:12], **CLOSE)

@@ -17,7 +17,7 @@ import itemrec as ir
 from itemrec.data.splitters import split_interactions
 from itemrec.graph import both_directions, edge_ops, graph, ppr
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import neighbour_sum, propagate, smooth_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items
 from itemrec.ops import segment
 from itemrec.sampling.positives import Positives
 
@@ -50,7 +50,7 @@ def results(matrix: sp.csr_array, device: str) -> list[torch.Tensor]:
     found = [
         propagate(built, x),
         neighbour_sum(built, x),
-        *smooth_items(built, x[built.n_users :], 3),
+        *propagate_items(built, x[built.n_users :], 3),
         edge_ops.weighted_sum(built, one, x),
         edge_ops.weighted_sum(built, edge, x),
         edge_ops.row_total(built, edge),
@@ -152,5 +152,5 @@ def test_training_on_a_wide_graph_gives_the_same_weights(model: str) -> None:
 def test_nodes_beyond_32_bits_are_refused() -> None:
     matrix = sp.csr_array((3, 5), dtype=np.float32)
     matrix._shape = (3, 2**31)
-    with pytest.raises(ir.ItemrecError, match="less than 2\\*\\*31 nodes"):
+    with pytest.raises(ir.ItemrecError, match="fewer than 2\\*\\*31 nodes"):
         Graph.from_csr(matrix)

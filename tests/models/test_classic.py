@@ -34,7 +34,7 @@ from itemrec.models.random_walks import NodeDraws, random_walks, skip_gram
 from itemrec.models.ultragcn import item_graph
 from itemrec.ops import inverse
 from itemrec.ops.inverse import invert
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.batches import Batches
 from itemrec.sampling.user_rows import UserRows
 

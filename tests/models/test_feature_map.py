@@ -63,7 +63,7 @@ def test_likeness_is_the_sum_of_two_cosines() -> None:
     known, new = features(20), features(4)
     feature_map = FeatureMap(known, new, MapSettings(), np.arange(1, 21))
     for item in range(4):
-        found = feature_map.likeness(item)
+        found = feature_map.similarity(slice(item, item + 1))[0]
         for row in range(20):
             a, b = (m.regressors.toarray()[n] for m, n in ((known, row), (new, item)))
             words = known.words.toarray()[row] @ new.words.toarray()[item]
@@ -208,7 +208,7 @@ def test_too_few_known_items_leave_the_defaults() -> None:
 def test_damaged_settings_are_refused() -> None:
     good = MapSettings().record()
     for bad in ({}, {**good, "l2": "x"}, {**good, "scale": float("nan")}, [1]):
-        with pytest.raises(ir.ItemrecError, match="the settings of new items must be"):
+        with pytest.raises(ir.ItemrecError, match="the stored settings of new items must"):
             MapSettings.read(bad)
     assert MapSettings.read(good) == MapSettings()
 

@@ -34,8 +34,7 @@ from itemrec.models.sgl import SGL
 from itemrec.models.simgcl import SimGCL
 from itemrec.models.simplex import SimpleX
 from itemrec.models.xsimgcl import XSimGCL
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.training.fit import train
 
 GNNS = ["ngcf", "lr-gccf", "nia-gcn", "dgcf", "sgl", "simgcl", "xsimgcl", "adap-tau"]

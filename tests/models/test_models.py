@@ -123,6 +123,6 @@ def test_depth_and_pooling_follow_the_protocol_by_default(inductive: bool) -> No
     given = ready(LightGCN(dim=4, layers=5, pooling="sum" if inductive else "concat"))
     assert (given.depth, given.pool_by) == (5, "sum" if inductive else "concat")
     if inductive:  # layers of users and of items alternate
-        with pytest.raises(ItemrecError, match="must be sum or mean for unseen users"):
+        with pytest.raises(ItemrecError, match="must be sum or mean in the inductive protocol"):
             ready(LightGCN(dim=4, pooling="concat"))
     assert (given.user_embedding is None) == inductive  # unseen users: no user has parameters

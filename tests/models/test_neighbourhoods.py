@@ -61,7 +61,7 @@ def test_blocks_have_the_products_of_each_item_and_its_nearest(
     x = train.toarray()
     n, gram, blocks = x.shape[1], x.T @ x, []
 
-    def solve(block: near.Block) -> torch.Tensor:
+    def solve(block: near.NeighbourBlock) -> torch.Tensor:
         blocks.append(block)
         return block.wanted + 1
 

@@ -209,7 +209,7 @@ def test_an_update_fits_the_sparse_form_anew(kind: type[EASE] | type[RLAE]) -> N
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("weight_items", torch.tensor([0, 30], dtype=torch.int32), "of other items"),
+        ("weight_items", torch.tensor([0, 30], dtype=torch.int32), "of items outside"),
         ("weight_items", torch.tensor([0], dtype=torch.int32), "are not those of 30 items"),
         ("weight_starts", torch.arange(32).clamp(max=2), "are not those of 30 items"),
         ("weight_starts", torch.tensor([0, 2, 1] + [2] * 28), "overlap"),

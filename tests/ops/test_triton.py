@@ -26,7 +26,7 @@ from itemrec.graph.edge_ops import (
     weighted_sum,
 )
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 from itemrec.losses import bpr, item_ndcg, softmax
 from itemrec.models import MODELS, LightGCN
 from itemrec.models.ease import EASE
@@ -37,7 +37,7 @@ from itemrec.ops.pair_scores import pair_scores, row_scores, take_rows
 from itemrec.ops.segment import sampled_dot, segment_max, segment_sum
 from itemrec.ops.smooth_rank import count_above
 from itemrec.sampling import InBatch
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.batches import draw_positives
 from itemrec.sampling.exact import Draws
 from itemrec.sampling.positives import Positives
@@ -99,10 +99,10 @@ def test_sums_over_neighbours(width: int) -> None:
     agree(lambda x: neighbour_sum(graph[x.device.type], x), x)
     agree(lambda x: propagate(graph[x.device.type], x), x)
     for depth in (1, 2, 3):
-        agree(lambda x: smooth(graph[x.device.type], x, depth, share=0.3), x)  # noqa: B023
-        agree(lambda x: smooth(graph[x.device.type], x, depth, first=1), x)  # noqa: B023
+        agree(lambda x: propagate_layers(graph[x.device.type], x, depth, layer_weight=0.3), x)  # noqa: B023
+        agree(lambda x: propagate_layers(graph[x.device.type], x, depth, first=1), x)  # noqa: B023
         agree(
-            lambda x: torch.cat(smooth_items(graph[x.device.type], x, depth, share=0.3)),  # noqa: B023
+            lambda x: torch.cat(propagate_items(graph[x.device.type], x, depth, layer_weight=0.3)),  # noqa: B023
             x[:ITEMS],
         )
 
@@ -128,7 +128,11 @@ def test_64_bit_positions_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) ->
         weight = vectors(len(graph.col), 4).to(DEVICE)
         with kernels():
             return [
-                *(propagate(graph, x), *smooth_items(graph, x[:ITEMS], 3), neighbour_sum(graph, x)),
+                *(
+                    propagate(graph, x),
+                    *propagate_items(graph, x[:ITEMS], 3),
+                    neighbour_sum(graph, x),
+                ),
                 *(weighted_sum(graph, weight, x), edge_dot(graph, x, x, 4)),
                 *(row_total(graph, weight), largest_source(graph, x[:, 0])),
                 *draw_positives(graph, users, 3, torch.Generator(DEVICE).manual_seed(0)),
@@ -148,8 +152,8 @@ def test_half_precision_is_close() -> None:
     weight = vectors(len(full.col), 4).to(DEVICE)
     for function in (
         lambda g: propagate(g, x),
-        lambda g: smooth(g, x, 3),
-        lambda g: torch.cat(smooth_items(g, x[:ITEMS], 2)),
+        lambda g: propagate_layers(g, x, 3),
+        lambda g: torch.cat(propagate_items(g, x[:ITEMS], 2)),
         lambda g: neighbour_sum(g, x),
         lambda g: weighted_sum(g, weight, x),
         lambda g: edge_dot(g, x, x, 4),

@@ -10,8 +10,7 @@ from small import batch_of, board_split, random_matrix, ready, seeded
 from itemrec.errors import ItemrecError
 from itemrec.losses import bpr, ccl, item_ndcg, neural_ndcg
 from itemrec.models import MODELS, EmbeddingModel, LightGCN
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.sampling.hard import Dynamic, MixGCF
 from itemrec.settings.schema import TrainConfig
 from itemrec.training.fit import train
@@ -139,5 +138,5 @@ def test_zero_candidates_are_refused(kind: Any) -> None:
 
 def test_mixgcf_refuses_a_model_without_summed_or_concatenated_layers() -> None:
     model = MODELS["nia-gcn"](dim=4)
-    with pytest.raises(ItemrecError, match="cannot be mixgcf for this model"):
+    with pytest.raises(ItemrecError, match="cannot be mixgcf: this model"):
         train(board_split(), model, negatives=MixGCF(candidates=2), epochs=1, eval_every=1)

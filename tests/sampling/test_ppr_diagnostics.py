@@ -5,7 +5,7 @@ import scipy.sparse as sp
 from itemrec.data.synthetic import synthetic
 from itemrec.graph.ppr import personalised_pagerank
 from itemrec.sampling import PPR
-from itemrec.sampling.ppr_diagnostics import diagnose, report, spread
+from itemrec.sampling.ppr_diagnostics import diagnose, ppr_report, spread
 
 
 def test_figures_equal_those_of_the_dense_distribution() -> None:
@@ -46,7 +46,7 @@ def test_spread_is_the_median_at_a_rank() -> None:
 
 
 def test_the_report_shows_that_the_papers_softmax_is_uniform() -> None:
-    found = report(synthetic(200, 150, 4000), users=50)
+    found = ppr_report(synthetic(200, 150, 4000), users=50)
     paper = found.settings["softmax, T = 1 (the paper)"]
     assert paper.near < 0.005
     assert paper.against_uniform == pytest.approx(1, abs=0.01)

@@ -27,7 +27,7 @@ from itemrec.sampling import (
 from itemrec.sampling.exact import Draws
 from itemrec.sampling.in_batch import parts_of, products
 from itemrec.sampling.positives import Positives
-from itemrec.sampling.ppr import scale_free_temperature
+from itemrec.sampling.ppr import reference_distribution, scale_free_temperature
 
 
 def graph(
@@ -256,11 +256,30 @@ def ppr_counts(train: sp.csr_array, **given_settings: Any) -> np.ndarray:
 @pytest.mark.parametrize("method", ["power", "push"])
 def test_ppr_is_the_dense_softmax(temperature: float, method: Any) -> None:
     train = graph(seed=3)
-    weight = np.exp(pagerank(train) / temperature) * (1 - train.toarray())
+    known = pagerank(train)
     if method == "push":  # its default is coarse on such a small graph: compare with its own result
-        known = personalised_pagerank(train, method="push").matrix().toarray()
-        weight = np.exp(known / temperature) * (1 - train.toarray())
-    assert_drawn_from(ppr_counts(train, temperature=temperature, method=method), weight)
+        known = personalised_pagerank(train, method="push").matrix().toarray().astype(np.float64)
+    weight = np.exp(known / temperature) * (1 - train.toarray())
+    expected = reference_distribution(train, known, temperature)
+    np.testing.assert_allclose(expected, weight / weight.sum(1, keepdims=True), rtol=1e-12)
+    assert_drawn_from(ppr_counts(train, temperature=temperature, method=method), expected)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1, 0.01, 0.003, 1e-7])
+def test_the_mixture_that_is_drawn_from_has_the_probabilities_of_the_definition(
+    temperature: float,
+) -> None:
+    train = graph(40, 60, 0.15, seed=8)
+    scores = personalised_pagerank(train)
+    weights, share = PPR(temperature=temperature).mixture(train, scores)
+    parts = (weights, scores.indices, scores.indptr)
+    sparse = sp.csr_array(parts, shape=train.shape).toarray()
+    free = 1.0 - train.toarray()
+    found = (1 - share)[:, None] * free / free.sum(1, keepdims=True)
+    found += share[:, None] * sparse / np.maximum(sparse.sum(1, keepdims=True), 1e-300)
+    stored = scores.matrix().toarray().astype(np.float64)
+    expected = reference_distribution(train, stored, temperature)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-12)
 
 
 def test_ppr_softmax_at_a_temperature_that_overflows_is_the_largest_entry() -> None:
@@ -387,9 +406,9 @@ def test_a_sampler_without_its_method_is_named_with_what_it_lacks() -> None:
 
     batch = Batch(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[True]]))
     encoded = Encoded(torch.ones(1, 2), torch.ones(3, 2))
-    with pytest.raises(ItemrecError, match="Silent finds no negatives: write 'score'"):
+    with pytest.raises(ItemrecError, match="Silent must define 'score'"):
         Silent().score(encoded, batch, 2, torch.Generator())
-    with pytest.raises(ItemrecError, match="Empty draws no items: write '__call__'"):
+    with pytest.raises(ItemrecError, match="Empty must define '__call__'"):
         Empty().score(encoded, batch, 2, torch.Generator())
 
 

@@ -275,9 +275,9 @@ def test_errors_name_the_model_and_the_rule(lightgcn):
         recommender.similar_items("x")
 
 
-def test_a_model_that_returns_its_own_buffer_is_not_changed() -> None:
+def test_requests_do_not_change_what_a_model_scores_with() -> None:
     class Counts(Model):
-        """Every user gets the same view of one buffer."""
+        """Every user gets a copy of one buffer: the caller may change scores."""
 
         kind = ir.models.Kind.CLOSED_FORM
 
@@ -287,7 +287,7 @@ def test_a_model_that_returns_its_own_buffer_is_not_changed() -> None:
 
         def scores(self, history: sp.csr_array, users: Any) -> Tensor:
             counts: Tensor = self.counts
-            return counts.expand(len(users), -1)
+            return counts.repeat(len(users), 1)
 
     run = ir.train(board_split(), Counts())  # it is evaluated as well
     recommender = ir.Recommender(run)

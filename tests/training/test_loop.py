@@ -29,8 +29,7 @@ from itemrec.models.enmf import ENMF
 from itemrec.models.mult_vae import MultVAE
 from itemrec.sampling import InBatch, Uniform
 from itemrec.sampling import PopularityNegatives as ByPopularity
-from itemrec.sampling.base import ScoredLists
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, ScoredLists
 from itemrec.serving.recommender import Recommender
 from itemrec.settings.schema import TrainConfig
 from itemrec.training.cuda_graph import _Snapshot

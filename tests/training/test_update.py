@@ -244,7 +244,7 @@ def test_the_least_rating_of_the_run_applies_to_new_data(tmp_path) -> None:
 @pytest.mark.parametrize("model", [ir.models.UltraGCN(dim=8), ir.models.DeepWalk(dim=8)])
 def test_a_model_that_cannot_be_updated_is_refused_by_name(model) -> None:
     run = ir.train(ir.split_interactions(EARLY), model, epochs=1, device="cpu")
-    with pytest.raises(ItemrecError, match=r"cannot be updated: train it anew on all data"):
+    with pytest.raises(ItemrecError, match=r"cannot be updated: train it again on all data"):
         ir.update(run, LATE)
 
 

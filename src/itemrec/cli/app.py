@@ -145,11 +145,11 @@ def describe(
     from itemrec.cli.tables import description
     from itemrec.data.datasets import load
     from itemrec.data.describe import describe as describe_data
-    from itemrec.sampling.ppr_diagnostics import report
+    from itemrec.sampling.ppr_diagnostics import ppr_report
 
     interactions = load(data, **reading.settings())
     found = describe_data(interactions)
-    negatives = report(interactions) if pagerank else None
+    negatives = ppr_report(interactions) if pagerank else None
     if as_json:
         content = found.to_dict() | ({"ppr": negatives.to_dict()} if negatives else {})
         typer.echo(json.dumps(content))

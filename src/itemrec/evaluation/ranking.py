@@ -24,15 +24,7 @@ def padded_scores(model: Model, history: sp.csr_array, users: Ints) -> Tensor:
         parts = (history.data, history.indices, np.concatenate([history.indptr, empty]))
         history = sp.csr_array(parts, shape=(history.shape[0] + missing, history.shape[1]))
         users = np.concatenate([users, np.full(missing, users[0], dtype=users.dtype)])
-    return own_scores(model, history, users)
-
-
-def own_scores(model: Model, history: sp.csr_array, users: Ints) -> Tensor:
-    """Scores that may be overwritten: a tensor that the model itself holds is copied."""
-    scores = model.scores(history, users)
-    held = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
-    shared = scores.untyped_storage().data_ptr() in held
-    return scores.clone(memory_format=torch.contiguous_format) if shared else scores.contiguous()
+    return model.scores(history, users).contiguous()
 
 
 def mask_history(scores: Tensor, history: sp.csr_array) -> Tensor:

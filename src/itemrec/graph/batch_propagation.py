@@ -1,4 +1,4 @@
-"""Linear message passing for a training step, which compares all items with few of the users.
+"""Linear message passing for a training step, which needs all items and few of the users.
 
 The last layer is computed for the batch's users only, and the first layer of the gradient starts
 from them only: of the ``4·depth`` products with the edges of one side, two become products with the
@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import by_blocks, first_messages, step
+from itemrec.graph.propagation import by_blocks, first_messages, propagation_step
 from itemrec.ops.pair_blocks import by_item
 from itemrec.ops.segment import segment_sum
 
-MOST = 0.5  # share of the interactions that a batch may have; with more, all users cost little more
+MOST = 0.5  # largest fraction of the interactions in a batch; above it, all users cost little more
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class BatchEdges:
         return cls(users, place, starts.int(), graph.col[place] - graph.n_users)
 
     def to_users(self, graph: Graph, messages: Tensor) -> Tensor:
-        """``Â·messages`` of the batch's users; messages are those of `first_messages` or `step`."""
+        """``Â·messages`` of the batch's users; messages are those of `first_messages`."""
         if not by_blocks(graph, messages):
             weight = self.normalised(graph).to(messages.dtype)
             return segment_sum(self.starts, self.items, messages, weight=weight)
@@ -71,25 +71,25 @@ class BatchEdges:
         return out if graph.weight is None else out.mul_(graph.weight[self.place])
 
 
-def smooth_batch(
+def propagate_batch(
     graph: Graph,
     tables: tuple[Tensor, Tensor],
     edges: BatchEdges,
     depth: int,
     *,
     first: int = 0,
-    share: float = 1.0,
+    layer_weight: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """`smooth` of ``[users, d], [items, d]`` for the batch's users and all items.
+    """`propagate_layers` of ``[users, d], [items, d]`` for the batch's users and all items.
 
     Returns ``[B, d], [items, d]``.
     """
-    settings = (graph, edges, depth, first, share)
-    users, items = _SmoothBatch.apply(*tables, *settings)  # type: ignore[no-untyped-call]
+    settings = (graph, edges, depth, first, layer_weight)
+    users, items = _PropagateBatch.apply(*tables, *settings)  # type: ignore[no-untyped-call]
     return users, items
 
 
-class _SmoothBatch(torch.autograd.Function):
+class _PropagateBatch(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -99,40 +99,40 @@ class _SmoothBatch(torch.autograd.Function):
         edges: BatchEdges,
         depth: int,
         first: int,
-        share: float,
+        weight: float,
     ) -> tuple[Tensor, Tensor]:
-        ctx.settings = graph, edges, depth, first, share
-        of_users = first_messages(graph, "users", users, share)
-        of_items = first_messages(graph, "items", items, share, of_users)
+        ctx.settings = graph, edges, depth, first, weight
+        of_users = first_messages(graph, "users", users, weight)
+        of_items = first_messages(graph, "items", items, weight, of_users)
         for _ in range(depth - 1):
-            _, (of_users, of_items) = _layer(graph, (of_users, of_items), (users, items), share)
+            _, (of_users, of_items) = _layer(graph, (of_users, of_items), (users, items), weight)
         base = None if first else items
-        out, _ = step(graph, "items", of_users, base, share, sends=False)
+        out, _ = propagation_step(graph, "items", of_users, base, weight, sends=False)
         rows = edges.to_users(graph, of_items)
-        return rows if first else rows.add_(users[edges.users], alpha=share), out
+        return rows if first else rows.add_(users[edges.users], alpha=weight), out
 
     @staticmethod
     def backward(ctx: Any, rows: Tensor, items: Tensor) -> tuple[Tensor | None, ...]:
         """The same layers, as for any symmetric product; the first has few users as sources."""
-        graph, edges, depth, first, share = ctx.settings
+        graph, edges, depth, first, weight = ctx.settings
         more, base = depth > 1, depth > 1 or not first
         users, own = _by_user(edges.users, rows)
-        of_items = first_messages(graph, "items", items, share)
-        to_users, of_users = step(graph, "users", of_items, sends=more, writes=not more)
-        to_items = edges.to_items(graph, rows).mul_(share)
+        of_items = first_messages(graph, "items", items, weight)
+        to_users, of_users = propagation_step(graph, "users", of_items, sends=more, writes=not more)
+        to_items = edges.to_items(graph, rows).mul_(weight)
         if base:
-            _add_rows(graph, users, own * share, of_users if more else to_users, sent=more)
-            to_items.add_(items, alpha=share)
+            _add_rows(graph, users, own * weight, of_users if more else to_users, sent=more)
+            to_items.add_(items, alpha=weight)
         if more:
             of_items = first_messages(graph, "items", to_items, keep=of_users)
         for left in reversed(range(depth - 1)):
             base, last = left > 0 or not first, left == 0
             (to_users, to_items), (of_users, of_items) = _layer(
-                graph, (of_users, of_items), (None, items if base else None), share, last=last
+                graph, (of_users, of_items), (None, items if base else None), weight, last=last
             )
             if base:
                 table = to_users if last else of_users
-                _add_rows(graph, users, own * share, table, sent=not last)
+                _add_rows(graph, users, own * weight, table, sent=not last)
         return to_users, to_items, *(None,) * 5
 
 
@@ -155,16 +155,16 @@ def _layer(
     graph: Graph,
     messages: tuple[Tensor, Tensor],
     bases: tuple[Tensor | None, Tensor | None],
-    share: float,
+    weight: float,
     *,
     last: bool = False,
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """A layer of users and items, valid only if it is the last, and else their next messages."""
+    """A layer of users and items, valid if it is the last, and their next messages otherwise."""
     (of_users, of_items), more = messages, not last
-    to_users, after = step(
-        graph, "users", of_items, bases[0], share, sends=more, writes=last, keep=of_users
+    to_users, after = propagation_step(
+        graph, "users", of_items, bases[0], weight, sends=more, writes=last, keep=of_users
     )
-    to_items, other = step(
-        graph, "items", of_users, bases[1], share, sends=more, writes=last, keep=after
+    to_items, other = propagation_step(
+        graph, "items", of_users, bases[1], weight, sends=more, writes=last, keep=after
     )
     return (to_users, to_items), (after, other)

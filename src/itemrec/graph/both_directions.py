@@ -1,4 +1,4 @@
-"""The edges of a graph, users to items and items to users, in memory or mapped from disk."""
+"""The edges of a graph in both directions, in memory or mapped from disk."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from itemrec.data.weights import is_weighted
 
-MAPPED = 2**28  # edges from which on a graph for the CPU is mapped
-CHUNK = 2**22  # interactions that are transposed together
+MAPPED = 2**28  # edges from which a graph on the CPU is mapped from disk
+CHUNK = 2**22  # interactions transposed at a time
 
 Array = npt.NDArray[Any]
 Edges = tuple[Array, Array, Array | None, Array]  # starts, columns, weights, degrees
@@ -21,8 +21,8 @@ Edges = tuple[Array, Array, Array | None, Array]  # starts, columns, weights, de
 def both_directions(forward: sp.csr_array, *, may_map: bool) -> Edges:
     """Starts and columns of all nodes, the edges' weights if any, and degrees, float32.
 
-    A large graph for the CPU is built piece by piece in a temporary file (in `TMPDIR`) that ends
-    with the process; the system keeps in memory what is used of it.
+    A large graph on the CPU is built piece by piece in a temporary file (in `TMPDIR`), which is
+    deleted when the process ends; the system keeps the used pages in memory.
     """
     n_users, half = forward.shape[0], forward.nnz
     mapped = may_map and 2 * half >= MAPPED

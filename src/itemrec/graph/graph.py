@@ -1,4 +1,4 @@
-"""The interaction graph as CSR: targets, their sources, and node degrees."""
+"""The interaction graph in CSR form: targets, their sources, and node degrees."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import Tensor
 from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 from itemrec.graph.both_directions import both_directions
-from itemrec.ops.blocked_sum import Block, source_blocks
+from itemrec.ops.blocked_sum import SourceBlock, source_blocks
 from itemrec.ops.segment import MOST_NARROW
 
-LARGE = 1 << 18  # nodes from which a CPU's cache does not hold their vectors: 64 MB at 64 columns
+LARGE = 1 << 18  # nodes whose vectors exceed a CPU's cache: 64 MB at 64 columns
 
 Side = Literal["users", "items"]
 SIDES: tuple[Side, Side] = ("users", "items")
@@ -29,8 +29,7 @@ class Adjacency:
 
     In a whole graph targets and sources are the same nodes; when new users are folded in, the
     targets are those users and the sources are the items they interacted with. With weights, a
-    degree is the sum of a node's weights; those of disliked items are negative, and count by their
-    size.
+    degree is the sum of the absolute weights of a node; disliked items have negative ones.
     """
 
     crow: Tensor  # int32 [targets + 1], int64 if there are 2**31 edges or more
@@ -50,9 +49,9 @@ class Adjacency:
         return False
 
     def become(self, other: Adjacency) -> None:
-        """Copy the edges of another adjacency of the same size into the memory of this one.
+        """Overwrite the edges with those of another adjacency of the same size.
 
-        A step recorded as a CUDA graph reads this memory and so uses the new edges.
+        A step recorded as a CUDA graph reads this memory and then uses the new edges.
         """
         for name in ("blocks", "scratch"):  # of the old edges, and only on a CPU
             vars(self).pop(name, None)
@@ -101,8 +100,8 @@ class Graph(Adjacency):
         [2.0, 1.0, 1.0, 2.0]
         """
         n_users, n_items = train.shape
-        if n_users + n_items >= 2**31:
-            raise ItemrecError(f"a graph holds less than 2**31 nodes, got {n_users + n_items:,}")
+        if (nodes := n_users + n_items) >= 2**31:
+            raise ItemrecError(f"a graph must have fewer than 2**31 nodes, got {nodes:,}")
         forward = sp.csr_array(train)
         if not forward.has_sorted_indices:
             forward = forward.sorted_indices()  # a copy: the caller's matrix is not modified
@@ -155,7 +154,7 @@ class Graph(Adjacency):
 
     @property
     def blocked(self) -> bool:
-        """Whether sums go by `blocks`: on a CPU, if the graph is large."""
+        """Whether sums are computed by `blocks`: on a CPU, if the graph is large."""
         return self.n_nodes >= LARGE and not self.col.is_cuda
 
     @cached_property
@@ -164,9 +163,9 @@ class Graph(Adjacency):
         return {}
 
     @cached_property
-    def blocks(self) -> dict[Side, tuple[Block, ...]]:
+    def blocks(self) -> dict[Side, tuple[SourceBlock, ...]]:
         """The edges to each side, grouped by blocks of sources; each side numbered from 0."""
-        out: dict[Side, tuple[Block, ...]] = {}
+        out: dict[Side, tuple[SourceBlock, ...]] = {}
         for side in SIDES:
             to = self._edges_to(side)  # not kept: in a large graph it would be half of its memory
             out[side] = source_blocks(to.crow, to.col, len(to.source_degree), to.weight)
@@ -214,7 +213,7 @@ class Graph(Adjacency):
         return Graph.from_csr(joined, self.crow.device)
 
     def drop_edges(self, share: float, generator: torch.Generator) -> Graph:
-        """A copy without a random share of the interactions; their number is always the same."""
+        """A copy without a random share of the interactions; the number dropped is fixed."""
         half = len(self.col) // 2
         drawn = torch.randperm(half, generator=generator, device=generator.device)
         keep = torch.ones(half, dtype=torch.bool, device=self.col.device)
@@ -224,27 +223,18 @@ class Graph(Adjacency):
         ends = torch.cat([keep.new_zeros(1, dtype=kind), keep.cumsum(0, dtype=kind)])
         crow = ends[self.crow.long()]
         weight = None if self.weight is None else self.weight[keep]
-        degree = degrees(crow, weight)
+        degree = row_degrees(crow, weight)
         return replace(
-            self,
-            crow=crow,
-            col=self.col[keep],
-            degree=degree,
-            source_degree=degree,
-            weight=weight,
+            self, crow=crow, col=self.col[keep], degree=degree, source_degree=degree, weight=weight
         )
 
 
 def row_type(edges: int) -> type[np.signedinteger[Any]]:
-    """The type of positions among so many edges: 32 bits while they suffice.
-
-    >>> row_type(10), row_type(2**31)
-    (<class 'numpy.int32'>, <class 'numpy.int64'>)
-    """
+    """The integer type of positions among so many edges: 32 bits while they suffice."""
     return np.int32 if edges <= MOST_NARROW else np.int64
 
 
-def degrees(crow: Tensor, weight: Tensor | None) -> Tensor:
+def row_degrees(crow: Tensor, weight: Tensor | None) -> Tensor:
     """The number of entries of each row, or the sum of their weights, float32 [rows]."""
     if weight is None:
         return crow.diff().float()

@@ -1,4 +1,4 @@
-"""Message passing with noise after every layer; the noise does not enter the gradient."""
+"""Message passing with noise after every layer; the gradient ignores the noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from itemrec import ranks
 from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import first_messages, normalised_sum, step
+from itemrec.graph.propagation import first_messages, normalised_sum, propagation_step
 from itemrec.ops.columns import drawn
 from itemrec.ops.segment import fused
 
@@ -80,5 +80,7 @@ class _NoisyPasses(torch.autograd.Function):
         layer_grads = [reduce(torch.add, grads[at :: ctx.depth]) for at in range(ctx.depth)]
         out, messages = layer_grads[-1], first_messages(ctx.graph, None, layer_grads[-1])
         for below in reversed((None, *layer_grads[:-1])):  # the gradient of the layer below
-            out, messages = step(ctx.graph, None, messages, below, sends=below is not None)
+            out, messages = propagation_step(
+                ctx.graph, None, messages, below, sends=below is not None
+            )
         return out, None, None, None, None, None

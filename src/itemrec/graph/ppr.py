@@ -58,12 +58,18 @@ class PPRScores:
 
 @dataclass(frozen=True)
 class PageRank:
-    """Settings: what is computed, and which entries are stored.
+    """Settings of the computation, and of which entries are stored.
 
-    method: "power" iterates on dense blocks of users until every user's L1 error is provably at
-        most `tolerance`; "push" moves only mass above `epsilon` · degree, touches only the
-        neighbourhood of a user, and stays below the true values; `error` bounds the difference.
-    threshold: entries must be above it. positives: also keep the user's training items.
+    Attributes:
+        restart: Restart probability of the walk.
+        method: "power" iterates on dense blocks of users until every user's L1 error is provably at
+            most `tolerance`; "push" moves only mass above `epsilon` · degree, touches only the
+            neighbourhood of a user, and stays below the true values; `error` bounds the difference.
+        tolerance: See `method`.
+        epsilon: See `method`.
+        top: Entries stored for each user.
+        threshold: Stored entries are above it.
+        positives: Whether to store the user's training items as well.
     """
 
     restart: float = 0.15
@@ -96,10 +102,15 @@ def personalised_pagerank(
     cache: str | Path | None = None,
     **settings: Any,
 ) -> PPRScores:
-    """PageRank of the given rows of ``train`` (all by default), its top items per user.
+    """PageRank of the given rows of ``train`` (all by default), the top items of each user.
 
-    ``settings`` are the fields of `PageRank`. block: users computed together. cache: a folder in
-    which results are stored.
+    Args:
+        train: Training interactions, `[users, items]`.
+        users: Rows of ``train``.
+        device: Device of the power iteration.
+        block: Users computed together.
+        cache: A folder in which results are stored.
+        **settings: The fields of `PageRank`.
     """
     config = PageRank(**settings)
     if block is not None:

@@ -45,7 +45,7 @@ def cached(
         try:
             return _load(place)
         except (OSError, ValueError, KeyError) as error:
-            text = f"the cached PageRank {place} is damaged and is rebuilt: {error}"
+            text = f"the cached PageRank {place} is damaged and is computed again: {error}"
             warnings.warn(text, stacklevel=3)
             shutil.rmtree(place, ignore_errors=True)
     scores = compute()

@@ -1,18 +1,18 @@
-"""Fast neighbourhood sums with their gradient, on CPU and GPU; for trained weights see `edge_ops`.
+"""Neighbourhood sums and linear message passing, with their gradients, on CPU and GPU.
 
 A symmetric graph is its own transpose, so the gradient of a sum over neighbours is the same sum.
+`models/lightgcn.py` defines what `propagate_layers` computes; `edge_ops` has trained edge weights.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from itemrec.graph.graph import Adjacency, Graph, Side, inverse_root
-from itemrec.ops.blocked_sum import blocked_sum, pieces
+from itemrec.ops.blocked_sum import blocked_sum, cached_slices
 from itemrec.ops.segment import fused, segment_sum
 
 
@@ -39,27 +39,38 @@ def propagate(adjacency: Adjacency, x: Tensor) -> Tensor:
     return neighbour_sum(adjacency, source) * inverse_root(adjacency.degree)
 
 
-def smooth(graph: Graph, x: Tensor, depth: int, *, first: int = 0, share: float = 1.0) -> Tensor:
-    """``share · Σ_{l=first}^{depth} Âˡ x``: linear message passing and the sum of its layers.
+def propagate_layers(
+    graph: Graph, x: Tensor, depth: int, *, first: int = 0, layer_weight: float = 1.0
+) -> Tensor:
+    """``w · Σ_{l=first}^{depth} Âˡ x`` with ``w = layer_weight``: all layers and their sum.
 
-    By Horner's rule, ``y ← share·x + Â y``, so that only one layer is stored at a time. ``first``
-    is 0 or 1. A polynomial of a symmetric matrix is its own gradient.
+    By Horner's rule, ``y ← w·x + Â y``, so that only one layer is stored at a time. ``first`` is 0
+    or 1. A polynomial of a symmetric matrix is its own gradient.
     """
-    product = functools.partial(_horner, depth=depth, first=first, share=share)
-    out: Tensor = _SymmetricSum.apply(x, graph, product)  # type: ignore[no-untyped-call]
+
+    def horner(graph: Graph, x: Tensor) -> Tensor:
+        y, messages = x, first_messages(graph, None, x, layer_weight)
+        for left in reversed(range(depth)):
+            base = x if left or not first else None
+            y, messages = propagation_step(
+                graph, None, messages, base, layer_weight, sends=left > 0, writes=left == 0
+            )
+        return y
+
+    out: Tensor = _SymmetricSum.apply(x, graph, horner)  # type: ignore[no-untyped-call]
     return out
 
 
-def smooth_items(
-    graph: Graph, items: Tensor, depth: int, *, share: float = 1.0
+def propagate_items(
+    graph: Graph, items: Tensor, depth: int, *, layer_weight: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """`smooth` where users start from zero: user and item vectors ``[users, d], [items, d]``.
+    """`propagate_layers` where users start from zero: vectors ``[users, d], [items, d]``.
 
     A layer is then non-zero on one side only: messages reach users at odd depths and items at even
-    ones, so half of the sums can be skipped. With R the user rows of Â: ``u ← R i``,
-    ``i ← share·items + Rᵀ u``.
+    ones, so half of the sums are skipped. With R the user rows of Â: ``u ← R i``,
+    ``i ← w·items + Rᵀ u``.
     """
-    users, out = _SmoothItems.apply(items, graph, depth, share)  # type: ignore[no-untyped-call]
+    users, out = _PropagateItems.apply(items, graph, depth, layer_weight)  # type: ignore[no-untyped-call]
     return users, out
 
 
@@ -82,15 +93,7 @@ def as_gathered(adjacency: Adjacency, x: Tensor) -> tuple[Tensor, Tensor | None]
 
 def normalised_sum(graph: Graph, x: Tensor) -> Tensor:
     """`propagate` without a custom gradient."""
-    return step(graph, None, first_messages(graph, None, x), sends=False)[0]
-
-
-def _horner(graph: Graph, x: Tensor, *, depth: int, first: int, share: float) -> Tensor:
-    out, messages = x, first_messages(graph, None, x, share)
-    for left in reversed(range(depth)):
-        base = x if left or not first else None
-        out, messages = step(graph, None, messages, base, share, sends=left > 0, writes=left == 0)
-    return out
+    return propagation_step(graph, None, first_messages(graph, None, x), sends=False)[0]
 
 
 def _scale(graph: Graph, side: Side | None) -> Tensor:
@@ -100,39 +103,40 @@ def _scale(graph: Graph, side: Side | None) -> Tensor:
 
 
 def first_messages(
-    graph: Graph, side: Side | None, x: Tensor, share: float = 1.0, keep: Tensor | None = None
+    graph: Graph, side: Side | None, x: Tensor, weight: float = 1.0, keep: Tensor | None = None
 ) -> Tensor:
-    """The first messages of all nodes, or of one side: ``share·x``.
+    """``weight·x`` as the first messages of all nodes, or of one side.
 
-    On a GPU and in a large graph they are scaled here, once per node instead of once per edge, in
-    the graph's type. On a GPU every edge of a graph with weights is scaled in `step`. In a large
-    graph messages lie in memory that the graph reuses, followed by rows for sums; ``keep`` are
-    messages that are still needed and must not be overwritten.
+    On a GPU and in a large graph this scales them by ``d^-1/2``, once per node instead of once per
+    edge, in the graph's type; on a GPU a graph with edge weights is scaled in `propagation_step`.
+    In a large graph messages lie in memory that the graph reuses, followed by rows for sums;
+    ``keep`` are messages that are still needed and must not be overwritten.
     """
     if by_blocks(graph, x):
-        scale, out = _scale(graph, side) * share, _buffer(graph, side, x.shape[1], graph.read, keep)
-        for part in pieces(len(x)):
+        scale = _scale(graph, side) * weight
+        out = _buffer(graph, side, x.shape[1], graph.read, keep)
+        for part in cached_slices(len(x)):
             torch.mul(x[part], scale[part], out=out[part])
         return out
     if graph.weight is not None or not fused(x):
-        return x if share == 1 else x * share
+        return x if weight == 1 else x * weight
     from itemrec.ops.triton.segment import scaled_rows
 
-    return scaled_rows(x, _scale(graph, side), share, graph.read)
+    return scaled_rows(x, _scale(graph, side), weight, graph.read)
 
 
-def step(
+def propagation_step(
     graph: Graph,
     to: Side | None,
     messages: Tensor,
     base: Tensor | None = None,
-    share: float = 1.0,
+    base_weight: float = 1.0,
     *,
     sends: bool = True,
     writes: bool = True,
     keep: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``share·base + Â·messages`` of all nodes or of one side, and the next messages.
+    """``base_weight·base + Â·messages`` of all nodes or of one side, and the next messages.
 
     The first is valid only with ``writes``, the second only with ``sends``. ``keep`` as in
     `first_messages`. A step of all nodes may overwrite ``messages``.
@@ -142,7 +146,7 @@ def step(
         out = torch.empty(len(_scale(graph, to)), columns) if writes else None
         if sends:
             following = _buffer(graph, to, columns, messages.dtype, messages, keep)
-        _blocked_step(graph, to, messages, base, share, out, following)
+        _blocked_step(graph, to, messages, base, base_weight, out, following)
         found = [x for x in (out, following) if x is not None]
         return found[0], found[-1]
     adjacency = graph if to is None else graph.sides[to]
@@ -151,13 +155,13 @@ def step(
 
         scale = _scale(graph, to)
         rows = adjacency.crow, adjacency.col, adjacency.order
-        return smooth_step(rows, messages, scale, base, share, sends=sends, writes=writes)
+        return smooth_step(rows, messages, scale, base, base_weight, sends=sends, writes=writes)
     half = len(graph.col) // 2
     part = {"users": slice(half), "items": slice(half, None), None: slice(None)}[to]
     weight = graph.edge_weight[part].to(messages.dtype)
     order = adjacency.order if messages.is_cuda else None
     out = segment_sum(adjacency.crow, adjacency.col, messages, weight=weight, order=order)
-    return (out if base is None else out.add_(base, alpha=share),) * 2
+    return (out if base is None else out.add_(base, alpha=base_weight),) * 2
 
 
 def by_blocks(graph: Graph, x: Tensor) -> bool:
@@ -170,8 +174,8 @@ def _buffer(
 ) -> Tensor:
     """Memory of the graph that is not in use, for messages and, behind them, sums of targets.
 
-    Messages of one side go to all of the other. Those of all nodes need room for users only: when
-    items are summed, their own messages have been read.
+    Messages of one side go to all of the other. Those of all nodes need extra rows for users only:
+    when items are summed, their own messages have been read.
     """
     rows, number = graph.n_nodes + (graph.n_users if side is None else 0), 0
     while True:
@@ -187,21 +191,21 @@ def _blocked_step(
     to: Side | None,
     messages: Tensor,
     base: Tensor | None,
-    share: float,
+    base_weight: float,
     out: Tensor | None,
     following: Tensor | None,
 ) -> None:
-    """`step` for a large graph on a CPU; rows are scaled while they are in the cache."""
+    """`propagation_step` for a large graph on a CPU; scales rows while they are in the cache."""
     if to is None:
         users, nodes = graph.n_users, graph.n_nodes
         parts: tuple[tuple[Side, slice, slice], ...]
         parts = (
             ("users", slice(users), slice(users, None)),
-            ("items", slice(users, nodes), slice(nodes)),  # the room is that of their messages
+            ("items", slice(users, nodes), slice(nodes)),  # sums overwrite their own messages
         )
         for side, rows, table in parts:
             cut = [None if x is None else x[rows] for x in (base, out, following)]
-            _blocked_step(graph, side, messages[table], cut[0], share, *cut[1:])
+            _blocked_step(graph, side, messages[table], cut[0], base_weight, *cut[1:])
         return
     scale = _scale(graph, to)
 
@@ -210,7 +214,7 @@ def _blocked_step(
         torch.mul(rows, scale[part], out=rows if out is None else out[part])
         rows = rows if out is None else out[part]
         if base is not None:
-            rows.add_(base[part], alpha=share)
+            rows.add_(base[part], alpha=base_weight)
         if following is not None:
             following[part] = rows.mul_(scale[part]) if out is None else rows * scale[part]
 
@@ -231,32 +235,32 @@ class _SymmetricSum(torch.autograd.Function):
         return ctx.product(ctx.adjacency, grad), None, None
 
 
-class _SmoothItems(torch.autograd.Function):
+class _PropagateItems(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, items: Tensor, graph: Graph, depth: int, share: float
+        ctx: Any, items: Tensor, graph: Graph, depth: int, weight: float
     ) -> tuple[Tensor, Tensor]:
-        ctx.graph, ctx.depth, ctx.share = graph, depth, share
-        messages, found = first_messages(graph, "items", items, share), dict[Side, Tensor]()
+        ctx.graph, ctx.depth, ctx.weight = graph, depth, weight
+        messages, found = first_messages(graph, "items", items, weight), dict[Side, Tensor]()
         if depth == 1:
-            found["items"] = items * share
+            found["items"] = items * weight
         for at in range(1, depth + 1):
             to, base = _side(at), None if at % 2 else items
             kept = at >= depth - 1  # the last two layers are the result
-            found[to], messages = step(
-                graph, to, messages, base, share, sends=at < depth, writes=kept
+            found[to], messages = propagation_step(
+                graph, to, messages, base, weight, sends=at < depth, writes=kept
             )
         return found["users"], found["items"]
 
     @staticmethod
     def backward(ctx: Any, users: Tensor, items: Tensor) -> tuple[Tensor, None, None, None]:
-        graph, share, grads = ctx.graph, ctx.share, {"users": users, "items": items}
+        graph, weight, grads = ctx.graph, ctx.weight, {"users": users, "items": items}
         side = _side(ctx.depth)
-        out, messages = users, first_messages(graph, side, grads[side], share)
+        out, messages = users, first_messages(graph, side, grads[side], weight)
         for at in reversed(range(ctx.depth)):
             to = _side(at)
-            out, messages = step(
-                graph, to, messages, grads[to], share, sends=at > 0, writes=at == 0
+            out, messages = propagation_step(
+                graph, to, messages, grads[to], weight, sends=at > 0, writes=at == 0
             )
         return out, None, None, None
 

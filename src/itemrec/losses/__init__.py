@@ -1,6 +1,6 @@
 """Losses for lists of scores; LOSSES is the table of losses by name.
 
-Each is a plain function of scores and masks, as described in `itemrec.losses.base`.
+Each is a plain function of scores and masks; `Loss` describes their inputs.
 """
 
 from __future__ import annotations

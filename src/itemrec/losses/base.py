@@ -1,14 +1,7 @@
-"""The common parts of all list losses: binding of settings, masks, means over users.
+"""What all list losses share: their interface (`Loss`), bound settings, masks, means over users.
 
-A loss is a plain function ``loss(pos, neg, pos_mask=None, neg_mask=None, *, settings)``:
-
-- ``pos`` [B, P] scores of P positives of each of B users, ``neg`` [B, N] (or [1, N]) of negatives;
-- ``pos_mask``, ``neg_mask`` bool, True where an entry is real; the values of padding never matter;
-- the result is the mean over users with at least one positive, and a differentiable 0 without any.
-
-A loss called with settings only binds them: ``item_ndcg(tau=0.5)`` is
-``functools.partial(item_ndcg, tau=0.5)``. No *values* of tensors are read on the host, so a
-GPU never waits and a step can be captured as a CUDA graph.
+No loss reads *values* of tensors on the host, so a GPU never waits and a step can be captured as a
+CUDA graph.
 """
 
 import functools
@@ -20,14 +13,7 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
-from itemrec.validation import (
-    at_least_zero,
-    is_number,
-    positive,
-    positive_integer,
-    schema,
-    typed,
-)
+from itemrec.validation import at_least_zero, is_number, positive, positive_integer, schema, typed
 
 
 class LazyScores(Protocol):
@@ -62,12 +48,10 @@ class LazyScores(Protocol):
 Scores: TypeAlias = Tensor | LazyScores
 
 
-def _cuts(name: str, value: Any) -> None:
-    if not isinstance(value, Sequence) or isinstance(value, str) or not len(value):
+def _cutoffs(name: str, value: Any) -> None:
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_list or not value or any(type(k) is not int or k < 1 for k in value):
         raise ItemrecError(f"'{name}' must be a list of positive integers, got {value!r}")
-    for k in value:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ItemrecError(f"'{name}' must be a list of positive integers, got {value!r}")
 
 
 def _cosine(name: str, value: Any) -> None:
@@ -75,13 +59,14 @@ def _cosine(name: str, value: Any) -> None:
         raise ItemrecError(f"'{name}' must be a number between -1 and 1, got {value!r}")
 
 
+def _positive(name: str, value: Any) -> None:
+    positive(**{name: value})
+
+
 # Checks beyond the type of a setting's default, by the setting's name.
 RULES: dict[str, Callable[[str, Any], Any]] = {
-    "tau": lambda name, value: positive(**{name: value}),
-    "tau_k": lambda name, value: positive(**{name: value}),
-    "scale": lambda name, value: positive(**{name: value}),
-    "t2": lambda name, value: positive(**{name: value}),
-    "ks": _cuts,
+    **dict.fromkeys(("tau", "tau_k", "scale", "t2"), _positive),
+    "ks": _cutoffs,
     "margin": _cosine,
     "weight": lambda name, value: at_least_zero(**{name: value}),
     "iterations": positive_integer,
@@ -89,7 +74,25 @@ RULES: dict[str, Callable[[str, Any], Any]] = {
 
 
 class Loss(Protocol):
-    """The interface of a loss: scores give a scalar, settings only give a partial.
+    """A plain function of scores and masks, `loss(pos, neg, pos_mask, neg_mask, *, settings)`.
+
+    Called with settings only, it binds them: `item_ndcg(tau=0.5)` is
+    `functools.partial(item_ndcg, tau=0.5)`.
+
+    Args:
+        pos: Scores of P positives of each of B users, `[B, P]`.
+        neg: Scores of N negatives of each user, `[B, N]`, or `[1, N]` if all users share them. The
+            `item_*` losses also take a stream of them (`LazyScores`), without `neg_mask`.
+        pos_mask: True where an entry is real, False where it is padding, bool `[B, P]`; by default
+            all are real. The values of padding never matter.
+        neg_mask: The same for the negatives, bool `[B, N]`.
+
+    Returns:
+        The mean over the users that have a positive; 0, still differentiable, if there is none.
+
+    Raises:
+        ItemrecError: A setting is invalid, a mask is not boolean, or `neg` is a stream that the
+            loss cannot take.
 
     Examples:
         >>> import torch
@@ -118,17 +121,16 @@ class Loss(Protocol):
 
 
 def bindable(function: Callable[..., Tensor]) -> Loss:
-    """Check the settings of every call; called with settings only, bind them.
+    """Make a loss check its settings, and bind them when it is called with settings only.
 
     A setting must have the type of its default and pass the check in `RULES` if there is one for
-    its name. A loss also works without this decorator; it then has to be bound with
-    `functools.partial`.
+    its name. Without this decorator, bind settings with `functools.partial`.
 
     Args:
         function: A loss `(pos, neg, pos_mask=None, neg_mask=None, *, settings)`.
 
     Returns:
-        The same loss, which can now also be called with settings only.
+        The loss, which can also be called with settings only.
 
     Raises:
         ItemrecError: When called with an unknown setting, an invalid value, or neither scores nor
@@ -166,10 +168,10 @@ def bindable(function: Callable[..., Tensor]) -> Loss:
         if args or inputs & kwargs.keys():
             return function(*args, **kwargs)
         if not settings:
-            how = f"; settings to bind are {', '.join(defaults)}" if defaults else ""
+            how = f", or bind {', '.join(defaults)}" if defaults else ""
             raise ItemrecError(
                 f"{function.__name__} needs the scores of positives and negatives; to train with "
-                f"it, give the function itself{how}"
+                f"it, pass the function itself{how}"
             )
         return functools.partial(loss, **kwargs)
 
@@ -191,8 +193,7 @@ def bind(loss: Callable[..., Tensor], settings: Mapping[str, Any]) -> Callable[.
         ItemrecError: A setting is unknown or invalid.
 
     Examples:
-        >>> from itemrec.losses import bind
-        >>> from itemrec.losses import item_ndcg
+        >>> from itemrec.losses import bind, item_ndcg
         >>> bind(item_ndcg, {"tau": 0.5}).keywords
         {'tau': 0.5}
         >>> bind(item_ndcg, {}) is item_ndcg
@@ -215,8 +216,7 @@ def unbind(loss: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str
         The function and all its settings.
 
     Examples:
-        >>> from itemrec.losses import bsl
-        >>> from itemrec.losses import unbind
+        >>> from itemrec.losses import bsl, unbind
         >>> function, settings = unbind(bsl(tau=0.2))
         >>> function is bsl, settings
         (True, {'tau': 0.2, 't2': 1.0})
@@ -227,11 +227,13 @@ def unbind(loss: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str
     return loss, schema(loss)
 
 
-def real(scores: Tensor, mask: Tensor | None, name: str, fill: float) -> tuple[Tensor, Tensor]:
-    """Scores with `fill` in the padding, and the mask; both [B, n]. Half precision is widened.
+def apply_mask(
+    scores: Tensor, mask: Tensor | None, name: str, fill: float
+) -> tuple[Tensor, Tensor]:
+    """Scores with `fill` in the padding, and the mask; both [B, n].
 
-    A count of 200 is not exact in bfloat16's eight bits. Padding is overwritten first, since even a
-    zero gradient times a NaN in the padding is NaN.
+    Half precision is widened: a count of 200 is not exact in bfloat16's eight bits. Padding is
+    overwritten first, since even a zero gradient times a NaN in the padding is NaN.
     """
     if not isinstance(scores, Tensor):
         raise ItemrecError(

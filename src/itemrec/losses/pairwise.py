@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from itemrec.losses.base import bindable, mean, real
+from itemrec.losses.base import apply_mask, bindable, mean
 
 
 @bindable
@@ -14,19 +14,8 @@ def bpr(
     """Bayesian personalised ranking, `−log σ(s_p − s_j)` (Rendle et al., UAI 2009).
 
     The mean over all pairs of a positive p and a negative j of a user, then over users. By
-    default it is trained as in its paper: batches of interactions, one negative each.
-
-    Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
-
-    Returns:
-        A scalar; 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: A mask is not boolean, or `neg` is a stream (`LazyScores`).
+    default it is trained as in its paper: batches of interactions, one negative each. `Loss`
+    describes the inputs and the result.
 
     Examples:
         >>> import torch
@@ -35,8 +24,8 @@ def bpr(
         >>> round(float(bpr(pos, neg)), 4)  # (log 2 + log(1 + 1/e)) / 2
         0.5032
     """
-    pos, mask = real(pos, pos_mask, "pos", 0.0)
-    neg, negatives = real(neg, neg_mask, "neg", -torch.inf)  # softplus(−∞) = 0
+    pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
+    neg, negatives = apply_mask(neg, neg_mask, "neg", -torch.inf)  # softplus(−∞) = 0
     pairs = mean(softplus(neg[:, None, :] - pos[:, :, None]), negatives[:, None, :])  # [B, P]
     return mean(mean(pairs, mask), mask.any(-1))
 
@@ -55,21 +44,12 @@ def ccl(
 
     For scores that are cosines: train with `similarity="cosine"`, or with a model that compares by
     cosines itself (`simplex`); a bias may lift a score above 1, where it has no slope. Negatives
-    below the margin m have no slope, so only hard ones count.
+    below the margin m have no slope, so only hard ones count. `Loss` describes the inputs and the
+    result.
 
     Args:
-        pos: Cosines of positives, `[B, P]`.
-        neg: Cosines of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         margin: m, between −1 and 1.
         weight: w, at least 0.
-
-    Returns:
-        A scalar; 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: A setting is invalid, a mask is not boolean, or `neg` is a stream.
 
     Examples:
         >>> import torch
@@ -78,7 +58,7 @@ def ccl(
         >>> round(float(ccl(pos, neg, margin=0.3, weight=2.0)), 4)  # 0.2 + 2·(0.2 + 0)/2
         0.4
     """
-    pos, mask = real(pos, pos_mask, "pos", 0.0)
-    neg, negatives = real(neg, neg_mask, "neg", 0.0)
+    pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
+    neg, negatives = apply_mask(neg, neg_mask, "neg", 0.0)
     push = mean((neg - margin).clamp(min=0), negatives)  # [B]
     return mean(mean((1 - pos).clamp(min=0), mask) + weight * push, mask.any(-1))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
-from itemrec.losses.base import Scores, bindable, mean, real
+from itemrec.losses.base import Scores, apply_mask, bindable, mean
 from itemrec.ops.neural_sort import neural_sort, sinkhorn
 from itemrec.ops.smooth_rank import count_above
 
@@ -14,7 +14,7 @@ from itemrec.ops.smooth_rank import count_above
 def negative_count(pos: Tensor, neg: Scores, neg_mask: Tensor | None, tau: float) -> Tensor:
     """Smooth number of negatives above each positive, Σ_{j∈V⁻} σ((s_j − s_p)/τ), [B, P]."""
     if isinstance(neg, Tensor):
-        neg, mask = real(neg, neg_mask, "neg", -torch.inf)  # σ(−∞) = 0, and so is its slope
+        neg, mask = apply_mask(neg, neg_mask, "neg", -torch.inf)  # σ(−∞) = 0, and so is its slope
         return count_above(pos, neg.expand(len(pos), mask.shape[-1]), tau)
     if neg_mask is not None:
         raise ItemrecError(f"'neg_mask' must be None with {type(neg).__name__}, got a tensor")
@@ -29,7 +29,7 @@ def smooth_rank(
     *,
     tau: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Smooth rank of each positive in its user's list, and its rank among the positives.
+    """Smooth rank of each positive in its user's list, and its smooth rank among the positives.
 
     With V⁺ the positives and V = V⁺ ∪ V⁻ all items of the list (the paper's equation 1):
 
@@ -41,10 +41,10 @@ def smooth_rank(
     positive then has rank 1½, and the loss of a perfect list is not 0. It is left out here (j≠p).
 
     Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
+        pos: Scores of positives, `[B, P]`; all inputs are those of a `Loss`.
+        neg: Scores of negatives, or a stream of them (`LazyScores`).
+        pos_mask: True where a positive is real.
+        neg_mask: True where a negative is real.
         tau: Temperature τ of the sigmoid.
 
     Returns:
@@ -61,7 +61,7 @@ def smooth_rank(
         >>> rank.tolist(), among.tolist()
         ([[1.0, 3.0]], [[1.0, 2.0]])
     """
-    pos, mask = real(pos, pos_mask, "pos", 0.0)
+    pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
     others = pos.masked_fill(~mask, -torch.inf)
     # p itself adds σ(0) = ½ exactly and no net gradient to this sum: 1 − ½ removes it.
     rank_pos = 0.5 + count_above(pos, others, tau)  # [B, P]
@@ -80,20 +80,11 @@ def item_ndcg(
     """Smooth NDCG, `1 − DCG/iDCG` with `DCG = Σ_{p∈V⁺} 1/log₂(1 + rank(p))`: the ITEM paper's loss.
 
     The rank is `smooth_rank` (equation 2 of the paper). `iDCG = Σ_{i=1}^{|V⁺|} 1/log₂(1 + i)` is
-    exact, over the real positives of the list.
+    exact, over the real positives of the list. Values are in [0, 1). `Loss` describes the inputs
+    and the result.
 
     Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the rank, positive.
-
-    Returns:
-        A scalar in [0, 1); 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: `tau` is not positive, or a mask is not boolean.
 
     Examples:
         >>> import torch
@@ -125,18 +116,11 @@ def item_ap(
 ) -> Tensor:
     """Smooth average precision, `1 − 1/|V⁺| Σ_{p∈V⁺} rank⁺(p)/rank(p)`.
 
+    Both ranks are those of `smooth_rank`. Values are in [0, 1). `Loss` describes the inputs and the
+    result.
+
     Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the rank, positive.
-
-    Returns:
-        A scalar in [0, 1); 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: `tau` is not positive, or a mask is not boolean.
 
     Examples:
         >>> import torch
@@ -169,22 +153,13 @@ def item_recall(
 
     The ½ is not in the paper, whose appendix has `σ((k − rank(p))/τ_k)`. The step `H(k − rank)`
     counts a positive *at* rank k. Without the ½ the sigmoid would count it half, and the loss would
-    not tend to the metric: the step lies between the ranks k and k + 1.
+    not tend to the metric: the step lies between the ranks k and k + 1. Values are in [0, 1].
+    `Loss` describes the inputs and the result.
 
     Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the rank, positive.
         ks: The cut-offs K, positive integers.
         tau_k: Temperature of the cut, in ranks, positive.
-
-    Returns:
-        A scalar in [0, 1]; 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: A setting is invalid, or a mask is not boolean.
 
     Examples:
         >>> import torch
@@ -223,22 +198,12 @@ def item_log(
     Why a bound, for exact counts: `rank(p) = i + n_p` for the i-th positive, and `log₂(1 + i + n) ≤
     (1 + n)·log₂(1 + i)`, hence `NDCG ≥ Σᵢ wᵢ/(1 + n_p)` with `wᵢ ∝ 1/log₂(1 + i)`. Jensen's
     inequality gives `−log₂ NDCG ≤ Σᵢ wᵢ log₂(1 + n_p)`, and Chebyshev's equal weights, since w
-    falls as n grows.
+    falls as n grows. `Loss` describes the inputs and the result.
 
     Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]` or `[1, N]`, or a stream of them (`LazyScores`).
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ of the count, positive.
         scale: How many items a negative stands for, positive. A sample of N negatives with scale
             `M/N` estimates the count among M.
-
-    Returns:
-        A scalar of at least 0; 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: `tau` or `scale` is not positive, or a mask is not boolean.
 
     Examples:
         >>> import torch
@@ -247,7 +212,7 @@ def item_log(
         >>> round(float(item_log(pos, neg, tau=1e-3)), 4)  # three negatives above: log₂ 4
         2.0
     """
-    pos, mask = real(pos, pos_mask, "pos", 0.0)
+    pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
     above = scale * negative_count(pos, neg, neg_mask, tau)  # [B, P]
     return mean(mean(torch.log2(1 + above), mask), mask.any(-1))
 
@@ -266,21 +231,12 @@ def neural_ndcg(
 
     `DCG = Σᵢ (P̃·gain)ᵢ / log₂(1 + i)`, P̃ the permutation of `neural_sort` made doubly stochastic
     by `sinkhorn`, gain 1 for positives. Memory is a few `[B, P+N, P+N]` tensors: 2,048 users with
-    lists of 205 take 0.34 GB each in float32, so use smaller batches on a small machine.
+    lists of 205 take 0.34 GB each in float32, so use smaller batches on a small machine. `Loss`
+    describes the inputs and the result.
 
     Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature of the sorting, positive.
         iterations: Steps of Sinkhorn's scaling.
-
-    Returns:
-        A scalar; 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: A setting is invalid, a mask is not boolean, or `neg` is a stream.
 
     Examples:
         >>> import torch
@@ -289,8 +245,8 @@ def neural_ndcg(
         >>> round(float(neural_ndcg(pos, neg, tau=0.1)), 3)  # second place: 1 − 1/log₂(3)
         0.369
     """
-    pos, mask = real(pos, pos_mask, "pos", 0.0)
-    neg, negatives = real(neg, neg_mask, "neg", 0.0)
+    pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
+    neg, negatives = apply_mask(neg, neg_mask, "neg", 0.0)
     negatives = negatives.expand(len(pos), -1)
     scores = torch.cat([pos, neg.expand_as(negatives)], -1)  # [B, L], L = P + N
     order = neural_sort(scores, torch.cat([mask, negatives], -1), tau)  # [B, L, L]

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from itemrec.losses.base import bindable, mean, real
+from itemrec.losses.base import apply_mask, bindable, mean
 
 
 def _log_sum(neg: Tensor, neg_mask: Tensor | None, tau: float) -> tuple[Tensor, Tensor]:
     """log Σ_j exp(s_j/τ) over the negatives, very low without any; whether any exist; [B, 1]."""
     # finite, even after the division: the gradient of a log-sum over −∞ alone is NaN
-    neg, mask = real(neg, neg_mask, "neg", -1e38 * min(tau, 1))
+    neg, mask = apply_mask(neg, neg_mask, "neg", -1e38 * min(tau, 1))
     return (neg / tau).logsumexp(-1, keepdim=True), mask.any(-1, keepdim=True)
 
 
@@ -25,20 +25,10 @@ def softmax(
 ) -> Tensor:
     """Softmax loss, `−log(e^{s_p/τ} / (e^{s_p/τ} + Σ_j e^{s_j/τ}))`; also called InfoNCE.
 
-    The mean over a user's positives, then over users.
+    The mean over a user's positives, then over users. `Loss` describes the inputs and the result.
 
     Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ, positive.
-
-    Returns:
-        A scalar; 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: `tau` is not positive, a mask is not boolean, or `neg` is a stream.
 
     Examples:
         >>> import torch
@@ -47,7 +37,7 @@ def softmax(
         >>> round(float(softmax(pos, neg)), 4)  # log 4
         1.3863
     """
-    pos, mask = real(pos, pos_mask, "pos", 0.0)
+    pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
     log_sum, some = _log_sum(neg, neg_mask, tau)
     values = torch.where(some, softplus(log_sum - pos / tau), 0.0)  # [B, P]
     return mean(mean(values, mask), mask.any(-1))
@@ -66,21 +56,11 @@ def bsl(
     """Bilateral softmax loss, `−log(e^{s_p/τ} / (Σ_j e^{s_j/τ})^t₂)` (Wu et al., ICDE 2024).
 
     The mean over a user's positives, then over users. It has no lower bound. For a user without
-    negatives only the first term is left, `−s_p/τ`.
+    negatives only the first term is left, `−s_p/τ`. `Loss` describes the inputs and the result.
 
     Args:
-        pos: Scores of positives, `[B, P]`.
-        neg: Scores of negatives, `[B, N]`, or `[1, N]` where all users share them.
-        pos_mask: True where a positive is real, bool `[B, P]`; by default all are.
-        neg_mask: True where a negative is real, bool `[B, N]`; by default all are.
         tau: Temperature τ, positive.
         t2: Exponent t₂ of the negatives' sum, positive.
-
-    Returns:
-        A scalar; 0 and still differentiable if there is no positive.
-
-    Raises:
-        ItemrecError: A setting is not positive, a mask is not boolean, or `neg` is a stream.
 
     Examples:
         >>> import torch
@@ -89,7 +69,7 @@ def bsl(
         >>> round(float(bsl(pos, neg)), 4)  # 1 + log 2 − 1
         0.6931
     """
-    pos, mask = real(pos, pos_mask, "pos", 0.0)
+    pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
     log_sum, some = _log_sum(neg, neg_mask, tau)
     values = t2 * torch.where(some, log_sum, 0.0) - pos / tau  # [B, P]
     return mean(mean(values, mask), mask.any(-1))

@@ -37,7 +37,7 @@ from itemrec.models.base import Kind
 from itemrec.models.gnn import LinearGNN, Pooling
 from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import squared_lengths, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import OwnPositives
 from itemrec.validation import at_least_zero, positive, share_below_one
 
@@ -52,22 +52,12 @@ class AdapTau(LinearGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
-            the transductive protocol and the sum in the inductive one.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
+            or the sum in the inductive protocol.
         beta: How much a user's loss changes its temperature, β.
         l2: Strength of the L2 penalty on the vectors of a batch at every depth.
         dropout: Share of each layer's output that is dropped in training.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.AdapTau(dim=8), epochs=2).metrics["model"]
-        'adap-tau'
     """
 
     paper = "Adap-τ: Adaptively Modulating Embedding Magnitude for Recommendation"
@@ -176,7 +166,7 @@ def mean_positive(graph: Graph, users: Tensor, items: Tensor) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the real entries."""
+    """Mean over the entries in the mask, 0 without any."""
     return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
 
 

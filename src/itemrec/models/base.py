@@ -18,7 +18,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.abilities import Abilities
 from itemrec.models.settings_record import record_settings
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.validation import name_of
 
 

@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import pair_scores, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import OwnNegatives
 from itemrec.validation import positive, positive_integers
 
@@ -40,15 +40,6 @@ class CML(EmbeddingModel):
         dim: Length of a vector.
         margin: Margin m between squared distances.
         negatives: Negatives per positive, N.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.CML(dim=8), epochs=2).metrics["model"]
-        'cml'
     """
 
     paper = "Collaborative Metric Learning"
@@ -70,8 +61,8 @@ class CML(EmbeddingModel):
         """Allocate points around the origin, of length about one half."""
         super().setup(train, inductive=inductive, generator=generator)
         scale = 0.5 / self.dim**0.5
-        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * scale)
-        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * scale)
+        self.users = self.normal_table(self.n_users, scale, generator)
+        self.items = self.normal_table(self.n_items, scale, generator)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The points, inside the unit ball."""

@@ -30,27 +30,7 @@ class DeepWalk(SkipGramModel):
         negatives: Noise nodes per pair, K.
         shared: Noise nodes that the pairs of a walk share.
         power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.DeepWalk(dim=8), epochs=2).metrics["model"]
-        'deepwalk'
     """
 
     paper = "DeepWalk: Online Learning of Social Representations"
     year = 2014
-
-    def __init__(
-        self,
-        dim: int = 64,
-        length: int = 20,
-        window: int = 5,
-        negatives: int = 5,
-        shared: int = 50,
-        power: float = 0.0,
-    ) -> None:
-        super().__init__(dim, length, window, negatives, shared, power)

@@ -35,9 +35,8 @@ from itemrec.graph.edge_ops import both_ways, edge_dot, row_total, weighted_sum
 from itemrec.graph.graph import Adjacency, Graph, fold_adjacency
 from itemrec.models.gnn import GNN, Pooling
 from itemrec.ops.pair_scores import take_rows
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
-from itemrec.validation import at_least_zero
+from itemrec.sampling.base import Batch, Encoded
+from itemrec.validation import at_least_zero, positive_integers
 
 # Users, and items, between which distances are computed: the authors take nodes / batches, 252 on
 # Yelp2018 in batches of 8,192.
@@ -49,22 +48,11 @@ class DGCF(GNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
+        layers: Depth of message passing; by default 1, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean.
         intents: Number of chunks of a vector, K; must divide `dim`.
         iterations: Number of times each layer divides the edges over the intents, T.
         penalty: Weight of the distance correlation between adjacent intents.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.DGCF(dim=8, intents=2), epochs=2).metrics["model"]
-        'dgcf'
     """
 
     paper = "Disentangled Graph Collaborative Filtering"
@@ -87,15 +75,14 @@ class DGCF(GNN):
         super().__init__(dim, layers, pooling)
         if intents < 1 or dim % intents:
             raise ItemrecError(f"'intents' must divide 'dim' ({dim}), got {intents}")
-        if iterations < 1:
-            raise ItemrecError(f"'iterations' must be a positive integer, got {iterations}")
+        positive_integers(iterations=iterations)
         at_least_zero(penalty=penalty)
         self.intents, self.iterations, self.penalty = intents, iterations, penalty
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """One layer by default; two in the inductive protocol, where users start from zero."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.depth = self.asked_layers or (2 if inductive else 1)
+        self.depth = self.given_layers or (2 if inductive else 1)
 
     def automatic_pooling(self, inductive: bool) -> str:
         """The mean, as in the paper."""
@@ -150,11 +137,11 @@ class DGCF(GNN):
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor:
         """The distance correlation of adjacent chunks over a sample of users and items."""
-        drawn = [sample(table, generator) for table in (encoded.users, encoded.items)]
+        drawn = [sample_rows(table, generator) for table in (encoded.users, encoded.items)]
         return self.penalty * independence(torch.cat(drawn), self.intents)
 
 
-def sample(table: Tensor, generator: torch.Generator) -> Tensor:
+def sample_rows(table: Tensor, generator: torch.Generator) -> Tensor:
     """Up to `COMPARED` random rows; a fixed number, so that a step can be recorded."""
     count = min(COMPARED, len(table))
     index = torch.randint(len(table), (count,), generator=generator, device=table.device)

@@ -7,9 +7,9 @@ Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", WWW 2019. With the
 With weights they are the entries of X and of the history. A catalogue whose P does not fit into
 memory has a sparse B: each column is solved on its nearest items alone (`ridge_problem.py`).
 
-The λ of the tables (200 for Yelp2018 and ml-latest-small, 1,000 for ML-1M, 50 for Amazon-CDs) were
-taken over from measurements that preceded the first version and looked at test data. `rlae` with
-its λ left open chooses on validation.
+The λ of the result tables (200 for Yelp2018 and ml-latest-small, 1,000 for ML-1M, 50 for
+Amazon-CDs) come from measurements before the first version that used test data. `rlae` without a
+given λ chooses it on validation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import Tensor
 from itemrec.environment import check_square_fits, square_has_room
 from itemrec.graph.graph import fold_adjacency
 from itemrec.graph.propagation import neighbour_sum
-from itemrec.models.item_item import SparseWeights, entries
+from itemrec.models.item_item import SparseWeights, history_values
 from itemrec.models.ridge_problem import Floats, RidgeProblem
 from itemrec.validation import one_of, positive, positive_integers
 
@@ -46,9 +46,6 @@ class EASE(SparseWeights):
         form: "dense" for the weights of all pairs of items, "sparse" for those of the nearest
             ones; "auto" is sparse if the dense matrix takes more than half of the memory.
         neighbours: Items that each item's weights come from in the sparse form.
-
-    Raises:
-        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -78,7 +75,7 @@ class EASE(SparseWeights):
             check_square_fits("ease", self.n_items, self.device)
 
     def fit(self, train: sp.csr_array) -> None:
-        """Compute the items × items inverse, in whose memory the weights are, or sparse weights."""
+        """Compute the items × items inverse and turn it into the weights, or the sparse weights."""
         problem = self.problem(train)
         ridge = self.ridge_of(problem)
         if wants_sparse(self.form, self.n_items, self.device):
@@ -90,7 +87,7 @@ class EASE(SparseWeights):
         self.take_inverse(problem.inverse(ridge, self.watch), ridge, train, None)
 
     def restore(self, train: sp.csr_array) -> None:
-        """Check the weights of a file, which may have either form."""
+        """Check loaded weights, which may have either form."""
         if "weights" not in self._buffers:
             super().restore(train)
         elif self.weights.shape != (self.n_items, self.n_items):
@@ -98,7 +95,7 @@ class EASE(SparseWeights):
 
     @property
     def has_all_weights(self) -> bool:
-        """Whether the form is dense: a fitted model's own, else the one that `fit` will give."""
+        """Whether the weights are dense: those of a fitted model, or those `fit` would compute."""
         if "weight_values" in self._buffers or "weights" in self._buffers:
             return "weights" in self._buffers
         return not wants_sparse(self.form, self.n_items, self.device)
@@ -141,7 +138,7 @@ class EASE(SparseWeights):
         if not self.has_all_weights:
             return super().explain(history, user, items)
         listed = torch.from_numpy(history.indices).long().to(self.device)
-        return self.weights[listed][:, items].T * entries(history, self.device)
+        return self.weights[listed][:, items].T * history_values(history, self.device)
 
 
 def wants_sparse(form: Form, n_items: int, device: torch.device) -> bool:

@@ -1,4 +1,4 @@
-"""Models whose scores are products of a user and an item vector."""
+"""Base of models whose scores are products of a user vector and an item vector."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Model
 from itemrec.ops import columns
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 
 
 class EmbeddingModel(Model):
-    """A model whose scores are products of a user and an item vector.
+    """A model whose scores are products of a user vector and an item vector.
 
-    `encode` gives the vectors for training; `cache_embeddings` stores them for scoring. A subclass
-    writes `setup` and `encode`, and `fold_in` if it can score unseen users.
+    `encode` computes the vectors for training; `cache_embeddings` stores them for scoring. A
+    subclass defines `setup` and `encode`, and `fold_in` if it can score unseen users.
 
     Attributes:
         user_tables: Names of the parameters with a row for each user.
-        item_tables: Names of the parameters with a row for each item; if there are none, a trained
-            model cannot be updated.
+        item_tables: Names of the parameters with a row for each item; without any, a trained model
+            cannot be updated.
         user_vectors: Stored vectors of the training users, `[users, d]`.
         item_vectors: Stored vectors of the items, `[items, d]`.
 
@@ -53,10 +52,10 @@ class EmbeddingModel(Model):
     """
 
     user_tables: ClassVar[tuple[str, ...]] = ()
-    item_tables: ClassVar[tuple[str, ...]] = ()  # without any, a trained model cannot grow
+    item_tables: ClassVar[tuple[str, ...]] = ()
     user_vectors: Tensor
     item_vectors: Tensor
-    dim: int  # columns of a table
+    dim: int  # columns of the tables
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """User and item vectors for training.
@@ -66,11 +65,8 @@ class EmbeddingModel(Model):
 
         Returns:
             `[users, d]` and `[items, d]`, differentiable.
-
-        Raises:
-            ItemrecError: The model has no encoder.
         """
-        raise ItemrecError(f"{type(self).__name__} has no encoder")
+        raise ItemrecError(f"{type(self).__name__} must define 'encode'")
 
     def encode_step(
         self,
@@ -85,8 +81,8 @@ class EmbeddingModel(Model):
             graph: The training graph.
             generator: Random generator of the draws.
             layers: Whether to return the item vectors of each layer, which `pool` combines.
-            users: Users of the batch, int64 `[B]`; a model may return the vectors of these only and
-                say so by `Encoded.of_batch`.
+            users: Users of the batch, int64 `[B]`; a model may return the vectors of these only,
+                with `Encoded.of_batch`.
 
         Returns:
             The vectors of the step.
@@ -97,13 +93,12 @@ class EmbeddingModel(Model):
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator
     ) -> Tensor | None:
-        """An additional term of the model that is added to the list loss.
+        """A term that the model adds to the list loss.
 
         Args:
             graph: The training graph.
             batch: Users and their positives.
-            encoded: What `encode_step` returned; its users may be those of the batch only, so take
-                them by `encoded.users_of(batch)`.
+            encoded: Result of `encode_step`; `encoded.users_of(batch)` are the batch's users.
             generator: Random generator of the draws.
 
         Returns:
@@ -134,31 +129,30 @@ class EmbeddingModel(Model):
         raise ItemrecError(f"{type(self).__name__} has no L2 term; set 'l2' to 0")
 
     def free_table(self, n: int, draw: Callable[[int], Tensor]) -> nn.Parameter:
-        """A trained vector for each of n nodes, or this process's columns of them.
+        """Trained vectors of n nodes, `[n, dim]`; this process's columns if the model is sharded.
 
         Args:
             n: Number of nodes.
-            draw: Gives the initial values of the next rows, `[rows, dim]`.
-
-        Returns:
-            `[n, dim]`, or fewer columns if the model is sharded.
+            draw: Returns the initial values of the next rows, `[rows, dim]`.
         """
         own = ranks.own_columns(self.dim) if self.sharded else slice(0, self.dim)
         return nn.Parameter(columns.drawn(n, self.dim, own, draw))
 
+    def normal_table(self, n: int, deviation: float, generator: torch.Generator) -> nn.Parameter:
+        """Trained vectors of n nodes that start from normal values, as in `free_table`."""
+        return self.free_table(
+            n, lambda rows: torch.randn(rows, self.dim, generator=generator) * deviation
+        )
+
     def whole(self, table: Tensor) -> Tensor:
-        """All columns of computed vectors: a model that is `by_columns` scores with whole ones.
+        """Computed vectors with all columns; all processes of a sharded model must call it.
 
-        Args:
-            table: Vectors, of which a sharded model has some columns.
-
-        Returns:
-            The same with the columns of all processes, which must call this together.
+        A model that is `by_columns` trains on some columns and scores with all of them.
         """
         return columns.whole(table, self.dim) if self.sharded else table
 
     def drop_embeddings(self) -> None:
-        """Free the whole vectors of a sharded model, which training does not need."""
+        """Free the stored vectors of a sharded model, which training does not need."""
         if self.sharded:
             for name in list(self._buffers):
                 self.store(name, torch.empty(0))
@@ -222,14 +216,9 @@ class EmbeddingModel(Model):
         return out
 
     def vectors_with_dislikes(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        """Vectors of users some of whose histories have dislikes, entries below 0.
+        """`vectors_of` if histories have dislikes, entries below 0.
 
-        Args:
-            history: Known items of each user, `[B, items]`.
-            users: Training row of each, −1 if unknown, `[B]`.
-
-        Returns:
-            `[B, d]`; by default those of the histories, also of known users.
+        By default they are those of the histories, also of known users.
         """
         return self.fold_in(history)
 

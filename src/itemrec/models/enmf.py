@@ -24,7 +24,7 @@ from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import row_scores, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import UserRows
 from itemrec.validation import positive, positive_integers, share_below_one
 
@@ -38,15 +38,6 @@ class ENMF(EmbeddingModel):
         dim: Length of a vector.
         negative_weight: Weight c₀ of unobserved pairs.
         dropout: Share of each user vector that is dropped in training.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.ENMF(dim=8), epochs=2).metrics["model"]
-        'enmf'
     """
 
     paper = "Efficient Neural Matrix Factorization without Sampling for Recommendation"
@@ -69,8 +60,8 @@ class ENMF(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate small vectors and one weight per dimension."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 0.1)
-        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 0.1)
+        self.users = self.normal_table(self.n_users, 0.1, generator)
+        self.items = self.normal_table(self.n_items, 0.1, generator)
         self.weight = nn.Parameter(torch.ones(self.dim))
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
@@ -87,10 +78,7 @@ class ENMF(EmbeddingModel):
         score = row_scores(user_vectors * self.weight, self.items, starts, item, owner)  # [entries]
         score = torch.where(valid, score, 0.0)
         observed = (1 - self.negative_weight) * score.square() - 2 * score
-        all_pairs = (
-            (user_vectors.T @ user_vectors)
-            * (self.items.T @ self.items)
-            * torch.outer(*[self.weight] * 2)
-        )
+        of_users, of_items = user_vectors.T @ user_vectors, self.items.T @ self.items  # [d, d]
+        all_pairs = of_users * of_items * torch.outer(self.weight, self.weight)
         total = observed.sum() + self.negative_weight * all_pairs.sum()
         return total / real.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""Scores of items without interactions: a regression of each user's scores on item features.
+"""Scores of items without interactions, by a regression of each user's scores on item features.
 
 With regressors A of the known items, centred, and a user's scores s of them:
 
@@ -7,10 +7,10 @@ With regressors A of the known items, centred, and a user's scores s of them:
 
     z = R(w₁ s + w₂ h) + K(I − R)(w₃ s + w₄ h)                 h: the user's history
 
-D = diag(d) weighs known items: the scores of those with few interactions are uncertain.
-R is linear. If scores are products with item vectors E, then R s = u · (R E): it maps features to
-the trained item space. If scores are a history times item–item weights W, it predicts the new
-item's column of W. The history itself adds what the features of a user's items say alone.
+D = diag(d) weights known items: the scores of those with few interactions are uncertain. R is
+linear. If scores are products with item vectors E, then R s = u · (R E): it maps features to the
+trained item space. If scores are a history times item–item weights W, it predicts the new item's
+column of W. The history h adds the features of the user's items, independent of the model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class MapSettings:
-    """What is chosen on known items that were left out of the regression."""
+    """Settings that `choose_map` chooses on known items left out of the regression."""
 
     l2: float = 100.0  # λ
     power: float = 2.0  # p
@@ -48,18 +48,18 @@ class MapSettings:
     scale: float = 1.0
 
     def record(self) -> dict[str, float]:
-        """The settings as they are stored."""
+        """The settings as plain numbers, to be stored."""
         return {name: float(value) for name, value in asdict(self).items()}
 
     @classmethod
     def read(cls, stored: Any) -> Self:
-        """Stored settings, checked."""
+        """Settings from what was stored, checked."""
         known = asdict(cls())
         if not isinstance(stored, dict) or not known.keys() <= stored.keys():
-            raise ItemrecError(f"the settings of new items must be {', '.join(known)}")
+            raise ItemrecError(f"the stored settings of new items must have {', '.join(known)}")
         found = {name: stored[name] for name in known}
         if not all(is_number(value) and np.isfinite(value) for value in found.values()):
-            raise ItemrecError(f"the settings of new items must be numbers, got {found}")
+            raise ItemrecError(f"the stored settings of new items must be numbers, got {found}")
         return cls(**found)
 
 
@@ -113,10 +113,10 @@ def item_weights(degree: npt.NDArray[Any], half: float) -> Floats:
 def similarities(new: sp.csr_array, known: sp.csr_array) -> sp.csr_array:
     """Cosines of each new item with the known items of most similar words, ``[new, known]``."""
     other = sp.csr_array(known.T)
-    blocks = [sp.csr_array(np.zeros((0, len_of(known)), np.float32))]
-    for start in range(0, len_of(new), BLOCK):
+    blocks = [sp.csr_array((0, known.shape[0]), dtype=np.float32)]
+    for start in range(0, new.shape[0], BLOCK):
         part = sp.csr_array(new[start : start + BLOCK] @ other)
-        for row in range(len_of(part)):
+        for row in range(part.shape[0]):
             values = part.data[part.indptr[row] : part.indptr[row + 1]]
             if len(values) > NEIGHBOURS:
                 values[values < np.partition(values, -NEIGHBOURS)[-NEIGHBOURS]] = 0
@@ -148,7 +148,7 @@ class FeatureMap:
         self.seen = np.flatnonzero(degree)  # rows of the items with interactions
         self.weights = item_weights(degree[self.seen], settings.half)
         self.known, self.new = known.take(self.seen), new
-        self.n_new = len_of(new.regressors)
+        self.n_new = int(new.regressors.shape[0])
 
     @cached_property
     def ridge(self) -> Ridge:
@@ -176,23 +176,19 @@ class FeatureMap:
         """R of a target ``[m, seen]`` for items with these regressors."""
         return self.ridge.predict(self.ridge.fit(target), rows)
 
-    def likeness(self, item: int) -> Floats:
-        """Cosine of the regressors plus cosine of the words of a new item with known ones."""
-        out: Floats = self._likeness(slice(item, item + 1))[0]
-        return out
-
-    def most_alike(self, most: int) -> sp.csr_array:
-        """The likeness of the known items that each new one is most like, ``[new, seen]``."""
+    def nearest_known(self, k: int) -> sp.csr_array:
+        """Similarities of each new item to its k most similar known items, ``[new, seen]``."""
         blocks = [sp.csr_array((0, len(self.seen)), dtype=np.float32)]
         for start in range(0, self.n_new, BLOCK):
-            alike = np.maximum(self._likeness(slice(start, start + BLOCK)), 0)
-            if most < alike.shape[1]:
-                others = np.argpartition(-alike, most, axis=1)[:, most:]
-                np.put_along_axis(alike, others, 0, axis=1)
-            blocks.append(sp.csr_array(alike))
+            found = np.maximum(self.similarity(slice(start, start + BLOCK)), 0)
+            if k < found.shape[1]:
+                others = np.argpartition(-found, k, axis=1)[:, k:]
+                np.put_along_axis(found, others, 0, axis=1)
+            blocks.append(sp.csr_array(found))
         return sp.csr_array(sp.vstack(blocks, format="csr"))
 
-    def _likeness(self, items: slice) -> Floats:
+    def similarity(self, items: slice) -> Floats:
+        """Cosines of regressors plus cosines of words, of new items with known, ``[n, seen]``."""
         own, words = self.new.regressors[items], self.new.words[items]
         dots = (own @ self.known.regressors.T).toarray()
         lengths = (np.sqrt(m.multiply(m).sum(axis=1)) for m in (own, self.known.regressors))
@@ -201,13 +197,8 @@ class FeatureMap:
         return out
 
 
-def len_of(matrix: sp.csr_array) -> int:
-    """The number of rows."""
-    return int(matrix.shape[0])
-
-
 def scaled_history(history: sp.csr_array) -> Floats:
-    """Histories of a length of 1 each, dense ``[B, items]``."""
+    """Histories divided by the root of their length, dense ``[B, items]``."""
     length = np.sqrt(np.maximum(np.diff(history.indptr), 1)).astype(np.float32)
     out: Floats = history.toarray().astype(np.float32) / length[:, None]
     return out

@@ -1,10 +1,10 @@
-"""Chooses the settings of a feature map on known items that are left out of the regression.
+"""Choice of a feature map's settings, on known items that are left out of the regression.
 
-Some known items play new ones: they leave the regression and the histories of users. What users did
-with them says how strong the regression should be and how much each part counts: the weights are
-those of a conditional logit model, the likelihood of a user's items among all that were left out.
-Few items leave at a time, but many times: a new item meets nearly all known items, and what tells
-most of it, such as the other parts of its series, must not be left out with it.
+Some known items are treated as new: they are removed from the regression and from the histories.
+The users' interactions with them determine the regularisation and the weight of each part, as in a
+conditional logit model: the likelihood of a user's items among all that were left out. Each of many
+folds leaves out few items, since a new item meets nearly all known items: its best predictors, such
+as the other parts of a series, must not be left out with it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from itemrec.models.feature_map import (
     smoother,
 )
 
-FOLDS = 20  # times that items are left out, at most
-SHARE, ITEMS = 0.03, (40, 800)  # of the known items that are left out: a share, within bounds
-PARTS = 5  # of a small catalogue, each of which is left out once
-FEWEST, USERS = 20, 200  # whose items are predicted, in each fold
-ENTRIES = 2**26  # scores of all folds that are held at a time, if there are not too many items
+FOLDS = 20  # at most
+SHARE, ITEMS = 0.03, (40, 800)  # fraction of the known items in a fold, and bounds of their number
+PARTS = 5  # folds of a small catalogue
+FEWEST, USERS = 20, 200  # users of a fold
+ENTRIES = 2**26  # scores of all folds in memory, unless that leaves too few users
 HALF = (0.0, 10.0, 30.0)
 L2 = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 SIMILAR = (  # power and prior
     *((1.0, 3.0), (2.0, 3.0), (2.0, 1.0), (3.0, 0.3), (4.0, 0.1)),
     *((4.0, 0.03), (6.0, 0.03), (8.0, 0.01)),
 )
-NAMES = ("scores", "history", "similar_scores", "similar_history")
-CHOOSING = "choosing the map of features"  # what the progress bar says
+NAMES = ("scores", "history", "similar_scores", "similar_history")  # of the weights
+CHOOSING = "choosing the map of features"  # text of the progress bar
 PENALTY = 1e-3  # on the squared weights, so that they are finite
 STEPS, HALVINGS, ENOUGH = 12, 6, 1e-5  # of Newton's method: steps, tries, least gain
 
@@ -50,8 +50,8 @@ STEPS, HALVINGS, ENOUGH = 12, 6, 1e-5  # of Newton's method: steps, tries, least
 class Fold:
     """Users, and the items that are left out."""
 
-    scores: Floats  # [U, seen] standardised
-    history: Floats  # [U, seen] without the items that are left out
+    scores: Floats  # [U, items] standardised
+    history: Floats  # [U, items] without the items that are left out
     target: npt.NDArray[np.bool_]  # [U, out]
     kept: FeatureMatrix
     out: FeatureMatrix
@@ -61,9 +61,9 @@ class Fold:
 
 
 def choose_map(model: Model, train: sp.csr_array, known: FeatureMatrix) -> MapSettings:
-    """Settings for the new items of a model; without enough known items the defaults.
+    """Settings for the new items of a model; the defaults if there are too few known items.
 
-    Only the training interactions are used: no held-out item or interaction can be among them.
+    Uses the training interactions only, none that were held out.
     """
     folds = list(make_folds(model, train, known))
     if not folds:
@@ -73,13 +73,13 @@ def choose_map(model: Model, train: sp.csr_array, known: FeatureMatrix) -> MapSe
     options = [*(("half", half) for half in HALF), *(("l2", l2) for l2 in L2 if l2 != best.l2)]
     for name, option in model.watch(options, CHOOSING):
         tried = replace(best, **{name: option})
-        found = [_regressed(fold, tried) for fold in folds]
+        found = [_regress(fold, tried, fold.out)[0] for fold in folds]
         value, weights = fit_weights(found, folds)
         if value > fit:
             fit, parts, z = value, found, _combined(found, weights)
             best = replace(tried, **_named(weights))
     if known.words.nnz:
-        rests = [_rest(fold, best) for fold in folds]
+        rests = [_residuals(fold, best) for fold in folds]
         kept = [item_weights(fold.degree, best.half) for fold in folds]
         cosines = [similarities(fold.out.words, fold.kept.words) for fold in folds]
         for power, prior in model.watch(SIMILAR, CHOOSING):
@@ -99,7 +99,7 @@ def choose_map(model: Model, train: sp.csr_array, known: FeatureMatrix) -> MapSe
 
 
 def make_folds(model: Model, train: sp.csr_array, known: FeatureMatrix) -> Iterator[Fold]:
-    """Random items left out, with users who had some of them and others as well."""
+    """Folds of random items, with users who have items both among them and among the others."""
     rng = np.random.default_rng(0)
     n_items = int(train.shape[1])
     degree = np.bincount(train.indices, minlength=n_items)
@@ -121,11 +121,11 @@ def make_folds(model: Model, train: sp.csr_array, known: FeatureMatrix) -> Itera
         out_items = np.flatnonzero(is_out)
         kept_items = seen[~is_out[seen]]
         history = sp.csr_array(kept[users])
-        # a history alone, where the model can: a trained vector has seen what was left out
+        # by history alone, if the model can: a trained user vector has seen what is left out
         rows = np.full(len(users), -1) if model.inductive else users
         scores = model.scores(history, rows.astype(np.int64)).float().cpu().numpy()
         yield Fold(
-            standardised(scores)[0],
+            standardise(scores)[0],
             scaled_history(history),
             gone[users].toarray()[:, out_items] > 0,
             known.take(kept_items),
@@ -136,28 +136,26 @@ def make_folds(model: Model, train: sp.csr_array, known: FeatureMatrix) -> Itera
         )
 
 
-def standardised(scores: Floats) -> tuple[Floats, Floats, Floats]:
+def standardise(scores: Floats) -> tuple[Floats, Floats, Floats]:
     """Scores with mean 0 and deviation 1 for each user, the means and the deviations."""
     mean = scores.mean(axis=1, keepdims=True)
     deviation = np.maximum(scores.std(axis=1, keepdims=True), 1e-12)
     return (scores - mean) / deviation, mean, deviation
 
 
-def _ridge(fold: Fold, settings: MapSettings) -> Ridge:
-    return Ridge(fold.kept.regressors, item_weights(fold.degree, settings.half), settings.l2)
+def _regress(
+    fold: Fold, settings: MapSettings, items: FeatureMatrix
+) -> tuple[list[Floats], list[Floats]]:
+    """Scores and histories of the kept items, regressed: predictions for items, and targets."""
+    ridge = Ridge(fold.kept.regressors, item_weights(fold.degree, settings.half), settings.l2)
+    targets = [fold.scores[:, fold.kept_items], fold.history[:, fold.kept_items]]
+    return [ridge.predict(ridge.fit(target), items.regressors) for target in targets], targets
 
 
-def _regressed(fold: Fold, settings: MapSettings) -> list[Floats]:
-    ridge = _ridge(fold, settings)
-    targets = (fold.scores[:, fold.kept_items], fold.history[:, fold.kept_items])
-    return [ridge.predict(ridge.fit(target), fold.out.regressors) for target in targets]
-
-
-def _rest(fold: Fold, settings: MapSettings) -> list[Floats]:
-    """What the regression leaves of scores and histories of the items that stayed."""
-    ridge = _ridge(fold, settings)
-    targets = (fold.scores[:, fold.kept_items], fold.history[:, fold.kept_items])
-    return [target - ridge.predict(ridge.fit(target), fold.kept.regressors) for target in targets]
+def _residuals(fold: Fold, settings: MapSettings) -> list[Floats]:
+    """Residuals of the regression of scores and histories, for the kept items."""
+    predicted, targets = _regress(fold, settings, fold.kept)
+    return [target - found for target, found in zip(targets, predicted, strict=True)]
 
 
 def _named(weights: npt.NDArray[np.float64]) -> dict[str, float]:
@@ -197,7 +195,7 @@ def fit_weights(
 def likelihood(
     weights: npt.NDArray[np.float64], parts: list[Floats], share: list[npt.NDArray[np.float64]]
 ) -> tuple[float, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Penalised log-likelihood a user, its gradient, and its negative second derivatives."""
+    """Penalised log-likelihood per user, its gradient, and its negative Hessian."""
     k, users = len(weights), sum(len(t) for t in share)
     value = -PENALTY * float(weights @ weights)
     slope, bend = -2 * PENALTY * weights, 2 * PENALTY * np.eye(k)
@@ -218,7 +216,7 @@ def likelihood(
 def _calibrated(settings: MapSettings, folds: list[Fold], z: list[Floats]) -> MapSettings:
     """Shift and scale z so that items left out have the mean and the spread of their real scores.
 
-    A new item then stands where a known item like it would: neither hidden nor on top.
+    A new item then ranks where a similar known item would.
     """
     real = np.concatenate([fold.scores[:, fold.out_items].ravel() for fold in folds])
     made = np.concatenate([part.ravel() for part in z])

@@ -28,24 +28,13 @@ class GAT(WeightedGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the sum.
         heads: Number of attention heads; must divide `dim`.
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.
         start: Weight matrices before training: "random" (Glorot), or "identity": then an untrained
             layer already gives a user the vectors of their items.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.GAT(dim=8, heads=2), epochs=2).metrics["model"]
-        'gat'
     """
 
     paper = "Graph Attention Networks"

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.graph.graph import Graph, degrees, inverse_root
+from itemrec.graph.graph import Graph, inverse_root, row_degrees
 from itemrec.graph.propagation import propagate
 from itemrec.models.base import Kind, Model
 from itemrec.validation import at_least_zero, positive_integers
@@ -36,15 +36,6 @@ class GFCF(Model):
         dim: Singular vectors of the low-pass filter, k.
         alpha: Weight α of the low-pass filter.
         iterations: Steps of the subspace iteration.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.GFCF(dim=16)).metrics["model"]
-        'gf-cf'
     """
 
     paper = "How Powerful is Graph Convolution for Recommendation?"
@@ -98,7 +89,7 @@ class GFCF(Model):
         """The stored training graph."""
         if self.graph is None or self.graph.crow.device != self.crow.device:
             weight = self._buffers.get("edge_values")
-            degree = degrees(self.crow, weight)
+            degree = row_degrees(self.crow, weight)
             size = self.n_users, self.n_items
             self.graph = Graph(self.crow, self.col, degree, degree, *size, weight=weight)
         return self.graph

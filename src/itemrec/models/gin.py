@@ -25,24 +25,13 @@ class GIN(WeightedGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the sum.
         normalise: Divide sums by √(d_v·d_j); without it the layer is the paper's, term by term.
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.
         start: Weight matrices before training: "random" (Glorot), or "identity": then an untrained
             layer already gives a user the positive parts of the vectors of their items.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.GIN(dim=8), epochs=2).metrics["model"]
-        'gin'
     """
 
     paper = "How Powerful are Graph Neural Networks?"

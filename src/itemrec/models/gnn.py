@@ -1,4 +1,4 @@
-"""Message passing: base classes of all GNN encoders, with fold-in of unseen users."""
+"""Base classes of message-passing encoders, which fold in unseen users."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from itemrec.errors import ItemrecError
-from itemrec.graph.batch_propagation import BatchEdges, smooth_batch
+from itemrec.graph.batch_propagation import BatchEdges, propagate_batch
 from itemrec.graph.graph import Adjacency, Graph, fold_adjacency, inverse_root
-from itemrec.graph.propagation import neighbour_sum, propagate, smooth, smooth_items
+from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_values import glorot_bound, uniform
 from itemrec.ops.pair_scores import squared_lengths
@@ -33,13 +33,10 @@ class GNN(EmbeddingModel):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default (chosen on validation, see docs/research/training.md).
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
-
-    Raises:
-        ItemrecError: A setting is invalid.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol (chosen on
+            validation, see docs/research/training.md).
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the model's
+            own choice, the sum by default.
 
     Examples:
         >>> from itemrec.graph.propagation import neighbour_sum
@@ -65,13 +62,13 @@ class GNN(EmbeddingModel):
         positive_integers(dim=dim, **({} if layers is None else {"layers": layers}))
         if pooling not in ("auto", "mean", "sum", "concat"):
             raise ItemrecError(f"'pooling' must be auto, mean, sum or concat, got {pooling!r}")
-        self.dim, self.asked_layers, self.pooling = dim, layers, pooling
+        self.dim, self.given_layers, self.pooling = dim, layers, pooling
         self.pool_by: str = pooling
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Allocate free item vectors and, in the transductive protocol, free user vectors."""
+        """Allocate trained item vectors and, in the transductive protocol, trained user vectors."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.depth = self.asked_layers or (2 if inductive else 3)
+        self.depth = self.given_layers or (2 if inductive else 3)
         if self.pooling == "auto":
             self.pool_by = self.automatic_pooling(inductive)
         self.item_embedding = self.free_vectors(self.n_items, generator)
@@ -80,31 +77,17 @@ class GNN(EmbeddingModel):
 
     def free_vectors(self, n: int, generator: torch.Generator) -> nn.Parameter:
         """Initial ``h⁰`` of n nodes: normal with `init_std`, or Xavier's uniform start."""
-        deviation = self.init_std
-        if deviation is None:
-            bound = glorot_bound((n, self.dim))
-            return self.free_table(n, lambda rows: uniform((rows, self.dim), bound, generator))
-        return self.free_table(
-            n, lambda rows: torch.randn(rows, self.dim, generator=generator) * deviation
-        )
+        if self.init_std is not None:
+            return self.normal_table(n, self.init_std, generator)
+        bound = glorot_bound((n, self.dim))
+        return self.free_table(n, lambda rows: uniform((rows, self.dim), bound, generator))
 
     def automatic_pooling(self, inductive: bool) -> str:
-        """The pooling of `pooling="auto"`: the sum, unless a subclass overrides it.
-
-        Args:
-            inductive: Whether the protocol is inductive.
-
-        Returns:
-            "sum", "mean" or "concat".
-        """
+        """The pooling that "auto" stands for: "sum", unless a subclass overrides it."""
         return "sum"
 
     def make_layers(self, generator: torch.Generator) -> None:
-        """Allocate the weights of the layers, if there are any.
-
-        Args:
-            generator: Random generator of the initial weights.
-        """
+        """Allocate the weights of the layers, if there are any; a hook for subclasses."""
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
         """One step of message passing.
@@ -118,11 +101,8 @@ class GNN(EmbeddingModel):
 
         Returns:
             Vectors of the targets after the step, `[targets, d]`.
-
-        Raises:
-            ItemrecError: The subclass does not define a layer.
         """
-        raise ItemrecError(f"{type(self).__name__} has no layer")
+        raise ItemrecError(f"{type(self).__name__} must define 'layer'")
 
     def base(self, graph: Graph) -> Tensor:
         """``h⁰`` of all nodes, ``[nodes, d]``; users without parameters start from zero."""
@@ -149,8 +129,7 @@ class GNN(EmbeddingModel):
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """Message passing, then pooling."""
-        users, items = halves(graph, self.pool(self.layers(graph)))
-        return users, items
+        return split_nodes(graph, self.pool(self.layers(graph)))
 
     def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
         """`layers` with the noise or dropout of a training step, if the model has any."""
@@ -173,8 +152,8 @@ class GNN(EmbeddingModel):
         keep_layers: bool,
         views: tuple[tuple[Tensor, Tensor], ...] = (),
     ) -> Encoded:
-        """Pool the layers of a step and add layers and views."""
-        users, items = halves(graph, self.pool(layers))
+        """The pooled vectors of a step, with its layers if they are kept, and its views."""
+        users, items = split_nodes(graph, self.pool(layers))
         kept = tuple(layer[graph.n_users :] for layer in layers) if keep_layers else ()
         return Encoded(users, items, kept, self.pool, views)
 
@@ -226,13 +205,14 @@ class LinearGNN(GNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
-            the transductive protocol and the sum in the inductive one.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
+            or the sum in the inductive protocol.
 
-    Raises:
-        ItemrecError: A setting is invalid.
+    Attributes:
+        encodes_batch_users: Whether a training step on a CPU may compute the vectors of the batch's
+            users only, from the two tables of parameters. Not inherited: a subclass that overrides
+            neither `base` nor `encode` may set it again.
 
     Examples:
         >>> from itemrec.models import LinearGNN
@@ -247,16 +227,17 @@ class LinearGNN(GNN):
     explains = True
     weighs: tuple[str, ...] = ("graph", "loss")
     by_columns = True
+    encodes_batch_users: ClassVar[bool] = True
     first: ClassVar[int] = 0  # the first layer that is pooled
 
     fold_table: Tensor  # [items, d]
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Refuse concatenated layers of unseen users: each layer has users or items only."""
+        """Reject concatenation in the inductive protocol: each layer has users or items only."""
         if inductive and self.pooling == "concat":
             raise ItemrecError(
-                "'pooling' must be sum or mean for unseen users, got 'concat': users start from "
-                "zero, so that no layer has both users and items, and all scores would be 0"
+                "'pooling' must be sum or mean in the inductive protocol, got 'concat': users "
+                "start from zero, so no layer has both users and items, and all scores would be 0"
             )
         super().setup(train, inductive=inductive, generator=generator)
 
@@ -277,14 +258,15 @@ class LinearGNN(GNN):
         from_items = self.user_embedding is None
         if self.pool_by == "concat" or (from_items and self.first):
             return super().encode(graph)
-        share = self.layer_share
+        weight = self.layer_weight
         if from_items:
-            return smooth_items(graph, self.item_embedding, self.depth, share=share)
-        nodes = smooth(graph, self.base(graph), self.depth, first=self.first, share=share)
-        return halves(graph, nodes)
+            return propagate_items(graph, self.item_embedding, self.depth, layer_weight=weight)
+        start = self.base(graph)
+        nodes = propagate_layers(graph, start, self.depth, first=self.first, layer_weight=weight)
+        return split_nodes(graph, nodes)
 
     @property
-    def layer_share(self) -> float:
+    def layer_weight(self) -> float:
         """The weight of a layer in a sum or mean."""
         return 1 / (self.depth + 1 - self.first) if self.pool_by == "mean" else 1.0
 
@@ -295,18 +277,19 @@ class LinearGNN(GNN):
         layers: bool = False,
         users: Tensor | None = None,
     ) -> Encoded:
-        """Layer by layer only if the layers are requested; on a CPU for the batch's users only."""
+        """Layer by layer if the layers are requested; see `encodes_batch_users`."""
         if layers:
             return super().encode_step(graph, generator, layers)
-        free, own = self.user_embedding, type(self)
-        # a subclass may have other vectors, or another way to encode
-        plain = own.base is GNN.base and own.encode is LinearGNN.encode and self.pool_by != "concat"
-        asked = users if plain and free is not None else None
-        edges = None if asked is None else BatchEdges.of(graph, asked)
+        free, edges = self.user_embedding, None
+        by_batch = vars(type(self)).get("encodes_batch_users", False)
+        if by_batch and self.pool_by != "concat" and free is not None and users is not None:
+            edges = BatchEdges.of(graph, users)
         if edges is None or free is None:
             return Encoded(*self.encode(graph))
-        tables, share = (free, self.item_embedding), self.layer_share
-        found = smooth_batch(graph, tables, edges, self.depth, first=self.first, share=share)
+        tables, weight = (free, self.item_embedding), self.layer_weight
+        found = propagate_batch(
+            graph, tables, edges, self.depth, first=self.first, layer_weight=weight
+        )
         return Encoded(*found, of_batch=True)
 
     def cache_fold_in(self, item_layers: list[Tensor]) -> None:
@@ -346,7 +329,7 @@ class LinearGNN(GNN):
         return shares
 
 
-def halves(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """Split nodes into users and items; the gradient of a split is cheaper than of two slices."""
+def split_nodes(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Users and items of all nodes; the gradient of a split is cheaper than of two slices."""
     users, items = torch.split(nodes, [graph.n_users, graph.n_items])
     return users, items

@@ -1,8 +1,8 @@
-"""Trained vectors for more users and items: known ones stay, new ones come from neighbours.
+"""Initial vectors of new users and items for a trained model; the known ones keep theirs.
 
-The vector of a new user is predicted from the messages of its items, by a linear map that is
-fitted on known users (ridge regression); then the vectors of new items from those of all users.
-A node without a known neighbour gets a random vector as long as those of known nodes.
+The vector of a new user is predicted from the messages of its items, by a ridge regression that is
+fitted on known users; then the vectors of new items from those of all users. A node without a known
+neighbour starts from a random vector as long as those of known nodes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def grown_weights(
     for name in old.user_tables:
         if name in out:
             out[name] = _grown(out[name], normal, items, generator)
+    if len(users) < normal.shape[0]:  # the new users, predicted from the messages of known items
+        users = torch.cat([users, _predicted(_messages(normal, items), users)[len(users) :]])
     for name in old.item_tables:
-        more = _more_users(users, normal, items)
-        out[name] = _grown(out[name], sp.csr_array(normal.T), more, generator)
+        out[name] = _grown(out[name], sp.csr_array(normal.T), users, generator)
     return out
 
 
@@ -46,8 +47,8 @@ def check_growth(model: object, name: str) -> None:
     """Raise if a model's vectors cannot grow."""
     if not isinstance(model, EmbeddingModel) or not model.item_tables:
         raise ItemrecError(
-            f"{name} cannot be updated: train it anew on all data with 'itemrec train', or use "
-            "the default model, which can"
+            f"{name} cannot be updated: train it again on all data with 'itemrec train', or use "
+            "the default model, which can be updated"
         )
 
 
@@ -63,15 +64,6 @@ def _messages(adjacency: sp.csr_array, vectors: Tensor) -> Tensor:
     known = adjacency[:, : len(vectors)]
     found = sp.csr_array(known) @ vectors.detach().cpu().numpy()
     return torch.from_numpy(np.asarray(found, dtype=np.float32)).to(vectors.device)
-
-
-def _more_users(users: Tensor, normal: sp.csr_array, items: Tensor) -> Tensor:
-    """Final vectors of all users: new ones are predicted from the messages of known items."""
-    if len(users) == normal.shape[0]:
-        return users
-    messages = _messages(normal, items)
-    predicted = _predicted(messages, users)
-    return torch.cat([users, predicted[len(users) :]])
 
 
 def _grown(

@@ -30,7 +30,7 @@ from itemrec.data.weights import is_weighted
 from itemrec.errors import ItemrecError
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
-from itemrec.models.item_item import entries
+from itemrec.models.item_item import history_values
 from itemrec.validation import at_least_zero, positive, positive_integers
 
 BLOCK = 2**24  # numbers in memory for one block of systems
@@ -47,15 +47,6 @@ class IALS(EmbeddingModel):
         l2: Strength of the L2 penalty, positive.
         nu: Exponent ν of the frequency that scales `l2`.
         sweeps: Number of alternations over both sides.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.IALS(dim=8)).metrics["model"]
-        'ials'
     """
 
     paper = "Collaborative Filtering for Implicit Feedback Datasets"
@@ -169,7 +160,7 @@ class IALS(EmbeddingModel):
         """``c_i h_jᵀ A⁻¹ h_i`` for each recommended j and history item i."""
         table = self.item_vectors
         found = table[torch.from_numpy(history.indices).long().to(self.device)]  # [H, d]
-        weight = entries(history, self.device)
+        weight = history_values(history, self.device)
         shared, mass = self.alpha * (table.T @ table), self.mass(history)
         matrix = self.system(shared, found.unsqueeze(0), weight.unsqueeze(0), mass, len(table))
         shares: Tensor = table[items] @ torch.linalg.solve(matrix[0], found.T)

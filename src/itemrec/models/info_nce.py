@@ -1,4 +1,4 @@
-"""InfoNCE between two views of users and items, with shapes that never change.
+"""InfoNCE between two views of users and items, with fixed shapes.
 
 `contrast` compares the distinct nodes of a batch with each other (SimGCL, XSimGCL);
 `contrast_with_all` compares every row of a batch with all users, or all items (SGL).
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from itemrec.ops.columns import sum_over_ranks, unit_rows
 from itemrec.ops.pair_scores import take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 
 
 def contrast(
@@ -25,10 +25,13 @@ def contrast(
 
     From a list with several positives one is drawn, so that the cost stays B².
     """
-    real, items = batch.mask.any(1), one_positive(batch, generator)
-    return info_nce(*one_of_each(one[0], two[0], batch.users), tau, first_of(batch.users, real)) + (
-        info_nce(*one_of_each(one[1], two[1], items), tau, first_of(items, real))
+    real = batch.mask.any(1)
+    rows = (batch.users, one_positive(batch, generator))
+    users, items = (
+        info_nce(take_rows(first, index), take_rows(second, index), tau, first_of(index, real))
+        for first, second, index in zip(one, two, rows, strict=True)
     )
+    return users + items
 
 
 def contrast_with_all(
@@ -60,11 +63,6 @@ def one_positive(batch: Batch, generator: torch.Generator) -> Tensor:
     draw = torch.rand(len(batch.mask), generator=generator, device=batch.mask.device)
     pick = (draw * batch.mask.sum(1)).long().clamp(max=batch.mask.shape[1] - 1)
     return batch.positives.gather(1, pick.unsqueeze(1)).squeeze(1)  # real ones come first
-
-
-def one_of_each(one: Tensor, two: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows at the index in both views."""
-    return take_rows(one, index), take_rows(two, index)
 
 
 def info_nce(one: Tensor, two: Tensor, tau: float, mask: Tensor) -> Tensor:

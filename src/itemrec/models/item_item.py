@@ -1,9 +1,8 @@
-"""Item–item statistics in blocks, and the models whose scores are sparse item–item weights."""
+"""Item–item statistics in blocks, and the base of models with sparse item–item weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +14,7 @@ from itemrec.data.csr import as_ones
 from itemrec.graph.edge_ops import weighted_sum
 from itemrec.graph.graph import Adjacency, fold_adjacency
 from itemrec.models.base import Kind, Model
-from itemrec.ops.dense import dense_rows
-from itemrec.ops.segment import row_tensors, segment_sum
+from itemrec.ops.segment import dense_rows, row_tensors, segment_sum
 
 Floats = npt.NDArray[np.float32]
 BLOCK = 1024  # items at a time
@@ -54,7 +52,7 @@ def gram_on_device(train: sp.csr_array, device: torch.device) -> Tensor:
     return gram
 
 
-def entries(history: sp.csr_array, device: torch.device) -> Tensor:
+def history_values(history: sp.csr_array, device: torch.device) -> Tensor:
     """The entries of a history: ones, weights, or numbers below 0 for dislikes, ``[H]``."""
     return torch.from_numpy(history.data.astype(np.float32)).to(device)
 
@@ -63,11 +61,6 @@ def strongest(values: Floats, k: int) -> tuple[Tensor, Tensor]:
     """The k largest values of each row and their columns, both ``[rows, k]``."""
     top = torch.from_numpy(values).topk(min(k, values.shape[1]), dim=1)
     return top.values, top.indices
-
-
-def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Arrays in one; a single one is not copied."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class SparseWeights(Model):
@@ -98,8 +91,8 @@ class SparseWeights(Model):
     ) -> None:
         """Store blocks: first item j, sources i ``[b, k]``, weights ``[b, k]``; drop zeros.
 
-        If only some items have weights, blocks count these, and ``items``, ascending, says which
-        they are. A single block's memory may be used for the result.
+        If only some items have weights, blocks number these, and ``items`` lists them, ascending. A
+        single block's memory may be used for the result.
         """
         rows, values, lengths = [], [], np.zeros(self.n_items + 1, dtype=np.int64)
         for start, sources, weights in columns:
@@ -109,7 +102,9 @@ class SparseWeights(Model):
             rows.append(sources.reshape(-1).to(torch.int32).numpy())
             values.append(weights.reshape(-1).numpy())
             lengths[targets.numpy() + 1] = sources.shape[1]
-        parts = (_joined(values), _joined(rows), lengths.cumsum())
+        if len(rows) > 1:  # a single block is not copied
+            rows, values = [np.concatenate(rows)], [np.concatenate(values)]
+        parts = (values[0], rows[0], lengths.cumsum())
         by_target = sp.csc_array(parts, shape=(self.n_items, self.n_items))
         by_target.eliminate_zeros()
         matrix = sp.csr_array(by_target)
@@ -124,14 +119,14 @@ class SparseWeights(Model):
         """Check the weights of a file: compiled code that reads them trusts their positions."""
         names = ("weight_starts", "weight_items", "weight_values")
         if not all(name in self._buffers for name in names):
-            raise ValueError("there are no item–item weights")
+            raise ValueError("the item–item weights are missing")
         starts, items, values = (self.get_buffer(name).cpu() for name in names)
         if starts.shape != (self.n_items + 1,) or items.shape != values.shape or items.ndim != 1:
             raise ValueError(f"the item–item weights are not those of {self.n_items} items")
         if starts[0] != 0 or starts[-1] != len(items) or bool((starts.diff() < 0).any()):
             raise ValueError("the item–item weights of items overlap")
         if len(items) and not 0 <= int(items.min()) <= int(items.max()) < self.n_items:
-            raise ValueError(f"there are item–item weights of other items than the {self.n_items}")
+            raise ValueError(f"some item–item weights are of items outside the {self.n_items}")
 
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
@@ -161,14 +156,15 @@ class SparseWeights(Model):
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """The weight from each history item to each recommended one, times the history's."""
         part = self._matrix()[history.indices][:, items.cpu().numpy()].toarray()
-        return torch.from_numpy(part.T.copy()).to(self.device) * entries(history, self.device)
+        weights = torch.from_numpy(part.T.copy()).to(self.device)
+        return weights * history_values(history, self.device)
 
     def _matrix(self) -> sp.csr_array:
         """The stored weights as a scipy matrix, made once; on the CPU no weight is copied."""
         if self.matrix is None or self.matrix[0] is not self.weight_values:
             parts = (self.weight_values, self.weight_items, self.weight_starts)
             data, indices, indptr = (part.cpu().numpy() for part in parts)
-            if indptr[-1] < 2**31:  # scipy wants one type, and would convert the longer array
+            if indptr[-1] < 2**31:  # scipy needs one type, and would convert the longer array
                 indptr = indptr.astype(indices.dtype)
             shape = (self.n_items, self.n_items)
             self.matrix = self.weight_values, sp.csr_array((data, indices, indptr), shape=shape)

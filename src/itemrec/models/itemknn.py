@@ -26,15 +26,6 @@ class ItemKNN(SparseWeights):
     Args:
         neighbours: Neighbours of an item, k.
         shrink: Added to the denominator; reduces cosines of rare items.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.ItemKNN(neighbours=20)).metrics["model"]
-        'itemknn'
     """
 
     paper = "Item-based Collaborative Filtering Recommendation Algorithms"

@@ -1,14 +1,48 @@
 """LightGCN: neighbourhood averaging without weights or non-linearities.
 
 He et al., "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation",
-SIGIR 2020. With ``Â = D^-1/2 A D^-1/2``:
+SIGIR 2020. With A the adjacency matrix of users and items and D its diagonal matrix of degrees:
 
-    h⁽ˡ⁺¹⁾ = Â h⁽ˡ⁾          e = pool(h⁰ … hᴸ)
+    E⁽ᵏ⁺¹⁾ = D^-1/2 A D^-1/2 E⁽ᵏ⁾        E = 1/(K+1) · Σ_{k=0}^{K} E⁽ᵏ⁾
+
+`reference_embeddings` is this definition in plain torch. Training computes the same without storing
+the layers (`itemrec.graph.propagation.propagate_layers`); a test keeps values and gradients equal.
 """
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
+from itemrec.graph.graph import Graph
 from itemrec.models.gnn import LinearGNN
+
+
+def reference_embeddings(graph: Graph, embeddings: Tensor, layers: int) -> Tensor:
+    """Final embeddings of all nodes by the paper's equations, `[nodes, d] → [nodes, d]`.
+
+    Args:
+        graph: The interaction graph: its nodes are all users, then all items.
+        embeddings: `E⁽⁰⁾`, such as the parameters of the users followed by those of the items.
+        layers: Number of layers K.
+
+    Examples:
+        >>> import itemrec as ir
+        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> model = ir.train(split, ir.models.LightGCN(dim=8), epochs=2, refit=False).model
+        >>> graph = Graph.from_csr(split.train)
+        >>> users, items = reference_embeddings(graph, model.base(graph), 3).split([60, 80])
+        >>> torch.allclose(items, model.item_vectors, atol=1e-6)
+        True
+    """
+    target, source = graph.row, graph.col.long()  # of every edge, in both directions
+    norm = (graph.degree[target] * graph.degree[source]).rsqrt()  # entries of D^-1/2 A D^-1/2
+    norm = norm.unsqueeze(1) if graph.weight is None else (norm * graph.weight).unsqueeze(1)
+    total = x = embeddings
+    for _ in range(layers):
+        x = torch.zeros_like(x).index_add(0, target, norm * x[source])  # E⁽ᵏ⁺¹⁾
+        total = total + x
+    return total / (layers + 1)
 
 
 class LightGCN(LinearGNN):
@@ -18,13 +52,9 @@ class LightGCN(LinearGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
-            the transductive protocol and the sum in the inductive one.
-
-    Raises:
-        ItemrecError: A setting is invalid.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "mean" (the paper's), "sum" or "concat"; "auto"
+            is the mean, or the sum in the inductive protocol.
 
     Examples:
         >>> import itemrec as ir
@@ -36,3 +66,4 @@ class LightGCN(LinearGNN):
     paper = "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation"
     year = 2020
     by_columns = True
+    encodes_batch_users = True

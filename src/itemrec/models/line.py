@@ -31,7 +31,7 @@ from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_walks import NodeDraws
 from itemrec.ops.pair_scores import pair_scores, squared_lengths, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.validation import at_least_zero, positive_integers
 
 
@@ -46,15 +46,6 @@ class LINE(EmbeddingModel):
         negatives: Noise nodes per edge, K.
         power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
         l2: Strength of the L2 penalty on the vectors of a batch.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.LINE(dim=8), epochs=2).metrics["model"]
-        'line'
     """
 
     paper = "LINE: Large-scale Information Network Embedding"
@@ -84,15 +75,14 @@ class LINE(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate the vectors of the first order, and those of the second with their contexts."""
         super().setup(train, inductive=inductive, generator=generator)
-
-        def table(n: int) -> nn.Parameter:
-            return nn.Parameter(torch.randn(n, self.dim, generator=generator) * 0.1)
-
         if self.order != 2:
-            self.near_users, self.near_items = table(self.n_users), table(self.n_items)
+            self.near_users = self.normal_table(self.n_users, 0.1, generator)
+            self.near_items = self.normal_table(self.n_items, 0.1, generator)
         if self.order != 1:
-            self.users, self.items = table(self.n_users), table(self.n_items)
-            self.user_context, self.item_context = table(self.n_users), table(self.n_items)
+            self.users = self.normal_table(self.n_users, 0.1, generator)
+            self.items = self.normal_table(self.n_items, 0.1, generator)
+            self.user_context = self.normal_table(self.n_users, 0.1, generator)
+            self.item_context = self.normal_table(self.n_items, 0.1, generator)
 
     def pairs(self) -> list[tuple[nn.Parameter, nn.Parameter]]:
         """Tables of users and of items whose products are the parts of a score."""

@@ -1,9 +1,8 @@
-"""EASE and RLAE after new interactions: a correction of the old inverse, or a new fit.
+"""Update of EASE and RLAE after new interactions: correct the old inverse, or fit again.
 
 Both models follow from ``P = (SᵀS + diag λ)⁻¹`` with the interactions S, scaled by user. P is
-recovered from the stored weights, which fix it up to rounding, and corrected for the rows of users
-that changed and for the changes of λ; or the model is fitted again, if that is less work or if
-weights were pruned.
+recovered from the stored weights, up to rounding, and corrected for the users whose rows changed
+and for the changes of λ. The model is fitted again if that is less work or if weights were pruned.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -19,7 +17,7 @@ from torch import Tensor
 from itemrec.models.ease import EASE
 from itemrec.models.ridge_problem import Floats, RidgeProblem, filled_rows
 from itemrec.models.rlae import RLAE
-from itemrec.ops.dense import dense_rows
+from itemrec.ops.segment import dense_rows
 from itemrec.ops.woodbury import correct_inverse, correction_flops
 
 USERS = 2048  # rows of a dense product at a time
@@ -27,7 +25,7 @@ USERS = 2048  # rows of a dense product at a time
 
 @dataclass(frozen=True)
 class LinearUpdate:
-    """How the weights were brought up to date, and the operations of both ways."""
+    """How the weights were updated, and the number of operations either way."""
 
     rank: int  # of the correction, 0 for a new fit
     fit_flops: float
@@ -57,19 +55,15 @@ def update_linear(
         n, rank = part.shape[1], rows.shape[0]
         cost = correction_flops(n, rank, rows.nnz) + 2.0 * before.nnz * n
         if rank and cost < second.flops:
-            inverse = recover_inverse(_old_weights(model, old, before), model, first)
+            weights = old.dense_weights(before).to(model.device)
+            if missing := n - len(weights):  # new items have no weights yet
+                weights = torch.nn.functional.pad(weights, (0, missing, 0, missing))
+            inverse = recover_inverse(weights, model, first)
             correct_inverse(inverse, rows, factors, model.watch)
             model.take_inverse(inverse, model.ridge_of(second), part, items)
             return LinearUpdate(rank, second.flops, cost)
     model.fit(train)
     return LinearUpdate(0, second.flops, cost)
-
-
-def _old_weights(model: EASE | RLAE, old: EASE | RLAE, before: sp.csr_array) -> Tensor:
-    """B of the old model, with zeros for new items."""
-    weights = old.dense_weights(before).to(model.device)
-    missing = before.shape[1] - len(weights)
-    return torch.nn.functional.pad(weights, (0, missing, 0, missing)) if missing else weights
 
 
 def recover_inverse(weights: Tensor, model: EASE | RLAE, problem: RidgeProblem) -> Tensor:
@@ -81,7 +75,10 @@ def recover_inverse(weights: Tensor, model: EASE | RLAE, problem: RidgeProblem) 
     for start in range(0, problem.scaled.shape[0], USERS):
         block = problem.scaled[start : start + USERS]
         rows, columns = block.nonzero()
-        found = _times(block, weights)
+        if weights.device.type == "cpu":
+            found = np.asarray(block @ weights.numpy())
+        else:
+            found = (dense_rows(block, weights.device) @ weights).cpu().numpy()
         total += np.bincount(columns, block.data * found[rows, columns], len(weights))
     ridge, relax = model.ridge_of(problem), getattr(model, "relax", 0.0)
     own = problem.squares + ridge  # A_jj
@@ -110,10 +107,3 @@ def _change(
     rows = sp.csr_array(sp.vstack([added, taken, units]))
     signs = np.repeat([1.0, -1.0], [added.shape[0], taken.shape[0]])
     return rows, np.concatenate([signs, ridge[touched]])
-
-
-def _times(block: sp.csr_array, weights: Tensor) -> npt.NDArray[np.float32]:
-    """The product with dense weights, wherever these are."""
-    if weights.device.type == "cpu":
-        return np.asarray(block @ weights.numpy())
-    return np.asarray((dense_rows(block, weights.device) @ weights).cpu().numpy())

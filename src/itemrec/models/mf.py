@@ -13,10 +13,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import squared_lengths
+from itemrec.validation import positive_integers
 
 
 class MF(EmbeddingModel):
@@ -26,9 +26,6 @@ class MF(EmbeddingModel):
 
     Args:
         dim: Length of a vector.
-
-    Raises:
-        ItemrecError: A setting is invalid.
 
     Examples:
         >>> import itemrec as ir
@@ -49,19 +46,14 @@ class MF(EmbeddingModel):
 
     def __init__(self, dim: int = 64) -> None:
         super().__init__()
-        if dim < 1:
-            raise ItemrecError(f"'dim' must be a positive integer, got {dim}")
+        positive_integers(dim=dim)
         self.dim = dim
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate free vectors of users and items."""
         super().setup(train, inductive=inductive, generator=generator)
-
-        def draw(rows: int) -> Tensor:
-            return torch.randn(rows, self.dim, generator=generator) * 0.1
-
-        self.users = self.free_table(self.n_users, draw)
-        self.items = self.free_table(self.n_items, draw)
+        self.users = self.normal_table(self.n_users, 0.1, generator)
+        self.items = self.normal_table(self.n_items, 0.1, generator)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The vectors themselves; the graph is not used."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
 from itemrec.models.random_values import glorot
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import UserRows
 from itemrec.validation import at_least_zero, positive_integers, share_below_one
 
@@ -39,15 +39,6 @@ class MultVAE(Model):
         dropout: Share of the history that is dropped in training.
         beta: Final weight β of the KL term.
         anneal: Steps over which β rises to that weight.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.MultVAE(hidden=16, latent=8), epochs=2).metrics["model"]
-        'mult-vae'
     """
 
     paper = "Variational Autoencoders for Collaborative Filtering"

@@ -1,7 +1,7 @@
 """The nearest items of some items, from the products of their columns.
 
-An item is nearer the larger its score is; of equal ones the more popular is. Where fewer than k
-items have a score, the most popular others follow. Items are numbered by popularity.
+An item is nearer the larger its score is, then the more popular it is. If fewer than k items have a
+score, the most popular others follow. Items are numbered by popularity.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 ROWS = 128  # items at a time
-KEYS = 2**21  # keys at a time, but for one item
+KEYS = 2**21  # keys at a time, unless it is one item
 NOTHING = np.iinfo(np.int64).min  # below every key
 UNKNOWN = np.int64(np.iinfo(np.int32).min)  # below every score
 

@@ -1,18 +1,18 @@
 """The nearest items of each item, and their Gram matrix, in memory far below items × items.
 
-With interactions S [users, items] and G = SᵀS, a block of items j gets
+With interactions S [users, items] and G = SᵀS, this computes for each item j, block by block,
 
     N_j = the k items of largest cosine, G_ij / √(G_ii G_jj)        G_NN  and  G_Nj
 
-of each, so that a column of item–item weights can be solved on its neighbours alone. G itself is
-never in memory. The most popular items, the head, have their part of it as one dense matrix. The
-others have few users: with a row for each user of theirs, separate for each j, which says which
-items of N_j the user has, G_NN is a product of sparse matrices.
+so that a column of item–item weights can be solved on its neighbours alone. G itself is never in
+memory. The most popular items, the head, have their part of it as one dense matrix. The others have
+few users: from a sparse matrix with a row for each of these users, separate for each j, that marks
+the user's items in N_j, G_NN is a sparse product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -26,18 +26,17 @@ from torch import Tensor
 from itemrec.data.csr import from_parts, take_entries
 from itemrec.models.item_item import gram_matrix
 from itemrec.models.nearest_items import Ints, nearest_items
+from itemrec.ops.inverse import Progress
 from itemrec.ops.thread_map import thread_map
 
-Watch = Callable[[Iterable[Any], str], Iterable[Any]]
-
 HEAD = 16_384  # items whose Gram matrix is dense, 1 GiB
-LOCAL = 2**22  # elements of the Gram matrices of a block, but for one item
-PRODUCTS = 2**22  # multiplications of a sparse product, and so its largest size
-PLACES = 2**24  # elements of the table that says where items of the head are listed in a block
+LOCAL = 2**22  # elements of the Gram matrices of a block, unless it has one item
+PRODUCTS = 2**22  # multiplications of a sparse product, which bound its size
+PLACES = 2**24  # elements of the table of positions of the head's items in a block
 
 
 @dataclass(frozen=True)
-class Block:
+class NeighbourBlock:
     """Some items with their neighbours."""
 
     targets: Tensor  # items j [b]
@@ -59,7 +58,7 @@ class Neighbourhoods:
     """
 
     def __init__(
-        self, scaled: sp.csr_array, squares: npt.NDArray[np.float64], k: int, watch: Watch
+        self, scaled: sp.csr_array, squares: npt.NDArray[np.float64], k: int, watch: Progress
     ) -> None:
         scaled = scaled.astype(np.float32, copy=False)
         self.n_items = scaled.shape[1]
@@ -79,10 +78,10 @@ class Neighbourhoods:
         self.work = _sums(self.by_item, np.diff(self.by_user.indptr))  # for the row of an item
         self.rare_work = _sums(self.rare, 1 + np.diff(self.of_head.indptr))  # as a neighbour
 
-    def columns(self, solve: Callable[[Block], Tensor]) -> tuple[Tensor, Tensor]:
-        """The neighbours of each item, and what is solved for them; ``[items, k]`` each.
+    def columns(self, solve: Callable[[NeighbourBlock], Tensor]) -> tuple[Tensor, Tensor]:
+        """The neighbours of each item, and the solutions for them; ``[items, k]`` each.
 
-        ``solve`` is called from several threads, with separate items.
+        ``solve`` is called from several threads, each with other items.
         """
         near, work = self.nearest()
         weights = torch.empty(self.n_items, max(self.k, 0))
@@ -123,7 +122,7 @@ class Neighbourhoods:
             for _ in zip(self.watch(parts, text), spread(task, parts), strict=False):
                 pass
 
-    def block(self, targets: Ints, near: npt.NDArray[np.int32], work: float) -> Block:
+    def block(self, targets: Ints, near: npt.NDArray[np.int32], work: float) -> NeighbourBlock:
         """The products of some items, by rank, with their neighbours and of these."""
         listed = np.concatenate([near, targets[:, None].astype(np.int32)], axis=1)  # [b, k + 1]
         entries, pieces = self.rare[listed.ravel()], int(work // PRODUCTS) + 1
@@ -137,7 +136,7 @@ class Neighbourhoods:
         of_head = (targets < self.head)[:, None] & (near >= self.head)
         wanted = np.where(of_head, gram[:, :-1, -1], gram[:, -1, :-1])
         whole = torch.from_numpy(gram)
-        return Block(
+        return NeighbourBlock(
             torch.from_numpy(self.order[targets]),
             torch.from_numpy(self.order[near]),
             whole[:, :-1, :-1],
@@ -227,7 +226,7 @@ def _sums(pattern: sp.csr_array, values: npt.NDArray[Any]) -> npt.NDArray[np.flo
 
 
 def _parts(work: npt.NDArray[np.float64], most: int) -> list[Ints]:
-    """Consecutive items, at most so many and with limited work together, but for one item."""
+    """Consecutive items: at most ``most``, with work of at most `PRODUCTS` unless it is one."""
     out, start, before = [], 0, np.concatenate(([0.0], np.cumsum(work)))
     while start < len(work):
         end = int(np.searchsorted(before, before[start] + PRODUCTS, side="right")) - 1

@@ -34,19 +34,9 @@ class NGCF(GNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
         dropout: Share of each layer's output that is dropped in training.
         node_dropout: Share of the edges that is left out of each epoch of training.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.NGCF(dim=8), epochs=2).metrics["model"]
-        'ngcf'
     """
 
     paper = "Neural Graph Collaborative Filtering"

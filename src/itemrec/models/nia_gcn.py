@@ -32,17 +32,7 @@ class NIAGCN(GNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.NIAGCN(dim=8), epochs=2).metrics["model"]
-        'nia-gcn'
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
     """
 
     paper = "Neighbor Interaction Aware Graph Convolution Networks for Recommendation"

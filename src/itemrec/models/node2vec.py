@@ -26,15 +26,6 @@ class Node2Vec(SkipGramModel):
         power: Noise is drawn in proportion to degree^power; 0 keeps popularity in the scores.
         p: Return parameter: a step back has weight 1/p.
         q: In-out parameter: a step outwards has weight 1/q.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.Node2Vec(dim=8), epochs=2).metrics["model"]
-        'node2vec'
     """
 
     paper = "node2vec: Scalable Feature Learning for Networks"

@@ -12,14 +12,7 @@ from itemrec.models.base import Kind, Model
 
 
 class Popularity(Model):
-    """Items by their number of training interactions: the non-personalised baseline.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.Popularity()).metrics["model"]
-        'popularity'
-    """
+    """Items by their number of training interactions: the non-personalised baseline."""
 
     paper = "(no paper)"
     kind = Kind.CLOSED_FORM

@@ -1,4 +1,4 @@
-"""Random values of models: dropout, and weights before training."""
+"""Random values of models: message dropout and initial weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def drop_values(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Message dropout: a random share of the values is 0, the others keep the mean."""
+    """Message dropout: zeros in a random share of the values, the others scaled up in return."""
     if not share:
         return x
     keep = torch.rand(x.shape, generator=generator, device=x.device) >= share

@@ -1,9 +1,9 @@
-"""Random walks over the interaction graph, all at once, and the models that learn from them.
+"""Random walks over the interaction graph, and the base of models that learn from them.
 
-Every step is one draw and two gathers for all walks together: shapes are fixed, nothing waits for
-the device. The graph is bipartite, so a walk t → v → x is either back at t or at distance two from
-it: of Node2Vec's three cases two remain, and the exact distribution needs neither rejection nor
-stored tables.
+A step is one draw and two gathers for all walks together: shapes are fixed, nothing waits for the
+device. The graph is bipartite, so a walk t → v → x is either back at t or at distance two from it:
+of Node2Vec's three cases two remain, and the exact distribution needs neither rejection nor stored
+tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.pair_scores import take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.validation import at_least_zero, positive_integers
 
 
@@ -65,7 +65,7 @@ class NodeDraws:
         self.ends = weight.cumsum(0)
 
     def __call__(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-        """int64 of the given shape."""
+        """Draw nodes, int64 of the given shape."""
         device = self.ends.device
         draw = torch.rand(shape, generator=generator, device=device, dtype=torch.float64)
         found = torch.searchsorted(self.ends, draw * self.ends[-1], right=True)

@@ -1,17 +1,14 @@
-"""The inverse behind EASE and RLAE, ``(SᵀS + diag λ)⁻¹``, by the way of less work.
+"""The inverse behind EASE and RLAE, ``(SᵀS + diag λ)⁻¹``, by the method of fewest operations.
 
 Either the Gram matrix of n items is inverted, 2n³ operations, or the inverse of diag λ is corrected
 for the rows of m users, about 2n²m operations, which is less if there are few users.
 
-Large catalogues have no such matrix: each column of weights is solved on its k nearest items alone,
-about nk³/3 operations (Steck, "Markov Random Fields for Collaborative Filtering", NeurIPS 2019).
-With all items as neighbours both are the same.
+In a large catalogue that matrix does not fit: each column of weights is solved on its k nearest
+items alone, about nk³/3 operations (Steck, "Markov Random Fields for Collaborative Filtering",
+NeurIPS 2019). With all items as neighbours both are the same.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +18,15 @@ from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.models.item_item import gram_matrix, gram_on_device
-from itemrec.models.neighbourhoods import Block, Neighbourhoods
-from itemrec.ops.inverse import invert
+from itemrec.models.neighbourhoods import NeighbourBlock, Neighbourhoods
+from itemrec.ops.inverse import Progress, invert
 from itemrec.ops.woodbury import correct_inverse, correction_flops
 
 Floats = npt.NDArray[np.float64]
-Watch = Callable[[Iterable[Any], str], Iterable[Any]]
 
 
 class RidgeProblem:
-    """Interactions S, scaled by the length of histories, whose inverse is wanted for some λ.
+    """Interactions S, scaled by the length of histories, and the inverse for a given λ.
 
     Args:
         train: Interactions X, `[users, items]`.
@@ -60,8 +56,8 @@ class RidgeProblem:
         """Operations of `inverse`."""
         return min(self.expansion_flops, self.inverse_flops)
 
-    def inverse(self, ridge: Floats, watch: Watch, *, again: bool = False) -> Tensor:
-        """``(SᵀS + diag λ)⁻¹``; with ``again`` it will be asked for another λ."""
+    def inverse(self, ridge: Floats, watch: Progress, *, again: bool = False) -> Tensor:
+        """``(SᵀS + diag λ)⁻¹``; ``again`` keeps the Gram matrix for another λ."""
         if self.expands:
             start = torch.from_numpy((1 / ridge).astype(np.float32)).to(self.device)
             rows = filled_rows(self.scaled)
@@ -74,7 +70,7 @@ class RidgeProblem:
         gram.diagonal().add_(torch.from_numpy(ridge).to(gram))
         return invert(gram, watch)
 
-    def columns(self, ridge: Floats, k: int, watch: Watch) -> tuple[Tensor, Tensor, Tensor]:
+    def columns(self, ridge: Floats, k: int, watch: Progress) -> tuple[Tensor, Tensor, Tensor]:
         """Each item's regression on its k nearest items N, without a matrix of all items.
 
         ``w = (SᵀS + diag λ)_NN⁻¹ (SᵀS)_Nj``, which is ``−P_Nj / P_jj`` of the same problem with
@@ -87,7 +83,7 @@ class RidgeProblem:
         rest = torch.from_numpy(diagonal.astype(np.float32))
         extra = torch.from_numpy(ridge.astype(np.float32))
 
-        def solve(block: Block) -> Tensor:
+        def solve(block: NeighbourBlock) -> Tensor:
             gram, wanted = block.gram.to(self.device), block.wanted.to(self.device)
             gram.diagonal(dim1=1, dim2=2).add_(extra[block.sources].to(self.device))
             weights = cholesky_solution(gram, wanted)
@@ -111,7 +107,7 @@ def cholesky_solution(gram: Tensor, wanted: Tensor) -> Tensor:
     """
     factor, wrong = torch.linalg.cholesky_ex(gram)
     if wrong.any():
-        raise ItemrecError("the items' regressions cannot be solved: try a larger 'l2'")
+        raise ItemrecError("the regressions of the items cannot be solved: try a larger 'l2'")
     half = torch.linalg.solve_triangular(factor, wanted.unsqueeze(2), upper=False)
     out: Tensor = torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(2)
     return out

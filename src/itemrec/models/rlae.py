@@ -27,7 +27,7 @@ from itemrec.environment import check_square_fits
 from itemrec.models.ease import FORMS, NEIGHBOURS, Form, wants_sparse
 from itemrec.models.item_item import SparseWeights
 from itemrec.models.ridge_problem import Floats, RidgeProblem
-from itemrec.ops.dense import dense_rows
+from itemrec.ops.segment import dense_rows
 from itemrec.validation import (
     at_least_zero,
     one_of,

@@ -24,8 +24,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.gnn import LinearGNN, Pooling
 from itemrec.models.info_nce import contrast_with_all
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.validation import at_least_zero, positive
 
 
@@ -34,27 +33,18 @@ class SGL(LinearGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
-            the transductive protocol and the sum in the inductive one.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
+            or the sum in the inductive protocol.
         drop: Share ρ of the edges dropped from each view.
         weight: Weight λ of the contrastive term.
         temperature: Temperature τ of the contrastive term.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.SGL(dim=8, weight=0.01), epochs=2).metrics["model"]
-        'sgl'
     """
 
     paper = "Self-supervised Graph Learning for Recommendation"
     year = 2021
     by_columns = True
+    encodes_batch_users = True
     default_loss = "bpr"
     default_training = MappingProxyType({"lr": 1e-3, "l2": 1e-4})
 

@@ -20,10 +20,9 @@ from torch import Tensor
 
 from itemrec.graph.graph import Graph
 from itemrec.graph.noisy_propagation import noisy_passes
-from itemrec.models.gnn import LinearGNN, Pooling, halves
+from itemrec.models.gnn import LinearGNN, Pooling, split_nodes
 from itemrec.models.info_nce import contrast
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.validation import at_least_zero, positive
 
 
@@ -32,22 +31,12 @@ class SimGCL(LinearGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
-            the transductive protocol and the sum in the inductive one.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
+            or the sum in the inductive protocol.
         epsilon: Length ε of the noise.
         weight: Weight λ of the contrastive term.
         temperature: Temperature τ of the contrastive term.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.SimGCL(dim=8), epochs=2).metrics["model"]
-        'simgcl'
     """
 
     paper = (
@@ -84,7 +73,7 @@ class SimGCL(LinearGNN):
         noise = [0.0, self.epsilon, self.epsilon]
         passes = noisy_passes(graph, self.base(graph), self.depth, noise, generator, self.dim)
         clean, *noisy = passes
-        views = tuple(halves(graph, self.pool(each)) for each in noisy)
+        views = tuple(split_nodes(graph, self.pool(each)) for each in noisy)
         return self.encoded(graph, clean, layers, views)
 
     def extra_loss(

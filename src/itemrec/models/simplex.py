@@ -32,8 +32,7 @@ from itemrec.graph.propagation import neighbour_sum
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.random_values import drop_values
 from itemrec.ops.pair_scores import squared_lengths
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.validation import at_least_zero, positive_integers, share_below_one
 
 INIT_STD = 1e-4  # the authors' initial scale
@@ -48,15 +47,6 @@ class SimpleX(EmbeddingModel):
         dropout: Share of a user vector's values that is dropped in training.
         bias: Whether scores have trained biases.
         l2: Strength of the L2 penalty on all vectors.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.SimpleX(dim=8), epochs=2).metrics["model"]
-        'simplex'
     """
 
     paper = "SimpleX: A Simple and Strong Baseline for Collaborative Filtering"
@@ -86,13 +76,9 @@ class SimpleX(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate item vectors, V, biases, and user vectors in the transductive protocol."""
         super().setup(train, inductive=inductive, generator=generator)
-
-        def table(n: int) -> nn.Parameter:
-            return nn.Parameter(torch.randn(n, self.dim, generator=generator) * INIT_STD)
-
-        self.items = table(self.n_items)
+        self.items = self.normal_table(self.n_items, INIT_STD, generator)
         self.transform = nn.Parameter(torch.eye(self.dim))
-        self.users = None if inductive else table(self.n_users)
+        self.users = None if inductive else self.normal_table(self.n_users, INIT_STD, generator)
         if self.bias:
             self.item_bias = nn.Parameter(torch.zeros(self.n_items, 1))
             self.user_bias = nn.Parameter(torch.zeros(self.n_users, 1))

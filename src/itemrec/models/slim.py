@@ -21,7 +21,7 @@ from torch import Tensor
 
 from itemrec import validation
 from itemrec.models.item_item import SparseWeights
-from itemrec.models.neighbourhoods import Block, Neighbourhoods
+from itemrec.models.neighbourhoods import NeighbourBlock, Neighbourhoods
 from itemrec.models.ridge_problem import cholesky_solution, sum_of_squares
 
 
@@ -36,15 +36,6 @@ class SLIM(SparseWeights):
         l2: Strength of the L2 penalty, positive.
         positive: Allow no negative weights.
         sweeps: Rounds of coordinate descent, if `l1` or `positive` require it.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.SLIM(neighbours=20)).metrics["model"]
-        'slim'
     """
 
     paper = "SLIM: Sparse Linear Methods for Top-N Recommender Systems"
@@ -70,7 +61,7 @@ class SLIM(SparseWeights):
         squares = sum_of_squares(train)
         near = Neighbourhoods(train, squares, self.neighbours, self.watch)
 
-        def solve(block: Block) -> Tensor:
+        def solve(block: NeighbourBlock) -> Tensor:
             return self.regress(block.gram.to(self.device), block.wanted.to(self.device))
 
         self.keep([(0, *near.columns(solve))])

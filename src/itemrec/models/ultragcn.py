@@ -19,7 +19,7 @@ from types import MappingProxyType
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from itemrec.graph.graph import Graph
@@ -27,7 +27,7 @@ from itemrec.models.base import Kind
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.models.item_item import cooccurrence, strongest
 from itemrec.ops.pair_scores import pair_scores, take_rows
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.user_rows import OwnNegatives
 from itemrec.validation import at_least_zero, positive_integers
 
@@ -48,15 +48,6 @@ class UltraGCN(EmbeddingModel):
         item_weight: Weight λ of the item–item term.
         item_neighbours: Neighbours of an item, K.
         l2: Strength γ of the L2 penalty.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.UltraGCN(dim=8, negatives=5), epochs=2).metrics["model"]
-        'ultragcn'
     """
 
     paper = "UltraGCN: Ultra Simplification of Graph Convolutional Networks for Recommendation"
@@ -92,8 +83,8 @@ class UltraGCN(EmbeddingModel):
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate tiny vectors, so that every pair starts near probability ½."""
         super().setup(train, inductive=inductive, generator=generator)
-        self.users = nn.Parameter(torch.randn(self.n_users, self.dim, generator=generator) * 1e-4)
-        self.items = nn.Parameter(torch.randn(self.n_items, self.dim, generator=generator) * 1e-4)
+        self.users = self.normal_table(self.n_users, 1e-4, generator)
+        self.items = self.normal_table(self.n_items, 1e-4, generator)
 
     def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
         """The vectors themselves: the graph enters through the loss only."""

@@ -1,4 +1,4 @@
-"""Message passing with weights that all nodes share: what `gcn`, `gin` and `gat` have in common."""
+"""Base of message passing with weights that all nodes share: `gcn`, `gin` and `gat`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,20 @@ STARTS = get_args(Start)
 class WeightedGNN(GNN):
     """Message passing with shared weights in addition to user and item vectors.
 
-    Every node contributes to the gradient of a shared weight, mostly in the same direction: at the
+    Every node contributes to the gradient of a shared weight, mostly in the same direction. At the
     learning rate of the vectors, scores grow to thousands within an epoch, where a smooth rank has
-    no slope, and the model does not get better than popularity. The step of a shared weight is
-    therefore divided by its width, which makes the change of a product independent of the width
+    no slope, and the model stays at the level of popularity. The learning rate of a shared weight
+    is therefore divided by its width, so that a step changes a product equally for any width
     (docs/research/baselines.md).
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the paper's
-            choice for the protocol.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the sum.
         shared_lr: Learning rate of the shared weights, as a multiple of lr divided by their width.
         init_std: Standard deviation of the vectors before training.
         start: Weight matrices before training: "random" (Glorot), or "identity": then an untrained
             layer already gives a user the vectors of their items.
-
-    Raises:
-        ItemrecError: A setting is invalid.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from itemrec.data.interactions import IdMap
 from itemrec.data.item_features import ItemFeatures
 from itemrec.models.base import Model
 from itemrec.models.feature_map import FeatureMap, MapSettings, scaled_history
-from itemrec.models.feature_map_fit import choose_map, standardised
+from itemrec.models.feature_map_fit import choose_map, standardise
 
 
 class WithNewItems(Model):
@@ -67,9 +67,9 @@ class WithNewItems(Model):
         """Scores of the known items, then of the new ones."""
         known = self._known(history)
         scores = self.model.scores(known, users)
-        alike, mean, deviation = standardised(scores.float().cpu().numpy())
+        standard, mean, deviation = standardise(scores.float().cpu().numpy())
         s = self.map.settings
-        z = self.map.combine(alike, scaled_history(known))
+        z = self.map.combine(standard, scaled_history(known))
         new = torch.from_numpy(mean + deviation * (s.shift + s.scale * z)).to(scores)
         if self.only_new:
             scores = torch.full_like(scores, -torch.inf)
@@ -95,18 +95,19 @@ class WithNewItems(Model):
 
     @torch.no_grad()
     def similar_to(self, item: int) -> Tensor:
-        """The similarity of known items; for a new item, how alike its features are."""
+        """Similarities to known items: the model's, or by features if the item is new."""
         out = torch.full((self.n_items,), -torch.inf, device=self.device)
         if item < self.n_known:
             out[: self.n_known] = self.model.similar_to(item)
             return out
         seen = torch.from_numpy(self.map.seen).to(self.device)
-        out[seen] = torch.from_numpy(self.map.likeness(item - self.n_known)).to(out)
+        new = item - self.n_known
+        out[seen] = torch.from_numpy(self.map.similarity(slice(new, new + 1))[0]).to(out)
         return out
 
-    def most_alike(self, most: int) -> sp.csr_array:
-        """How alike the features of new items and the nearest known ones are, ``[new, known]``."""
-        found = self.map.most_alike(most)
+    def nearest_known(self, k: int) -> sp.csr_array:
+        """Similarities of each new item to its k most similar known items, ``[new, known]``."""
+        found = self.map.nearest_known(k)
         parts = (found.data, self.map.seen[found.indices], found.indptr)
         return sp.csr_array(parts, shape=(found.shape[0], self.n_known))
 
@@ -117,7 +118,7 @@ class WithNewItems(Model):
         """What each history item adds to the score of each new item, ``[new, H]``."""
         row = np.array([user], dtype=np.int64)
         scores = self.model.scores(history, row).float().cpu().numpy()
-        _, _, deviation = standardised(scores)
+        _, _, deviation = standardise(scores)
         every = torch.arange(self.n_known, device=self.device)
         shares = self.model.explain(history, user, every).float().cpu().numpy().T  # [H, known]
         single = np.zeros_like(shares)

@@ -20,10 +20,9 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.graph.noisy_propagation import noisy_passes
-from itemrec.models.gnn import LinearGNN, Pooling, halves
+from itemrec.models.gnn import LinearGNN, Pooling, split_nodes
 from itemrec.models.info_nce import contrast
-from itemrec.sampling.base import Encoded
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded
 from itemrec.validation import at_least_zero, positive
 
 
@@ -32,23 +31,13 @@ class XSimGCL(LinearGNN):
 
     Args:
         dim: Length of a vector.
-        layers: Depth of message passing; 3 in the transductive protocol and 2 in the inductive one
-            by default.
-        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean in
-            the transductive protocol and the sum in the inductive one.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
+            or the sum in the inductive protocol.
         epsilon: Length ε of the noise.
         weight: Weight λ of the contrastive term.
         temperature: Temperature τ of the contrastive term.
         contrasted: The layer, from 1, that is contrasted with the final vectors.
-
-    Raises:
-        ItemrecError: A setting is invalid.
-
-    Examples:
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> ir.train(split, ir.models.XSimGCL(dim=8), epochs=2).metrics["model"]
-        'xsimgcl'
     """
 
     paper = "XSimGCL: Towards Extremely Simple Graph Contrastive Learning for Recommendation"
@@ -99,7 +88,7 @@ class XSimGCL(LinearGNN):
         """The noisy pass, with layer l* as a view."""
         base = self.base(graph)
         (noisy,) = noisy_passes(graph, base, self.depth, [self.epsilon], generator, self.dim)
-        return self.encoded(graph, noisy, layers, (halves(graph, noisy[self.contrasted]),))
+        return self.encoded(graph, noisy, layers, (split_nodes(graph, noisy[self.contrasted]),))
 
     def extra_loss(
         self, graph: Graph, batch: Batch, encoded: Encoded, generator: torch.Generator

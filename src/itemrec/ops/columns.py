@@ -1,7 +1,7 @@
 """Tables whose columns are divided among ranks: sums of products, unit rows, whole tables.
 
-A rank with some columns of the user and the item vectors has a part of every product of two of
-them; the sum over the ranks is the score. With one rank every function is the plain operation.
+With some columns of the user and the item vectors, a rank computes a part of every product; the sum
+over the ranks is the score. With one rank every function is the plain operation.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor
 from itemrec import ranks
 from itemrec.ops.pair_scores import squared_lengths
 
-ROWS = 16384  # of a table that are drawn at a time
-EXACT = 16  # normal numbers are drawn in groups of so many
+ROWS = 16384  # rows drawn at a time
+EXACT = 16  # torch draws normal numbers in groups of this size
 
 
 def sum_over_ranks(part: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def sum_own_rows(part: Tensor) -> Tensor:
 
 
 def whole_rows(part: Tensor, wanted: list[slice]) -> Tensor:
-    """All columns of the rows that this rank wants, ``[B, d/k] → [b, d]``, to multiply them.
+    """All columns of this rank's rows, ``[B, d/k] → [b, d]``, to multiply them.
 
     ``wanted`` are the rows of each rank, which may overlap. If a rank has fewer columns than
     another, zeros take their place, which changes no product.
@@ -98,7 +98,7 @@ def whole(part: Tensor, width: int) -> Tensor:
 
 
 def whole_on_first(part: Tensor, width: int) -> Tensor:
-    """`whole` in the memory of the first rank alone; the others get their part back."""
+    """`whole` in the memory of the first rank alone; the other ranks return their part."""
     if not ranks.is_first():
         ranks.send_to_first(part)
         return part

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from itemrec.errors import ItemrecError
 
+# wraps the steps of a long computation, and shows its progress under a text
+Progress = Callable[[Iterable[Any], str], Iterable[Any]]
+
 BLOCK = {"cpu": 512, "cuda": 1024}  # rows and columns at a time
 ROWS = 8  # blocks of rows that are one product
 
 
-def invert(
-    matrix: Tensor, watch: Callable[[Iterable[Any], str], Iterable[Any]] = lambda steps, text: steps
-) -> Tensor:
+def invert(matrix: Tensor, watch: Progress = lambda steps, text: steps) -> Tensor:
     """The inverse of a positive definite matrix, in the same memory, block by block.
 
     A factorisation A = LLᵀ, then L⁻¹ in its place, then L⁻ᵀL⁻¹; almost all of the work is products

@@ -1,13 +1,12 @@
 """Scores of listed pairs on a CPU, one block of items at a time.
 
-Lists name items at random. If no cache holds the table, each row comes from memory, three times in
-a step; so the pairs are grouped by blocks of items that a cache holds. Within a block they keep the
-order of the lists.
+Lists contain items at random. If the table exceeds the cache, each row comes from memory, three
+times in a step; so the pairs are grouped by blocks of items that fit into the cache. Within a block
+they keep the order of the lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor
 from itemrec.ops.segment import sampled_dot, segment_sum
 from itemrec.ops.thread_map import thread_map
 
-LARGE = 1 << 16  # items from which on pairs are grouped: 16 MB at 64 columns
+LARGE = 1 << 16  # items from which pairs are grouped: 16 MB at 64 columns
 BITS = 15  # a block has 2^15 items
 
 
@@ -49,22 +48,19 @@ def pair_blocks(starts: Tensor, index: Tensor, n_items: int) -> tuple[PairBlock,
     parts = order, (index >> BITS).numpy(), starts.numpy()
     grouped = sp.csr_array(parts, shape=(lists, count)).tocsc()  # a counting sort, and stable
     place, owner = torch.from_numpy(grouped.data), torch.from_numpy(grouped.indices)
-    return tuple(_blocks(grouped.indptr, place, owner, index, (lists, n_items)))
-
-
-def _blocks(
-    bounds: np.ndarray, place: Tensor, owner: Tensor, index: Tensor, sizes: tuple[int, int]
-) -> Iterator[PairBlock]:
-    lists, n_items = sizes
+    blocks = []
     for number, first in enumerate(range(0, n_items, 1 << BITS)):
-        here = slice(int(bounds[number]), int(bounds[number + 1]))
+        here = slice(int(grouped.indptr[number]), int(grouped.indptr[number + 1]))
         own = index.index_select(0, place[here]).sub_(first)
         ends = torch.bincount(owner[here], minlength=lists).cumsum(0, dtype=torch.int32)
-        starts = torch.cat([ends.new_zeros(1), ends])
-        yield PairBlock(first, min(first + (1 << BITS), n_items), starts, own, place[here])
+        starts, last = torch.cat([ends.new_zeros(1), ends]), min(first + (1 << BITS), n_items)
+        blocks.append(PairBlock(first, last, starts, own, place[here]))
+    return tuple(blocks)
 
 
-def block_scores(blocks: tuple[PairBlock, ...], users: Tensor, items: Tensor, count: int) -> Tensor:
+def scores_by_block(
+    blocks: tuple[PairBlock, ...], users: Tensor, items: Tensor, count: int
+) -> Tensor:
     """``users[v] · items[index[e]]`` of every pair, in the order before grouping, ``[count]``."""
     out = users.new_empty(count)
     for block in blocks:

@@ -12,9 +12,9 @@ from itemrec.errors import ItemrecError
 from itemrec.ops.pair_blocks import (
     Groups,
     PairBlock,
-    block_scores,
     item_gradient,
     pair_blocks,
+    scores_by_block,
     user_gradient,
 )
 from itemrec.ops.segment import MOST_NARROW, fused, sampled_dot, segment_sum
@@ -108,7 +108,7 @@ class _ScoresByBlocks(torch.autograd.Function):
     ) -> Tensor:
         ctx.blocks = blocks
         ctx.save_for_backward(users, items)
-        return block_scores(blocks, users, items, count)
+        return scores_by_block(blocks, users, items, count)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Grads:

@@ -1,4 +1,4 @@
-"""Three primitives over ragged rows of gathered vectors, with the fastest kernel of the device.
+"""Sums, products and maxima over ragged rows of gathered vectors, by the device's fastest kernel.
 
 Row v has the entries ``starts[v] … starts[v+1]``; entry e gathers ``x[index[e]]``. The CPU uses
 ``embedding_bag`` and ``sampled_addmm``, which are vectorised and use all threads. A GPU uses a
@@ -28,6 +28,15 @@ def row_tensors(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Ten
         for part in (matrix.indptr, matrix.indices)
     )
     return starts, index, torch.from_numpy(matrix.data.astype(np.float32)).to(device)
+
+
+def dense_rows(matrix: sp.csr_array, device: torch.device) -> Tensor:
+    """A scipy matrix without duplicates as float32 ``[rows, columns]``; copies only its entries."""
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    flat = torch.from_numpy(rows * matrix.shape[1] + matrix.indices).to(device)
+    out = torch.zeros(matrix.shape, device=device)
+    out.view(-1)[flat] = torch.from_numpy(matrix.data.astype(np.float32)).to(device)
+    return out
 
 
 def segment_sum(
@@ -113,9 +122,9 @@ def segment_max(
 ) -> Tensor:
     """``out[v] = max_e values[index[e]]``, very low for a row without entries, ``[rows]``."""
     if fused(values):
-        from itemrec.ops.triton.segment import segment_max as kernel
+        from itemrec.ops.triton.segment import row_max
 
-        return kernel(starts, index, _rows(starts, order), values)
+        return row_max(starts, index, _rows(starts, order), values)
     lowest = torch.finfo(values.dtype).min
     gathered = values.index_select(0, index)
     return torch.segment_reduce(gathered, "max", offsets=starts.long(), axis=0, initial=lowest)
@@ -127,8 +136,8 @@ MOST_NARROW = 2**31 - 1  # entries whose positions fit into 32 bits
 def narrow_blocks(starts: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
     """Blocks of rows whose positions fit into 32 bits: the rows, their entries, and int32 starts.
 
-    The kernels of a CPU want starts and indices of the same type; making indices as wide as the
-    starts would double the memory of a large graph.
+    CPU kernels need starts and indices of the same type; wider indices would double the memory of a
+    large graph.
     """
     row, rows = 0, len(starts) - 1
     while row < rows:
@@ -145,11 +154,7 @@ def _sampled(starts: Tensor, index: Tensor, rows: Tensor, x: Tensor) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         pattern = torch.sparse_csr_tensor(
-            starts,
-            index,
-            x.new_zeros(len(index)),
-            size=(len(rows), len(x)),
-            check_invariants=False,
+            starts, index, x.new_zeros(len(index)), size=(len(rows), len(x)), check_invariants=False
         )
     product = torch.sparse.sampled_addmm(pattern, rows.contiguous(), x.contiguous().T, beta=0.0)
     out: Tensor = product.values()

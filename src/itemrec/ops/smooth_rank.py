@@ -59,9 +59,9 @@ class _CountAbove(torch.autograd.Function):
 def add_counts(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
     """``counts[b, p] += Σ_j σ((scores[b, j] − pos[b, p])/τ)``."""
     if fused(scores):
-        from itemrec.ops.triton.segment import count_above as kernel
+        from itemrec.ops.triton.segment import add_smooth_counts
 
-        kernel(scores, pos, counts, tau)
+        add_smooth_counts(scores, pos, counts, tau)
         return
     for p in range(pos.shape[1]):
         counts[:, p] += (scores - pos[:, p : p + 1]).div_(tau).sigmoid_().sum(1)
@@ -70,9 +70,9 @@ def add_counts(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
 def slopes(scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float) -> Tensor:
     """``Σ_p grad[b, p]·σ'`` at every score, ``[B, n]``; subtracts row sums from ``grad_pos``."""
     if fused(scores):
-        from itemrec.ops.triton.segment import slopes as kernel
+        from itemrec.ops.triton.segment import smooth_slopes
 
-        return kernel(scores, pos, grad, grad_pos, tau)
+        return smooth_slopes(scores, pos, grad, grad_pos, tau)
     weight = torch.zeros_like(scores)
     for p in range(pos.shape[1]):
         sigma = (scores - pos[:, p : p + 1]).div_(tau).sigmoid_()

@@ -1,4 +1,4 @@
-"""Work in separate parts on all threads of torch, one part a thread."""
+"""A parallel map over torch's threads, one part per thread."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import torch
 
 @contextmanager
 def thread_map() -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` whose calls run at the same time; torch has one thread within each.
+    """A `map` whose calls run in parallel; within each, torch uses one thread.
 
-    Threads with separate parts never wait for each other. Results come in the order of the parts.
-    After an error no further part begins.
+    Results come in the order of the parts. After an error no further part starts.
     """
     threads = torch.get_num_threads()
     if threads == 1:

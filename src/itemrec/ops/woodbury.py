@@ -9,7 +9,6 @@ The work is about 2n²r operations instead of the 2n³ of a new inverse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
+from itemrec.ops.inverse import Progress
 from itemrec.ops.segment import row_tensors, segment_sum
 
 BLOCK = 1024  # rows of the inverse at a time
@@ -27,7 +27,7 @@ def correct_inverse(
     inverse: Tensor,
     rows: sp.csr_array,
     coefficients: npt.NDArray[Any],
-    watch: Callable[[Iterable[Any], str], Iterable[Any]] = lambda steps, text: steps,
+    watch: Progress = lambda steps, text: steps,
 ) -> Tensor:
     """The inverse of ``A + Uᵀ diag(c) U``, in the memory of the inverse of A, symmetric.
 

@@ -60,7 +60,7 @@ def similar_by(model: Model, train: sp.csr_array) -> UnitVectors:
         vectors = item_vectors(model, train)
         return unit_sets(sp.csr_array(train.T)) if vectors is None else vectors
     known = similar_by(model.model, take_columns(train, np.arange(model.n_known)))
-    weights = model.most_alike(NEAREST)  # [new, known]
+    weights = model.nearest_known(NEAREST)  # [new, known]
     if isinstance(known, Tensor):
         dense = torch.from_numpy(np.asarray(weights @ known.cpu().numpy())).to(known)
         return torch.cat([known, F.normalize(dense, dim=1)])

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from itemrec.lazy import LazyTable, lazy_names
 
 if TYPE_CHECKING:  # each name is imported when it is first used
-    from itemrec.sampling.base import DrawnNegatives, Encoded, Sampler, ScoredLists
-    from itemrec.sampling.batch import Batch
+    from itemrec.sampling.base import Batch, DrawnNegatives, Encoded, Sampler, ScoredLists
     from itemrec.sampling.batches import Batches
     from itemrec.sampling.full_catalogue import All
     from itemrec.sampling.hard import Dynamic, MixGCF

@@ -1,7 +1,7 @@
 """The interface of samplers: from encoded vectors and a batch to scored lists.
 
-A list loss compares the scores of a user's positives with those of negatives. A sampler
-decides only which items these are and how they are scored; it never computes a loss.
+A list loss compares the scores of a user's positives with those of negatives. A sampler decides
+which items these are and how they are scored; it never computes a loss.
 """
 
 from __future__ import annotations
@@ -18,7 +18,20 @@ from itemrec.errors import ItemrecError
 from itemrec.losses.base import Scores
 from itemrec.ops.columns import sum_own_rows, unit_rows
 from itemrec.ops.pair_scores import pair_scores, take_rows
-from itemrec.sampling.batch import Batch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The lists of a training step: users and their positives. A row without any is padding."""
+
+    users: Tensor  # int64 [B]
+    positives: Tensor  # int64 [B, P]
+    mask: Tensor  # bool [B, P], True where a positive is real
+    distinct_users: bool = True  # False if a user may be in several rows
+
+    def real_rows(self, like: Tensor) -> Tensor:
+        """Which rows are not padding, bool in the shape of ``like`` [B, n]."""
+        return self.mask.any(1, keepdim=True).expand_as(like)
 
 
 @dataclass(frozen=True)
@@ -28,39 +41,23 @@ class Encoded:
     Attributes:
         users: `[users, d]`, or `[B, d]` if `of_batch`; `users_of` gives the second.
         items: `[items, d]`.
-        item_layers: Item vectors at each depth, if a sampler needs them.
+        item_layers: Item vectors at each depth, `[items, d]` each, if a sampler needs them.
         pool: Combines the layers into one vector.
         views: Other (users, items), for the model's extra loss.
         of_batch: Whether `users` are those of the batch only, in its order.
-
-    Examples:
-        >>> import torch
-        >>> encoded = Encoded(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]]))
-        >>> encoded.as_cosine().users.norm(dim=1).tolist()
-        [1.0]
     """
 
-    users: Tensor  # [users, d], or [B, d] if `of_batch`
-    items: Tensor  # [items, d]
-    item_layers: tuple[Tensor, ...] = ()  # [items, d] at each depth, if a sampler needs them
-    pool: Callable[[list[Tensor]], Tensor] | None = None  # layers → one vector
-    views: tuple[
-        tuple[Tensor, Tensor], ...
-    ] = ()  # other (users, items), for the model's extra loss
-    of_batch: bool = False  # `users` are those of the batch only
+    users: Tensor
+    items: Tensor
+    item_layers: tuple[Tensor, ...] = ()
+    pool: Callable[[list[Tensor]], Tensor] | None = None
+    views: tuple[tuple[Tensor, Tensor], ...] = ()
+    of_batch: bool = False
 
     def users_of(self, batch: Batch) -> Tensor:
-        """Vectors of the batch's users.
-
-        Args:
-            batch: The batch of the step.
-
-        Returns:
-            `[B, d]`, differentiable.
+        """Vectors of the batch's users, `[B, d]`, differentiable.
 
         Examples:
-            >>> import torch
-            >>> from itemrec.sampling.batch import Batch
             >>> batch = Batch(torch.tensor([1]), torch.tensor([[0]]), torch.tensor([[True]]))
             >>> Encoded(torch.eye(2), torch.eye(2)).users_of(batch).tolist()
             [[0.0, 1.0]]
@@ -80,9 +77,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class ScoredLists:
-    """Scores of a batch's positives and negatives, and which items the negatives were.
+    """Scores of a batch's positives and negatives, and which items the negatives are.
 
-    With several ranks they are those of this rank's rows, `ranks.own_rows(B)`; `items` and
+    With several ranks the scores are those of this rank's rows, `ranks.own_rows(B)`; `items` and
     `counted` are always of the whole batch.
 
     Attributes:
@@ -90,20 +87,14 @@ class ScoredLists:
         neg: `[B, N]`.
         items: Items whose vectors enter the L2 term, int64 of any shape.
         neg_mask: False where an item is not a negative of that user, bool `[B, N]`.
-        counted: False where an entry of `items` belongs to padding.
-
-    Examples:
-        >>> import torch
-        >>> lists = ScoredLists(torch.ones(2, 1), torch.zeros(2, 3), torch.zeros(2, 3).long())
-        >>> lists.neg.shape
-        torch.Size([2, 3])
+        counted: False where an entry of `items` belongs to padding, bool.
     """
 
-    pos: Tensor  # [B, P]
-    neg: Scores  # [B, N]
-    items: Tensor  # int64, any shape: the items whose vectors enter the L2 term
-    neg_mask: Tensor | None = None  # bool [B, N], False where an item is not a negative
-    counted: Tensor | None = None  # bool like `items`, False where it belongs to padding
+    pos: Tensor
+    neg: Scores
+    items: Tensor
+    neg_mask: Tensor | None = None
+    counted: Tensor | None = None
 
 
 class Sampler:
@@ -113,8 +104,8 @@ class Sampler:
         needs_layers: Whether `Encoded.item_layers` is required.
         draws: Whether ids are drawn; then every user must have an item left to draw.
         by_columns: Whether `score` completes every product of vectors with `sum_own_rows`, or the
-            vectors with `whole_rows`, so that several processes can train together; a class that
-            defines `score` says so itself.
+            vectors with `whole_rows`, so that several processes can train together. Not inherited:
+            a class that defines `score` sets it.
 
     Examples:
         >>> from itemrec.negatives import Sampler
@@ -123,9 +114,9 @@ class Sampler:
         (True, False)
     """
 
-    needs_layers: ClassVar[bool] = False  # `Encoded.item_layers` is required
-    draws: ClassVar[bool] = False  # ids are drawn: every user must have an item left to draw
-    by_columns: ClassVar[bool] = False  # `score` sums its products over the ranks
+    needs_layers: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
+    by_columns: ClassVar[bool] = False
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Build the tables for this training matrix.
@@ -149,7 +140,7 @@ class Sampler:
         Returns:
             Scores of positives and negatives.
         """
-        raise ItemrecError(f"{type(self).__name__} finds no negatives: write 'score'")
+        raise ItemrecError(f"{type(self).__name__} must define 'score'")
 
 
 class DrawnNegatives(Sampler):
@@ -187,22 +178,12 @@ class DrawnNegatives(Sampler):
         Returns:
             Item ids `[B, n]` (int64), none of them a training positive of its user.
         """
-        raise ItemrecError(f"{type(self).__name__} draws no items: write '__call__'")
+        raise ItemrecError(f"{type(self).__name__} must define '__call__', which draws items")
 
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """Draw ids, and score them together with the positives.
-
-        Args:
-            encoded: Vectors of the step.
-            batch: Users and their positives.
-            n: Negatives per user.
-            generator: Random generator of the draws.
-
-        Returns:
-            Scores of positives and negatives.
-        """
+        """Draw ids, and score them together with the positives."""
         user_vectors = encoded.users_of(batch)  # [B, d]
         return score_drawn(user_vectors, encoded.items, batch, self(batch.users, n, generator))
 

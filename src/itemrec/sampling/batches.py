@@ -12,7 +12,7 @@ from torch import Tensor
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.ops.segment import on_triton
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch
 from itemrec.sampling.exact import uniform_numbers
 
 
@@ -23,9 +23,9 @@ class Batches:
     ``by="users"``: every user once, with up to ``positives`` of its items, redrawn each epoch
     without replacement. ``by="interactions"``: every training interaction once.
 
-    In a graph with weights interactions are drawn in proportion to their weight: the expected
-    gradient is that of a loss whose terms are multiplied by the weights, whatever the loss, and a
-    step is not ruled by one heavy interaction. With equal weights every interaction occurs once.
+    In a graph with weights interactions are drawn in proportion to their weight. The expected
+    gradient is that of a loss whose terms are multiplied by the weights, whatever the loss, and no
+    heavy interaction dominates a step. With equal weights every interaction occurs once.
     """
 
     graph: Graph
@@ -41,7 +41,7 @@ class Batches:
         else:
             keys = self._interactions(generator)
         if not len(keys):
-            raise ItemrecError("there are no training interactions, so there is nothing to learn")
+            raise ItemrecError("training needs interactions, and the training part has none")
         keys = keys[torch.randperm(len(keys), generator=generator, device=device)]
         size = min(self.size, len(keys))
         filler = keys.new_full((-len(keys) % size,), -1)
@@ -52,8 +52,12 @@ class Batches:
         real = (keys >= 0).unsqueeze(1)  # [B, 1]
         keys = keys.clamp(min=0)
         if self.by == "users":
-            positives, mask = self._positives(keys, generator)
-            return Batch(keys, positives, mask & real)
+            drawn = (
+                draw_positives(self.graph, keys, self.positives, generator)
+                if self._weight_before is None
+                else draw_weighted(self.graph, self._weight_before, keys, self.positives, generator)
+            )
+            return Batch(keys, drawn[0], drawn[1] & real)
         items = self.graph.col[keys].long() - self.graph.n_users
         return Batch(self.graph.row[keys], items.unsqueeze(1), real, distinct_users=False)
 
@@ -66,12 +70,6 @@ class Batches:
         offset = torch.rand(1, generator=generator, device=keys.device, dtype=torch.float64)
         points = (keys + offset) * (self._weight_before[-1] / len(keys))
         return _interval(self._weight_before, points)
-
-    def _positives(self, users: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        if self._weight_before is None:
-            return draw_positives(self.graph, users, self.positives, generator)
-        before = self._weight_before
-        return draw_weighted(self.graph, before, users, self.positives, generator)
 
     @cached_property
     def _weight_before(self) -> Tensor | None:

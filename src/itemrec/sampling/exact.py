@@ -168,8 +168,8 @@ def check_negatives_left(mass: npt.NDArray[np.int64]) -> None:
     full = np.flatnonzero(mass <= 0)
     if len(full):
         raise ItemrecError(
-            f"the user in row {full[0]} has every item that could be drawn as a negative "
-            f"({len(full)} of {len(mass)} users have)"
+            f"the user in row {full[0]} has every item that could be drawn as a negative (so do "
+            f"{len(full)} of {len(mass)} users); use another sampler or remove such users"
         )
 
 
@@ -177,7 +177,7 @@ def prepared(sampler: object, name: str) -> Any:
     """A table built by `prepare`; raise if `prepare` has not been called."""
     table = getattr(sampler, name, None)
     if table is None:
-        raise ItemrecError(f"{type(sampler).__name__} must be prepared before it draws")
+        raise ItemrecError(f"{type(sampler).__name__} must be prepared first: call its 'prepare'")
     return table
 
 
@@ -185,13 +185,13 @@ def prepared(sampler: object, name: str) -> Any:
 #
 # A binary search for every draw suits a GPU; a CPU spends its time on mispredicted branches. Here a
 # small table of marks shows for nearly every draw that it is not a positive of its user, and only
-# the few marked ones are looked up. The draws are as exact as `Draws`: an item drawn from the whole
+# the few marked ones are searched. The draws are as exact as `Draws`: an item drawn from the whole
 # catalogue is kept unless it *is* a positive; then it is replaced by a draw from the others.
 
-MARKS = 1 << 22  # entries of the table, which stays in a cache
-FILLED = MARKS >> 5  # positives in the table at a time; with more, too many draws are looked up
+MARKS = 1 << 22  # entries of the table, which fits into a cache
+FILLED = MARKS >> 5  # positives in the table at a time; with more, too many draws are searched
 SPREAD = 0x9E3779B1 & (MARKS - 1) | 1  # odd, so that rows map to different positions
-SEARCHED = 5  # marks of so many positives cost as much as the search for one draw
+SEARCHED = 5  # marking this many positives costs as much as searching one draw
 
 
 class Redraws:

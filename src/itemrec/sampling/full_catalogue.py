@@ -19,15 +19,14 @@ from itemrec.graph.graph import Graph
 from itemrec.ops.columns import sum_own_rows
 from itemrec.ops.pair_scores import pair_scores
 from itemrec.ops.smooth_rank import add_counts, slopes
-from itemrec.sampling.base import Encoded, Sampler, ScoredLists
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded, Sampler, ScoredLists
 
 BLOCK = 4096  # items scored at a time
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """All items as negatives of a batch of users, passed to a list loss in place of scores."""
+class CatalogueScores:
+    """Streamed scores of all items as negatives of a batch of users (`LazyScores`)."""
 
     users: Tensor  # [B, d]
     items: Tensor  # [I, d]
@@ -65,14 +64,6 @@ class All(Sampler):
     """Every item that is not a training positive of the user is a negative; nothing is drawn.
 
     For the `item_*` losses, which count the items above a positive and can stream over items.
-
-    Examples:
-        >>> from itemrec.negatives import All
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> model, loss = ir.models.LightGCN(dim=8), ir.losses.item_log
-        >>> ir.train(split, model, loss=loss, negatives=All(), epochs=2).metrics["negatives"]
-        'all'
     """
 
     by_columns = True
@@ -85,7 +76,7 @@ class All(Sampler):
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
     ) -> ScoredLists:
-        """The catalogue replaces sampled scores; ``n`` has no effect."""
+        """Streamed scores of all items in place of sampled ones; ``n`` has no effect."""
         user_vectors = encoded.users_of(batch)  # [B, d]
         own = batch.users[ranks.own_rows(len(batch.users))]
         catalogue = self.catalogue(user_vectors, own, encoded.items, batch.distinct_users)
@@ -104,7 +95,9 @@ class All(Sampler):
             self._slots[batch, distinct] = torch.arange(most, device=degree.device)
         return self._slots[batch, distinct]
 
-    def catalogue(self, users: Tensor, index: Tensor, items: Tensor, distinct: bool) -> Catalogue:
+    def catalogue(
+        self, users: Tensor, index: Tensor, items: Tensor, distinct: bool
+    ) -> CatalogueScores:
         """All negatives of users with vectors ``[B, d]``; ``index`` are own training rows [b]."""
         slots, graph = self.slots(len(index), distinct), self._graph
         start = graph.crow[index].long()
@@ -114,13 +107,13 @@ class All(Sampler):
         place = start[rows] + slots - (ends - count)[rows]
         real = slots < ends[-1]
         columns = graph.col[torch.where(real, place, 0)].long() - graph.n_users
-        return Catalogue(users, items, rows, columns, real)
+        return CatalogueScores(users, items, rows, columns, real)
 
 
 class _CountAll(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, users: Tensor, items: Tensor, pos: Tensor, tau: float, catalogue: Catalogue
+        ctx: Any, users: Tensor, items: Tensor, pos: Tensor, tau: float, catalogue: CatalogueScores
     ) -> Tensor:
         pos = pos.contiguous()
         ctx.save_for_backward(users, items, pos)

@@ -8,38 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from itemrec.errors import ItemrecError
 from itemrec.ops.columns import sum_over_ranks, sum_own_rows
 from itemrec.ops.pair_scores import pair_scores, take_rows
-from itemrec.sampling.base import DrawnNegatives, Encoded, ScoredLists, score_drawn
-from itemrec.sampling.batch import Batch
-from itemrec.sampling.exact import Draws, prepared
+from itemrec.sampling.base import Batch, Encoded, ScoredLists, score_drawn
+from itemrec.sampling.uniform import Uniform
+from itemrec.validation import positive_integers
 
 
 @dataclass
-class Candidates(DrawnNegatives):
-    """Uniform candidates that are not training positives."""
+class Candidates(Uniform):
+    """Uniform draws as candidates; a subclass chooses among them by the vectors of the step."""
 
-    candidates: int
+    candidates: int = 1
 
     def __post_init__(self) -> None:
-        if self.candidates < 1:
-            raise ItemrecError(f"'candidates' must be a positive integer, got {self.candidates}")
-
-    def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
-        """Build the tables that exclude every user's positives."""
-        self._draws = Draws(train, device)
-
-    def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
-        """Draw candidates ``[B, n]``, without a choice by the model."""
-        draws: Draws = prepared(self, "_draws")
-        return draws(users, n, generator)
+        positive_integers(candidates=self.candidates)
 
 
 @dataclass
@@ -48,17 +36,6 @@ class Dynamic(Candidates):
 
     Args:
         candidates: Candidates per negative, M.
-
-    Raises:
-        ItemrecError: `candidates` is not a positive integer.
-
-    Examples:
-        >>> from itemrec.negatives import Dynamic
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> model, sampler = ir.models.LightGCN(dim=8), Dynamic(candidates=4)
-        >>> ir.train(split, model, negatives=sampler, epochs=2, n_negatives=5).metrics["negatives"]
-        'dynamic'
     """
 
     by_columns = True
@@ -70,9 +47,8 @@ class Dynamic(Candidates):
         """``argmax_j u·e_j`` of M candidates for each of ``n`` negatives per user."""
         user_vectors = encoded.users_of(batch)  # [B, d]
         candidates = self(batch.users, n * self.candidates, generator)  # [B, n·M]
-        return score_drawn(
-            user_vectors, encoded.items, batch, best(user_vectors, encoded.items, candidates, n)
-        )
+        drawn = hardest(user_vectors, encoded.items, candidates, n)
+        return score_drawn(user_vectors, encoded.items, batch, drawn)
 
 
 @dataclass
@@ -91,17 +67,6 @@ class MixGCF(Candidates):
 
     Args:
         candidates: Candidates per negative, M.
-
-    Raises:
-        ItemrecError: `candidates` is not a positive integer.
-
-    Examples:
-        >>> from itemrec.negatives import MixGCF
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> model, sampler = ir.models.LightGCN(dim=8), MixGCF(candidates=4)
-        >>> ir.train(split, model, negatives=sampler, epochs=2, n_negatives=5).metrics["negatives"]
-        'mixgcf'
     """
 
     needs_layers = True
@@ -134,31 +99,23 @@ class MixGCF(Candidates):
         users' pooled vectors; if pooling concatenates, each hop is scored by its own part of them.
         """
         candidates = self(batch.users, n * self.candidates, generator)  # [B, n·M]
-        turn = torch.arange(n, device=user_vectors.device) % batch.mask.sum(1, keepdim=True).clamp(
-            min=1
-        )
+        real = batch.mask.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
+        turn = torch.arange(n, device=user_vectors.device) % real
         positives = batch.positives.gather(1, turn)  # [B, n]; real ones come first
         widths = [layer.shape[1] for layer in layers]
         concatenated = len(layers) > 1 and user_vectors.shape[1] == sum(widths)
         if not concatenated and user_vectors.shape[1] != widths[0]:
             raise ItemrecError(
-                "'negatives' cannot be mixgcf for this model: its pooled vectors are neither the "
-                "sum nor the concatenation of the layers"
+                "'negatives' cannot be mixgcf: this model's pooled vectors are neither the sum nor "
+                "the concatenation of its layers"
             )
-        parts = (
-            torch.split(user_vectors, widths, dim=1)
-            if concatenated
-            else [user_vectors] * len(layers)
-        )
-        chosen = torch.stack(
-            [best(part, layer, candidates, n) for layer, part in zip(layers, parts, strict=True)]
-        )  # [L+1, B, n]
-        alpha = torch.rand(
-            (*chosen.shape, 1),
-            generator=generator,
-            device=user_vectors.device,
-            dtype=user_vectors.dtype,
-        )
+        parts = [user_vectors] * len(layers)
+        if concatenated:
+            parts = list(torch.split(user_vectors, widths, dim=1))
+        pairs = zip(parts, layers, strict=True)
+        chosen = torch.stack([hardest(*pair, candidates, n) for pair in pairs])  # [L+1, B, n]
+        shape, device, dtype = (*chosen.shape, 1), user_vectors.device, user_vectors.dtype
+        alpha = torch.rand(shape, generator=generator, device=device, dtype=dtype)
         # All hops as one table: its gradient sorts the gathered rows once, not once per hop.
         table, hop = torch.cat(list(layers)), torch.arange(len(layers), device=user_vectors.device)
         first = len(layers[0]) * hop.view(-1, 1, 1)
@@ -168,7 +125,7 @@ class MixGCF(Candidates):
 
 
 @torch.no_grad()
-def best(user_vectors: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
+def hardest(user_vectors: Tensor, items: Tensor, candidates: Tensor, n: int) -> Tensor:
     """The highest-scoring of each group of candidates: ``[B, d], [I, d], [B, n·M] → [B, n]``."""
     scores = sum_over_ranks(pair_scores(user_vectors, items, candidates))
     scores = scores.view(len(user_vectors), n, -1)  # [B, n, M]

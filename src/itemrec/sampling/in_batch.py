@@ -14,8 +14,7 @@ from torch import Tensor
 from itemrec import ranks
 from itemrec.ops.columns import whole_rows
 from itemrec.ops.pair_scores import take_rows
-from itemrec.sampling.base import Encoded, Sampler, ScoredLists
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Encoded, Sampler, ScoredLists
 from itemrec.sampling.exact import prepared
 from itemrec.sampling.positives import Positives
 from itemrec.validation import positive_integers
@@ -31,17 +30,6 @@ class InBatch(Sampler):
 
     Args:
         group: Rows of a batch that share their positives; default: all.
-
-    Raises:
-        ItemrecError: `group` is not a positive integer.
-
-    Examples:
-        >>> from itemrec.negatives import InBatch
-        >>> import itemrec as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> model = ir.models.LightGCN(dim=8)
-        >>> ir.train(split, model, negatives=InBatch(), epochs=2).metrics["negatives"]
-        'in-batch'
     """
 
     by_columns = True

@@ -26,9 +26,6 @@ class PopularityNegatives(DrawnNegatives):
     Args:
         power: At least 0.
 
-    Raises:
-        ItemrecError: `power` is negative.
-
     Examples:
         >>> import numpy as np
         >>> import scipy.sparse as sp
@@ -54,8 +51,8 @@ class PopularityNegatives(DrawnNegatives):
         degree = np.bincount(train.indices, minlength=n_items).astype(np.float64)
         share = degree**self.power
         if not share.any():
-            raise ItemrecError("popularity negatives need training interactions, got none")
-        # Integers make the exclusion exact; their sum leaves room for one block of keys per user.
+            raise ItemrecError("popularity negatives need training interactions; there are none")
+        # Integers make the exclusion exact; the sum is small enough for a range of keys per user.
         scale = 2.0 ** min(40, 61 - bits_for(n_users)) / share.sum()
         weight = np.ceil(share * scale).astype(np.int64)
         end = np.cumsum(weight)  # [n_items]

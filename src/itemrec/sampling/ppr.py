@@ -1,4 +1,15 @@
-"""Negatives drawn by personalised PageRank, and the weights computed from PageRank values."""
+"""Negatives drawn by personalised PageRank (the ITEM paper's equation 5, with a temperature).
+
+With π_u the PageRank of a walk that restarts at user u, and N_u the items that u has not interacted
+with:
+
+    p(i | u) = exp(π_ui / T) / Σ_{j∈N_u} exp(π_uj / T)        i ∈ N_u
+
+`reference_distribution` is this definition. It takes a dense matrix; `PPR` draws from the same
+distribution with the largest entries of π_u alone. An entry x above the rest has the weight
+``exp(x / T) = 1 + (exp(x / T) − 1)``, so p is a mixture of a uniform draw over N_u and a sparse one
+over the stored entries, which `Draws` makes with one binary search. A test keeps the two equal.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +29,30 @@ from itemrec.graph.ppr_cache import cache_home
 from itemrec.sampling.base import DrawnNegatives
 from itemrec.sampling.exact import Draws, prepared
 
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def reference_distribution(
+    train: sp.csr_array, pagerank: Floats, temperature: float = 1.0
+) -> Floats:
+    """p(i | u) of all users and items, `[users, items]`; 0 for the items of the user.
+
+    Args:
+        train: Training interactions, `[users, items]`.
+        pagerank: Personalised PageRank of every item for every user, `[users, items]`.
+        temperature: T; 1 in the paper.
+
+    Examples:
+        >>> train = sp.csr_array(np.array([[1.0, 0.0, 0.0]]))
+        >>> reference_distribution(train, np.array([[0.5, 0.2, 0.2 + np.log(3)]])).round(2)
+        array([[0.  , 0.25, 0.75]])
+    """
+    logits = np.where(train.toarray() != 0, -np.inf, pagerank / temperature)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))  # no overflow
+    out: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return out
+
 
 @dataclass
 class PPR(DrawnNegatives):
@@ -31,22 +66,17 @@ class PPR(DrawnNegatives):
     - "band": uniform over the items of PageRank rank `band[0]` (from 0) up to `band[1]`, excluded.
     - "avoid": uniform over all items except the `top` nearest, which are likely future positives.
 
-    `exp(x)` is `1 + (exp(x) − 1)`: a uniform draw mixed with a sparse one over the stored entries.
-
     Args:
         mode: One of the four.
         temperature: T, or "auto", which sets each user's T so that the sparse part has the given
             share.
-        share: Share of the draws that follow the mode, the rest is uniform; None means all of them,
-            or 0.1 % with temperature "auto" (chosen on validation, see docs/research/negatives.md).
+        share: Fraction of the draws that follow the mode, the rest is uniform; None means all of
+            them, or 0.1 % with temperature "auto" (chosen on validation, see docs/research/negatives.md).
         band: Ranks of the mode "band".
         restart: Restart probability of the walk.
         top: Entries stored for each user; the others are drawn by their mean value.
         method: "power" iteration, or "push", which is local.
-        cache: Whether the PageRank of a large graph is stored in the user's cache.
-
-    Raises:
-        ItemrecError: A setting is invalid.
+        cache: Whether to store the PageRank of a large graph in the user's cache.
 
     Examples:
         >>> from itemrec.negatives import PPR
@@ -102,30 +132,32 @@ class PPR(DrawnNegatives):
         sparse = (scores.indptr, scores.indices, weights)
         self._draws = Draws(train, device, sparse=sparse, share=share)
 
-    def mixture(
-        self, train: sp.csr_array, scores: PPRScores
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Weights of the stored entries ``[stored]`` and their share of the draws ``[n_users]``."""
+    def mixture(self, train: sp.csr_array, scores: PPRScores) -> tuple[Floats, Floats]:
+        """Weights of the stored entries ``[stored]`` and their share of the draws ``[n_users]``.
+
+        p(i | u) is (1 − share_u) / |N_u|, plus share_u · weight_ui / Σ_j weight_uj for a stored i.
+        """
         size = np.diff(scores.indptr)
+        most = 1.0 if self.share is None else self.share
         free = train.shape[1] - np.diff(train.indptr).astype(np.int64)  # [n_users]
         if self.mode == "band":
             rank = np.arange(len(scores.values)) - np.repeat(scores.indptr[:-1], size)
             weights = ((rank >= self.band[0]) & (rank < self.band[1])).astype(np.float64)
             share = (sum_rows(scores.indptr, weights) > 0).astype(np.float64)
-            return weights, share * (1 if self.share is None else self.share)
-        rest = rest_mean(scores, free)
+            return weights, share * most
+        left = free - size  # items that are not stored; each has their mean PageRank
+        rest = np.where(left > 0, scores.dropped / np.maximum(left, 1), 0.0)
         above = np.maximum(scores.values - np.repeat(rest, size), 0)
         if self.mode == "proportional":
             near = sum_rows(scores.indptr, above)
-            share = near / np.maximum(near + rest * free, 1e-300)
-            return above, share * (1 if self.share is None else self.share)
+            return above, near / np.maximum(near + rest * free, 1e-300) * most
         if self.temperature == "auto":
             part = 0.001 if self.share is None else self.share
             heat = scale_free_temperature(scores.indptr, above, free, part)
             return excess(scores.indptr, above, heat, free)
         heat = np.full(len(scores), float(self.temperature))
         weights, share = excess(scores.indptr, above, heat, free)
-        return weights, share * (1 if self.share is None else self.share)
+        return weights, share * most
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
         """Draw ``[B, n]`` items for ``[B]`` users."""
@@ -133,24 +165,10 @@ class PPR(DrawnNegatives):
         return draws(users, n, generator)
 
 
-# --- from PageRank values to weights: the excess of an entry over the items that are not stored ---
-
-
-def rest_mean(scores: PPRScores, free: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Mean PageRank ``[n_users]`` of the non-positive items that were not stored."""
-    left = free - np.diff(scores.indptr)
-    return np.where(left > 0, scores.dropped / np.maximum(left, 1), 0.0)
-
-
-def excess(
-    indptr: npt.NDArray[np.int64],
-    values: npt.NDArray[np.float64],
-    temperature: npt.NDArray[np.float64],
-    free: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def excess(indptr: Ints, values: Floats, temperature: Floats, free: Ints) -> tuple[Floats, Floats]:
     """exp(value / T) − 1, scaled to a maximum of 1 per row, and its share of the draws.
 
-    Each free item adds one to the total mass before scaling.
+    Each of the ``free`` items of N_u adds one to the total mass before scaling.
     """
     x = values / np.repeat(temperature, np.diff(indptr))
     with np.errstate(divide="ignore"):  # a value of 0 has no excess: log 0
@@ -161,12 +179,7 @@ def excess(
     return weights, mass / (mass + free * np.exp(-np.maximum(peak, -700.0)))
 
 
-def scale_free_temperature(
-    indptr: npt.NDArray[np.int64],
-    values: npt.NDArray[np.float64],
-    free: npt.NDArray[np.int64],
-    share: float,
-) -> npt.NDArray[np.float64]:
+def scale_free_temperature(indptr: Ints, values: Floats, free: Ints, share: float) -> Floats:
     """The T of every user ``[n_users]`` at which Σ_i (exp(x_i / T) − 1) has the given share.
 
     The sparse part then has mass share / (1 − share) · free, for any size and density of the data
@@ -184,29 +197,23 @@ def scale_free_temperature(
         middle = (low + high) / 2
         mass = sum_rows(indptr, np.expm1(values * np.repeat(middle, size)))
         low, high = np.where(mass < target, middle, low), np.where(mass < target, high, middle)
-    heat: npt.NDArray[np.float64] = 1 / np.maximum((low + high) / 2, 1e-300)
+    heat: Floats = 1 / np.maximum((low + high) / 2, 1e-300)
     return heat
 
 
-def sum_rows(
-    indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def sum_rows(indptr: Ints, values: Floats) -> Floats:
     """Sum of every CSR row, 0 for an empty one."""
-    return _reduced(np.add, indptr, values, 0.0)
+    return _reduce_rows(np.add, indptr, values)
 
 
-def max_rows(
-    indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def max_rows(indptr: Ints, values: Floats) -> Floats:
     """Largest value of every CSR row, 0 for an empty one or one without a finite value."""
-    peaks = _reduced(np.maximum, indptr, values, 0.0)
+    peaks = _reduce_rows(np.maximum, indptr, values)
     return np.where(np.isfinite(peaks), peaks, 0.0)
 
 
-def _reduced(
-    how: np.ufunc, indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float64], empty: float
-) -> npt.NDArray[np.float64]:
-    out = np.full(len(indptr) - 1, empty)
+def _reduce_rows(how: np.ufunc, indptr: Ints, values: Floats) -> Floats:
+    out = np.zeros(len(indptr) - 1)
     some = np.diff(indptr) > 0
     if some.any():
         out[some] = how.reduceat(values, indptr[:-1][some])

@@ -34,7 +34,7 @@ def diagnose(
     target: sp.csr_array,
     samplers: Mapping[str, PPR],
 ) -> dict[str, Diagnosis]:
-    """Exact statistics without drawing. Row r of ``target``: held-out items of ``users[r]``.
+    """Exact statistics of each sampler, without drawing; ``target[r]``: items of ``users[r]``.
 
     Everything follows from the mixture p(i | u) = (1 − s) / free + s · w_i / Σ w.
     """
@@ -88,7 +88,7 @@ SETTINGS: dict[str, PPR] = {
 
 
 @dataclass(frozen=True)
-class Report:
+class PPRReport:
     """What ``itemrec describe --ppr`` shows."""
 
     users: int  # those with held-out items
@@ -106,7 +106,7 @@ class Report:
         }
 
 
-def report(data: Interactions, *, users: int = 2000, seed: int = 0) -> Report:
+def ppr_report(data: Interactions, *, users: int = 2000, seed: int = 0) -> PPRReport:
     """Diagnose common settings on a data set; the held-out items are its validation part.
 
     At most ``users`` users are inspected, drawn with ``seed``: PageRank of a sample is cheap.
@@ -119,12 +119,7 @@ def report(data: Interactions, *, users: int = 2000, seed: int = 0) -> Report:
     train = split.train
     scores = personalised_pagerank(train, rows, top=SETTINGS["proportional"].top)
     part = sp.csr_array(train[rows])
-    settings = {
-        name: diagnose(part, scores, np.arange(len(rows)), held.target[chosen], {name: sampler})[
-            name
-        ]
-        for name, sampler in SETTINGS.items()
-    }
+    settings = diagnose(part, scores, np.arange(len(rows)), held.target[chosen], SETTINGS)
     free = part.shape[1] - np.diff(part.indptr)
     uniform = float((np.diff(held.target[chosen].indptr) / free).mean())
-    return Report(len(rows), spread(scores), uniform, settings)
+    return PPRReport(len(rows), spread(scores), uniform, settings)

@@ -1,4 +1,4 @@
-"""Negatives and whole rows of a batch, for models with their own objective.
+"""Negatives, positives and whole histories of a batch, for models with their own objective.
 
 Tables belong to one graph and are built at the first call, before a step is recorded as a CUDA
 graph; afterwards every call has the same shape and never waits for the device.
@@ -42,8 +42,8 @@ class OwnPositives:
         return self.known.is_positive(users, items)
 
 
-class Rows(NamedTuple):
-    """Concatenated lists of items; entries after the last list are padding."""
+class UserItems(NamedTuple):
+    """The items of several users, one list after another; entries after the last are padding."""
 
     starts: Tensor  # int32 [B + 1], where each list begins
     owner: Tensor  # int64 [entries], row in the batch
@@ -56,7 +56,7 @@ class UserRows:
 
     graph: Graph | None = None
 
-    def __call__(self, graph: Graph, users: Tensor, real: Tensor) -> Rows:
+    def __call__(self, graph: Graph, users: Tensor, real: Tensor) -> UserItems:
         """The items of users ``[B]``; ``real`` bool [B] leaves out padding rows.
 
         On a GPU the number of entries is that of the B users with the most items, the same for
@@ -70,7 +70,7 @@ class UserRows:
         place = begin[owner] + entry - (ends - size)[owner]
         item = graph.col[place.clamp(max=len(graph.col) // 2 - 1)].long() - graph.n_users
         starts = torch.cat([ends.new_zeros(1), ends]).int()
-        return Rows(starts, owner, item, entry < ends[-1])
+        return UserItems(starts, owner, item, entry < ends[-1])
 
     def _capacity(self, graph: Graph, ends: Tensor) -> int:
         if not on_triton(ends):

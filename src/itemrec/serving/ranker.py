@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.evaluation.ranking import mask_history, own_scores, steered_items, top_items
+from itemrec.evaluation.ranking import mask_history, steered_items, top_items
 from itemrec.models.base import Model
 from itemrec.reranking.item_facts import ItemFacts
 from itemrec.reranking.reranker import Reranker
@@ -50,7 +50,7 @@ class Ranker:
         """
         if seen.is_known:
             row = np.array([seen.row], dtype=np.int64)
-            scores = own_scores(self.model, seen.matrix(self.n_items), row)  # [1, items]
+            scores = self.model.scores(seen.matrix(self.n_items), row).contiguous()  # [1, items]
         else:
             scores = self.popularity.clone().unsqueeze(0)
         scores = self._only_allowed(mask_history(scores, hidden), allowed)
@@ -78,7 +78,7 @@ class Ranker:
         for start in track(starts, "recommending to all users", show=progress):
             part = slice(start, start + size)
             histories = self.train[users[part]]
-            scores = own_scores(self.model, histories, users[part])
+            scores = self.model.scores(histories, users[part]).contiguous()
             without_history = np.flatnonzero(np.diff(histories.indptr) == 0)
             if len(without_history):
                 scores[torch.from_numpy(without_history).to(scores.device)] = self.popularity

@@ -12,8 +12,7 @@ from itemrec.graph.graph import Graph
 from itemrec.models.base import Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.ops.columns import sum_over_ranks
-from itemrec.sampling.base import Sampler, ScoredLists
-from itemrec.sampling.batch import Batch
+from itemrec.sampling.base import Batch, Sampler, ScoredLists
 from itemrec.settings.schema import TrainConfig
 
 

@@ -274,7 +274,7 @@ def _row_max(starts, index, order, x, out, ROWS: tl.constexpr):  # type: ignore[
     tl.store(out + row, tl.max(largest, axis=0))
 
 
-def segment_max(starts: Tensor, index: Tensor, order: Tensor, x: Tensor) -> Tensor:
+def row_max(starts: Tensor, index: Tensor, order: Tensor, x: Tensor) -> Tensor:
     """``out[v] = max_e x[index[e]]`` over a row's entries, −∞ without any, ``[rows]``."""
     out = torch.empty(len(starts) - 1, dtype=torch.float32, device=x.device)
     _row_max[(len(order),)](starts, index, order, x.contiguous(), out, ROWS=64, num_warps=1)
@@ -350,15 +350,17 @@ def _slopes(  # type: ignore[no-untyped-def]
     tl.store(grad_pos + row * P + p, before - total, mask=p < P)
 
 
-def count_above(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
+def add_smooth_counts(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:
     """``counts[b, p] += Σ_j σ((scores[b, j] − pos[b, p])/τ)``; ``[B, n], [B, P], [B, P]``."""
     rows, n = scores.shape
     places = triton.next_power_of_2(pos.shape[1])
     _count_above[(rows,)](scores, pos, counts, n, pos.shape[1], tau, PADDED=places, COLS=256)
 
 
-def slopes(scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float) -> Tensor:
-    """``w[b, j] = Σ_p grad[b, p]·σ'`` of `count_above`, ``[B, n]``.
+def smooth_slopes(
+    scores: Tensor, pos: Tensor, grad: Tensor, grad_pos: Tensor, tau: float
+) -> Tensor:
+    """``w[b, j] = Σ_p grad[b, p]·σ'`` of `add_smooth_counts`, ``[B, n]``.
 
     Its row sums are subtracted from ``grad_pos``.
     """

@@ -19,15 +19,7 @@ LEAST = 1e-10  # lower bound of the sums
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _forward(  # type: ignore[no-untyped-def]
-    matrix,
-    r_path,
-    c_path,
-    steps,
-    length,
-    iterations,
-    tolerance,
-    least,
-    SIZE: tl.constexpr,
+    matrix, r_path, c_path, steps, length, iterations, tolerance, least, SIZE: tl.constexpr
 ):
     b = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, SIZE)

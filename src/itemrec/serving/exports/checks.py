@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from itemrec.errors import ItemrecError
-from itemrec.evaluation.ranking import mask_history, own_scores, top_items
+from itemrec.evaluation.ranking import mask_history, top_items
 from itemrec.serving.exports.search import ItemRows
 from itemrec.training.run import Run
 
@@ -56,7 +56,8 @@ def draw_sample(run: Run, *, fold_in: bool) -> Sample:
     rows = np.sort(rng.choice(known, min(USERS, len(known)), replace=False))
     histories = run.train[rows]
     nobody = np.full(len(rows), -1, dtype=np.int64)
-    scores = mask_history(own_scores(run.model, histories, nobody if fold_in else rows), histories)
+    scores = run.model.scores(histories, nobody if fold_in else rows)
+    scores = mask_history(scores.contiguous(), histories)
     best = top_items(scores, K).cpu().numpy()
     return Sample(rows, histories, scores.cpu().numpy(), best)
 
