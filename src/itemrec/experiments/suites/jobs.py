@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from itemrec.experiments.suites.store import RowKey, Store, append, identity, ro
 from itemrec.experiments.suites.suite import Cell, Suite
 from itemrec.experiments.suites.values import values_path
 from itemrec.experiments.suites.worker import load_data, perform
-from itemrec.threads import usable_cpus
+from itemrec.threads import set_by_user, usable_cpus
 
 
 def make_jobs(suite: Suite, cells: Sequence[Cell], options: Options) -> list[Job]:
@@ -139,7 +138,7 @@ def _one_by_one(todo: Sequence[Job], late: Callable[[], bool]) -> Iterator[Step]
 
 def _side_by_side(todo: Sequence[Job], count: int, late: Callable[[], bool]) -> Iterator[Step]:
     threads = str(max(1, usable_cpus() // count))
-    environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)}
+    environment = {} if set_by_user("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": threads}
     yield from perform_all(
         todo, "itemrec.experiments.suites.worker", count, environment=environment, stop=late
     )

@@ -25,6 +25,7 @@ from itemrec.experiments.config import left_open
 from itemrec.experiments.suites.processes import Answer, Job, serve
 from itemrec.experiments.suites.values import keep_values
 from itemrec.extensions import load_extensions
+from itemrec.threads import tune_threads
 from itemrec.training.run import Run
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job
@@ -133,5 +134,6 @@ def _cpu() -> str:
 
 
 if __name__ == "__main__":
+    tune_threads()  # what torch reads when it is loaded is in the environment of the command
     load_extensions()
     serve(perform)
