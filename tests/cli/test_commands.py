@@ -265,7 +265,7 @@ def test_own_columns(here):
 
 def test_the_final_model_knows_every_user_and_interaction(runs, here):
     text = call("recommend", runs / "bpr", "--all", "--out", "some.csv").stdout
-    assert "users were held out for evaluation and have no list" in text
+    assert "users are held out for evaluation and have no list" in text
     chosen = ir.Run.load(runs / "bpr").metrics["best_epoch"]
     text = call("train", "--final", runs / "bpr", "--out", "serve").stdout
     assert f"{chosen} epochs on all" in text
@@ -394,13 +394,13 @@ BAD = {
     "recommend RUN --user 1 --history 1": "give one of",
     "recommend RUN --all": "'--all' needs a file",
     "recommend RUN --all --out recs.xlsx": "'out' must end in",
-    "recommend RUN --history 3 --out recs.csv": "'--out' is for --all",
+    "recommend RUN --history 3 --out recs.csv": "'--out' needs --all",
     "recommend RUN --history 3 -k 0": "'k' must be a positive integer",
     "recommend RUN --history 3 --genre Opera": "'genre' must be one of",
     "recommend RUN --history 3 --genre ''": "'genre' must be one of",
     "recommend OTHER --history '\"3,4'": "'history' must be a list such as '1,\"a,b\"'",
-    "recommend RUN --all --out recs.csv --explain": "'--explain' is for a single list",
-    "recommend RUN --all --out recs.csv --json": "'--json' is for a single list",
+    "recommend RUN --all --out recs.csv --explain": "'--explain' cannot be combined with --all",
+    "recommend RUN --all --out recs.csv --json": "'--json' cannot be combined with --all",
     "report nosuch": "nosuch: no such folder",
     "report RUN --out no/such/folder.html": "'out' must lie in an existing folder",
     "report RUN --out .": "'out' must be a file, got the folder '.'",
@@ -486,8 +486,8 @@ def test_too_little_memory_is_one_sentence_and_a_bug_is_not(here, monkeypatch):
 
 def test_every_command_has_help_with_an_example():
     for command in app.registered_commands:
-        name = command.callback.__name__  # type: ignore[union-attr]
-        assert f"Example: itemrec {name}" in " ".join(call(name, "--help").stdout.split())
+        help_text = " ".join(call(command.name, "--help").stdout.split())
+        assert f"Example: itemrec {command.name}" in help_text
 
 
 def test_no_arguments_show_the_commands():

@@ -172,7 +172,9 @@ def popularity(
     return _svg(draw, "popularity")
 
 
-def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[str, str]]) -> str:
+def tradeoff_curves(
+    sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[str, str]]
+) -> str:
     """NDCG against what a slider changes, a panel for each slider and metric."""
     shown = [
         (slider, metric)
@@ -200,7 +202,7 @@ def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[
             handles = grid[0].get_legend_handles_labels()
             figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=9)
 
-    return _rendered(draw, "what steering costs", (7.2, 2.7 * n_rows))
+    return _rendered(draw, "the cost of re-ranking", (7.2, 2.7 * n_rows))
 
 
 Points = list[tuple[float, float, str, str]]  # x, y, label, colour
@@ -218,7 +220,7 @@ def _tradeoff(axes: Any, sweep: Sweep, metric: str, colour: str, name: str) -> P
 
 
 def _label(axes: Any, curves: Sequence[Points]) -> None:
-    """Values of the slider in the colours of the curves, right or left of them, where is room."""
+    """Label curves with the values of the slider, beside them where there is space."""
     axes.autoscale_view()
     taken: list[tuple[float, float]] = []
     for side, points in zip(cycle(((4, 4, "left"), (-4, -10, "right"))), curves, strict=False):
