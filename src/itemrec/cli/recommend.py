@@ -150,7 +150,7 @@ class OutputOptions:
         return self.out is not None and (self.out.is_dir() or not self.out.suffix)
 
     def _check_parts(self) -> None:
-        """Reject a file that cannot be written, and options of parts without a folder."""
+        """Reject a path that cannot be written, and options that need a folder."""
         given = {"--shard": self.shard, "--part": self.part, "--resume": self.resume or None}
         for name in (name for name, value in given.items() if value is not None):
             if not self.is_folder:
@@ -224,59 +224,43 @@ def recommend_command(
 def _recommend_all(
     recommender: Recommender, arguments: dict[str, Any], output: OutputOptions
 ) -> None:
+    """Write the lists of all users to a file, or this shard of them to a folder."""
     from itemrec.cli.tables import recommendations as tables
+    from itemrec.serving.recommendation_parts import USERS, all_lists, write_parts
+    from itemrec.serving.recommendation_table import save_tables
 
     assert output.out is not None
-    write = _write_parts if output.is_folder else _write_file
-    line, unknown = write(recommender, output.out, arguments, output)
+    show, unknown = error_console.is_terminal, list[Any]()
+    if output.is_folder:
+        index, count = parse_shard(output.shard)
+        done = write_parts(
+            recommender,
+            output.out,
+            output.k,
+            shard=(index, count),
+            resume=output.resume or ranks.is_restart(),
+            users_per_part=output.part or USERS,
+            progress=show,
+            **arguments,
+        )
+        line = f"{done.users:,} users, up to {output.k} items each, in {done.parts:,} parts"
+        line += f" of shard {index}/{count}" if count > 1 else ""
+        line += f", {done.skipped:,} of them complete before" if done.skipped else ""
+        unknown += done.unknown
+    else:
+
+        def lists() -> Iterator[RecommendationTable]:
+            for table in all_lists(recommender, output.k, progress=show, **arguments):
+                unknown[:] = table.unknown
+                yield table
+
+        save_tables(lists(), output.out)
+        line = f"{recommender.train.shape[0]:,} users, up to {output.k} items each"
     console.print(tables.written(f"{line}: {output.out}", unknown, recommender.run), soft_wrap=True)
 
 
-def _write_file(
-    recommender: Recommender, path: Path, arguments: dict[str, Any], output: OutputOptions
-) -> tuple[str, tuple[Any, ...]]:
-    """Write one file; returns what was done, and the unknown ids in filters."""
-    from itemrec.serving.recommendation_parts import all_lists
-    from itemrec.serving.recommendation_table import save_tables
-
-    unknown: list[Any] = []
-
-    def noted() -> Iterator[RecommendationTable]:
-        show = error_console.is_terminal
-        for table in all_lists(recommender, output.k, progress=show, **arguments):
-            unknown[:] = table.unknown
-            yield table
-
-    save_tables(noted(), path)
-    line = f"{recommender.train.shape[0]:,} users, up to {output.k} items each"
-    return line, tuple(unknown)
-
-
-def _write_parts(
-    recommender: Recommender, path: Path, arguments: dict[str, Any], output: OutputOptions
-) -> tuple[str, tuple[Any, ...]]:
-    """Write a folder of parts; returns what was done, and the unknown ids in filters."""
-    from itemrec.serving.recommendation_parts import USERS, write_parts
-
-    index, count = parse_shard(output.shard)
-    done = write_parts(
-        recommender,
-        path,
-        output.k,
-        shard=(index, count),
-        resume=output.resume or ranks.is_restart(),
-        users_per_part=output.part or USERS,
-        progress=error_console.is_terminal,
-        **arguments,
-    )
-    line = f"{done.users:,} users, up to {output.k} items each, in {done.parts:,} parts"
-    line += f" of shard {index}/{count}" if count > 1 else ""
-    line += f", {done.skipped:,} of them complete before" if done.skipped else ""
-    return line, done.unknown
-
-
 def parse_shard(text: str | None) -> tuple[int, int]:
-    """This shard, counted from 0, and their number; by default those of torchrun, or the only one.
+    """The index of this shard and the number of shards; by default those of torchrun, or 0/1.
 
     >>> parse_shard("1/4")
     (1, 4)
