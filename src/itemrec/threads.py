@@ -18,8 +18,8 @@ from pathlib import Path
 SPINS = 10000
 
 # variables by which users set these themselves
-WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_")
-COUNTS = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS", "KMP_")
+SPIN_SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_")
+THREAD_COUNTS = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS", "KMP_")
 
 _set: set[str] = set()  # variables that `tune_threads` has set
 _tuned = False
@@ -49,9 +49,9 @@ def tune_threads() -> None:
     global _tuned
     _tuned = True
     _set_unless(("THP_MEM_ALLOC_ENABLE",), "THP_MEM_ALLOC_ENABLE", 1)
-    _set_unless(WAITING, "GOMP_SPINCOUNT", SPINS)
+    _set_unless(SPIN_SETTINGS, "GOMP_SPINCOUNT", SPINS)
     cpus = usable_cpus()
-    limited = cpus < _scheduled_cpus() and _set_unless(COUNTS, "OMP_NUM_THREADS", cpus)
+    limited = cpus < _scheduled_cpus() and _set_unless(THREAD_COUNTS, "OMP_NUM_THREADS", cpus)
     if limited and (torch := sys.modules.get("torch")):
         torch.set_num_threads(min(cpus, torch.get_num_threads()))
 

@@ -54,7 +54,7 @@ def test_demo_on_a_small_data_set(shown):
 def test_the_last_row_is_the_default_with_settings_that_it_chose_itself(shown):
     assert list(SYSTEMS)[-1] == "hybrid"
     out, text = shown
-    assert text.count("The hybrid, which is what `itemrec train` trains by default, is ") == 2
+    assert text.count("The hybrid, the default of `itemrec train`, is ") == 2
     default = ir.train(ir.split_users(ir.load(TINY)), epochs=1)
     for protocol in PROTOCOLS:
         run = ir.Run.load(out / f"{protocol}-hybrid")

@@ -176,7 +176,7 @@ def test_labels_of_curves_do_not_overlap(apart: float, monkeypatch: pytest.Monke
 
     figure = Figure(figsize=(7.2, 2.7), layout="constrained")
     monkeypatch.setattr(plots, "_rendered", lambda draw, *_: draw(figure))
-    plots.tradeoffs({"a": curve(0.0), "b": curve(apart)}, [("diversity", "gini")])
+    plots.tradeoff_curves({"a": curve(0.0), "b": curve(apart)}, [("diversity", "gini")])
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     labels = [text for text in figure.axes[0].texts if isinstance(text, Annotation)]

@@ -97,8 +97,8 @@ def test_wrong_fields_are_told(client, fields, sentence):
     ("options", "sentence"),
     [
         (["--diversity", "2"], "'diversity' must be a number from 0 to 1, got 2"),
-        (["--max-per", "genre"], "'max_per' must be such as genre=3, got 'genre'"),
-        (["--max-per", "genre=0"], "'max_per' must be such as genre=3, got 'genre=0'"),
+        (["--max-per", "genre"], "'--max-per' must be COLUMN=N, such as genre=3, got 'genre'"),
+        (["--max-per", "genre=0"], "'--max-per' must be COLUMN=N, such as genre=3, got 'genre=0'"),
         (["--available", "none.txt"], "'available' must be an existing file, got 'none.txt'"),
     ],
 )
@@ -225,8 +225,8 @@ def test_a_run_can_be_evaluated_and_swept_on_the_command_line(tmp_path, monkeypa
     assert code == 0
     assert "genre_diversity is" in text
     for options, sentence in (
-        (["--sweep", "variety"], "'sweep' must be diversity, popularity_discount, long_tail or"),
-        (["--sweep", "diversity", "--k", "5,10"], "'k' must be one number with '--sweep', got 2"),
+        (["--sweep", "variety"], "'--sweep' must be diversity, popularity_discount, long_tail"),
+        (["--sweep", "diversity", "--k", "5,10"], "'--k' must be one number with --sweep, got 2"),
         (
             ["--sweep", "diversity", "--metrics", "ndcg@5"],
             "'--sweep' reports a fixed set of",

@@ -202,10 +202,10 @@ def doctor_command() -> None:
 
     Example: itemrec doctor
     """
-    from itemrec.cli.doctor import check_table, checks
+    from itemrec.cli.doctor import checks, doctor_table
 
     found = checks()
-    console.print(check_table(found))
+    console.print(doctor_table(found))
     if any(check.state == "wrong" for check in found):
         raise typer.Exit(1)
 

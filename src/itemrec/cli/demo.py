@@ -63,9 +63,9 @@ PROTOCOLS = {
 }
 METRICS = ("ndcg@20", "recall@20")
 LEGEND = (
-    "recall@20 is the share of the held-out items that are in a list of 20; ndcg@20 also counts "
-    "how high they are. From 0 to 1, more is better. 95 %: interval of the mean over users. "
-    "change: from the first row. p: how often chance alone would give as large a change."
+    "recall@20 is the fraction of the held-out items in a list of 20; ndcg@20 also rewards high "
+    "ranks. From 0 to 1, more is better. 95 %: interval of the mean over users. change: relative "
+    "to the first row. p: how often chance alone would give as large a change."
 )
 HISTORY = 4  # items in the history of the example user
 

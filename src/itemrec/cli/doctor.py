@@ -60,7 +60,7 @@ def checks() -> list[Check]:
     return out + [_dataset(name) for name in DATASETS]
 
 
-def check_table(found: Sequence[Check]) -> Table:
+def doctor_table(found: Sequence[Check]) -> Table:
     """The checks on a terminal."""
     colours = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
     table = Table.grid(padding=(0, 2))

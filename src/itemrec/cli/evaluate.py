@@ -74,7 +74,7 @@ def evaluate_command(
     """
     from itemrec.validation import one_of
 
-    one_of("fold_in", fold_in, ("frozen", "joint"))
+    one_of("--fold-in", fold_in, ("frozen", "joint"))
     cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
     settings = steering.settings()
     if sweep is not None:
@@ -128,9 +128,9 @@ def check_sweep(name: str, cutoffs: list[int], metrics: str | None) -> str:
     from itemrec.validation import one_of
 
     slider = name.strip().lower().replace("-", "_")
-    one_of("sweep", slider, SLIDERS)
+    one_of("--sweep", slider, SLIDERS)
     if len(cutoffs) > 1:
-        raise ItemrecError(f"'k' must be one number with '--sweep', got {len(cutoffs)}")
+        raise ItemrecError(f"'--k' must be one number with --sweep, got {len(cutoffs)}")
     if metrics is not None:
         raise ItemrecError("'--sweep' reports a fixed set of metrics; remove --metrics")
     return slider

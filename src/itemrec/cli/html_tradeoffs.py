@@ -16,9 +16,9 @@ from itemrec.reranking.steering import BY_MODEL, Steering
 from itemrec.training.progress import track
 from itemrec.training.run import Run
 
-USERS = 500  # test users on which a slider is measured
-VALUES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
-LOSSES = (0.01, 0.02, 0.05)
+SWEPT_USERS = 500  # test users on which a slider is measured
+SLIDER_VALUES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+LOSS_LEVELS = (0.01, 0.02, 0.05)
 
 
 class ReportSlider(NamedTuple):
@@ -30,7 +30,7 @@ class ReportSlider(NamedTuple):
     against: tuple[str, ...]
 
 
-SLIDERS = (
+REPORT_SLIDERS = (
     ReportSlider("diversity", "diversity", Steering(), ("diversity",)),
     ReportSlider(
         "diversity by genre",
@@ -63,8 +63,10 @@ def tradeoff_section(group: Mapping[str, Run], *, progress: bool = False) -> str
         "begins at the large dot, the list without re-ranking; numbers are values of the slider. "
         "Losses of a quarter or more are cut off."
     )
-    svg = plots.tradeoff_curves(found, [(s.title, metric) for s in SLIDERS for metric in s.against])
-    texts = [about, *notes, *(DEFINITIONS[m] for s in SLIDERS for m in s.against)]
+    svg = plots.tradeoff_curves(
+        found, [(s.title, metric) for s in REPORT_SLIDERS for metric in s.against]
+    )
+    texts = [about, *notes, *(DEFINITIONS[m] for s in REPORT_SLIDERS for m in s.against)]
     caption = escape(" ".join(texts))
     return (
         "<h3>The cost of re-ranking</h3>"
@@ -75,20 +77,20 @@ def tradeoff_section(group: Mapping[str, Run], *, progress: bool = False) -> str
 
 def _sweeps(run: Run, text: str, progress: bool) -> dict[str, Sweep]:
     """The sweep of each slider by its title; those by genre only if the run has genres."""
-    sweeper = Sweeper(run, split_of(run), most_users=USERS)
+    sweeper = Sweeper(run, split_of(run), most_users=SWEPT_USERS)
     has_genres = sweeper.facts.has_genres
-    sliders = [s for s in SLIDERS if has_genres or s.beside.diversity_by == BY_MODEL]
+    sliders = [s for s in REPORT_SLIDERS if has_genres or s.beside.diversity_by == BY_MODEL]
     points: dict[str, list[Point]] = {slider.title: [] for slider in sliders}
 
     def steps() -> Iterator[None]:
-        plain = next(sweeper.sweep(SLIDERS[0].name, values=(0.0,)))
+        plain = next(sweeper.sweep(REPORT_SLIDERS[0].name, values=(0.0,)))
         for slider in sliders:
             points[slider.title].append(plain)
-            for point in sweeper.sweep(slider.name, slider.beside, VALUES[1:]):
+            for point in sweeper.sweep(slider.name, slider.beside, SLIDER_VALUES[1:]):
                 points[slider.title].append(point)
                 yield
 
-    total = len(sliders) * (len(VALUES) - 1)
+    total = len(sliders) * (len(SLIDER_VALUES) - 1)
     for _ in track(steps(), text, show=progress, total=total):
         pass
     return {s.title: sweeper.gathered(s.title, points[s.title]) for s in sliders}
@@ -97,17 +99,17 @@ def _sweeps(run: Run, text: str, progress: bool) -> dict[str, Sweep]:
 def _bought(name: str, sweeps: Mapping[str, Sweep], named: bool) -> str:
     """What each slider changes at a small loss of accuracy."""
     rows = []
-    for slider in SLIDERS:
+    for slider in REPORT_SLIDERS:
         if slider.title not in sweeps:
             continue
         for metric in filter(sweeps[slider.title].measures, slider.against):
             cells = [slider.title, metric]
-            for loss in LOSSES:
+            for loss in LOSS_LEVELS:
                 at = sweeps[slider.title].at_loss(loss, metric)
                 cells.append(
                     "–" if at is None else f"{at[1]:+.1%}<br><small>at {at[0]:.2f}</small>"
                 )
             rows.append(cells)
-    head = ["slider", "changes", *(f"at a loss of {loss:.0%}" for loss in LOSSES)]
+    head = ["slider", "changes", *(f"at a loss of {loss:.0%}" for loss in LOSS_LEVELS)]
     title = f"<h4>{escape(name)}</h4>" if named else ""
     return title + html_table(head, rows, text=2)

@@ -61,9 +61,9 @@ def parse_cutoffs(text: str) -> list[int]:
     >>> parse_cutoffs("10,20")
     [10, 20]
     """
-    parts = parse_list("k", text)
+    parts = parse_list("--k", text)
     if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
+        raise ItemrecError(f"'--k' must be positive integers such as 10,20, got {text!r}")
     return [int(part) for part in parts]
 
 
@@ -77,7 +77,7 @@ def parse_caps(texts: Sequence[str]) -> dict[str, int]:
     for text in texts:
         name, _, number = text.rpartition("=")
         if not name.strip() or not number.strip().isdecimal() or int(number) < 1:
-            raise ItemrecError(f"'max_per' must be such as genre=3, got {text!r}")
+            raise ItemrecError(f"'--max-per' must be COLUMN=N, such as genre=3, got {text!r}")
         caps[name.strip()] = int(number)
     return caps
 

@@ -124,12 +124,12 @@ def parse_shares(text: str | None) -> dict[str, float]:
     {'a': 90.0, 'b': 10.0}
     """
     shares: dict[str, float] = {}
-    for part in parse_list("split", text or ""):
+    for part in parse_list("--split", text or ""):
         name, _, number = part.rpartition("=")
         try:
             shares[name] = float(number)
         except ValueError:
             name = ""
         if not name:
-            raise ItemrecError(f"'split' must be shares such as a=90,b=10, got {text!r}")
+            raise ItemrecError(f"'--split' must be shares such as a=90,b=10, got {text!r}")
     return shares
