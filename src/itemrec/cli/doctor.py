@@ -23,16 +23,18 @@ from itemrec.graph.propagation import propagate
 from itemrec.threads import usable_cpus
 
 REQUIRED = ("torch", "numpy", "scipy", "safetensors", "tomli-w", "typer", "rich")
-OPTIONAL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
-OPTIONAL |= {"duckdb": "itemrec prepare"}
-OPTIONAL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
-OPTIONAL |= {
-    name: f"itemrec export --to {name.removesuffix('-cpu').removesuffix('runtime')}"
-    for name in ("usearch", "faiss-cpu", "onnx", "onnxruntime")
-}
-OPTIONAL |= {
-    f"{name}{ending}": f"itemrec train --track {name}"
-    for name, ending in (("mlflow", "-skinny"), ("tensorboard", ""))
+OPTIONAL = {
+    "polars": "reading files",
+    "matplotlib": "reports",
+    "pandas": "pandas frames",
+    "duckdb": "itemrec prepare",
+    **{name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names},
+    "usearch": "itemrec export --to usearch",
+    "faiss-cpu": "itemrec export --to faiss",
+    "onnx": "itemrec export --to onnx",
+    "onnxruntime": "itemrec export --to onnx",
+    "mlflow-skinny": "itemrec train --track mlflow",
+    "tensorboard": "itemrec train --track tensorboard",
 }
 
 
