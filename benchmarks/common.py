@@ -11,7 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import itemrec  # isort: skip  # noqa: F401  (before torch: it sets how torch's threads wait)
+import itemrec  # isort: skip
+
+itemrec.tune_threads()  # as a command does, before torch is imported
+
 import numpy as np
 import torch
 from torch import Tensor

@@ -6,9 +6,6 @@ This module lists the public names; `README.md` shows how to use them.
 from typing import TYPE_CHECKING
 
 from itemrec.lazy import lazy_names
-from itemrec.threads import prepare_torch
-
-prepare_torch()  # before anything imports torch
 
 if TYPE_CHECKING:  # each name is imported when it is first used
     from itemrec import losses, models, negatives
@@ -31,6 +28,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemrec.serving.exports.write import export
     from itemrec.serving.fit import fit
     from itemrec.serving.recommender import Recommender
+    from itemrec.threads import tune_threads
     from itemrec.settings.schema import TrainConfig
     from itemrec.training.fit import train
     from itemrec.training.run import Run
@@ -69,5 +67,6 @@ __all__ = [
     "split_users",
     "split_window",
     "train",
+    "tune_threads",
     "update",
 ]

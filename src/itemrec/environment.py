@@ -1,4 +1,4 @@
-"""The machine: devices by name, memory, precision, and optional packages."""
+"""Devices, their memory and precision, and optional packages."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def memory_of(device: torch.device) -> int:
 
 @contextmanager
 def tensor_cores(on: bool) -> Iterator[None]:
-    """Let a GPU multiply dense matrices with a ten-bit mantissa (TF32) within this context.
+    """Let a GPU multiply dense matrices as TF32 (ten-bit mantissa) within this context.
 
-    That is enough for gradients and several times faster; scores are ranked in full precision.
+    This is precise enough for gradients and several times faster; scores are always float32.
     """
     import torch
 
@@ -63,14 +63,14 @@ def square_has_room(n_items: int, device: torch.device) -> bool:
 
 
 def check_square_fits(name: str, n_items: int, device: torch.device) -> None:
-    """Raise if an items × items matrix cannot fit on the device, before it is allocated."""
+    """Raise an error if an items × items matrix exceeds the memory of the device."""
     needed, available = 4 * n_items**2, memory_of(device)
     if needed > available:
         where = "the GPU" if device.type == "cuda" else "this machine"
         raise ItemrecError(
             f"'{name}' needs an items × items matrix: {n_items:,} items take "
             f"{needed / 2**30:,.0f} GiB; {where} has {available / 2**30:,.0f} GiB; "
-            "choose form=sparse or thin the data with --k-core"
+            "choose form=sparse or reduce the data with --k-core"
         )
 
 
@@ -78,7 +78,7 @@ def out_of_memory(error: Exception) -> str:
     """The message for an out-of-memory error, an empty string for any other error.
 
     >>> out_of_memory(RuntimeError("can't allocate memory: you tried to allocate 5368709120 bytes"))
-    'out of memory: 5.0 GiB were asked for; choose a smaller --dim or --batch, or another --model'
+    'out of memory: cannot allocate 5.0 GiB; choose a smaller --dim or --batch, or another --model'
     """
     text = str(error)
     is_memory_error = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
@@ -88,7 +88,7 @@ def out_of_memory(error: Exception) -> str:
     if request := re.search(r"allocate ([0-9.]+) (bytes|[KMGTP]iB)", text):
         size, unit = request[1].rstrip("."), request[2]
         amount = f"{int(size) / 2**30:,.1f} GiB" if unit == "bytes" else f"{size} {unit}"
-        sentence += f": {amount} were asked for"
+        sentence += f": cannot allocate {amount}"
     return f"{sentence}; choose a smaller --dim or --batch, or another --model"
 
 
@@ -99,22 +99,15 @@ EXTRAS = {"serve": ("fastapi", "uvicorn", "prometheus-client"), "tune": ("optuna
 WHEELS = {"faiss": "faiss-cpu", "mlflow": "mlflow-skinny"}  # where the names differ
 
 
-def missing_packages(extra: str) -> list[str]:
-    """The packages of an extra that are not installed."""
-    return [name for name in EXTRAS[extra] if find_spec(name.replace("-", "_")) is None]
-
-
 def need_extra(extra: str) -> None:
-    """Raise if a package of the extra is not installed."""
-    if absent := missing_packages(extra):
-        raise ItemrecError(
-            f"'itemrec {extra}' needs {' and '.join(absent)}: pip install {' '.join(absent)}"
-        )
+    """Raise an error if a package of the extra is not installed."""
+    need_packages(f"itemrec {extra}", [name.replace("-", "_") for name in EXTRAS[extra]])
 
 
 def need_packages(what: str, modules: Sequence[str]) -> None:
-    """Raise if a module that an option needs is not installed."""
-    absent = [WHEELS.get(name, name) for name in modules if find_spec(name) is None]
+    """Raise an error if a module that a command or an option needs is not installed."""
+    absent = [name for name in modules if find_spec(name) is None]
     if absent:
+        absent = [WHEELS.get(name, name.replace("_", "-")) for name in absent]
         listed = " and ".join(absent)
         raise ItemrecError(f"'{what}' needs {listed}: pip install {' '.join(absent)}")

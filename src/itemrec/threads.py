@@ -1,8 +1,7 @@
-"""How torch uses the CPUs: memory pages, waiting threads, and the number of CPUs.
+"""CPUs that this process may use, and `tune_threads`, which tunes a process for training on them.
 
-Torch reads these settings once, when it is loaded, so the package calls `prepare_torch` before
-anything imports torch; this module does not import it at the top. In a program that imports torch
-before itemrec only the memory pages can still be set.
+Importing the package changes nothing in a process. The command line and the workers of a suite call
+`tune_threads`; a Python program may. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 # OpenMP's threads spin for milliseconds before they sleep. Next to another process they spin on the
 # core that the work needs: a step then takes 2.4 times as long, with fewer spins 1.5 times. The
@@ -21,48 +18,62 @@ from types import ModuleType
 # docs/research/speed.md.
 SPINS = 10000
 
-WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_")
-COUNTS = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS", "KMP_")
+# variables by which users set these themselves
+SPIN_SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_")
+THREAD_COUNTS = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS", "KMP_")
+
+_set: set[str] = set()  # variables that `tune_threads` has set
+_tuned = False
 
 
-def prepare_torch() -> None:
-    """Set what the user has not set; must be called before torch is loaded."""
-    # Gathering rows of a large table costs one page-table walk per row unless pages are large:
-    # request large pages (Linux, read at the first allocation). At ten million interactions this
-    # is twice as fast.
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    if "torch" in sys.modules:  # too late, and the user may have called torch.set_num_threads
-        return
-    if not _chosen(WAITING):
-        os.environ["GOMP_SPINCOUNT"] = str(SPINS)
+def tune_threads() -> None:
+    """Tune this process for training on CPUs, as every ``itemrec`` command does.
+
+    Importing itemrec changes nothing in your process; this call does. Your own settings take
+    precedence (``OMP_*``, ``GOMP_*``, ``KMP_*``, ``MKL_*``, ``MALLOC_*``). Call it before torch is
+    imported: torch reads the first two settings once, when it is loaded or first allocates memory,
+    and a later call only affects the processes that you start.
+
+    - Waiting threads sleep after a short spin (``GOMP_SPINCOUNT``), so that they do not take the
+      CPU from other processes.
+    - Tensors are allocated in large pages (``THP_MEM_ALLOC_ENABLE``): at ten million interactions
+      gathering rows is twice as fast.
+    - There are no more threads than the CPU quota of a container allows (``OMP_NUM_THREADS``). If
+      torch is loaded, ``torch.set_num_threads`` lowers their number.
+    - Training keeps the memory that a step frees for the next step, and returns it at the end.
+      This changes the C library's allocator for the whole process while a training runs (glibc
+      only).
+
+    >>> import itemrec as ir
+    >>> ir.tune_threads()  # doctest: +SKIP
+    """
+    global _tuned
+    _tuned = True
+    _set_unless(("THP_MEM_ALLOC_ENABLE",), "THP_MEM_ALLOC_ENABLE", 1)
+    _set_unless(SPIN_SETTINGS, "GOMP_SPINCOUNT", SPINS)
     cpus = usable_cpus()
-    if cpus < _scheduled_cpus() and not _chosen(COUNTS):  # torch itself ignores a quota
-        sys.meta_path.insert(0, _ThreadLimit(cpus))
+    limited = cpus < _scheduled_cpus() and _set_unless(THREAD_COUNTS, "OMP_NUM_THREADS", cpus)
+    if limited and (torch := sys.modules.get("torch")):
+        torch.set_num_threads(min(cpus, torch.get_num_threads()))
 
 
-class _ThreadLimit:
-    """Limits the threads of torch at the moment it is imported, so that help need not import it."""
+def is_tuned() -> bool:
+    """Whether `tune_threads` was called in this process."""
+    return _tuned
 
-    def __init__(self, most: int) -> None:
-        self.most = most
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Called by the import system for each module that is not loaded yet."""
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
+def set_by_user(*prefixes: str) -> bool:
+    """Whether an environment variable with one of these prefixes is set, and not by us."""
+    return any(name.startswith(prefixes) and name not in _set for name in os.environ)
 
-            def load_and_limit(module: ModuleType) -> None:
-                load(module)
-                module.set_num_threads(min(self.most, module.get_num_threads()))
 
-            spec.loader.exec_module = load_and_limit  # type: ignore[method-assign]
-        return spec
+def _set_unless(chosen: tuple[str, ...], name: str, value: int) -> bool:
+    """Set a variable unless the user has chosen; returns whether it was set."""
+    if set_by_user(*chosen):
+        return False
+    os.environ[name] = str(value)
+    _set.add(name)
+    return True
 
 
 def usable_cpus(root: Path = Path("/")) -> int:
@@ -71,11 +82,6 @@ def usable_cpus(root: Path = Path("/")) -> int:
     A fraction of a CPU is rounded up.
     """
     return max(1, min([_scheduled_cpus(), *(math.ceil(quota) for quota in _quotas(root))]))
-
-
-def _chosen(prefixes: tuple[str, ...]) -> bool:
-    """Whether the user has set one of these variables."""
-    return any(name.startswith(prefixes) for name in os.environ)
 
 
 def _scheduled_cpus() -> int:

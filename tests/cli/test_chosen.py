@@ -146,7 +146,7 @@ def test_a_model_by_name_has_no_account(tmp_path: Path) -> None:
 
 def test_typical_settings_are_printed_where_nothing_is_held_out(tmp_path: Path) -> None:
     shown = call("train", TINY, *FAST, "--split", "all", "--out", tmp_path / "r").stdout
-    assert "none was held out" in shown
+    assert "none are held out" in shown
     assert "tried" not in shown
     assert "model.linear_l2=50" in shown
     assert "model.blend=[[0, 0.4, 1.5]]" in shown

@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 
 import itemrec as ir
 from itemrec.cli.app import app
-from itemrec.cli.calling import program
-from itemrec.cli.demo import PROTOCOLS, SYSTEMS, demo
+from itemrec.cli.demo import PROTOCOLS, SYSTEMS, run_demo
+from itemrec.cli.tables.layout import program
 
 TINY = "synthetic:users=100,items=80,interactions=1500"
 
 
-def run_demo(out) -> str:
+def printed_by_demo(out) -> str:
     file = io.StringIO()
-    demo(out, data=TINY, console=Console(file=file, width=120), epochs=4, eval_every=2)
+    run_demo(out, data=TINY, console=Console(file=file, width=120), epochs=4, eval_every=2)
     return file.getvalue()
 
 
@@ -27,7 +27,7 @@ def run_demo(out) -> str:
 def shown(tmp_path_factory):
     """The folder of a demo, and what it printed."""
     out = tmp_path_factory.mktemp("shown") / "demo"
-    return out, run_demo(out)
+    return out, printed_by_demo(out)
 
 
 def test_demo_on_a_small_data_set(shown):
@@ -48,13 +48,13 @@ def test_demo_on_a_small_data_set(shown):
     )
     recommender = ir.Recommender.load(out / "inductive-hybrid")
     assert recommender.recommend(history=history.split(",")).unknown == ()
-    assert text.splitlines()[-1] == "your own file: itemrec train FILE.csv --out runs/mine"
+    assert text.splitlines()[-1] == "train on your own file: itemrec train FILE.csv --out runs/mine"
 
 
 def test_the_last_row_is_the_default_with_settings_that_it_chose_itself(shown):
     assert list(SYSTEMS)[-1] == "hybrid"
     out, text = shown
-    assert text.count("The hybrid, which is what `itemrec train` trains by default, is ") == 2
+    assert text.count("The hybrid, the default of `itemrec train`, is ") == 2
     default = ir.train(ir.split_users(ir.load(TINY)), epochs=1)
     for protocol in PROTOCOLS:
         run = ir.Run.load(out / f"{protocol}-hybrid")
@@ -79,7 +79,7 @@ def test_the_losses_share_encoder_and_split_and_bpr_is_the_published_one(shown):
 def test_a_second_call_trains_nothing(shown):
     out, first = shown
     files = {p: p.stat().st_mtime_ns for p in out.rglob("model.safetensors")}
-    assert run_demo(out) == first
+    assert printed_by_demo(out) == first
     assert {p: p.stat().st_mtime_ns for p in out.rglob("model.safetensors")} == files
 
 
@@ -93,7 +93,7 @@ def test_serve_opens_the_page_of_the_runs_for_unseen_users(tmp_path, monkeypatch
     monkeypatch.setattr("itemrec.serving.http.serve", serve)
     monkeypatch.setattr("webbrowser.open", opened.append)
     trained = []
-    monkeypatch.setattr("itemrec.cli.demo.demo", lambda out, **_: trained.append(out))
+    monkeypatch.setattr("itemrec.cli.demo.run_demo", lambda out, **_: trained.append(out))
     out = tmp_path / "demo"
     result = CliRunner().invoke(app, ["demo", "--serve", "--out", str(out)])
     assert result.exit_code == 0, result.output

@@ -36,13 +36,13 @@ def test_defaults_are_shown(command: str) -> None:
     assert f"with --loss or --negatives alone: {other}." in text
     for default in ("default_loss", "default_negatives"):
         usually = Counter(getattr(model, default) for model in MODELS.values()).most_common(1)
-        assert f"Default: that of the model, mostly {usually[0][0]}." in text
+        assert f"Default: set by the model, mostly {usually[0][0]}." in text
     assert "transductive (known users) or inductive (unseen users). Default: transductive." in text
     assert usual.split["strategy"] == "interactions"
     for setting in ("seed", "device"):
         assert f"Default: {getattr(TrainConfig(), setting)}." in text
     for setting in ("epochs", "lr", "l2", "batch"):
-        assert f"Default: that of the model, or {getattr(TrainConfig(), setting)}." in text
+        assert f"Default: set by the model, or {getattr(TrainConfig(), setting)}." in text
     assert "{" not in text  # everything was filled in
 
 

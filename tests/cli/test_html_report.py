@@ -7,7 +7,7 @@ import pytest
 
 import itemrec as ir
 from itemrec.cli import plots
-from itemrec.cli.html_report import report
+from itemrec.cli.html_report import write_report
 from itemrec.evaluation.tradeoff import Sweep, SweepPoint
 
 DATA = "synthetic:users=120,items=90,interactions=1800"
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(runs, tmp_path_factory) -> Page:
-    path = report(runs, tmp_path_factory.mktemp("report") / "report.html")
+    path = write_report(runs, tmp_path_factory.mktemp("report") / "report.html")
     parser = Page()
     parser.feed(path.read_text(encoding="utf-8"))
     assert parser.open == []
@@ -83,7 +83,7 @@ def test_every_metric_of_the_table_is_explained_below_it(page, runs):
 def test_groups_tests_and_plots(page, runs):
     assert "Known users" in page.text
     assert "Users never seen in training" in page.text
-    assert page.text.count("Is the difference real?") == 2
+    assert page.text.count("Paired tests") == 2
     assert page.source.count("<svg ") == 6  # three plots per group
     assert "known <bpr>" in page.text  # names are escaped
     for variable in ("var(--ink)", "var(--c0)", "var(--c1)"):
@@ -104,14 +104,14 @@ def test_examples_are_recommendations_of_the_runs(page, runs):
 def test_one_run_and_bad_paths(runs, tmp_path):
     run = runs["unseen ease"]
     run.save(tmp_path / "r")
-    path = report([tmp_path / "r"], tmp_path / "one.html")
-    assert "Is the difference real?" not in path.read_text()
+    path = write_report([tmp_path / "r"], tmp_path / "one.html")
+    assert "Paired tests" not in path.read_text()
     with pytest.raises(ir.ItemrecError, match="existing folder"):
-        report(runs, tmp_path / "no" / "report.html")
+        write_report(runs, tmp_path / "no" / "report.html")
     with pytest.raises(ir.ItemrecError, match="'out' must be a file, got the folder"):
-        report(runs, tmp_path)
+        write_report(runs, tmp_path)
     with pytest.raises(ir.ItemrecError, match="at least one run"):
-        report({}, tmp_path / "report.html")
+        write_report({}, tmp_path / "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def hybrid() -> ir.Run:
 def test_what_was_tried_and_chosen_is_there_and_what_was_taken_is_marked(hybrid, runs, tmp_path):
     assert len(hybrid.metrics["candidates"]) == 2  # dense data: a race
     several = {"unseen hybrid": hybrid, "unseen ease": runs["unseen ease"]}
-    text = report(several, tmp_path / "report.html").read_text(encoding="utf-8")
+    text = write_report(several, tmp_path / "report.html").read_text(encoding="utf-8")
     section = text.partition("What was tried and chosen")[2].partition("<h3>")[0]
     assert "unseen hybrid" in section
     assert "unseen ease" not in section  # it left nothing open
@@ -140,7 +140,7 @@ def test_what_was_tried_and_chosen_is_there_and_what_was_taken_is_marked(hybrid,
 
 
 def test_the_curve_of_a_network_that_was_not_taken_is_dotted(hybrid, tmp_path):
-    text = report({"hybrid": hybrid}, tmp_path / "report.html").read_text(encoding="utf-8")
+    text = write_report({"hybrid": hybrid}, tmp_path / "report.html").read_text(encoding="utf-8")
     curves = text.partition("Learning curves")[2].partition("</svg>")[0]
     assert curves.count("stroke-dasharray") == 1
 
@@ -154,7 +154,7 @@ def test_runs_on_time_windows_become_a_curve_for_each_model(tmp_path) -> None:
     splits = ir.split_rolling(ir.load(DATA), 2)
     runs = {f"ease-{n}": ir.train(split, ir.models.EASE()) for n, split in enumerate(splits)}
     runs["popular"] = ir.train(splits[1], ir.models.Popularity())
-    text = report(runs, tmp_path / "r.html").read_text(encoding="utf-8")
+    text = write_report(runs, tmp_path / "r.html").read_text(encoding="utf-8")
     curve = text.partition("By time window")[2].partition("</figure>")[0]
     assert "time window" in curve
     assert ">ease<" in re.sub(r"\s+", "", curve).replace("<!--ease-->", ">ease<")
@@ -176,7 +176,7 @@ def test_labels_of_curves_do_not_overlap(apart: float, monkeypatch: pytest.Monke
 
     figure = Figure(figsize=(7.2, 2.7), layout="constrained")
     monkeypatch.setattr(plots, "_rendered", lambda draw, *_: draw(figure))
-    plots.tradeoffs({"a": curve(0.0), "b": curve(apart)}, [("diversity", "gini")])
+    plots.tradeoff_curves({"a": curve(0.0), "b": curve(apart)}, [("diversity", "gini")])
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     labels = [text for text in figure.axes[0].texts if isinstance(text, Annotation)]

@@ -1,7 +1,7 @@
 """Groups of options reach typer as single options and the command as filled dataclasses."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pytest
 import typer
@@ -54,6 +54,20 @@ def test_types_panels_and_docstring_reach_typer():
     text = CliRunner().invoke(small, ["--help"]).stdout
     for part in ("A box.", "NAME", "--width", "Of the box.", "Size", "--tag", "--loud"):
         assert part in text
+
+
+def test_options_of_a_group_share_its_panel_unless_they_name_another():
+    @dataclass(frozen=True)
+    class Shape:
+        panel: ClassVar = "Shape"
+        sides: Annotated[int, typer.Option(help="How many.")] = 4
+        width: Annotated[int, typer.Option(rich_help_panel="Size")] = 3
+
+    def box(shape: Shape) -> None: ...
+
+    hints = with_options(box).__annotations__
+    panels = {name: hint.__metadata__[0].rich_help_panel for name, hint in hints.items()}
+    assert panels == {"sides": "Shape", "width": "Size"}
 
 
 def test_two_options_of_one_name_are_rejected():

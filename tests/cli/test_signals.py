@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from command import sigint
 from typer.testing import CliRunner
 
 from itemrec.cli.app import app
@@ -49,11 +51,14 @@ main()
 CODES = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 
 
-def run(code: str, *arguments: str, cwd: Path) -> tuple[int, str]:
+def run(
+    code: str, *arguments: str, cwd: Path, handler: Any = signal.default_int_handler
+) -> tuple[int, str]:
     """Exit code and stderr."""
     command = [sys.executable, "-c", code, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+    with sigint(handler):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
     return done.returncode, done.stderr
 
 
@@ -147,10 +152,39 @@ ir.train(split, ir.models.LightGCN(dim=4), epochs=3, out="r")
     assert (tmp_path / "r" / "state.pt").exists()
 
 
-def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
-    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-    text = ignoring + AT_CALL.format(
-        module="itemrec.training.learner", path="Learner.step", number=2, call=1
-    )
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [("itemrec.data.synthetic", "_titles"), ("itemrec.training.learner", "Learner.step")],
+    ids=["command", "training"],
+)
+def test_a_command_in_the_background_ignores_ctrl_c(tmp_path: Path, module: str, path: str) -> None:
+    text = AT_CALL.format(module=module, path=path, number=int(signal.SIGINT), call=1)
     line = ("train", DATA, *SMALL, "--epochs", "2", "--out", "r")
-    assert run(text, *line, cwd=tmp_path) == (0, "")
+    assert run(text, *line, cwd=tmp_path, handler=signal.SIG_IGN) == (0, "")
+    assert (tmp_path / "r" / "metrics.json").exists()
+
+
+def test_a_command_in_the_background_ends_with_sigterm(tmp_path: Path) -> None:
+    text = AT_CALL.format(
+        module="itemrec.training.learner", path="Learner.step", number=int(signal.SIGTERM), call=1
+    )
+    line = ("train", DATA, *SMALL, "--epochs", "4", "--out", "r")
+    found, error = run(text, *line, cwd=tmp_path, handler=signal.SIG_IGN)
+    assert error == "itemrec: terminated; continue with: itemrec train --resume --out r\n"
+    assert found == 143
+
+
+def test_training_in_a_python_program_in_the_background_ignores_ctrl_c(tmp_path: Path) -> None:
+    code = f"""
+import os, signal, itemrec as ir
+from itemrec.training.learner import Learner
+step = Learner.step
+def send(self, keys):
+    os.kill(os.getpid(), signal.SIGINT)
+    return step(self, keys)
+Learner.step = send
+split = ir.split_users(ir.load({DATA!r}))
+ir.train(split, ir.models.LightGCN(dim=4), epochs=2, out="r")
+assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+"""
+    assert run(code, cwd=tmp_path, handler=signal.SIG_IGN) == (0, "")

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from command import sigint
 from typer.testing import CliRunner, Result
 
 from itemrec.cli.app import app
@@ -88,9 +89,10 @@ def test_an_interrupted_update_leaves_nothing(tmp_path: Path) -> None:
     assert call(*words).exit_code == 0
     (tmp_path / "new.csv").write_text("user,item\neve,1\n")
     command = [sys.executable, "-m", "itemrec", "update", "r", "new.csv", "--out", "r2"]
-    process = subprocess.Popen(
-        [*command, "--epochs", "1000000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+    with sigint():
+        process = subprocess.Popen(
+            [*command, "--epochs", "1000000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
     while not (tmp_path / "r2").exists() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

@@ -252,8 +252,8 @@ def test_under_torchrun_each_process_writes_its_shard(
         ("--all --out lists --shard 2/2", "'--shard' must be i/n with i from 0 to n - 1"),
         ("--all --out lists --shard x", "'--shard' must be i/n with i from 0 to n - 1"),
         ("--all --out lists --part 0", "'--part' must be a positive integer, got 0"),
-        ("--all --out lists.csv --resume", "'--resume' is for --all with a folder"),
-        ("--user 3 --shard 0/2", "'--shard' is for --all with a folder"),
+        ("--all --out lists.csv --resume", "'--resume' needs --all and a folder"),
+        ("--user 3 --shard 0/2", "'--shard' needs --all and a folder"),
     ],
 )
 def test_invalid_options_raise_before_anything_is_written(

@@ -97,8 +97,8 @@ def test_invalid_fields_are_rejected(client, fields, sentence):
     ("options", "sentence"),
     [
         (["--diversity", "2"], "'diversity' must be a number from 0 to 1, got 2"),
-        (["--max-per", "genre"], "'max_per' must be such as genre=3, got 'genre'"),
-        (["--max-per", "genre=0"], "'max_per' must be such as genre=3, got 'genre=0'"),
+        (["--max-per", "genre"], "'--max-per' must be COLUMN=N, such as genre=3, got 'genre'"),
+        (["--max-per", "genre=0"], "'--max-per' must be COLUMN=N, such as genre=3, got 'genre=0'"),
         (["--available", "none.txt"], "'available' must be an existing file, got 'none.txt'"),
     ],
 )
@@ -225,17 +225,20 @@ def test_a_run_can_be_evaluated_and_swept_on_the_command_line(tmp_path, monkeypa
     assert code == 0
     assert "genre_diversity is" in text
     for options, sentence in (
-        (["--sweep", "variety"], "'sweep' must be diversity, popularity_discount, long_tail or"),
-        (["--sweep", "diversity", "--k", "5,10"], "'k' must be one number with '--sweep', got 2"),
-        (["--sweep", "diversity", "--metrics", "ndcg@5"], "'metrics' cannot be chosen with"),
+        (["--sweep", "variety"], "'--sweep' must be diversity, popularity_discount, long_tail"),
+        (["--sweep", "diversity", "--k", "5,10"], "'--k' must be one number with --sweep, got 2"),
+        (
+            ["--sweep", "diversity", "--metrics", "ndcg@5"],
+            "'--sweep' reports a fixed set of",
+        ),
     ):
         code, text = call("evaluate", "r", *options)
         assert code == 2
         assert sentence in text
     assert call("report", "r")[0] == 0
     page = Path("report.html").read_text(encoding="utf-8")
-    assert "What steering costs" in page
+    assert "The cost of re-ranking" in page
     assert "slider: popularity discount" in page
     assert "at a loss of 2%" in page
     assert call("report", "r", "--no-curves", "--out", "short.html")[0] == 0
-    assert "What steering costs" not in Path("short.html").read_text(encoding="utf-8")
+    assert "The cost of re-ranking" not in Path("short.html").read_text(encoding="utf-8")

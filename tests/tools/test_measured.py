@@ -36,7 +36,7 @@ def test_a_figure_is_the_mean_over_seeds(tmp_path: Path) -> None:
 
 def test_models_shows_them() -> None:
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(catalogue.models())
+    console.print(catalogue.model_table())
     shown = console.export_text()
     for data, test in json.loads(measured.FILE.read_text("utf-8"))["ease"].items():
         assert f"{data} {100 * test['ndcg@20']:.2f}" in shown

@@ -1,59 +1,87 @@
-"""A training step uses the memory again that the last one freed."""
+"""In a tuned process a training step reuses the memory that the last one freed."""
 
+import subprocess
 import sys
 from contextlib import nullcontext
 
 import pytest
-import torch
 
 import itemrec as ir
 from itemrec.training import kept_memory as module
+
+# Pages that the system provides for a table of 100 MB as large as those freed before it, while
+# memory is kept and after it was returned. Other threads may need pages in the meantime.
+FAULTS = """
+import resource
+import itemrec
+itemrec.tune_threads()
+import torch
 from itemrec.training.kept_memory import keep_memory, memory_returned
 
-resource = pytest.importorskip("resource")
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-
-def faults_of_a_table() -> int:
-    """Pages that the system had to provide for a table as large as those freed before it."""
-    faults = []
+def faults_of_a_table():
+    found = []
     for _ in range(6):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        table = torch.ones(25_000_000)  # 100 MB
-        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        before = faults()
+        table = torch.ones(25_000_000)
+        found.append(faults() - before)
         del table
-    return min(faults[1:])  # other threads may need pages in the meantime
+    return min(found[1:])
+
+with memory_returned():
+    keep_memory()
+    kept = faults_of_a_table()
+print(kept, faults_of_a_table())
+"""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told to keep memory")
-def test_a_table_takes_the_place_of_a_freed_one_until_memory_is_returned() -> None:
+@pytest.fixture(autouse=True)
+def _tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("itemrec.threads._tuned", True)
     module._mallopt.cache_clear()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can keep memory")
+def test_a_table_takes_the_place_of_a_freed_one_until_memory_is_returned() -> None:
     if not hasattr(module._mallopt(), "argtypes"):
         pytest.skip("the C library is not glibc, or its settings are the user's")
-    with memory_returned():
-        keep_memory()
-        kept = faults_of_a_table()
-    returned = faults_of_a_table()
+    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, check=True)
+    kept, returned = map(int, done.stdout.split())
     assert kept < 10 < returned  # 48 pages of 2 MB, or 24,414 of 4 kB
 
 
 def test_settings_of_the_user_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
-    module._mallopt.cache_clear()
     assert module._mallopt()(module.MMAP_MAX, 0) is None
     module._mallopt.cache_clear()
+
+
+def settings_of_a_training(monkeypatch: pytest.MonkeyPatch, lr: float) -> list[tuple[int, int]]:
+    """What a short training sets in the allocator; it fails with a large learning rate."""
+    calls: list[tuple[int, int]] = []
+    monkeypatch.setattr(module, "_mallopt", lambda: lambda *setting: calls.append(setting))
+    split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
+    model = ir.models.LightGCN(dim=4)
+    with pytest.raises(ir.ItemrecError, match="loss became") if lr > 1 else nullcontext():
+        ir.train(split, model, loss=ir.losses.item_ndcg, epochs=3, refit=False, lr=lr)
+    return calls
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_steps_keep_memory_and_the_end_of_training_returns_it(
     monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    calls: list[tuple[int, int]] = []
-    monkeypatch.setattr(module, "_mallopt", lambda: lambda *setting: calls.append(setting))
-    split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
-    model, lr = ir.models.LightGCN(dim=4), 1e30 if fails else 0.01
-    with pytest.raises(ir.ItemrecError, match="loss became") if fails else nullcontext():
-        ir.train(split, model, loss=ir.losses.item_ndcg, epochs=3, refit=False, lr=lr)
+    calls = settings_of_a_training(monkeypatch, lr=1e30 if fails else 0.01)
     kept, returned = len(module.KEEP), len(module.RETURN)
     assert tuple(calls[:kept]) == module.KEEP
     assert tuple(calls[-returned:]) == module.RETURN
     assert calls.count(module.RETURN[0]) == 1
+
+
+def test_training_leaves_the_allocator_of_an_untuned_process_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("itemrec.threads._tuned", False)
+    assert settings_of_a_training(monkeypatch, lr=0.01) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import sigint
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
@@ -28,9 +29,10 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "itemrec", "train", *options, "--out", str(folder)]
-    return subprocess.Popen(
-        command, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    with sigint():
+        return subprocess.Popen(
+            command, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
 
 
 def train(folder: Path, *options: str) -> None:

@@ -1,7 +1,7 @@
 """The command line: each command parses its options, then calls one function.
 
-A command imports what it needs when it is called: help and errors in options need not wait for
-torch.
+A command imports what it needs when it is called, so that help and mistakes in options do not wait
+for torch.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -19,19 +20,21 @@ from itemrec import ranks
 from itemrec.cli import options
 from itemrec.cli.choices import Command
 from itemrec.cli.errors import CommandGroup, error_console
-from itemrec.cli.evaluate import evaluate
-from itemrec.cli.export import export
+from itemrec.cli.evaluate import evaluate_command
+from itemrec.cli.export import export_command
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_optional_list
-from itemrec.cli.prepare import prepare
-from itemrec.cli.recommend import recommend
-from itemrec.cli.reproduce import reproduce
-from itemrec.cli.serve import serve
+from itemrec.cli.prepare import prepare_command
+from itemrec.cli.recommend import recommend_command
+from itemrec.cli.reproduce import reproduce_command
+from itemrec.cli.serve import serve_command
 from itemrec.cli.tables.layout import console, print_line
 from itemrec.cli.train import train, tune
-from itemrec.cli.update import update
+from itemrec.cli.update import update_command
 from itemrec.environment import need_extra
 from itemrec.extensions import load_extensions
+
+TOGETHER = ("train", "evaluate", "recommend")  # commands that use all processes of `torchrun`
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -47,13 +50,10 @@ app = typer.Typer(
 
 
 def show_version(wanted: bool) -> None:
-    """Print the version and end, if that is wanted."""
+    """Print the version and exit, if that is wanted."""
     if wanted:
         typer.echo(f"itemrec {itemrec.__version__}")
         raise typer.Exit
-
-
-TOGETHER = ("train", "evaluate", "recommend")  # commands that use all processes of `torchrun`
 
 
 @app.callback()
@@ -63,9 +63,9 @@ def before_command(
         list[str] | None,
         typer.Option(
             metavar="FILE.py",
-            help="A Python file that is executed before the command, such as one that adds a "
-            "model to itemrec.models.MODELS or a loss to itemrec.losses.LOSSES; may be repeated. "
-            "Give only files that you trust.",
+            help="A Python file to run before the command, such as one that adds a model to "
+            "itemrec.models.MODELS or a loss to itemrec.losses.LOSSES; may be repeated. Use only "
+            "files that you trust.",
         ),
     ] = None,
     version: Annotated[
@@ -75,7 +75,7 @@ def before_command(
         ),
     ] = False,
 ) -> None:
-    """Load what the user adds, before a command reads the tables of components."""
+    """Load extensions before a command reads the tables of components."""
     if ranks.wanted_size() > 1 and context.invoked_subcommand not in TOGETHER:
         if not ranks.is_first():
             raise typer.Exit
@@ -83,20 +83,18 @@ def before_command(
     load_extensions(extension or ())
 
 
-@app.command(cls=Command)
-def demo(
+def demo_command(
     out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Seed of split and training.")] = 0,
     show: Annotated[
         bool, typer.Option("--serve", help="Then serve the runs and open the web page.")
     ] = False,
 ) -> None:
-    """Compare the default model with BPR, ITEM and EASE on embedded data, and write a report.
+    """Compare the default model with BPR, ITEM and EASE on generated data, and write a report.
 
     Example: itemrec demo
     """
-    from itemrec.cli.demo import demo as run_demo
-    from itemrec.cli.demo import serve_demo
+    from itemrec.cli.demo import run_demo, serve_demo
 
     if show:
         need_extra("serve")
@@ -105,31 +103,28 @@ def demo(
         serve_demo(out)
 
 
-@app.command(cls=Command)
-def datasets() -> None:
+def datasets_command() -> None:
     """List the data sets known by name, with their home pages.
 
     Example: itemrec datasets
     """
-    from itemrec.cli.tables import catalogue
+    from itemrec.cli.tables.catalogue import dataset_table
 
-    console.print(catalogue.datasets())
+    console.print(dataset_table())
 
 
-@app.command(cls=Command)
-def models() -> None:
+def models_command() -> None:
     """List the models, with their papers and what they can do.
 
     Example: itemrec models
     """
-    from itemrec.cli.tables import catalogue
+    from itemrec.cli.tables.catalogue import model_table
 
-    console.print(catalogue.models())
+    console.print(model_table())
 
 
-@app.command(cls=Command)
 @with_options
-def describe(
+def describe_command(
     data: options.Data,
     reading: options.DataOptions,
     pagerank: Annotated[
@@ -144,11 +139,11 @@ def describe(
     """
     from itemrec.cli.tables import description
     from itemrec.data.datasets import load
-    from itemrec.data.describe import describe as describe_data
+    from itemrec.data.describe import describe
     from itemrec.sampling.ppr_diagnostics import ppr_report
 
     interactions = load(data, **reading.settings())
-    found = describe_data(interactions)
+    found = describe(interactions)
     negatives = ppr_report(interactions) if pagerank else None
     if as_json:
         content = found.to_dict() | ({"ppr": negatives.to_dict()} if negatives else {})
@@ -159,17 +154,7 @@ def describe(
         console.print(description.ppr_negatives(negatives))
 
 
-app.command(cls=Command)(prepare)
-app.command(cls=Command)(train)
-app.command(cls=Command)(tune)
-app.command(cls=Command)(update)
-
-
-app.command(cls=Command)(evaluate)
-
-
-@app.command(cls=Command)
-def compare(
+def compare_command(
     runs: Annotated[
         list[str],
         typer.Argument(metavar="RUN RUN...", help="Run folders; the first is the baseline."),
@@ -191,18 +176,14 @@ def compare(
     console.print(results.comparison(*compare_runs(load_runs(runs), names)))
 
 
-app.command(cls=Command)(recommend)
-
-
-@app.command(cls=Command)
-def report(
+def report_command(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The .html file to write.")] = Path("report.html"),
     curves: Annotated[
         bool,
         typer.Option(
-            help="Draw accuracy against what each slider, such as diversity, changes; reads the "
-            "data of the runs."
+            help="Plot accuracy against what each slider, such as diversity, changes; this reads "
+            "the data of the runs."
         ),
     ] = True,
 ) -> None:
@@ -210,34 +191,49 @@ def report(
 
     Example: itemrec report runs/bpr runs/item --out report.html
     """
-    from itemrec.cli.html_report import report as write_report
+    from itemrec.cli.html_report import write_report
 
     write_report(runs, out, curves=curves)
     print_line(f"report: {out}")
 
 
-app.command(cls=Command)(export)
-app.command(cls=Command)(serve)
-app.command(cls=Command)(reproduce)
-
-
-@app.command(cls=Command)
-def doctor() -> None:
+def doctor_command() -> None:
     """Check versions, devices, kernels and data, and report what is missing.
 
     Example: itemrec doctor
     """
-    from itemrec.cli.doctor import checks
-    from itemrec.cli.tables import catalogue
+    from itemrec.cli.doctor import checks, doctor_table
 
     found = checks()
-    console.print(catalogue.health(found))
-    if any(check.bad for check in found):
+    console.print(doctor_table(found))
+    if any(check.state == "wrong" for check in found):
         raise typer.Exit(1)
 
 
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo_command,
+    "datasets": datasets_command,
+    "models": models_command,
+    "describe": describe_command,
+    "prepare": prepare_command,
+    "train": train,
+    "tune": tune,
+    "update": update_command,
+    "evaluate": evaluate_command,
+    "compare": compare_command,
+    "recommend": recommend_command,
+    "report": report_command,
+    "export": export_command,
+    "serve": serve_command,
+    "reproduce": reproduce_command,
+    "doctor": doctor_command,
+}
+for command_name, function in COMMANDS.items():
+    app.command(command_name, cls=Command)(function)
+
+
 def main() -> None:
-    """Read the arguments and run their command."""
+    """Parse the arguments and run their command."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may not know every letter of a title
         sys.stdout.reconfigure(errors="replace")
     console.quiet = error_console.quiet = not ranks.is_first()

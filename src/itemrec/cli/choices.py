@@ -1,4 +1,4 @@
-"""Help texts that list the choices of an option, or show a default.
+"""Help texts with placeholders for the choices of an option, or for its default.
 
 They are filled in when help is shown, because extensions may have added to the tables.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from copy import copy
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -24,39 +25,17 @@ from itemrec.settings.schema import DEFAULTS, PROTOCOL, SPLIT_OF
 PATHS = ("out", "config", "final", "data_root", "results", "per_user", "item_table", "available")
 
 
-def _metrics() -> Iterable[str]:
-    from itemrec.evaluation.metrics import CUT_METRICS
-
-    return CUT_METRICS
-
-
-def _definitions() -> Iterable[str]:
-    from itemrec.evaluation.metrics import DEFINITIONS
-
-    return [" ".join(DEFINITIONS.values())]
-
-
-def _full_metrics() -> Iterable[str]:
-    from itemrec.evaluation.metrics import FULL_METRICS
-
-    return FULL_METRICS
-
-
-def _training_default(name: str) -> str:
-    """The default of a field of `TrainConfig`."""
-    from itemrec.settings.schema import TrainConfig
-
-    default = TrainConfig.__dataclass_fields__[name].default
-    return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)
+def _metrics(table: str) -> Any:
+    return getattr(import_module("itemrec.evaluation.metrics"), table)
 
 
 CHOICES: dict[str, Callable[[], Iterable[str]]] = {
     "{models}": lambda: MODELS,
     "{losses}": lambda: LOSSES,
     "{negatives}": lambda: NEGATIVES,
-    "{metrics}": _metrics,
-    "{full_metrics}": _full_metrics,
-    "{definitions}": _definitions,
+    "{metrics}": lambda: _metrics("CUT_METRICS"),
+    "{full_metrics}": lambda: _metrics("FULL_METRICS"),
+    "{definitions}": lambda: [" ".join(_metrics("DEFINITIONS").values())],
     "{suites}": lambda: sorted(file.stem for file in FOLDER.glob("*.toml")),
     "{default model}": lambda: [DEFAULTS["model"]],
     "{default loss}": lambda: [DEFAULTS["loss"]],
@@ -68,9 +47,9 @@ DEFAULT = re.compile(r"\{default train\.(\w+)\}")
 
 
 class Command(TyperCommand):
-    """A command whose help texts may hold names of CHOICES in braces.
+    """A command that fills placeholders in its help and rejects empty paths.
 
-    An empty path is an error: it would be the current folder, as where a shell variable is not set.
+    An empty path would be the current folder, as where a shell variable is not set.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -82,22 +61,17 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show help with the choices of this moment."""
+        """Show help with the placeholders filled in."""
         shown = copy(self)
-        shown.params = [_with_choices(parameter) for parameter in self.params]
-        shown.help = fill(self.help or "")
+        shown.params = [copy(parameter) for parameter in self.params]
+        parts: list[Any] = [shown, *shown.params]
+        for part in parts:
+            part.help = fill(getattr(part, "help", None) or "")
         super(Command, shown).format_help(ctx, formatter)
 
 
-def _with_choices(parameter: Any) -> Any:
-    filled = copy(parameter)
-    if getattr(parameter, "help", None):
-        filled.help = fill(parameter.help)
-    return filled
-
-
 def fill(text: str) -> str:
-    """A help text with its lists of choices.
+    """A help text with its placeholders filled in.
 
     >>> fill("One of {full_metrics}.")
     'One of ndcg, ap, mrr.'
@@ -106,3 +80,11 @@ def fill(text: str) -> str:
         if name in text:
             text = text.replace(name, ", ".join(choices()))
     return DEFAULT.sub(lambda found: _training_default(found[1]), text)
+
+
+def _training_default(name: str) -> str:
+    """The default of a field of `TrainConfig`."""
+    from itemrec.settings.schema import TrainConfig
+
+    default = TrainConfig.__dataclass_fields__[name].default
+    return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)

@@ -1,4 +1,4 @@
-"""A demonstration on embedded data: BPR, ITEM, EASE and the default, known and unseen users."""
+"""A demonstration on generated data: BPR, ITEM, EASE and the default, known and unseen users."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from itemrec.cli.calling import program
-from itemrec.cli.html_report import report
-from itemrec.cli.tables import layout, results
-from itemrec.cli.tables import recommendations as recommendation_tables
+from itemrec.cli.html_report import write_report
+from itemrec.cli.tables import results
+from itemrec.cli.tables.layout import p_value, program
+from itemrec.cli.tables.recommendations import recommendations
 from itemrec.data.datasets import load
 from itemrec.evaluation.compare import compare_runs
 from itemrec.evaluation.significance import Comparison
@@ -63,14 +63,14 @@ PROTOCOLS = {
 }
 METRICS = ("ndcg@20", "recall@20")
 LEGEND = (
-    "recall@20 is the share of the held-out items that are in a list of 20; ndcg@20 also counts "
-    "how high they are. From 0 to 1, more is better. 95 %: interval of the mean over users. "
-    "change: from the first row. p: how often chance alone would give as large a change."
+    "recall@20 is the fraction of the held-out items in a list of 20; ndcg@20 also rewards high "
+    "ranks. From 0 to 1, more is better. 95 %: interval of the mean over users. change: relative "
+    "to the first row. p: how often chance alone would give as large a change."
 )
 HISTORY = 4  # items in the history of the example user
 
 
-def demo(
+def run_demo(
     out: str | Path = "demo",
     *,
     seed: int = 0,
@@ -80,15 +80,15 @@ def demo(
 ) -> Path:
     """Train, compare, recommend and write a report; returns the path of the report.
 
-    An interrupted demo continues where it stopped. ``settings`` replace training settings.
+    An interrupted demo continues where it stopped. ``settings`` override training settings.
     """
     console = console or Console()
     out = check_folder("out", out)
     interactions = load(data)
     console.print(
-        f"[bold]Film tastes, made on the spot[/]: {interactions.n_users:,} users, "
+        f"[bold]Generated film ratings[/]: {interactions.n_users:,} users, "
         f"{interactions.n_items:,} films, {len(interactions):,} interactions.\n"
-        "Four systems are trained, first for known users, then for new ones: "
+        "Four systems are trained, first for known users, then for unseen ones: "
         "one to three minutes on two cores.\n",
         highlight=False,
     )
@@ -112,13 +112,13 @@ def demo(
             console.print(f"• {sentence}", highlight=False)
         console.print()
     history = recommend_to_new_user(runs["hybrid"], console)
-    page = report(load_runs([str(out / name) for name in names]), out / "report.html")
+    page = write_report(load_runs([str(out / name) for name in names]), out / "report.html")
     call, same_out = program(), "" if out == Path("demo") else f" --out {out}"
     for line in (
-        f"\nruns, and a report with plots and with what was tried and chosen: {out}/, {page}",
-        f"other lists: {call} recommend {out}/inductive-hybrid --history {history} --explain",
-        f"the same over HTTP, with a web page: {call} demo{same_out} --serve",
-        f"your own file: {call} train FILE.csv --out runs/mine",
+        f"\nruns: {out}/, report with plots and chosen settings: {page}",
+        f"recommend: {call} recommend {out}/inductive-hybrid --history {history} --explain",
+        f"serve over HTTP, with a web page: {call} demo{same_out} --serve",
+        f"train on your own file: {call} train FILE.csv --out runs/mine",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return page
@@ -133,36 +133,35 @@ def serve_demo(out: Path) -> None:
 
 
 def losses_compared(runs: Mapping[str, Run], found: Comparison) -> str:
-    """A sentence on ITEM and BPR that follows from the figures of the table."""
+    """A sentence that compares ITEM with BPR."""
     seconds = {name: run.metrics["seconds"]["train"] for name, run in runs.items()}
+    verdict, p = _verdict(found, "item-ndcg")
     return (
-        f"ITEM is {_verdict(found, 'item-ndcg')} BPR in NDCG@20 here ({_p(found, 'item-ndcg')}), "
+        f"ITEM is {verdict} BPR in NDCG@20 here ({p}), "
         f"after {seconds['item-ndcg']:.0f} s of training against {seconds['bpr']:.0f} s."
     )
 
 
 def hybrid_compared(runs: Mapping[str, Run]) -> str:
-    """A sentence on the default and the best of the others."""
+    """A sentence that compares the default with the best of the others."""
     others = {name: run.metrics["test"]["ndcg@20"] for name, run in runs.items()}
     own = others.pop("hybrid")
     best = max(others, key=others.__getitem__)
     found, *_ = compare_runs({best: runs[best], "hybrid": runs["hybrid"]})
+    verdict, p = _verdict(found, "hybrid")
     change = f", {own / others[best] - 1:+.1%}" if others[best] else ""
     return (
-        f"The hybrid, which is what `itemrec train` trains by default, is "
-        f"{_verdict(found, 'hybrid')} {best}, the best of the others ({_p(found, 'hybrid')}"
-        f"{change}). It chose its settings on validation. On real data: RESULTS.md."
+        f"The hybrid, the default of `itemrec train`, is {verdict} {best}, the best of the others "
+        f"({p}{change}). It chose its settings on validation. On real data: RESULTS.md."
     )
 
 
-def _verdict(found: Comparison, name: str) -> str:
+def _verdict(found: Comparison, name: str) -> tuple[str, str]:
+    """How a system compares with the baseline in NDCG, and the p-value."""
     row = found.row(name, "ndcg@20")
-    return "level with" if row.p_t >= 0.05 else "above" if row.test.difference > 0 else "below"
-
-
-def _p(found: Comparison, name: str) -> str:
-    p = layout.p_value(found.row(name, "ndcg@20").p_t)
-    return f"p {p}" if p.startswith("<") else f"p = {p}"
+    verdict = "level with" if row.p_t >= 0.05 else "above" if row.test.difference > 0 else "below"
+    p = p_value(row.p_t)
+    return verdict, f"p {p}" if p.startswith("<") else f"p = {p}"
 
 
 def recommend_to_new_user(run: Run, console: Console) -> str:
@@ -181,5 +180,5 @@ def recommend_to_new_user(run: Run, console: Console) -> str:
     for row in rows:
         console.print(f"  {run.titles[row]}", highlight=False, markup=False)
     found = Recommender.from_run(run).recommend(history=history, k=5, explain=True)
-    console.print(recommendation_tables.recommendations(found))
+    console.print(recommendations(found))
     return ",".join(str(pick.item) for pick in found.items[:3])

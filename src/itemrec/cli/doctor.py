@@ -1,10 +1,11 @@
-"""Checks of the installation: versions, devices, kernels and data, with advice."""
+"""Checks of the installation: versions, devices, kernels and data."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
+from rich.table import Table
+from rich.text import Text
 
 from itemrec.data.datasets import DATASETS, cache_folder
 from itemrec.environment import EXTRAS
@@ -20,16 +23,18 @@ from itemrec.graph.propagation import propagate
 from itemrec.threads import usable_cpus
 
 REQUIRED = ("torch", "numpy", "scipy", "safetensors", "tomli-w", "typer", "rich")
-OPTIONAL = {"polars": "reading files", "matplotlib": "reports", "pandas": "pandas frames"}
-OPTIONAL |= {"duckdb": "itemrec prepare"}
-OPTIONAL |= {name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names}
-OPTIONAL |= {
-    name: f"itemrec export --to {name.removesuffix('-cpu').removesuffix('runtime')}"
-    for name in ("usearch", "faiss-cpu", "onnx", "onnxruntime")
-}
-OPTIONAL |= {
-    f"{name}{ending}": f"itemrec train --track {name}"
-    for name, ending in (("mlflow", "-skinny"), ("tensorboard", ""))
+OPTIONAL = {
+    "polars": "reading files",
+    "matplotlib": "reports",
+    "pandas": "pandas frames",
+    "duckdb": "itemrec prepare",
+    **{name: f"itemrec {extra}" for extra, names in EXTRAS.items() for name in names},
+    "usearch": "itemrec export --to usearch",
+    "faiss-cpu": "itemrec export --to faiss",
+    "onnx": "itemrec export --to onnx",
+    "onnxruntime": "itemrec export --to onnx",
+    "mlflow-skinny": "itemrec train --track mlflow",
+    "tensorboard": "itemrec train --track tensorboard",
 }
 
 
@@ -38,13 +43,8 @@ class Check:
     """The outcome of one check."""
 
     name: str
-    state: str  # ok, missing, wrong
+    state: str  # ok; missing: optional; wrong: a required part does not work
     detail: str
-
-    @property
-    def bad(self) -> bool:
-        """Whether a required part does not work."""
-        return self.state == "wrong"
 
 
 def checks() -> list[Check]:
@@ -54,10 +54,22 @@ def checks() -> list[Check]:
     out += [_package(name, required=False, use=use) for name, use in OPTIONAL.items()]
     cores = f"{usable_cpus()} of {os.cpu_count()} cores may be used"
     out.append(Check("cpu", "ok", f"{cores}, {torch.get_num_threads()} torch threads"))
-    out.append(_gpu())
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    out += [kernel(device) for device in devices]
+    gpu = Check("gpu", "missing", "torch finds none; everything runs on the CPU")
+    if torch.cuda.is_available():
+        memory = torch.cuda.get_device_properties(0).total_memory / 2**30
+        gpu = Check("gpu", "ok", f"{torch.cuda.get_device_name(0)}, {memory:.0f} GiB")
+    out += [gpu, kernel("cpu"), *([kernel("cuda")] if torch.cuda.is_available() else [])]
     return out + [_dataset(name) for name in DATASETS]
+
+
+def doctor_table(found: Sequence[Check]) -> Table:
+    """The checks on a terminal."""
+    colours = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
+    table = Table.grid(padding=(0, 2))
+    for check in found:
+        state = Text(check.state, style=colours[check.state])
+        table.add_row(check.name, state, Text(check.detail))
+    return table
 
 
 def kernel(device: str) -> Check:
@@ -91,13 +103,6 @@ def _package(name: str, *, required: bool, use: str = "") -> Check:
         why = f"needed for {use}" if use else "required"
         return Check(name, "wrong" if required else "missing", f"{why}: pip install {name}")
     return Check(name, "ok", found)
-
-
-def _gpu() -> Check:
-    if torch.cuda.is_available():
-        memory = torch.cuda.get_device_properties(0).total_memory / 2**30
-        return Check("gpu", "ok", f"{torch.cuda.get_device_name(0)}, {memory:.0f} GiB")
-    return Check("gpu", "missing", "torch finds none; everything runs on the CPU")
 
 
 def _dataset(name: str) -> Check:

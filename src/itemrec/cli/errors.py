@@ -1,4 +1,4 @@
-"""What the command line prints on stderr: errors and notes, one sentence each."""
+"""Errors and notes on stderr, one sentence each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from itemrec.errors import ItemrecError, ItemrecWarning
 
 error_console = Console(stderr=True, emoji=False)
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or typer's copy of it
-FIRST_SPEAKS = 10.0  # seconds that the first rank has to fail by itself
+RANK0_GRACE_S = 10.0  # time for the first rank to report the same error
 OLD_NAME = re.compile(r"'\w+\.\w+' is called '\w+\.\w+' now")  # the warnings of `renamed`
 
 
 class CommandGroup(TyperGroup):
-    """Bad input is one sentence on stderr and exit code 2; Ctrl-C is 130 and SIGTERM 143."""
+    """Commands that report bad input in one sentence and exit with 2, 130 (Ctrl-C) or 143."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the options before the command."""
@@ -42,7 +42,7 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
-            with warnings_as_notes(), told_if_interrupted():
+            with warnings_as_notes(), report_interrupt():
                 return super().invoke(ctx)
         except typer.Exit:
             raise
@@ -58,8 +58,8 @@ class CommandGroup(TyperGroup):
 
 
 @contextmanager
-def told_if_interrupted(advice: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Within this context a signal ends the command with a sentence that ends in the advice."""
+def report_interrupt(advice: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Report a signal that ends the command, with advice on what to do next."""
     try:
         yield
     except typer.Exit:
@@ -67,13 +67,13 @@ def told_if_interrupted(advice: Callable[[], str] = lambda: "") -> Iterator[None
     except BaseException as error:
         if not received.explains(error):
             raise
-        # `torchrun` ends all ranks if one has failed
-        print_note(ranks.read_failure() or received.sentence(advice()))
+        # `torchrun` also sends a signal if another rank has failed
+        print_note(ranks.read_failure() or received.report(advice()))
         raise typer.Exit(received.exit_code) from None
 
 
 def error_sentence(error: Exception) -> str:
-    """What a user is told about an error; empty for a bug."""
+    """The message for an error of the user or the system; empty for a bug."""
     if isinstance(error, UsageError):
         return usage_sentence(error)
     if isinstance(error, ItemrecError):
@@ -84,7 +84,7 @@ def error_sentence(error: Exception) -> str:
 
 
 def usage_sentence(error: Any) -> str:
-    """What is wrong with options and arguments."""
+    """The message for a mistake in options or arguments."""
     text = " ".join(str(error.message).split()).rstrip(".").replace(". Did", ": did")
     name = max(getattr(getattr(error, "param", None), "opts", ()), key=len, default="")
     if name and text:  # a value of the wrong type
@@ -103,29 +103,28 @@ def usage_sentence(error: Any) -> str:
 
 
 def print_note(text: str) -> None:
-    """Print a sentence on stderr."""
+    """Print one line on stderr."""
     error_console.print(f"itemrec: {text}", soft_wrap=True, markup=False, highlight=False)
 
 
 def print_error(sentence: str) -> None:
-    """Print what ends this process; of several ranks the first one prints it.
+    """Print the error that ends this process; of several ranks only the first prints it.
 
-    Ranks that have not met, or need not meet, mostly fail alike: the first one prints the sentence
-    and ends, and ``torchrun`` ends the others while they wait here. One that is not ended has
-    failed alone.
+    Ranks that are not connected mostly fail alike: the first prints the error and ends, and
+    ``torchrun`` ends the others while they wait here. A rank that survives the wait failed alone.
     """
     if ranks.publish_failure(sentence):
         return
     if ranks.is_first():
         print_note(sentence)
         return
-    time.sleep(FIRST_SPEAKS)
+    time.sleep(RANK0_GRACE_S)
     print(f"itemrec: rank {ranks.rank()}: {sentence}", file=sys.stderr)
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Within this context our warnings are notes, and each is printed once."""
+    """Print warnings of this package as notes, each once."""
     printed: set[str] = set()
     with warnings.catch_warnings():
         show_others = warnings.showwarning

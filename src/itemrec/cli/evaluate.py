@@ -1,4 +1,4 @@
-"""The command that evaluates a run, as it is or with steered lists."""
+"""The command `evaluate`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_cutoffs, parse_optional_list
-from itemrec.cli.steering import STEERING, SteeringOptions
 from itemrec.cli.tables.layout import console, print_line
 from itemrec.errors import ItemrecError
 
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 
 
 @with_options
-def evaluate(
-    run: options.RunFolder,
-    steering: SteeringOptions,
+def evaluate_command(
+    run: options.RunPath,
+    steering: options.SteeringOptions,
     k: Annotated[str, typer.Option(help="Cut-offs, such as 10,20.")] = "20",
     metrics: Annotated[
         str | None,
@@ -43,16 +42,16 @@ def evaluate(
     metrics_as: Annotated[
         str | None,
         typer.Option(
-            help="Define metrics as another library does: recbole, lenskit, rectools, implicit or "
-            "paper (recall divided by min(targets, k)). Default: as `itemrec` does."
+            help="Compute metrics as another library does: recbole, lenskit, rectools, implicit or "
+            "paper (recall divided by min(targets, k)). Default: as itemrec does."
         ),
     ] = None,
     sweep: Annotated[
         str | None,
         typer.Option(
-            help="Measure lists at every value of a slider: diversity, popularity_discount, "
+            help="Measure lists over the range of a slider: diversity, popularity_discount, "
             "long_tail or freshness.",
-            rich_help_panel=STEERING,
+            rich_help_panel=options.RERANKING,
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -61,27 +60,27 @@ def evaluate(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Where the data of the run is now, if it has moved; it must be the same data. "
-            "For an update: later interactions to test on.",
+            help="Where the data of the run is now, if it has moved; it must be unchanged. For an "
+            "update: later interactions to test on.",
             rich_help_panel=options.DATA,
         ),
     ] = None,
 ) -> None:
-    """Evaluate a run on the test users of its own split, which is made again and verified.
+    """Evaluate a run on the test users of its own split, which is recreated and verified.
 
-    Metrics besides accuracy: {definitions}
+    Metrics beyond accuracy: {definitions}
 
     Example: itemrec evaluate r --k 10,20 --diversity 0.5 --json
     """
     from itemrec.validation import one_of
 
-    one_of("fold_in", fold_in, ("frozen", "joint"))
+    one_of("--fold-in", fold_in, ("frozen", "joint"))
     cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
     settings = steering.settings()
     if sweep is not None:
         sweep = check_sweep(sweep, cutoffs, metrics)
     from itemrec.cli.tables import results
-    from itemrec.evaluation.evaluate import evaluate as evaluate_run
+    from itemrec.evaluation.evaluate import evaluate
     from itemrec.experiments.stored import split_of
     from itemrec.training.run import Run
 
@@ -98,7 +97,7 @@ def evaluate(
         else:
             console.print(results.sweep(found))
         return
-    result = evaluate_run(
+    result = evaluate(
         loaded,
         split,
         cutoffs,
@@ -124,20 +123,20 @@ def evaluate(
 
 
 def check_sweep(name: str, cutoffs: list[int], metrics: str | None) -> str:
-    """The name of a slider, or an error about what does not go with it."""
+    """The name of a slider; rejects options that --sweep does not allow."""
     from itemrec.reranking.steering import SLIDERS
     from itemrec.validation import one_of
 
     slider = name.strip().lower().replace("-", "_")
-    one_of("sweep", slider, SLIDERS)
+    one_of("--sweep", slider, SLIDERS)
     if len(cutoffs) > 1:
-        raise ItemrecError(f"'k' must be one number with '--sweep', got {len(cutoffs)}")
+        raise ItemrecError(f"'--k' must be one number with --sweep, got {len(cutoffs)}")
     if metrics is not None:
-        raise ItemrecError("'metrics' cannot be chosen with '--sweep': it always shows the same")
+        raise ItemrecError("'--sweep' reports a fixed set of metrics; remove --metrics")
     return slider
 
 
-def _sweep(run: Run, split: Split, slider: str, k: int, steering: SteeringOptions) -> Sweep:
+def _sweep(run: Run, split: Split, slider: str, k: int, steering: options.SteeringOptions) -> Sweep:
     from itemrec.evaluation.tradeoff import SLIDER_VALUES, Sweeper
     from itemrec.training.progress import track
 

@@ -1,4 +1,4 @@
-"""The command that writes a run for other systems."""
+"""The command `export`."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from itemrec.cli import options
 from itemrec.cli.tables.layout import print_line
 
 
-def export(
-    run: options.RunFolder,
+def export_command(
+    run: options.RunPath,
     to: Annotated[
         str,
         typer.Option(
-            help="parquet: vectors and weights; usearch or faiss: these and an index; onnx: a "
+            help="parquet: vectors and weights; usearch or faiss: the same with an index; onnx: a "
             "graph from the history of a new user to the best items."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder to write; it must be new or empty.")],
 ) -> None:
-    """Write a run for another system, and check that it gives the lists of `recommend`.
+    """Export a run to another system, and check that it gives the lists of `recommend`.
 
     Example: itemrec export r --to parquet --out vectors
     """
-    from itemrec.serving.exports.write import export as write
+    from itemrec.serving.exports.write import export
 
-    facts = write(run, to, out, progress=True)
+    facts = export(run, to, out, progress=True)
     whole = "the whole score" if facts["exact"] else f"all but {facts['missing']}"
     print_line(f"{out}: {whole} of {facts['model']} for {facts['for']}, {facts['items']:,} items")
     if facts["new_items_left_out"]:

@@ -1,20 +1,17 @@
-"""A self-contained HTML report: settings, metrics, tests, curves, choices, examples of runs."""
+"""A self-contained HTML report of runs: metrics, tests, plots, chosen settings, examples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from itemrec.cli import plots
-from itemrec.cli.html_choices import choices
-from itemrec.cli.html_table import table
-from itemrec.cli.html_tradeoffs import tradeoffs
-from itemrec.cli.tables.layout import interval_text, p_value
+from itemrec.cli.html_tradeoffs import tradeoff_section
+from itemrec.cli.tables.layout import html_table, interval_text, p_value, setting_value
+from itemrec.cli.tables.results import taken_candidate
 from itemrec.errors import ItemrecError
 from itemrec.evaluation.compare import COMPARED_METRICS, compare_runs
 from itemrec.evaluation.metrics import best_value, definitions
@@ -25,22 +22,22 @@ from itemrec.serving.recommender import Recommender
 from itemrec.training.run import Run
 from itemrec.training.run_folder import load_runs
 
-EXAMPLES = 2  # users whose lists are shown
+EXAMPLE_USERS = 2  # users whose lists are shown
 LENGTH = 10  # of such a list
 ACCURACY = (
-    "recall is the share of a user's held-out items T that are in a list of k; capped_recall "
+    "recall is the fraction of a user's held-out items T that are in a list of k; capped_recall "
     "divides by min(|T|, k) instead of |T|, precision by k; hit is 1 if there is any. ndcg, ap and "
-    "mrr also count how high they are. From 0 to 1: more is better."
+    "mrr also reward high ranks. From 0 to 1: more is better."
 )
 SAMPLE = 2000  # users whose lists are used for the popularity plot
 
 
-def report(
+def write_report(
     runs: Mapping[str, Run] | Sequence[str | Path], path: str | Path, *, curves: bool = False
 ) -> Path:
-    """Write a report of run folders (or of loaded runs by name) that needs no other file.
+    """Write a report of run folders, or of loaded runs by name, into one file.
 
-    With `curves` it shows what steering costs, for which the data of the runs is read again.
+    With ``curves`` it shows what re-ranking costs in accuracy, which reads the data of the runs.
     """
     path = check_file(path, (".html", ".htm"))
     if not runs:
@@ -53,10 +50,12 @@ def report(
         if len(groups) > 1:
             parts.append(f"<h2>{escape(title)}</h2>")
         parts += [_metrics(group), _tests(group)]
-        parts += [_plot(*item) for item in _plots(group)]
+        for heading, svg, note in _plots(group):
+            caption = f'<figcaption class="note">{note}</figcaption>'
+            parts.append(f"<h3>{heading}</h3><figure>{svg}{caption}</figure>")
         if curves:
-            parts.append(tradeoffs(group, progress=True))
-        parts += [choices(group), _examples(group)]
+            parts.append(tradeoff_section(group, progress=True))
+        parts += [_choices(group), _examples(group)]
     parts.append(_settings(runs))
     with atomic(path) as draft:
         draft.write_text(PAGE.replace("{body}", "\n".join(parts)), encoding="utf-8")
@@ -64,7 +63,7 @@ def report(
 
 
 def _groups(runs: Mapping[str, Run]) -> dict[str, dict[str, Run]]:
-    """Runs that can be compared with one another: the same data and protocol."""
+    """Comparable runs by title: the same data and protocol."""
     out: dict[tuple[str, str], dict[str, Run]] = {}
     for name, run in runs.items():
         out.setdefault((run.dataset["fingerprint"], run.protocol), {})[name] = run
@@ -108,17 +107,14 @@ def _metrics(group: Mapping[str, Run]) -> str:
                 shown += f"<br><small>{interval_text(found.low, found.high)}</small>"
             cells.append(shown)
         rows.append(cells)
-    for label, value in (("training, s", "train"), ("epochs", "best_epoch")):
-        cells = [label]
-        for run in group.values():
-            seconds = run.metrics["seconds"]
-            cells.append(f"{seconds['train']:.1f}" if value == "train" else str(run.metrics[value]))
-        rows.append(cells)
+    seconds = (f"{run.metrics['seconds']['train']:.1f}" for run in group.values())
+    epochs = (str(run.metrics["best_epoch"]) for run in group.values())
+    rows += [["training, s", *seconds], ["epochs", *epochs]]
     n_users = next(iter(group.values())).metrics.get("users", {}).get("judged", 0)
     note = f"Means over {n_users:,} test users with bootstrap 95 % intervals; best in bold."
     return (
         "<h3>Test metrics</h3>"
-        + table(["", *map(escape, group)], rows)
+        + html_table(["", *map(escape, group)], rows)
         + f'<p class="note">{note}</p><ul class="note">'
         + "".join(f"<li>{escape(line)}</li>" for line in (ACCURACY, *definitions(metrics)))
         + "</ul>"
@@ -142,8 +138,8 @@ def _tests(group: Mapping[str, Run]) -> str:
     over = found.paired_over[0].upper() + found.paired_over[1:]
     note = f"{over} against {found.baseline}, Holm correction; {'; '.join(notes)}."
     return (
-        "<h3>Is the difference real?</h3>"
-        + table(head, rows, text=2)
+        "<h3>Paired tests</h3>"
+        + html_table(head, rows, text=2)
         + f'<p class="note">{escape(note)}</p>'
     )
 
@@ -165,7 +161,12 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
     if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):
         caption = "Mean NDCG@20 of test users by the length of their history, 95 % intervals."
         out.append(("By length of history", plots.by_history(group), caption))
-    lists = {name: sample_lists(run) for name, run in group.items()}
+    lists = {}
+    for name, run in group.items():
+        n_users = run.train.shape[0]
+        rows = np.unique(np.linspace(0, n_users - 1, min(n_users, SAMPLE)).astype(np.int64))
+        users = run.user_ids.external(rows)
+        lists[name] = Recommender.from_run(run).recommend_all(LENGTH, users=users).rows
     caption = (
         "Share of recommended items in each tenth of the catalogue, from the most popular items "
         f"(left) to the least; top {LENGTH} of up to {SAMPLE:,} training users."
@@ -174,48 +175,87 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
     return out
 
 
-def sample_lists(run: Run) -> npt.NDArray[np.int32]:
-    """Rows of recommended items for evenly spaced training users, [users, LENGTH]."""
-    n_users = run.train.shape[0]
-    rows = np.unique(np.linspace(0, n_users - 1, min(n_users, SAMPLE)).astype(np.int64))
-    users = run.user_ids.external(rows)
-    return Recommender.from_run(run).recommend_all(LENGTH, users=users).rows
+def _choices(group: Mapping[str, Run]) -> str:
+    """The section on the settings that runs chose themselves; empty if there are none."""
+    parts = []
+    for name, run in group.items():
+        if any(tables := (_candidates(run), _trials(run), _chosen(run))):
+            parts += [f"<h4>{escape(name)}</h4>" if len(group) > 1 else "", *tables]
+    if not parts:
+        return ""
+    about = "Settings that were not given; every value is measured on validation, none on test."
+    return f'<h3>What was tried and chosen</h3><p class="note">{about}</p>{"".join(parts)}'
 
 
-def _plot(title: str, svg: str, note: str) -> str:
-    return f'<h3>{title}</h3><figure>{svg}<figcaption class="note">{note}</figcaption></figure>'
+def _candidates(run: Run) -> str:
+    metric, rows = run.config["train"]["metric"], []
+    for number, entry in enumerate(run.metrics.get("candidates", [])):
+        epochs = f"{entry['best_epoch']} of {entry['epochs']}"
+        cells = [escape(entry["name"]), epochs, f"{entry[metric]:.4f}"]
+        rows.append(_marked(cells, taken=number == taken_candidate(run)))
+    note = "Networks that were trained, each summed with the linear part."
+    return _tried(note, ["network", "best epoch", metric, ""], rows, text=1)
+
+
+def _trials(run: Run) -> str:
+    entries, metric = run.metrics.get("trials", []), run.config["train"]["metric"]
+    chosen = run.metrics.get("chosen", {}).get("model", {})
+    keys = [key for key in (entries[0] if entries else ()) if key not in (metric, "seconds")]
+    rows = []
+    for entry in entries:
+        taken = all(chosen.get(f"linear_{k}", chosen.get(k)) == entry[k] for k in keys)
+        cells = [*(setting_value(entry[key]) for key in keys), f"{entry[metric]:.4f}"]
+        rows.append(_marked(cells, taken=taken))
+    note = "Settings of the linear model, alone, on the most popular items."
+    return _tried(note, [*map(escape, keys), metric, ""], rows, text=0)
+
+
+def _chosen(run: Run) -> str:
+    rows = [
+        [f"<code>{escape(f'{section}.{key}')}</code>", escape(setting_value(value))]
+        for section, taken in run.metrics.get("chosen", {}).items()
+        for key, value in taken.items()
+    ]
+    note = "The chosen settings; <code>config.toml</code> of the run has them as well."
+    return _tried(note, ["setting", "value"], rows, text=2)
+
+
+def _marked(cells: list[str], *, taken: bool) -> list[str]:
+    """The cells of a row and a mark; what was taken is in bold."""
+    return [*(f"<b>{cell}</b>" for cell in cells), "✓ taken"] if taken else [*cells, ""]
+
+
+def _tried(note: str, head: list[str], rows: list[list[str]], text: int) -> str:
+    if not rows:
+        return ""
+    return f'<p class="note">{note}</p><div class="tried">{html_table(head, rows, text)}</div>'
 
 
 def _examples(group: Mapping[str, Run]) -> str:
     """The same users' lists from every run, side by side."""
     first = next(iter(group.values()))
     size = np.diff(first.train.indptr)
-    typical = np.argsort(np.abs(size - np.median(size)), kind="stable")[:EXAMPLES]
+    typical = np.argsort(np.abs(size - np.median(size)), kind="stable")[:EXAMPLE_USERS]
     parts = ["<h3>Examples</h3>"]
-    for user in first.user_ids.external(typical).tolist():
-        columns, history = [], ""
+    names = first.titles if first.titles is not None else first.item_ids.ids
+    for row, user in zip(typical, first.user_ids.external(typical).tolist(), strict=True):
+        items = first.train.indices[first.train.indptr[row] : first.train.indptr[row + 1]]
+        shown = [escape(str(names[i]) or str(first.item_ids.ids[i])) for i in items[:8]]
+        more = f" and {len(items) - 8} more" if len(items) > 8 else ""
+        columns = []
         for name, run in group.items():
             if int(run.user_ids.index([user])[0]) < 0:
                 continue
             recommender = Recommender.from_run(run)
             found = recommender.recommend(user, k=LENGTH, explain=run.model.explains)
-            history = history or _history(run, user)
             lines = "".join(f"<li>{_line(pick)}</li>" for pick in found)
             columns.append(f"<div><h5>{escape(name)}</h5><ol>{lines}</ol></div>")
         parts.append(
-            f"<h4>User {escape(str(user))}</h4><p class='note'>History: {history}</p>"
+            f"<h4>User {escape(str(user))}</h4>"
+            f"<p class='note'>History: {'; '.join(shown)}{more}</p>"
             f'<div class="lists">{"".join(columns)}</div>'
         )
     return "".join(parts)
-
-
-def _history(run: Run, user: Any) -> str:
-    row = int(run.user_ids.index([user])[0])
-    items = run.train.indices[run.train.indptr[row] : run.train.indptr[row + 1]]
-    names = run.titles if run.titles is not None else run.item_ids.ids
-    shown = [escape(str(names[i]) or str(run.item_ids.ids[i])) for i in items[:8]]
-    more = len(items) - len(shown)
-    return "; ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _line(pick: Recommendation) -> str:
@@ -232,7 +272,7 @@ def _line(pick: Recommendation) -> str:
 
 
 def _settings(runs: Mapping[str, Run]) -> str:
-    """Every setting; those in which runs differ are in bold."""
+    """Every setting; those that differ between runs are in bold."""
     names = list(
         dict.fromkeys(
             (s, k) for run in runs.values() for s, section in run.config.items() for k in section
@@ -243,7 +283,7 @@ def _settings(runs: Mapping[str, Run]) -> str:
         values = [str(run.config.get(section, {}).get(key, "–")) for run in runs.values()]
         mark = "<b>{}</b>" if len(set(values)) > 1 else "{}"
         rows.append([f"{section}.{key}", *(mark.format(escape(value)) for value in values)])
-    shown = table(["", *map(escape, runs)], rows, text=len(runs) + 1)
+    shown = html_table(["", *map(escape, runs)], rows, text=len(runs) + 1)
     return f"<details><summary>Settings of every run</summary>{shown}</details>"
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Turn parameters that are dataclasses into one option for each field.
 
     Typer reads the flat signature; the command itself is called with the filled dataclasses. A
-    field may be a dataclass again.
+    field may be a dataclass again. A class attribute ``panel`` names the panel of the options.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -55,9 +56,19 @@ def _flatten(name: str, annotation: Any, default: Any) -> Iterator[inspect.Param
         return
     hints = get_type_hints(annotation, include_extras=True)
     for field in fields(annotation):
-        empty = inspect.Parameter.empty
-        field_default = empty if field.default is MISSING else field.default
-        yield from _flatten(field.name, hints[field.name], field_default)
+        shown = _in_panel(hints[field.name], getattr(annotation, "panel", None))
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        yield from _flatten(field.name, shown, default)
+
+
+def _in_panel(annotation: Any, panel: str | None) -> Any:
+    """An annotated option in this panel of the help, unless it names another."""
+    info = getattr(annotation, "__metadata__", (None,))[0]
+    if panel is None or info is None or info.rich_help_panel is not None:
+        return annotation
+    info = copy(info)
+    info.rich_help_panel = panel
+    return Annotated[annotation.__origin__, info]
 
 
 def _fill(group: Any, given: dict[str, Any]) -> Any:

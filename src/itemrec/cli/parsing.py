@@ -1,10 +1,11 @@
-"""How the values of options are read: lists between commas, ids, cut-offs."""
+"""Parsers of option values: lists, ids, cut-offs, durations, caps."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from itemrec.errors import ItemrecError
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def parse_list(name: str, text: str) -> list[str]:
-    """The parts between commas; as in a CSV file, quotes protect commas inside a part.
+    """The parts between commas; quotes protect commas inside a part, as in a CSV file.
 
     >>> parse_list("history", '1, "it,em""1",b')
     ['1', 'it,em"1', 'b']
@@ -48,7 +49,7 @@ def parse_numbers(name: str, text: str | None) -> list[float] | None:
 
 
 def parse_ids(name: str, text: str | None, known: IdMap) -> list[str] | None:
-    """The ids of a list; a text that is itself a known id is that id, whatever its commas."""
+    """The ids of a list; a text that is a known id as a whole is one id, even with commas."""
     if text is None:
         return None
     return [text] if known.index([text])[0] >= 0 else parse_list(name, text)
@@ -60,10 +61,25 @@ def parse_cutoffs(text: str) -> list[int]:
     >>> parse_cutoffs("10,20")
     [10, 20]
     """
-    parts = parse_list("k", text)
+    parts = parse_list("--k", text)
     if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ItemrecError(f"'k' must be positive integers such as 10,20, got {text!r}")
+        raise ItemrecError(f"'--k' must be positive integers such as 10,20, got {text!r}")
     return [int(part) for part in parts]
+
+
+def parse_caps(texts: Sequence[str]) -> dict[str, int]:
+    """The caps of ``--max-per``.
+
+    >>> parse_caps(["genre=3", "country=5"])
+    {'genre': 3, 'country': 5}
+    """
+    caps: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if not name.strip() or not number.strip().isdecimal() or int(number) < 1:
+            raise ItemrecError(f"'--max-per' must be COLUMN=N, such as genre=3, got {text!r}")
+        caps[name.strip()] = int(number)
+    return caps
 
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

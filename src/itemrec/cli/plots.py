@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle, pairwise
 from typing import Any
 
@@ -46,11 +46,11 @@ STYLE: dict[str, Any] = {
 def learning_curves(runs: Mapping[str, Run]) -> str:
     """The validation metric by epoch, with a dot at the selected epoch.
 
-    A network that a run tried and did not take is a dotted line.
+    Networks that a run tried and did not choose are dotted lines.
     """
 
     def draw(axes: Any) -> None:
-        for colour, (name, run) in zip(_colours(runs), runs.items(), strict=True):
+        for colour, (name, run) in zip(cycle(COLOURS), runs.items(), strict=False):
             metric = run.config["train"].get("metric", "ndcg@20")
             taken = taken_candidate(run)
             for candidate, points in _curves(run, metric).items():
@@ -96,12 +96,9 @@ def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20"
         width = 0.8 / len(runs)
         for n, (name, run) in enumerate(runs.items()):
             known, values = run.per_user["history"], run.per_user[metric]
-            inside = [values[(known >= low) & (known < high)] for low, high in bins]
-            found = [bootstrap_interval(v) for v in inside]
+            means, spread = _means(values[(known >= low) & (known < high)] for low, high in bins)
             at = np.arange(len(bins)) + (n - (len(runs) - 1) / 2) * width
-            means = np.array([f.mean for f in found])
-            spread = np.array([[f.mean - f.low for f in found], [f.high - f.mean for f in found]])
-            axes.bar(at, means, width * 0.9, color=_colours(runs)[n], label=name)
+            axes.bar(at, means, width * 0.9, color=COLOURS[n % len(COLOURS)], label=name)
             axes.errorbar(at, means, spread, fmt="none", ecolor=DIM, elinewidth=1)
         names = [f"{low}" if high == low + 1 else f"{low}–{high - 1}" for low, high in bins]
         axes.set_xticks(range(len(bins)), names)
@@ -112,7 +109,7 @@ def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20"
 
 
 def windows_of(runs: Mapping[str, Run]) -> dict[str, dict[int, Run]]:
-    """Runs on rolling time windows: model and loss → window → run; others are left out."""
+    """Runs on rolling time windows: model and loss → window → run."""
     out: dict[str, dict[int, Run]] = {}
     for run in runs.values():
         split, loss = run.config["split"], run.config["loss"].get("name", "none")
@@ -128,9 +125,7 @@ def by_window(curves: Mapping[str, Mapping[int, Run]], metric: str = "ndcg@20") 
 
     def draw(axes: Any) -> None:
         for n, (name, points) in enumerate(curves.items()):
-            found = [bootstrap_interval(run.per_user[metric]) for run in points.values()]
-            means = np.array([f.mean for f in found])
-            spread = np.array([[f.mean - f.low for f in found], [f.high - f.mean for f in found]])
+            means, spread = _means(run.per_user[metric] for run in points.values())
             at = np.array(list(points)) + 0.04 * (n - (len(curves) - 1) / 2)
             colour = COLOURS[n % len(COLOURS)]
             style = {"color": colour, "linewidth": 1.8, "elinewidth": 1, "label": name}
@@ -146,7 +141,7 @@ def by_window(curves: Mapping[str, Mapping[int, Run]], metric: str = "ndcg@20") 
 def popularity(
     runs: Mapping[str, Run], lists: Mapping[str, npt.NDArray[np.int32]], groups: int = 10
 ) -> str:
-    """Share of recommendations by item popularity, next to the share of interactions."""
+    """The fraction of recommendations by item popularity, beside that of interactions."""
 
     def shares(run: Run, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         degree = np.bincount(run.train.indices, minlength=len(ServedItems.of(run).ids))
@@ -162,7 +157,7 @@ def popularity(
         first = next(iter(runs.values()))
         base = shares(first, first.train.indices)
         axes.bar(x, base, 0.9, color=LINE, label="training interactions")
-        for colour, (name, run) in zip(_colours(runs), runs.items(), strict=True):
+        for colour, (name, run) in zip(cycle(COLOURS), runs.items(), strict=False):
             share = shares(run, lists[name])
             axes.plot(x, share, "o-", color=colour, linewidth=1.8, markersize=4, label=name)
         axes.set_xticks(x)
@@ -172,7 +167,9 @@ def popularity(
     return _svg(draw, "popularity")
 
 
-def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[str, str]]) -> str:
+def tradeoff_curves(
+    sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[str, str]]
+) -> str:
     """NDCG against what a slider changes, a panel for each slider and metric."""
     shown = [
         (slider, metric)
@@ -186,7 +183,7 @@ def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[
         for axes, (slider, metric) in zip(grid, shown, strict=False):
             points = [
                 _tradeoff(axes, found[slider], metric, colour, name)
-                for colour, (name, found) in zip(_colours(sweeps), sweeps.items(), strict=True)
+                for colour, (name, found) in zip(cycle(COLOURS), sweeps.items(), strict=False)
                 if slider in found and found[slider].measures(metric)
             ]
             axes.set_title(f"slider: {slider}", loc="left", fontsize=10)
@@ -200,14 +197,14 @@ def tradeoffs(sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[
             handles = grid[0].get_legend_handles_labels()
             figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=9)
 
-    return _rendered(draw, "what steering costs", (7.2, 2.7 * n_rows))
+    return _rendered(draw, "the cost of re-ranking", (7.2, 2.7 * n_rows))
 
 
 Points = list[tuple[float, float, str, str]]  # x, y, label, colour
 
 
 def _tradeoff(axes: Any, sweep: Sweep, metric: str, colour: str, name: str) -> Points:
-    """One curve from the plain list on; returns points and the values of the slider there."""
+    """Draw one curve, from the list without re-ranking on; returns the points to label."""
     y = np.array(sweep.series("ndcg"))
     kept = y >= 0.75 * y[0]
     x, y = np.array(sweep.series(metric))[kept], y[kept]
@@ -218,7 +215,7 @@ def _tradeoff(axes: Any, sweep: Sweep, metric: str, colour: str, name: str) -> P
 
 
 def _label(axes: Any, curves: Sequence[Points]) -> None:
-    """Values of the slider in the colours of the curves, right or left of them, where is room."""
+    """Label curves with the values of the slider, beside them where there is space."""
     axes.autoscale_view()
     taken: list[tuple[float, float]] = []
     for side, points in zip(cycle(((4, 4, "left"), (-4, -10, "right"))), curves, strict=False):
@@ -232,8 +229,11 @@ def _label(axes: Any, curves: Sequence[Points]) -> None:
                 axes.annotate(text, (x, y), xytext=(right, up), **style)
 
 
-def _colours(runs: Mapping[str, Any]) -> list[str]:
-    return [COLOURS[n % len(COLOURS)] for n in range(len(runs))]
+def _means(values: Iterable[Any]) -> tuple[Any, Any]:
+    """Means with 95 % intervals: [bars] and [2, bars], the distances to both ends."""
+    found = [bootstrap_interval(v) for v in values]
+    means = np.array([f.mean for f in found])
+    return means, np.array([[f.mean - f.low for f in found], [f.high - f.mean for f in found]])
 
 
 def _svg(draw: Any, name: str) -> str:

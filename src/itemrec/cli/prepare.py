@@ -1,76 +1,68 @@
-"""The command that turns files of any size into a folder of mapped arrays."""
+"""The command `prepare`, which turns files of any size into a folder of mapped arrays."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from itemrec.cli import options
-from itemrec.cli.errors import told_if_interrupted
+from itemrec.cli.errors import report_interrupt
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.tables.layout import print_line
 
-if TYPE_CHECKING:
-    from itemrec.data.prepared import Prepared
-
-SECONDS = 2.0  # phases that take longer are reported
+REPORTED_S = 2.0  # phases that take longer are reported
 FILES_HELP = (
     "Parquet or text files (.csv, .tsv, .inter, also .gz), patterns in quotes such as "
-    "'plays/*/*.parquet', or folders, whose files are all taken. A folder called name=value gives "
-    "a column."
+    "'plays/*/*.parquet', or folders with all their files. A folder called name=value is a column."
 )
 
 
 @with_options
-def prepare(
+def prepare_command(
     files: Annotated[
         list[str], typer.Argument(metavar="FILES...", help=FILES_HELP, show_default=False)
     ],
     out: Annotated[Path, typer.Option(help="The folder to write.", show_default=False)],
     reading: options.RowOptions,
     memory: Annotated[
-        str, typer.Option(help="Memory that may be used; the rest goes to the disk, inside --out.")
+        str, typer.Option(help="Memory limit; the rest goes to temporary files inside --out.")
     ] = "4GB",
     threads: Annotated[
         int | None, typer.Option(help="Number of threads. Default: all CPUs.")
     ] = None,
 ) -> None:
-    """Turn files larger than memory into a folder, which all other commands take as DATA.
+    """Turn files larger than memory into a folder that all other commands take as DATA.
 
-    If it is interrupted, even by kill -9, the same command continues.
+    After an interruption, even by kill -9, the same command continues.
 
     Example: itemrec prepare 'plays/*.parquet' --out plays --memory 4GB
     """
-    from itemrec.data.preparing.prepare import prepare as run_preparation
+    from itemrec.data.preparing.prepare import prepare
 
-    with told_if_interrupted(lambda: "the same command continues"), Phases() as phases:
-        found = run_preparation(
+    with report_interrupt(lambda: "the same command continues"), Phases() as phases:
+        found = prepare(
             files, out, memory=memory, threads=threads, progress=phases.show, **reading.settings()
         )
-    for line in summary(found):
-        print_line(line)
-
-
-def summary(found: Prepared) -> list[str]:
-    """What was made, and what was left out."""
     merged = f", {found.duplicates:,} rows merged" if found.duplicates else ""
-    lines = [
+    print_line(
         f"{found.interactions:,} interactions of {found.users:,} users with {found.items:,} items "
         f"(of {found.rows:,} rows{merged}), fingerprint {found.fingerprint}"
-    ]
+    )
     if found.weighting:
-        lines.append(f"weights: {found.weighting}")
-    lines += [f"rows left out: {why} ({count:,})" for why, count in found.skipped.items()]
-    lines += [f"the {role} column was left out: {why}" for role, why in found.left_out.items()]
-    return [*lines, f"data: {found.folder}"]
+        print_line(f"weights: {found.weighting}")
+    for why, count in found.skipped.items():
+        print_line(f"rows left out: {why} ({count:,})")
+    for role, why in found.left_out.items():
+        print_line(f"the {role} column was left out: {why}")
+    print_line(f"data: {found.folder}")
 
 
 class Phases:
-    """Tells on stderr how far a preparation is: a bar on a terminal, else a line for each phase."""
+    """Progress on stderr: a bar on a terminal, otherwise a line for each phase."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
@@ -98,13 +90,12 @@ class Phases:
             self.bar.stop()
 
     def show(self, phase: str, done: int, steps: int, seconds: float) -> None:
-        """A step of a phase begins or ends."""
+        """Show that a step of a phase begins or ends."""
         if self.bar is not None:
             if phase != self.phase:
                 if self.task is not None:
                     self.bar.remove_task(self.task)
                 self.task, self.phase = self.bar.add_task(phase, total=steps), phase
             self.bar.update(self.task, completed=done)
-        if done == steps and seconds > SECONDS:
-            line = f"{phase}: {seconds:.0f} s"
-            self.console.print(line, soft_wrap=True, highlight=False)
+        if done == steps and seconds > REPORTED_S:
+            self.console.print(f"{phase}: {seconds:.0f} s", soft_wrap=True, highlight=False)

@@ -1,4 +1,4 @@
-"""The command that recommends: to one known user, to a history, or to all users."""
+"""The command `recommend`: for one known user, a history, or all users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -17,7 +17,6 @@ from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_ids, parse_numbers, parse_optional_list
-from itemrec.cli.steering import SteeringOptions
 from itemrec.cli.tables.layout import console
 from itemrec.errors import ItemrecError
 
@@ -26,52 +25,40 @@ if TYPE_CHECKING:
     from itemrec.serving.recommendation_table import RecommendationTable
     from itemrec.serving.recommender import Recommender
 
-AUDIENCE, FILTERS, OUTPUT = "Users", "Items", "Output"
 QUOTING = "ids with commas as '1,\"a,b\"'"
 
 
 @dataclass(frozen=True)
 class AudienceOptions:
-    """Who gets recommendations: one of three."""
+    """Who gets recommendations: a known user, a history, or all users."""
 
-    user: Annotated[
-        str | None,
-        typer.Option(help="A user of the training data.", rich_help_panel=AUDIENCE),
-    ] = None
+    panel: ClassVar = "Users"
+
+    user: Annotated[str | None, typer.Option(help="A user of the training data.")] = None
     history: Annotated[
         str | None,
-        typer.Option(
-            help=f"The items of any other user, such as 1,260; {QUOTING}.",
-            rich_help_panel=AUDIENCE,
-        ),
+        typer.Option(help=f"The items of any other user, such as 1,260; {QUOTING}."),
     ] = None
     weights: Annotated[
         str | None,
-        typer.Option(
-            help="How much each item of --history counts, such as 1,2.5; only ratios matter.",
-            rich_help_panel=AUDIENCE,
-        ),
+        typer.Option(help="Weights of the items of --history, such as 1,2.5; only ratios matter."),
     ] = None
     dislike: Annotated[
         str | None,
         typer.Option(
-            help="Items that the user does not like, such as 1196; they are left out, and items "
-            f"like them score lower; {QUOTING}.",
-            rich_help_panel=AUDIENCE,
+            help="Items that the user dislikes, such as 1196: they are left out, and similar items "
+            f"score lower; {QUOTING}."
         ),
     ] = None
-    all_users: Annotated[
-        bool,
-        typer.Option("--all", help="All users, written to --out.", rich_help_panel=AUDIENCE),
-    ] = False
+    all_users: Annotated[bool, typer.Option("--all", help="All users; needs --out.")] = False
 
     def check(self) -> None:
         """Reject none or several of them."""
         if (self.user is not None) + (self.history is not None) + self.all_users != 1:
             raise ItemrecError("give one of --user, --history and --all")
-        for name, is_given in (("--dislike", self.dislike), ("--weights", self.weights)):
-            if self.all_users and is_given is not None:
-                raise ItemrecError(f"'{name}' is for a single list, not for --all")
+        for name, value in (("--dislike", self.dislike), ("--weights", self.weights)):
+            if self.all_users and value is not None:
+                raise ItemrecError(f"'{name}' cannot be combined with --all")
 
     def arguments(self, known: IdMap) -> dict[str, Any]:
         """The keyword arguments of `Recommender.recommend`."""
@@ -86,28 +73,17 @@ class AudienceOptions:
 class FilterOptions:
     """Which items may be recommended."""
 
-    seen: Annotated[
-        bool,
-        typer.Option("--seen", help="Allow items of the history.", rich_help_panel=FILTERS),
-    ] = False
+    panel: ClassVar = "Items"
+
+    seen: Annotated[bool, typer.Option("--seen", help="Allow items of the history.")] = False
     only: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Allow only these items, such as 1,260; {QUOTING}.", rich_help_panel=FILTERS
-        ),
+        str | None, typer.Option(help=f"Allow only these items, such as 1,260; {QUOTING}.")
     ] = None
     without: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Leave these items out, such as 1,260; {QUOTING}.", rich_help_panel=FILTERS
-        ),
+        str | None, typer.Option(help=f"Leave these items out, such as 1,260; {QUOTING}.")
     ] = None
     genre: Annotated[
-        str | None,
-        typer.Option(
-            help="Allow only items of one of these genres, such as War,Drama.",
-            rich_help_panel=FILTERS,
-        ),
+        str | None, typer.Option(help="Allow only items of these genres, such as War,Drama.")
     ] = None
     new_items: options.NewItems = None
 
@@ -125,46 +101,35 @@ class FilterOptions:
 class OutputOptions:
     """Where the list goes and what it shows."""
 
-    k: Annotated[
-        int, typer.Option("-k", "--k", help="Length of a list.", rich_help_panel=OUTPUT)
-    ] = 20
+    panel: ClassVar = "Output"
+
+    k: Annotated[int, typer.Option("-k", "--k", help="Length of a list.")] = 20
     out: Annotated[
         Path | None,
         typer.Option(
-            help="For --all: a .parquet, .csv or .tsv file, or a folder, which gets a parquet file "
-            "for each part.",
-            rich_help_panel=OUTPUT,
+            help="For --all: a .parquet, .csv or .tsv file, or a folder for parquet parts."
         ),
     ] = None
     shard: Annotated[
         str | None,
         typer.Option(
-            help="With a folder: write this share of the parts, such as 0/4, 1/4, 2/4 and 3/4 in "
-            "four processes. Default: all, or by RANK and WORLD_SIZE under torchrun.",
-            rich_help_panel=OUTPUT,
+            help="With a folder: the parts that this process writes, such as 0/4 in the first of "
+            "four. Default: all, or by RANK and WORLD_SIZE under torchrun."
         ),
     ] = None
     part: Annotated[
-        int | None,
-        typer.Option(help="With a folder: users per part. Default: 10000.", rich_help_panel=OUTPUT),
+        int | None, typer.Option(help="With a folder: users per part. Default: 10000.")
     ] = None
     resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="With a folder: skip parts that are complete.", rich_help_panel=OUTPUT
-        ),
+        bool, typer.Option("--resume", help="With a folder: skip parts that are complete.")
     ] = False
     explain: Annotated[
         bool | None,
         typer.Option(
-            "--explain/--no-explain",
-            help="Show reasons. Default: if the model has exact ones.",
-            rich_help_panel=OUTPUT,
+            "--explain/--no-explain", help="Show reasons. Default: if the model has exact ones."
         ),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)] = (
-        False
-    )
+    as_json: options.AsJson = False
 
     def check(self, all_users: bool) -> None:
         """Reject invalid combinations before a model is loaded."""
@@ -172,11 +137,11 @@ class OutputOptions:
             raise ItemrecError(
                 "'--all' needs a file to write to: give --out recs.parquet, or a folder"
             )
-        for name, is_given in (("--explain", self.explain), ("--json", self.as_json)):
-            if all_users and is_given:
-                raise ItemrecError(f"'{name}' is for a single list; --all writes a table to --out")
+        for name, value in (("--explain", self.explain), ("--json", self.as_json)):
+            if all_users and value:
+                raise ItemrecError(f"'{name}' cannot be combined with --all, which writes a table")
         if self.out is not None and not all_users:
-            raise ItemrecError("'--out' is for --all; a single list is printed, also with --json")
+            raise ItemrecError("'--out' needs --all; a single list is printed, also with --json")
         self._check_parts()
 
     @property
@@ -185,11 +150,11 @@ class OutputOptions:
         return self.out is not None and (self.out.is_dir() or not self.out.suffix)
 
     def _check_parts(self) -> None:
-        """Reject a file that cannot be written, and options of parts without a folder."""
+        """Reject a path that cannot be written, and options that need a folder."""
         given = {"--shard": self.shard, "--part": self.part, "--resume": self.resume or None}
         for name in (name for name, value in given.items() if value is not None):
             if not self.is_folder:
-                raise ItemrecError(f"'{name}' is for --all with a folder: give --out lists")
+                raise ItemrecError(f"'{name}' needs --all and a folder, such as --out lists")
         if self.part is not None and self.part < 1:
             raise ItemrecError(f"'--part' must be a positive integer, got {self.part}")
         if self.out is None:
@@ -200,7 +165,7 @@ class OutputOptions:
             parse_shard(self.shard)
             if self.shard is not None and ranks.wanted_size() > 1:
                 raise ItemrecError(
-                    "'--shard' must not be given under torchrun, which gives each process its own"
+                    "'--shard' must not be given under torchrun, which sets it for each process"
                 )
             check_parts_folder(self.out)
             return
@@ -212,11 +177,11 @@ class OutputOptions:
 
 
 @with_options
-def recommend(
-    run: options.RunFolder,
+def recommend_command(
+    run: options.RunPath,
     audience: AudienceOptions,
     filters: FilterOptions,
-    steering: SteeringOptions,
+    steering: options.SteeringOptions,
     output: OutputOptions,
     device: options.ScoringDevice = "cpu",
 ) -> None:
@@ -259,59 +224,43 @@ def recommend(
 def _recommend_all(
     recommender: Recommender, arguments: dict[str, Any], output: OutputOptions
 ) -> None:
+    """Write the lists of all users to a file, or this shard of them to a folder."""
     from itemrec.cli.tables import recommendations as tables
+    from itemrec.serving.recommendation_parts import USERS, all_lists, write_parts
+    from itemrec.serving.recommendation_table import save_tables
 
     assert output.out is not None
-    write = _write_parts if output.is_folder else _write_file
-    line, unknown = write(recommender, output.out, arguments, output)
+    show, unknown = error_console.is_terminal, list[Any]()
+    if output.is_folder:
+        index, count = parse_shard(output.shard)
+        done = write_parts(
+            recommender,
+            output.out,
+            output.k,
+            shard=(index, count),
+            resume=output.resume or ranks.is_restart(),
+            users_per_part=output.part or USERS,
+            progress=show,
+            **arguments,
+        )
+        line = f"{done.users:,} users, up to {output.k} items each, in {done.parts:,} parts"
+        line += f" of shard {index}/{count}" if count > 1 else ""
+        line += f", {done.skipped:,} of them complete before" if done.skipped else ""
+        unknown += done.unknown
+    else:
+
+        def lists() -> Iterator[RecommendationTable]:
+            for table in all_lists(recommender, output.k, progress=show, **arguments):
+                unknown[:] = table.unknown
+                yield table
+
+        save_tables(lists(), output.out)
+        line = f"{recommender.train.shape[0]:,} users, up to {output.k} items each"
     console.print(tables.written(f"{line}: {output.out}", unknown, recommender.run), soft_wrap=True)
 
 
-def _write_file(
-    recommender: Recommender, path: Path, arguments: dict[str, Any], output: OutputOptions
-) -> tuple[str, tuple[Any, ...]]:
-    """Write one file; returns what was done, and the unknown ids in filters."""
-    from itemrec.serving.recommendation_parts import all_lists
-    from itemrec.serving.recommendation_table import save_tables
-
-    unknown: list[Any] = []
-
-    def noted() -> Iterator[RecommendationTable]:
-        show = error_console.is_terminal
-        for table in all_lists(recommender, output.k, progress=show, **arguments):
-            unknown[:] = table.unknown
-            yield table
-
-    save_tables(noted(), path)
-    line = f"{recommender.train.shape[0]:,} users, up to {output.k} items each"
-    return line, tuple(unknown)
-
-
-def _write_parts(
-    recommender: Recommender, path: Path, arguments: dict[str, Any], output: OutputOptions
-) -> tuple[str, tuple[Any, ...]]:
-    """Write a folder of parts; returns what was done, and the unknown ids in filters."""
-    from itemrec.serving.recommendation_parts import USERS, write_parts
-
-    index, count = parse_shard(output.shard)
-    done = write_parts(
-        recommender,
-        path,
-        output.k,
-        shard=(index, count),
-        resume=output.resume or ranks.is_restart(),
-        users_per_part=output.part or USERS,
-        progress=error_console.is_terminal,
-        **arguments,
-    )
-    line = f"{done.users:,} users, up to {output.k} items each, in {done.parts:,} parts"
-    line += f" of shard {index}/{count}" if count > 1 else ""
-    line += f", {done.skipped:,} of them complete before" if done.skipped else ""
-    return line, done.unknown
-
-
 def parse_shard(text: str | None) -> tuple[int, int]:
-    """This shard, counted from 0, and their number; by default those of torchrun, or the only one.
+    """The index of this shard and the number of shards; by default those of torchrun, or 0/1.
 
     >>> parse_shard("1/4")
     (1, 4)

@@ -1,10 +1,10 @@
-"""The command that runs the suites behind the tables of results."""
+"""The command `reproduce`, which runs the suites behind the tables of results."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -12,34 +12,24 @@ from itemrec.cli import options
 from itemrec.cli.errors import error_console
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.parsing import parse_optional_list
-from itemrec.cli.tables.layout import console
+from itemrec.cli.tables.layout import add_row, console, new_table
 
 if TYPE_CHECKING:
     from itemrec.experiments.suites.options import Options
-
-SELECTION, STORAGE = "Selection", "Files"
 
 
 @dataclass(frozen=True)
 class SelectionOptions:
     """Which part of a suite is run."""
 
+    panel: ClassVar = "Selection"
+
     datasets: Annotated[
-        str | None,
-        typer.Option(
-            help="Only these data sets, such as ml-1m,yelp2018/inductive.",
-            rich_help_panel=SELECTION,
-        ),
+        str | None, typer.Option(help="Only these data sets, such as ml-1m,yelp2018/inductive.")
     ] = None
-    rows: Annotated[
-        str | None,
-        typer.Option(help="Only these rows, such as bpr,item.", rich_help_panel=SELECTION),
-    ] = None
+    rows: Annotated[str | None, typer.Option(help="Only these rows, such as bpr,item.")] = None
     seeds: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of seeds. Default: that of the suite.", rich_help_panel=SELECTION
-        ),
+        int | None, typer.Option(help="Number of seeds. Default: set by the suite.")
     ] = None
 
 
@@ -47,21 +37,17 @@ class SelectionOptions:
 class StorageOptions:
     """Where data is read and results are written."""
 
+    panel: ClassVar = "Files"
+
     data_root: options.DataRoot = None
-    results: Annotated[
-        Path, typer.Option(help="Folder of the results.", rich_help_panel=STORAGE)
-    ] = Path("results")
+    results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results")
     per_user: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for per-user values. Default: in the cache.",
-            rich_help_panel=STORAGE,
-        ),
+        Path | None, typer.Option(help="Folder for per-user values. Default: in the cache.")
     ] = None
 
 
 @with_options
-def reproduce(
+def reproduce_command(
     suite: Annotated[
         str,
         typer.Argument(
@@ -78,7 +64,7 @@ def reproduce(
         float | None, typer.Option(help="Start no run after this many seconds.")
     ] = None,
 ) -> None:
-    """Run a suite: rows × data sets × seeds. Finished runs are skipped, so it can be repeated.
+    """Run a suite: rows × data sets × seeds. Call it again to continue; finished runs are skipped.
 
     Example: itemrec reproduce negatives --datasets synthetic --jobs 2
     """
@@ -106,14 +92,24 @@ def reproduce(
 
 
 def _print_tables(name: str, options: Options) -> None:
-    """The table of each chosen data set, with what is stored by now."""
-    from itemrec.cli.tables.suites import suite_table
-    from itemrec.experiments.suites.results import read_tables
+    """Print the stored figures of each chosen data set, as on the page of results."""
+    from rich.text import Text
+
+    from itemrec.experiments.suites.results import metric_title, read_tables
     from itemrec.experiments.suites.store import read_store
     from itemrec.experiments.suites.suite import load_suite
 
     suite = load_suite(name)
     chosen = {cell.entry for cell in suite.cells(options.datasets)}
-    for table in read_tables(suite, read_store(options.home)):
-        if table.entry in chosen:
-            console.print(suite_table(suite, table))
+    for found in read_tables(suite, read_store(options.home)):
+        if found.entry not in chosen:
+            continue
+        numbers = (*map(metric_title, suite.columns), "seeds")
+        table = new_table("row", *numbers, numbers=numbers)
+        for row in found.rows:
+            figures = (row.text(metric) for metric in suite.columns)
+            add_row(table, row.cell.row, *figures, str(len(row.results)))
+        notes = ["× 100 on test data, mean ± standard deviation over seeds"]
+        if any(row.mark(metric) for row in found.rows for metric in suite.columns):
+            notes.append("▲ ▼: better or worse than the baseline, p < .05")
+        console.print(Text(found.entry.title, "bold"), table, Text("; ".join(notes), "dim"))

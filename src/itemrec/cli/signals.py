@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM end a command with one sentence, whatever it is doing at that moment.
+"""Ctrl-C and SIGTERM end a command with one sentence, even during imports.
 
-A signal raises KeyboardInterrupt. Code that is not ours may turn it into another exception, above
-all while modules are imported, so the signal that was received is remembered as well.
+A signal raises KeyboardInterrupt. Other packages may turn it into another exception, above all
+while modules are imported, so the number of the signal is kept as well. A signal that was ignored
+when the process started, as SIGINT is in background jobs, stays ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from itemrec import ranks
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -24,13 +25,13 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass
 class Received:
-    """The first signal that this process received, and whether the user was told."""
+    """The first signal that this process received, and whether it was reported."""
 
     number: int = 0
-    told: bool = False
+    reported: bool = False
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """The handler of signals."""
+        """Handle a signal."""
         self.number = self.number or number
         raise Interrupted
 
@@ -38,15 +39,15 @@ class Received:
         """Whether an exception is, or follows from, a signal."""
         return isinstance(error, KeyboardInterrupt) or self.number > 0
 
-    def sentence(self, advice: str = "") -> str:
-        """What happened, with advice on what to do next."""
-        self.told = True
-        word = "terminated" if self.number == signal.SIGTERM else "interrupted"
-        return f"{word}; {advice}" if advice else word
+    def report(self, advice: str = "") -> str:
+        """The sentence to print, with advice on what to do next."""
+        self.reported = True
+        event = "terminated" if self.number == signal.SIGTERM else "interrupted"
+        return f"{event}; {advice}" if advice else event
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C, 143 after SIGTERM, as shells have it."""
+        """130 after Ctrl-C, 143 after SIGTERM, as in shells."""
         return 128 + (self.number or signal.SIGINT)
 
 
@@ -55,8 +56,8 @@ received = Received()
 
 def guard(command: Callable[[], Any]) -> None:
     """Run a command; a signal ends it with one sentence and its exit code."""
-    for number in NUMBERS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
+    for number in HANDLED:
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, received.interrupt)
     sys.unraisablehook = _unless_interrupted
     try:
@@ -64,10 +65,10 @@ def guard(command: Callable[[], Any]) -> None:
     except BaseException as error:
         if not received.explains(error):
             raise
-        for number in NUMBERS:
-            signal.signal(number, signal.SIG_IGN)  # it ends already
-        if not received.told and ranks.is_first():
-            print(f"itemrec: {received.sentence()}", file=sys.stderr)
+        for number in HANDLED:
+            signal.signal(number, signal.SIG_IGN)  # the process is ending already
+        if not received.reported and ranks.is_first():
+            print(f"itemrec: {received.report()}", file=sys.stderr)
         sys.exit(received.exit_code)
 
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from itemrec import ranks
-from itemrec.cli.calling import program
-from itemrec.cli.errors import print_note, told_if_interrupted
+from itemrec.cli.errors import print_note, report_interrupt
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.options import CONFIGURATION, ExperimentOptions
-from itemrec.cli.tables.layout import console, print_line
+from itemrec.cli.tables.layout import console, print_line, program
 from itemrec.errors import ItemrecError
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     for note in experiment.apply(settings):
         print_note(note)
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
-    with told_if_interrupted(lambda: _how_to_resume(folder)):
+    with report_interrupt(lambda: _how_to_resume(folder)):
         trained = run_config(settings, folder, resume=run.resume, progress=True)
     if not ranks.is_first():
         return
@@ -162,7 +161,7 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
         settings = experiment.base()
     for note in experiment.apply(settings):
         print_note(note)
-    with told_if_interrupted(lambda: _how_to_resume_search(search)):
+    with report_interrupt(lambda: _how_to_resume_search(search)):
         found = run_search(
             settings,
             search.out,

@@ -1,4 +1,4 @@
-"""The command that adds new interactions to a run."""
+"""The command `update`."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from typing import Annotated
 import typer
 
 from itemrec.cli import options
-from itemrec.cli.errors import told_if_interrupted
+from itemrec.cli.errors import report_interrupt
 from itemrec.cli.option_groups import with_options
 from itemrec.cli.tables.layout import print_line
 
 NEW_HELP = (
     "New interactions: any data that `itemrec train` reads, or the feedback that `itemrec serve` "
-    "stored, a .jsonl file or its folder. It is read as the data of the run was."
+    "stored, a .jsonl file or its folder. It is read with the options of the run's data."
 )
 
 
 @with_options
-def update(
-    run: options.RunFolder,
+def update_command(
+    run: options.RunPath,
     new: Annotated[str, typer.Argument(metavar="NEW", help=NEW_HELP, show_default=False)],
     reading: options.DataOptions,
-    out: Annotated[Path | None, typer.Option(help="New run folder; default: RUN-updated.")] = None,
+    out: Annotated[Path | None, typer.Option(help="New run folder. Default: RUN-updated.")] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="Epochs of training; default: a tenth of those of the run. 0: none, new users "
-            "and items only get vectors from their neighbours.",
+            help="Epochs of training. Default: a tenth of those of the run. 0: no training; new "
+            "users and items get vectors from their neighbours.",
             rich_help_panel=options.TRAINING,
         ),
     ] = None,
     device: Annotated[
         str | None,
         typer.Option(
-            help="cpu, cuda or auto; default: as the run was trained.",
+            help="cpu, cuda or auto. Default: as the run was trained.",
             rich_help_panel=options.TRAINING,
         ),
     ] = None,
 ) -> None:
-    """Add new interactions, users and items to a run without training it anew.
+    """Add new interactions, users and items to a run without retraining it.
 
-    The new run is for deployment: nothing is held out, so it has no test metrics. RUN stays as it
-    is.
+    The new run is for deployment: nothing is held out, so it has no test metrics. RUN does not
+    change.
 
     Example: itemrec update r new.csv --out r2
     """
     from itemrec.cli.tables import results
-    from itemrec.training.update import update as update_run
+    from itemrec.training.update import update
 
     folder = Path(f"{run.rstrip('/')}-updated") if out is None else out
-    with told_if_interrupted(lambda: "nothing was saved"):
-        found = update_run(
+    with report_interrupt(lambda: "nothing was saved"):
+        found = update(
             run,
             new,
             out=folder,

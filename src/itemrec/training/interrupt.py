@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that wait for the end of an epoch, so that only complete states are saved."""
+"""Ctrl-C and SIGTERM wait for the end of an epoch, so that only complete states are saved."""
 
 from __future__ import annotations
 
@@ -9,40 +9,39 @@ from typing import Any, Self
 
 from itemrec import ranks
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
-
 
 class Interrupt:
-    """Within this context the first signal is only noted, a second one interrupts at once.
+    """Within this context the first signal is deferred; a second one interrupts at once.
 
-    Training could not be resumed to the same result from the middle of an epoch, but it
-    can from the last complete epoch. Outside the main thread, where signals do not arrive, and for
-    signals that are ignored, nothing changes. With several ranks every signal is only noted: a
-    terminal and ``torchrun`` may both send one, and all ranks must end after the same epoch.
+    Only a complete epoch can be resumed to the same result. Ignored signals stay ignored, and
+    outside the main thread, where signals do not arrive, nothing changes. With several ranks every
+    signal is deferred: a terminal and ``torchrun`` may both send one, and all ranks must end after
+    the same epoch.
     """
 
     def __init__(self) -> None:
-        self.number = 0  # of the signal that was noted
+        self.number = 0  # of the deferred signal
         self.previous: dict[int, Any] = {}
 
     @property
     def requested(self) -> bool:
-        """Whether a signal was noted."""
+        """Whether a signal was received."""
         return self.number > 0
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _defer(self, number: int, frame: FrameType | None) -> None:
         first, self.number = not self.requested, number
         if not first and ranks.size() == 1:
             self.check()
 
     def agree(self) -> None:
-        """Take note of a signal that another rank has received."""
+        """Share a signal that any rank has received with all ranks."""
         self.number = ranks.largest(self.number)
 
     def check(self) -> None:
-        """Pass a noted signal on to the handler before this one; called where it is safe to stop.
+        """Pass a deferred signal to the previous handler; call it where it is safe to stop.
 
-        The default is an exception also for SIGTERM, so that files and terminals are left in order.
+        Without a handler SIGTERM raises an exception as well, so that files and the terminal are
+        cleaned up.
         """
         if not self.requested:
             return
@@ -55,9 +54,9 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in NUMBERS:
+            for number in (signal.SIGINT, signal.SIGTERM):
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    self.previous[number] = signal.signal(number, self._note)
+                    self.previous[number] = signal.signal(number, self._defer)
         return self
 
     def __exit__(

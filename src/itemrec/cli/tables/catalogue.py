@@ -1,4 +1,4 @@
-"""Tables of what is available: models, data sets, and the state of the installation."""
+"""Tables of the models and the data sets."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from importlib.resources import files
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
-from itemrec.cli.doctor import Check
 from itemrec.cli.tables.layout import new_table
 from itemrec.data.datasets import DATASETS
 from itemrec.models import MODELS
@@ -19,7 +16,7 @@ from itemrec.settings.schema import DEFAULTS
 from itemrec.validation import schema
 
 
-def models() -> RenderableType:
+def model_table() -> RenderableType:
     """Every model with its paper, what it can do and its measured NDCG."""
     measured = json.loads((files("itemrec.experiments") / "measured.json").read_text("utf-8"))
     table = new_table("model", "year", "unseen users", "explains", "paper, settings, NDCG@20")
@@ -44,7 +41,7 @@ def models() -> RenderableType:
     return Group(table, f"[dim]{caption}[/]")
 
 
-def datasets() -> RenderableType:
+def dataset_table() -> RenderableType:
     """Every named data set with its size, home page and licence."""
     numbers = ("users", "items", "interactions")
     table = new_table("data set", *numbers, "description, home page, licence", numbers=numbers)
@@ -54,14 +51,4 @@ def datasets() -> RenderableType:
         about = f"{escape(entry.about)}\n{escape(entry.home)}\n[dim]{escape(entry.licence)}[/]"
         table.add_row(name, *shown, about)
         table.add_section()
-    return table
-
-
-def health(checks: Sequence[Check]) -> RenderableType:
-    """The checks of `doctor`."""
-    colours = {"ok": "green", "missing": "yellow", "wrong": "bold red"}
-    table = Table.grid(padding=(0, 2))
-    for check in checks:
-        state = Text(check.state, style=colours[check.state])
-        table.add_row(check.name, state, Text(check.detail))
     return table

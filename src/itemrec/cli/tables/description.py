@@ -1,4 +1,4 @@
-"""The description of a data set, and of the negatives that PageRank sampling would draw."""
+"""A data set on a terminal, and the negatives that PageRank sampling would draw."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def _facts(found: Description) -> Table:
         quantiles = "  ".join(f"{q} {value:g}" for q, value in found.weights.quantiles.items())
         table.add_row("weights", f"{found.weights.made_of}, divided by their mean")
         table.add_row("", f"quantiles  {quantiles}")
-        equal = f"{found.weights.effective:,.0f} interactions of equal weight say as much"
-        table.add_row("", equal)
+        table.add_row("", f"effective sample size {found.weights.effective:,.0f} interactions")
     return table
 
 
@@ -74,8 +73,8 @@ def _bars(histogram: Sequence[tuple[int, int, int]], unit: str) -> str:
     return "\n".join(lines)
 
 
-def ppr_negatives(found: PPRReport) -> RenderableType:
-    """PageRank of items without an interaction, and the draws of several sampler settings."""
+def ppr_negatives(found: Report) -> RenderableType:
+    """PageRank of items without interaction, and the draws of several sampler settings."""
     values = Table(
         title=f"Personalised PageRank of items without interaction ({found.users} users)"
     )

@@ -1,8 +1,11 @@
-"""What all tables share: the console, the style of a table, and how numbers are written."""
+"""What all output shares: the console, tables on terminals and HTML pages, number formats."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -37,6 +40,30 @@ def print_line(text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def program() -> str:
+    """How to call this program: ``itemrec``, or the path that was typed if that is not on PATH."""
+    typed = Path(sys.argv[0])
+    if typed.name != "itemrec":  # python -m itemrec, or a test
+        return "itemrec"
+    found = shutil.which("itemrec")
+    is_found = found is not None and Path(found).resolve() == typed.resolve()
+    return "itemrec" if is_found else str(typed)
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) -> str:
+    """A table of HTML cells; the first ``text`` columns are words, the others numbers."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        classes = ("" if i < text else ' class="n"' for i in range(len(cells)))
+        return "".join(f"<{tag}{c}>{cell}</{tag}>" for c, cell in zip(classes, cells, strict=True))
+
+    body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
+    return (
+        f'<div class="wide"><table><thead><tr>{line(head, "th")}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
 def p_value(p: float) -> str:
     """A p-value as papers write it.
 
@@ -47,11 +74,7 @@ def p_value(p: float) -> str:
 
 
 def interval_text(low: float, high: float) -> str:
-    """An interval.
-
-    >>> interval_text(0.1, 0.25)
-    '0.1000–0.2500'
-    """
+    """An interval such as 0.1000–0.2500."""
     return f"{low:.4f}–{high:.4f}"
 
 

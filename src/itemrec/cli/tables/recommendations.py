@@ -1,4 +1,4 @@
-"""Recommended items on a terminal, with the reasons for them."""
+"""Recommendations on a terminal, with their reasons."""
 
 from __future__ import annotations
 
@@ -21,20 +21,27 @@ SHOWN_REASONS = 3
 
 
 def recommendations(found: Recommendations) -> RenderableType:
-    """A list by title, with the largest reasons."""
+    """A list of items with the largest reasons."""
     if not len(found):
         parts: list[RenderableType] = [
             Text(f"{NOTHING} (--seen allows items of the history)", style="yellow")
         ]
     else:
         parts = [Text(f"{found.fallback}.", style="yellow")] if found.fallback else []
-        parts.append(_ranking(found))
+        has_reasons = any(pick.reasons for pick in found)
+        has_titles = any(pick.title for pick in found)
+        title, reason = ["title"] * has_titles, ["because of"] * has_reasons
+        table = new_table("", "item", *title, "score", *reason, numbers=("", "score"))
+        for rank, pick in enumerate(found, start=1):
+            cells = [str(rank), str(pick.item), *[pick.title] * has_titles, f"{pick.score:.4f}"]
+            add_row(table, *cells, *[because(pick, lines=has_titles)] * has_reasons)
+        parts.append(table)
     if found.unknown:
         parts.append(Text(unknown_ids(found.unknown), style="yellow"))
     if any(pick.reasons for pick in found):
-        legend = "each number is the exact share of a history item in the score"
+        legend = "each number is the exact contribution of a history item to the score"
         if any(_has_own_part(pick) for pick in found):
-            legend += "; 'own' is the part of the user's trained vector and the item's popularity"
+            legend += "; 'own' is that of the user's trained vector and the item's popularity"
         parts.append(Text(legend, style="dim"))
     for pick in (pick for pick in found if pick.is_new):
         like = f", like {like_text(pick)}" if pick.like else ""
@@ -42,21 +49,10 @@ def recommendations(found: Recommendations) -> RenderableType:
     return Group(*parts)
 
 
-def _ranking(found: Recommendations) -> RenderableType:
-    has_reasons = any(pick.reasons for pick in found)
-    has_titles = any(pick.title for pick in found)
-    title, reason = ["title"] * has_titles, ["because of"] * has_reasons
-    table = new_table("", "item", *title, "score", *reason, numbers=("", "score"))
-    for rank, pick in enumerate(found, start=1):
-        cells = [str(rank), str(pick.item), *[pick.title] * has_titles, f"{pick.score:.4f}"]
-        add_row(table, *cells, *[because(pick, lines=has_titles)] * has_reasons)
-    return table
-
-
 def because(pick: Recommendation, *, lines: bool) -> str:
-    """The largest shares of a score, the sum of the others, and the part of the user's vector.
+    """The largest contributions to a score, the sum of the others, and that of the user's vector.
 
-    Titles are too long to share a line: each reason then has a line of its own.
+    With ``lines`` each reason has a line of its own, as titles are long.
     """
     most = SHOWN_REASONS + (len(pick.reasons) == SHOWN_REASONS + 1)  # one more is named as well
     parts = [(reason.share, str(reason.title or reason.item)) for reason in pick.reasons[:most]]
@@ -75,16 +71,16 @@ def _has_own_part(pick: Recommendation) -> bool:
 
 
 def written(line: str, unknown: Sequence[Any], run: Run) -> RenderableType:
-    """What was written for all users, and who has no list."""
+    """A line on the lists that were written, and notes on unknown ids and users without a list."""
     parts = [Text(line)]
     if unknown:
         parts.append(Text(unknown_ids(unknown), style="yellow"))
     if missing := run.dataset["users"] - len(run.user_ids):
-        note = f"{missing:,} users were held out for evaluation and have no list"
+        note = f"{missing:,} users are held out for evaluation and have no list"
         parts.append(Text(f"{note}; retrain on all data with train --final", style="yellow"))
     return Group(*parts)
 
 
 def unknown_ids(ids: Sequence[Any]) -> str:
-    """A sentence about ids of a history or a filter that the model does not know."""
+    """A note on the ids that the model does not know."""
     return f"not known to this model and left out: {', '.join(map(str, ids))}"

@@ -1,4 +1,4 @@
-"""Tables of what was measured: finished runs, searches, evaluations and comparisons."""
+"""Tables and lines on runs, searches, evaluations and comparisons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from itemrec.cli.tables.layout import add_row, interval_text, new_table, p_value, setting_value
@@ -18,11 +17,11 @@ from itemrec.training.run import Run
 
 if TYPE_CHECKING:
     from itemrec.evaluation.tradeoff import Sweep
-    from itemrec.experiments.tune import Trial, Tuned
+    from itemrec.experiments.tune import Tuned
 
 LEGEND = (
-    "held-out items: recall@k is the share of them in a list of k, ndcg@k also counts how high "
-    "they are; 1 is best. 95 %: interval of the mean over test users"
+    "recall@k is the fraction of held-out items in a list of k, ndcg@k also rewards high ranks; 1 "
+    "is best. 95 %: interval of the mean over test users"
 )
 
 
@@ -34,19 +33,27 @@ def finished(run: Run) -> RenderableType:
     epochs = metrics["epochs"]
     if not n_evaluated and not metrics["valid"]:
         length = f"{epochs} epochs" if epochs else "closed form"
-        line = f"{length} on all {run.train.nnz:,} interactions; none was held out for evaluation"
+        line = f"{length} on all {run.train.nnz:,} interactions; none are held out for evaluation"
         return Group(Text(line), *notes)
     best = metrics["best_epoch"]
     refit = f", refitted for {best}" if metrics.get("refit") and best else ""
     length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
     seconds = metrics["seconds"]["train"]
     line = f"{length}; {seconds:.1f} s of training; {_counted(n_evaluated, 'test users')}"
-    legend = Text(LEGEND, style="dim")
-    return Group(_run_metrics(run), legend, Text(line), *notes)
+    numbers = ("validation", "test", "95 %")
+    table = new_table("metric", *numbers, numbers=numbers)
+    valid, test = metrics["valid"], metrics["test"]
+    for name in dict.fromkeys((*test, *valid)):  # validation may have another cut-off
+        means = (f"{part[name]:.4f}" if name in part else "" for part in (valid, test))
+        values = run.per_user.get(name) if name in test else None
+        add_row(
+            table, name, *means, "" if values is None else _interval(bootstrap_interval(values))
+        )
+    return Group(table, Text(LEGEND, style="dim"), Text(line), *notes)
 
 
 def chosen(run: Run) -> list[str]:
-    """Lines on what a run tried and took for settings that were left open."""
+    """Lines on the settings that a run tried and chose itself."""
     metrics, metric = run.metrics, run.config["train"]["metric"]
     lines = []
     if parts := metrics.get("parts"):
@@ -70,61 +77,30 @@ def chosen(run: Run) -> list[str]:
 
 
 def taken_candidate(run: Run) -> int:
-    """Which of the networks that it tried a run took, from 0."""
+    """The index of the network that a run chose."""
     metric = run.config["train"]["metric"]
     values = [entry[metric] for entry in run.metrics.get("candidates", [])]
     return values.index(max(values)) if values else 0
 
 
-def _run_metrics(run: Run) -> Table:
-    valid, test = run.metrics["valid"], run.metrics["test"]
-    numbers = ("validation", "test", "95 %")
-    table = new_table("metric", *numbers, numbers=numbers)
-    for name, value in test.items():
-        interval = ""
-        if name in run.per_user:
-            found = bootstrap_interval(run.per_user[name])
-            interval = interval_text(found.low, found.high)
-        on_validation = f"{valid[name]:.4f}" if name in valid else ""
-        add_row(table, name, on_validation, f"{value:.4f}", interval)
-    for name, value in valid.items():
-        if name not in test:  # at the cut-off of the metric that selected the epoch
-            add_row(table, name, f"{value:.4f}", "", "")
-    return table
-
-
 def tuned(found: Tuned, most: int = 10) -> RenderableType:
-    """The best trials of a search, and the configuration from which it started."""
+    """The best trials of a search, and the configuration that it started from."""
     keys = list(found.best.settings)
-    numbers = (found.metric, "epoch", "seconds", *_short_names(keys))
+    bare = [key.partition(".")[2] for key in keys]  # without the section where that is unambiguous
+    short = (one if bare.count(one) == 1 else key for one, key in zip(bare, keys, strict=True))
+    numbers = (found.metric, "epoch", "seconds", *short)
     table = new_table("trial", *numbers, numbers=numbers)
-    for trial in _shown_trials(found.trials, most):
+    done = [trial for trial in found.trials if trial.value is not None]
+    ranked = sorted(done, key=lambda trial: -(trial.value or 0))
+    for trial in [*ranked[:most], *(trial for trial in ranked[most:] if trial.number == 0)]:
         name = str(trial.number) if trial.number else "as given"
         figures = (f"{trial.value:.4f}", str(trial.best_epoch), f"{trial.seconds:.1f}")
         values = (trial.settings[key] for key in keys)
         add_row(table, name, *figures, *("default" if v is None else str(v) for v in values))
     lines = [f"{len(found.trials)} trials, evaluated on validation; the test part was not used"]
-    failed = [trial for trial in found.trials if trial.value is None]
-    if failed:
+    if failed := [trial for trial in found.trials if trial.value is None]:
         lines.append(f"{len(failed)} failed, such as trial {failed[0].number}: {failed[0].error}")
     return Group(table, *(Text(line, style="dim") for line in lines))
-
-
-def _shown_trials(trials: Sequence[Trial], most: int) -> list[Trial]:
-    """The best trials, and the first one wherever it ranks."""
-    done = [trial for trial in trials if trial.value is not None]
-    ranked = sorted(done, key=lambda trial: -(trial.value or 0))
-    return [*ranked[:most], *(trial for trial in ranked[most:] if trial.number == 0)]
-
-
-def _short_names(keys: Sequence[str]) -> list[str]:
-    """Settings without their section, if that is unambiguous.
-
-    >>> _short_names(["train.lr", "train.l2", "model.l2"])
-    ['lr', 'train.l2', 'model.l2']
-    """
-    bare = [key.partition(".")[2] for key in keys]
-    return [one if bare.count(one) == 1 else key for one, key in zip(bare, keys, strict=True)]
 
 
 def evaluation(result: Evaluation) -> RenderableType:
@@ -153,7 +129,7 @@ def sweep(found: Sweep) -> RenderableType:
 
 
 def loss_sentence(found: Sweep, loss: float = 0.02) -> str:
-    """What a small loss of accuracy buys, "" if accuracy never loses as much."""
+    """What a small loss of accuracy buys; empty if accuracy never loses as much."""
     parts = []
     for name in ("diversity", "genre_diversity", "coverage", "gini", "popularity_bias"):
         if found.measures(name) and (at := found.at_loss(loss, name)):
@@ -173,19 +149,21 @@ def comparison(
     table = new_table("metric", "run", *numbers, numbers=numbers)
     base = values[found.baseline]
     for metric in base:
-        add_row(table, metric, found.baseline, *_mean(bootstrap_interval(base[metric])))
+        first = bootstrap_interval(base[metric])
+        add_row(table, metric, found.baseline, f"{first.mean:.4f}", _interval(first))
         for row in (r for r in found.rows if r.metric == metric):
             change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
             tests = (f"{change:+.1%}", p_value(row.p_t), p_value(row.p_wilcoxon))
-            add_row(table, "", row.system, *_mean(row.interval), *tests)
+            mean = f"{row.interval.mean:.4f}"
+            add_row(table, "", row.system, mean, _interval(row.interval), *tests)
         table.add_section()
     tests_used = f"{found.paired_over} against {found.baseline}: t-test and Wilcoxon test"
     caption = "; ".join([f"{tests_used}, Holm correction", *notes])
     return Group(table, Text(caption, style="dim"))
 
 
-def _mean(found: Interval) -> tuple[str, str]:
-    return f"{found.mean:.4f}", interval_text(found.low, found.high)
+def _interval(found: Interval) -> str:
+    return interval_text(found.low, found.high)
 
 
 def _counted(count: int, things: str) -> str:
