@@ -1,24 +1,24 @@
-"""Imports go downwards only: a room may use the rooms below it, never those above."""
+"""Imports go downwards only: a layer may use the layers below it, never those above."""
 
 import ast
 from pathlib import Path
 
 HOME = Path(__file__).parents[1] / "src" / "itemrec"  # read, not imported: it may not even import
 GROUND = "ground"  # the modules at the top of the package: errors, validation, files, …
-ROOMS = [
+LAYERS = [
     *(GROUND, "data", "ops", "graph", "losses", "sampling", "models"),
-    *("reranking", "evaluation", "training", "serving", "experiments", "cli"),
+    *("reranking", "evaluation", "settings", "training", "serving", "experiments", "cli"),
 ]
 FACES = (
     "__init__.py",
     "__main__.py",
     "negatives.py",
     "client.py",
-)  # public entry points may import from every room
+)  # public entry points may import from every layer
 
 
-def room_of(parts: tuple[str, ...]) -> str:
-    return parts[0] if parts and parts[0] in ROOMS else GROUND
+def layer_of(parts: tuple[str, ...]) -> str:
+    return parts[0] if parts and parts[0] in LAYERS else GROUND
 
 
 def imports_of(path: Path) -> list[tuple[int, tuple[str, ...]]]:
@@ -38,20 +38,20 @@ def test_imports_go_downwards_and_use_no_private_names() -> None:
         place = path.relative_to(HOME)
         if str(place) in FACES:
             continue
-        room = room_of(place.parts)
+        layer = layer_of(place.parts)
         for line, target in imports_of(path):
-            other = room_of(target)
-            upwards = ROOMS.index(other) > ROOMS.index(room)
-            private = other != room and any(part.startswith("_") for part in target)
+            other = layer_of(target)
+            upwards = LAYERS.index(other) > LAYERS.index(layer)
+            private = other != layer and any(part.startswith("_") for part in target)
             if upwards or private:
-                wrong.append(f"{place}:{line} ({room}) imports {'.'.join(target)} ({other})")
+                wrong.append(f"{place}:{line} ({layer}) imports {'.'.join(target)} ({other})")
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_folder_of_the_package_is_a_room_with_a_docstring() -> None:
+def test_every_folder_of_the_package_is_a_layer_with_a_docstring() -> None:
     folders = {path.name for path in HOME.iterdir() if path.is_dir() and path.name[0] != "_"}
-    assert folders == set(ROOMS) - {GROUND}
-    for room in folders:
-        tree = ast.parse((HOME / room / "__init__.py").read_text(encoding="utf-8"))
-        assert ast.get_docstring(tree), room
+    assert folders == set(LAYERS) - {GROUND}
+    for layer in folders:
+        tree = ast.parse((HOME / layer / "__init__.py").read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), layer
     assert {path.name for path in Path(__file__).parent.iterdir() if path.is_dir()} >= folders

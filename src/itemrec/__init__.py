@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemrec.serving.exports.write import export
     from itemrec.serving.fit import fit
     from itemrec.serving.recommender import Recommender
-    from itemrec.threads import tune_threads
     from itemrec.settings.schema import TrainConfig
+    from itemrec.threads import tune_threads
     from itemrec.training.fit import train
     from itemrec.training.run import Run
     from itemrec.training.update import update

@@ -52,7 +52,7 @@ def test_a_public_name_has_an_example_that_needs_nothing_around_it(name):
     text = inspect.cleandoc(EXPORTED[name].__doc__ or "")
     found = doctest.DocTestParser().get_doctest(text, {}, name, None, None)  # not even imports
     # models and samplers are all used alike: the base classes and a few of them show how
-    assert found.examples or thing in COMPONENTS.values(), f"{name} has no example"
+    assert found.examples or EXPORTED[name] in COMPONENTS.values(), f"{name} has no example"
     told: list[str] = []
     doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=told.append)
     assert not told, "".join(told)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from doc_blocks import ROOT, blocks, commands, load_script, run_command, write_plays
 from small import random_matrix, seeded
-from test_architecture import GROUND, ROOMS
+from test_architecture import GROUND, LAYERS
 
 import itemrec as ir
 from itemrec import extensions
@@ -22,7 +22,7 @@ TEXTS = {
     path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(DOCS.rglob("*.md"))
 }
-PLANNED = {"settings"}  # packages that the architecture page describes before they exist
+
 SMALL = "synthetic:users=60,items=80"
 
 
@@ -171,5 +171,5 @@ def test_every_loss_has_a_section_with_a_plot():
 def test_the_architecture_page_lists_the_layers_in_their_order():
     page = TEXTS["explanation/architecture.md"]
     named = re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)
-    existing = [name for name in named if name in ROOMS or name not in PLANNED]
-    assert existing == [layer for layer in ROOMS if layer != GROUND]
+    existing = [name for name in named if name in LAYERS or name not in PLANNED]
+    assert existing == [layer for layer in LAYERS if layer != GROUND]

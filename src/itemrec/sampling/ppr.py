@@ -71,7 +71,8 @@ class PPR(DrawnNegatives):
         temperature: T, or "auto", which sets each user's T so that the sparse part has the given
             share.
         share: Fraction of the draws that follow the mode, the rest is uniform; None means all of
-            them, or 0.1 % with temperature "auto" (chosen on validation, see docs/research/negatives.md).
+            them, or 0.1 % with temperature "auto" (chosen on validation:
+            docs/research/negatives.md).
         band: Ranks of the mode "band".
         restart: Restart probability of the walk.
         top: Entries stored for each user; the others are drawn by their mean value.

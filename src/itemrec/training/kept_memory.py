@@ -2,8 +2,8 @@
 
 A step allocates tables as large as the embeddings and frees them again. The C library returns such
 large blocks to the system, which must clear every page when they are allocated again: in a graph of
-ten million interactions a sixth of a step (docs/research/scale.md). This changes the allocator of the whole process
-until training ends, so it happens only after `tune_threads`.
+ten million interactions a sixth of a step (docs/research/scale.md). This changes the allocator of
+the whole process until training ends, so it happens only after `tune_threads`.
 """
 
 from __future__ import annotations

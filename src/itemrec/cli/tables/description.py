@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from itemrec.data.describe import Description
-from itemrec.sampling.ppr_diagnostics import PPRReport
 
 WIDTH = 40  # of the longest bar of a histogram, in characters
 
@@ -73,7 +72,7 @@ def _bars(histogram: Sequence[tuple[int, int, int]], unit: str) -> str:
     return "\n".join(lines)
 
 
-def ppr_negatives(found: Report) -> RenderableType:
+def ppr_negatives(found: PPRReport) -> RenderableType:
     """PageRank of items without interaction, and the draws of several sampler settings."""
     values = Table(
         title=f"Personalised PageRank of items without interaction ({found.users} users)"

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from itemrec.errors import ItemrecError
 from itemrec.extensions import load_extensions
-from itemrec.threads import usable_cpus
+from itemrec.threads import set_by_user, tune_threads, usable_cpus
 
 J = TypeVar("J")
 Perform = Callable[[J], dict[str, Any]]
@@ -79,7 +79,7 @@ def _run_in_workers(
     stop: Callable[[], bool],
     on_start: Callable[[J], None],
 ) -> Iterator[tuple[J, JobResult]]:
-    threads = max(1, usable_cpus() // count)
+    threads = 0 if set_by_user("OMP_NUM_THREADS") else max(1, usable_cpus() // count)
     waiting, idle = deque(jobs), list[_Worker]()
     running: dict[Future[JobResult], tuple[J, _Worker]] = {}
     try:
@@ -136,5 +136,7 @@ def _prepare_worker(lifeline: Connection, threads: int) -> None:
     threading.Thread(target=exit_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends its workers
     os.dup2(2, 1)  # stdout is for the tables
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    if threads:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+    tune_threads()  # before torch is loaded
     load_extensions()
