@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from itemrec.data.describe import Description
+from itemrec.sampling.ppr_diagnostics import PPRReport
 
 WIDTH = 40  # of the longest bar of a histogram, in characters
 
