@@ -125,7 +125,7 @@ def saving_and_loading_changes_nothing(name: str, folder: Path) -> None:
         expected = run.model.scores(test.history, test.users)
         assert torch.equal(back.model.scores(test.history, test.users), expected)
         same(back.model.state_dict(), run.model.state_dict())
-        assert back.model.settings == run.model.settings
+        assert back.model.record() == run.model.record()
         assert not back.model.training
         assert back.metrics == run.metrics
         assert back.history == run.history
@@ -195,7 +195,7 @@ def settings_survive_the_configuration(name: str, folder: Path) -> None:
     section = tomllib.loads(dump_config(run.config))["model"]
     assert section.pop("name") == name
     again = MODELS[name](**check_settings(MODELS[name], name, section))
-    assert again.settings == run.model.settings == make(name).settings
+    assert again.record() == run.model.record() == make(name).record()
     assert set(again.settings) == set(schema(MODELS[name]))  # no setting is declared elsewhere
     with pytest.raises(ItemrecError, match="no setting 'colour'"):
         check_settings(MODELS[name], name, {"colour": 1})

@@ -146,7 +146,6 @@ print(json.dumps([threads.is_tuned(), *map(os.environ.get, names)]), file=open("
     [
         ("itemrec", "datasets"),
         ("torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "itemrec", "models"),
-        ("itemrec.experiments.suites.worker",),
     ],
     ids=lambda words: words[0],
 )

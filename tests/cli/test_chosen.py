@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from itemrec.cli.parsing import parse_duration
 from itemrec.errors import ItemrecError
-from itemrec.settings.toml_file import load_config
+from itemrec.settings.toml_file import flat, load_config
 from itemrec.training.run import Run
 
 TINY = "synthetic:users=80,items=60,interactions=900"
@@ -110,22 +110,19 @@ def test_what_was_tried_and_taken_is_printed(protocol: str, tmp_path: Path) -> N
     linear = f"{min(values):.4f} to {max(values):.4f} alone"
     assert f"12 settings of the linear model, ndcg@20 {linear}" in shown
     (line,) = re.findall(r"^chosen: (.*)$", shown, re.M)
-    printed = dict(part.split("=", 1) for part in re.split(r", (?=\w+\.\w+=)", line))
-    config = load_config(folder / "config.toml")
-    assert {tuple(key.split(".")) for key in printed} == {
-        (section, name) for section, taken in metrics["chosen"].items() for name in taken
-    }
+    printed = dict(part.split("=", 1) for part in re.split(r", (?=\w+\.[\w.]+=)", line))
+    config = flat(load_config(folder / "config.toml"))
+    assert set(printed) == set(flat(metrics["chosen"]))
     for key, text in printed.items():
-        section, name = key.split(".")
-        value = config[section][name]
+        value = config[key]
         found: Any = text if isinstance(value, str) else json.loads(text)
-        if name == "blend":
+        if key == "model.blend":
             assert len(found) == len(value)
             for row, expected in zip(found, value, strict=True):
                 assert row == pytest.approx(expected, rel=1e-4)
         else:
             assert found == (value if isinstance(value, str) else pytest.approx(value, rel=1e-4))
-    for given_one in ("model.dim", "train.epochs", "train.device"):
+    for given_one in ("model.gnn.dim", "train.epochs", "train.device"):
         assert given_one not in printed
 
 
@@ -148,7 +145,7 @@ def test_typical_settings_are_printed_where_nothing_is_held_out(tmp_path: Path) 
     shown = call("train", TINY, *FAST, "--split", "all", "--out", tmp_path / "r").stdout
     assert "none are held out" in shown
     assert "tried" not in shown
-    assert "model.linear_l2=50" in shown
+    assert "model.linear.l2=50" in shown
     assert "model.blend=[[0, 0.4, 1.5]]" in shown
 
 
@@ -157,7 +154,7 @@ def test_the_final_model_of_a_hybrid_keeps_its_choices(tmp_path: Path) -> None:
     call("train", "--final", tmp_path / "r", "--out", tmp_path / "final")
     run, final = Run.load(tmp_path / "r"), Run.load(tmp_path / "final")
     assert final.train.shape[0] > run.train.shape[0]  # test and validation users, too
-    assert final.model.settings == run.model.settings
+    assert final.model.record() == run.model.record()
     for section in ("loss", "negatives"):
         assert final.config[section] == run.config[section]
     assert final.metrics["trials"] == final.metrics["candidates"] == []

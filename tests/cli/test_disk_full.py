@@ -54,7 +54,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("limit", "options", "file"),
     [
-        (10, [], "config.toml"),
+        (10, [], "request.toml"),
         (5000, ["--set", "save_seconds=0"], "state.pt"),
         (5000, ["--set", "save_seconds=1000"], "model.safetensors"),
         (2900, ["--model", "popularity"], "ids.json"),
@@ -75,7 +75,7 @@ def test_a_command_of_its_own_says_the_same(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIMITED, "train", DATA, "--model", "popularity", "--out", "r"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert done.stderr == "itemrec: r/config.toml: File too large\n"
+    assert done.stderr == "itemrec: r/request.toml: File too large\n"
     assert done.returncode == 2
     assert os.listdir(tmp_path) == []
 

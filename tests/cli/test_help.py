@@ -29,10 +29,9 @@ def help_of(command: str, columns: int = 160) -> str:
 @pytest.mark.parametrize("command", ["train", "tune"])
 def test_defaults_are_shown(command: str) -> None:
     text, usual = help_of(command), resolve({"data": {"data": TINY}})
-    name = next(name for name, model in MODELS.items() if type(usual.model) is model)
+    name = usual.model.name
     assert f"`itemrec models` describes them. Default: {name}, which chooses its own" in text
-    with_loss = resolve({"data": {"data": TINY}, "loss": {"name": "bpr"}}).model
-    other = next(name for name, model in MODELS.items() if type(with_loss) is model)
+    other = resolve({"data": {"data": TINY}, "loss": {"name": "bpr"}}).model.name
     assert f"with --loss or --negatives alone: {other}." in text
     for default in ("default_loss", "default_negatives"):
         usually = Counter(getattr(model, default) for model in MODELS.values()).most_common(1)

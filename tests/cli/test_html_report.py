@@ -9,6 +9,7 @@ import itemrec as ir
 from itemrec.cli import plots
 from itemrec.cli.html_report import write_report
 from itemrec.evaluation.tradeoff import Sweep, SweepPoint
+from itemrec.settings.toml_file import flat
 
 DATA = "synthetic:users=120,items=90,interactions=1800"
 
@@ -134,9 +135,8 @@ def test_what_was_tried_and_chosen_is_there_and_what_was_taken_is_marked(hybrid,
         assert f"<b>{best:.4f}</b>" in row
     for entry in hybrid.metrics["candidates"]:
         assert entry["name"] in section
-    for name, settings in hybrid.metrics["chosen"].items():
-        for key in settings:
-            assert f"<code>{name}.{key}</code>" in section
+    for path in flat(hybrid.metrics["chosen"]):
+        assert f"<code>{path}</code>" in section
 
 
 def test_the_curve_of_a_network_that_was_not_taken_is_dotted(hybrid, tmp_path):

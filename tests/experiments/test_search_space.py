@@ -63,5 +63,5 @@ def test_spaces_are_allowed_and_numbers_must_be_finite():
     )
     with pytest.raises(ItemrecError, match=r"'train\.lr' must be a finite number, got inf"):
         parse_search_space({}, ["lr=inf,0.1"])
-    with pytest.raises(ItemrecError, match=r"'model.dim' must be a whole number, got '99"):
+    with pytest.raises(ItemrecError, match=r"'model.gnn.dim' must be a whole number, got '99"):
         parse_search_space({}, ["dim=1.." + "9" * 5000])

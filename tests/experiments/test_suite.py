@@ -600,7 +600,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
                 raise KeyboardInterrupt
 
     suite = tiny(tmp_path)
-    monkeypatch.setattr(sys.modules["itemrec.training.descent"], "Interrupt", Impatient)
+    monkeypatch.setattr(sys.modules["itemrec.training.loop"], "Interrupt", Impatient)
     with pytest.raises(KeyboardInterrupt):
         run(suite, tmp_path)
     assert not results(tmp_path)

@@ -495,7 +495,7 @@ def test_a_search_is_neither_overwritten_nor_mixed_with_another(whole, tmp_path)
     before = {path.name: path.read_bytes() for path in whole.iterdir()}
     for settings, search, resume, message in (
         (config(), SEARCH, False, "already holds a search: continue it with --resume, or choose"),
-        (config(model={"dim": 8}), SEARCH, True, "other settings: 'model.name' is 'lightgcn', got"),
+        (config(model={"name": "gcn"}), SEARCH, True, "'model.name' is 'lightgcn', got 'gcn'"),
         (config(train={**FAST, "lr": 0.1}), SEARCH, True, "'train.lr' is None, got 0.1"),
         (config(), SEARCH[:1], True, "'search.settings' is .*model.layers=1,2.*, got"),
         (config(), [], True, "'search.settings' is"),

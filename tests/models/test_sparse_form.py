@@ -18,6 +18,7 @@ from itemrec.models import EASE, RLAE, SLIM
 from itemrec.models import neighbourhoods as near
 from itemrec.models.linear_update import update_linear
 from itemrec.serving.exports.score_parts import weights_of
+from itemrec.training.strategies.hybrid import COVERED
 
 X = random_matrix(70, 30, 0.15)
 SPARSE = {
@@ -171,22 +172,24 @@ def test_a_catalogue_too_large_for_the_dense_form_has_the_sparse_one(
 
 def test_the_dense_form_can_be_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
     small_memory(monkeypatch, 2000)
-    with pytest.raises(ItemrecError, match=r"'ease' needs .* choose form=sparse or thin the data"):
+    with pytest.raises(ItemrecError, match=r"'ease' needs .* choose form=sparse or reduce"):
         fitted(EASE(form="dense"))
     with pytest.raises(ItemrecError, match="'form' must be auto, dense or sparse, got 'thin'"):
         EASE(form="thin")
-    with pytest.raises(ItemrecError, match="'linear_form' must be auto, dense or sparse"):
-        ir.models.Hybrid(linear_form="thin")
+    with pytest.raises(ItemrecError, match="'form' must be auto, dense or sparse"):
+        ir.models.Hybrid(linear={"form": "thin"})
 
 
 def test_a_hybrid_of_a_large_catalogue_covers_all_items(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(ir.training.hybrid.COVERED, "cpu", 30)
-    run = ir.train(board_split(), ir.models.Hybrid(dim=8), epochs=2, device="cpu", out=tmp_path)
-    assert run.config["model"]["linear_form"] == "sparse"
-    assert run.metrics["chosen"]["model"]["linear_form"] == "sparse"
-    assert run.config["model"]["linear_items"] is None
+    monkeypatch.setitem(COVERED, "cpu", 30)
+    run = ir.train(
+        board_split(), ir.models.Hybrid(gnn={"dim": 8}), epochs=2, device="cpu", out=tmp_path
+    )
+    assert run.config["model"]["linear"]["form"] == "sparse"
+    assert run.metrics["chosen"]["model"]["linear"]["form"] == "sparse"
+    assert run.config["model"]["linear"]["items"] is None
     assert len(run.model.linear.weight_starts) == 41
     picks = ir.Recommender.load(tmp_path).recommend(history=[101, 103], k=3, explain=True)
     for pick in picks:

@@ -23,7 +23,7 @@ from itemrec.errors import ItemrecError, ItemrecWarning
 error_console = Console(stderr=True, emoji=False)
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or typer's copy of it
 RANK0_GRACE_S = 10.0  # time for the first rank to report the same error
-OLD_NAME = re.compile(r"'\w+\.\w+' is called '\w+\.\w+' now")  # the warnings of `renamed`
+OLD_NAME = re.compile(r"'\w+' is now '[\w.]+'; the old name")  # `Model.current_settings`
 
 
 class CommandGroup(TyperGroup):

@@ -19,6 +19,7 @@ from itemrec.evaluation.significance import bootstrap_interval
 from itemrec.files import atomic, check_file
 from itemrec.serving.recommendations import Recommendation
 from itemrec.serving.recommender import Recommender
+from itemrec.settings.toml_file import flat
 from itemrec.training.run import Run
 from itemrec.training.run_folder import load_runs
 
@@ -199,11 +200,13 @@ def _candidates(run: Run) -> str:
 
 def _trials(run: Run) -> str:
     entries, metric = run.metrics.get("trials", []), run.config["train"]["metric"]
-    chosen = run.metrics.get("chosen", {}).get("model", {})
+    chosen = flat(run.metrics.get("chosen", {}))
     keys = [key for key in (entries[0] if entries else ()) if key not in (metric, "seconds")]
     rows = []
     for entry in entries:
-        taken = all(chosen.get(f"linear_{k}", chosen.get(k)) == entry[k] for k in keys)
+        # of a model of its own, of a part, or of a part in a run of release 0.2
+        places = ("model.", "model.linear.", "model.linear_")
+        taken = any(all(chosen.get(f"{place}{k}") == entry[k] for k in keys) for place in places)
         cells = [*(setting_value(entry[key]) for key in keys), f"{entry[metric]:.4f}"]
         rows.append(_marked(cells, taken=taken))
     note = "Settings of the linear model, alone, on the most popular items."
@@ -212,9 +215,8 @@ def _trials(run: Run) -> str:
 
 def _chosen(run: Run) -> str:
     rows = [
-        [f"<code>{escape(f'{section}.{key}')}</code>", escape(setting_value(value))]
-        for section, taken in run.metrics.get("chosen", {}).items()
-        for key, value in taken.items()
+        [f"<code>{escape(path)}</code>", escape(setting_value(value))]
+        for path, value in flat(run.metrics.get("chosen", {})).items()
     ]
     note = "The chosen settings; <code>config.toml</code> of the run has them as well."
     return _tried(note, ["setting", "value"], rows, text=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -60,16 +61,19 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     from itemrec.cli.tables import results
     from itemrec.experiments.build import run_config
     from itemrec.experiments.stored import change_of_data, default_folder
+    from itemrec.settings.resolve import Request
     from itemrec.training.tracking import check_tracker
 
     for name in run.track or ():
         check_tracker(name)
-    settings = _settings_before_options(experiment, run)
+    settings, source = _settings_before_options(experiment, run)
+    base = copy.deepcopy(settings)
     for note in experiment.apply(settings):
         print_note(note)
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
     with report_interrupt(lambda: _how_to_resume(folder)):
-        trained = run_config(settings, folder, resume=run.resume, progress=True)
+        request = Request.from_options(base, settings, source)
+        trained = run_config(request, folder, resume=run.resume, progress=True)
     if not ranks.is_first():
         return
     if run.final is not None and (note := change_of_data(run.final, trained)):
@@ -98,8 +102,8 @@ def _how_to_resume(folder: Path) -> str:
     return f"continue with: {program()} train --resume --out {quote(str(folder))}"
 
 
-def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> Config:
-    """The settings of a file, a table's row, a finished run or the run to resume."""
+def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> tuple[Config, str]:
+    """The settings of a file, a table's row, a finished run or the run to resume, and which."""
     from itemrec.experiments.stored import final_config, stored_config
 
     configuration = experiment.configuration
@@ -109,12 +113,12 @@ def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> 
                 "'--config', '--like' and '--final' each give all settings: choose one"
             )
         split = experiment.split
-        return final_config(run.final, experiment.data, split.split, split.protocol)
+        return final_config(run.final, experiment.data, split.split, split.protocol), "--final"
     if run.resume and experiment.is_only_flags:
         if run.out is None:
             raise ItemrecError("'--resume' needs the run folder: give --out")
-        return stored_config(run.out)
-    return experiment.base()
+        return stored_config(run.out), "given"
+    return experiment.base(), "file" if configuration.like is None else "row of a table"
 
 
 @dataclass(frozen=True)

@@ -149,9 +149,9 @@ def _key(config: Config, name: str) -> str:
 
 def _typed(config: Config, key: str, value: Any) -> Any:
     """A value converted to the type of its setting: 1 becomes 1.0 for a float."""
-    kind, name = owner(config, key)
-    if name == "name":
+    if key.endswith(".name"):
         return str(value)
+    kind, name = owner(config, key)
     value = check_settings(kind, key.rpartition(".")[0], {name: value})[name]
     return list(value) if isinstance(value, tuple) else value  # as read from a file
 

@@ -80,22 +80,25 @@ def assign(config: Config, text: str) -> str:
     if not equals or not key or not value:
         raise ItemrecError(f"'--set' must look like model.dim=64, got {text!r}")
     section, name = _place(config, key)
+    if section == "model" and name in (moved := model_class(config).moved):
+        model_class(config).current_settings({name: None})  # warns
+        name = moved[name]
     put(config.setdefault(section, {}), name, parse_value(value))
     return f"{section}.{name}"
 
 
 def _place(config: Config, key: str) -> tuple[str, str]:
     """Section and name of a key that may be written without its section or its part."""
-    known = {name: keys(config, name) for name in SECTIONS}
-    known["model"] += model_class(config).moved
+    known, moved = {name: keys(config, name) for name in SECTIONS}, model_class(config).moved
     section, dot, rest = key.partition(".")
     if dot and section in known:
-        if rest in known[section]:
+        if rest in known[section] or (section == "model" and rest in moved):
             return section, rest
         raise ItemrecError(f"'--set' has no key {key!r}; [{section}] has {_listed(known[section])}")
     places = [(name, key) for name, choices in known.items() if key in choices]
     if not places:
         places = [(s, k) for s, choices in known.items() for k in choices if _ends(k, key)]
+        places = places or [("model", key)] * (key in moved)
     if not places:
         listing = "; ".join(f"[{name}] {_listed(choices)}" for name, choices in known.items())
         raise ItemrecError(f"'--set' has no key {key!r}; known keys: {listing}")

@@ -13,6 +13,7 @@ from itemrec.data.array_types import Floats
 from itemrec.evaluation.evaluate import Evaluation
 from itemrec.evaluation.metrics import definitions
 from itemrec.evaluation.significance import Comparison, Interval, bootstrap_interval
+from itemrec.settings.toml_file import flat
 from itemrec.training.run import Run
 
 if TYPE_CHECKING:
@@ -66,11 +67,8 @@ def chosen(run: Run) -> list[str]:
         values = [trial[metric] for trial in trials]
         spread = f"{metric} {min(values):.4f} to {max(values):.4f} alone"
         lines.append(f"tried on validation: {len(trials)} settings of the linear model, {spread}")
-    settings = [
-        f"{section}.{name}={setting_value(value)}"
-        for section, taken in metrics.get("chosen", {}).items()
-        for name, value in taken.items()
-    ]
+    taken = flat(metrics.get("chosen", {}))
+    settings = [f"{path}={setting_value(value)}" for path, value in taken.items()]
     if settings:
         lines.append("chosen: " + ", ".join(settings))
     return lines
