@@ -73,7 +73,7 @@ def test_a_run_folder_has_the_documented_files(runs):
 
 
 def test_options_files_and_sets_agree(here):
-    (here / "c.toml").write_text('[model]\nname = "gcn"\ndim = 4\n[train]\nepochs = 2\nevery = 1\n')
+    (here / "c.toml").write_text('[model]\nname = "gcn"\ndim = 4\n[train]\nepochs = 2\neval_every = 1\n')
     call("train", TINY, "--config", "c.toml", "--seed", "5", "--set", "pooling=mean", "--out", "a")
     config = ir.Run.load("a").config
     assert {"name": "gcn", "dim": 4, "pooling": "mean"}.items() <= config["model"].items()
@@ -86,7 +86,7 @@ def test_options_files_and_sets_agree(here):
 
 def test_like_takes_the_settings_of_a_row_of_a_table(here):
     (here / "s.toml").write_text(
-        'data = "synthetic"\n[defaults.train]\nepochs = 1\nevery = 1\n'
+        'data = "synthetic"\n[defaults.train]\nepochs = 1\neval_every = 1\n'
         '[[row]]\nname = "mine"\nmodel = { name = "gcn", dim = 4 }\nloss = "bpr"\n'
         "train = { lr = 0.5 }\non.inductive.train = { lr = 0.25 }\n"
     )

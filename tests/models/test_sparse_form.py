@@ -24,7 +24,7 @@ X = random_matrix(70, 30, 0.15)
 SPARSE = {
     "ease": {"form": "sparse"},
     "rlae": {"form": "sparse"},
-    "hybrid": {"linear_form": "sparse"},
+    "hybrid": {"linear": {"l2": 20.0, "items": 40, "form": "sparse"}},
 }
 
 
