@@ -79,16 +79,15 @@ class Loss(Protocol):
     Called with settings only, it binds them: `item_ndcg(tau=0.5)` is
     `functools.partial(item_ndcg, tau=0.5)`.
 
-    Args:
-        pos: Scores of P positives of each of B users, `[B, P]`.
-        neg: Scores of N negatives of each user, `[B, N]`, or `[1, N]` if all users share them. The
-            `item_*` losses also take a stream of them (`LazyScores`), without `neg_mask`.
-        pos_mask: True where an entry is real, False where it is padding, bool `[B, P]`; by default
-            all are real. The values of padding never matter.
-        neg_mask: The same for the negatives, bool `[B, N]`.
+    - `pos`: scores of P positives of each of B users, `[B, P]`.
+    - `neg`: scores of N negatives of each user, `[B, N]`, or `[1, N]` if all users share them. The
+      `item_*` losses also take a stream of them (`LazyScores`), without `neg_mask`.
+    - `pos_mask`: True where an entry is real, False where it is padding, bool `[B, P]`; by default
+      all are real. The values of padding never matter.
+    - `neg_mask`: the same for the negatives, bool `[B, N]`.
 
-    Returns:
-        The mean over the users that have a positive; 0, still differentiable, if there is none.
+    The result is the mean over the users that have a positive; 0, still differentiable, if there is
+    none.
 
     Raises:
         ItemrecError: A setting is invalid, a mask is not boolean, or `neg` is a stream that the

@@ -45,10 +45,10 @@ Rows = tuple[tuple[float, ...], ...]  # of a blend
 class Hybrid(Model):
     """A message-passing network and a linear item–item model, summed; the default.
 
-    A part is given as a model, which is used as it is, or by its name or a table of its settings;
-    then its open settings are chosen from the training data and on validation. A score is a sum
-    over the history, the user's own vector and the item's popularity, so that explanations are
-    exact if those of all parts are.
+    A part is given as a model, by its name, or as a table of its settings. Settings left open, such
+    as `l2` of `RLAE`, are chosen on validation; `dim` of a network that is not given as a model
+    depends on the device. A score is a sum over the history, the user's own vector and the item's
+    popularity, so that explanations are exact if those of all parts are.
 
     Args:
         gnn: The network, a model with vectors that can fold in unseen users; None: none.
