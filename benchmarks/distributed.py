@@ -36,7 +36,7 @@ from itemrec.data.synthetic import synthetic
 from itemrec.settings.resolve import resolve
 from itemrec.training.across_ranks import join_ranks, sharded
 from itemrec.training.learner import Learner
-from itemrec.training.strategies.hybrid import candidates
+from itemrec.training.strategies.candidates import candidates
 
 WARM = 3  # steps that are not timed: the first ones allocate
 

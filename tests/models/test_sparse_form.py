@@ -18,7 +18,7 @@ from itemrec.models import EASE, RLAE, SLIM
 from itemrec.models import neighbourhoods as near
 from itemrec.models.linear_update import update_linear
 from itemrec.serving.exports.score_parts import weights_of
-from itemrec.training.strategies.hybrid import COVERED
+from itemrec.training.strategies.candidates import COVERED
 
 X = random_matrix(70, 30, 0.15)
 SPARSE = {

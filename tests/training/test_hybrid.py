@@ -27,6 +27,7 @@ from itemrec.training.fit import train
 from itemrec.training.loop import _is_spent
 from itemrec.training.run import Run
 from itemrec.training.state import Best, DescentState
+from itemrec.training.strategies import candidates as entrants
 from itemrec.training.strategies import hybrid
 from itemrec.training.strategies.blend import BlendSearch
 from itemrec.training.strategies.hybrid import HybridState
@@ -178,7 +179,7 @@ def test_a_race_needs_dense_data(monkeypatch: pytest.MonkeyPatch) -> None:
     split, model = split_of("inductive"), Hybrid(**FIXED, blend=BLEND)
     density = split.train.nnz / (split.n_users * split.n_items)
     assert candidates_of(train(split, model, **FEW)) == [COSINES, PRODUCTS]
-    monkeypatch.setattr(hybrid, "DENSE", density * 1.001)
+    monkeypatch.setattr(entrants, "DENSE", density * 1.001)
     assert candidates_of(train(split, model, **FEW)) == [COSINES]
 
 
@@ -199,7 +200,7 @@ def test_a_race_needs_negatives_of_every_user_in_the_refit_too() -> None:
     full = replace(split, train=sp.csr_array(matrix))
     for refit, expected in ((True, 1), (False, 2)):
         settings = resolve({"train": {"refit": refit}})
-        assert len(hybrid.candidates(settings, full)) == expected
+        assert len(entrants.candidates(settings, full)) == expected
 
 
 def test_what_is_open_is_chosen_and_noted() -> None:
@@ -207,13 +208,13 @@ def test_what_is_open_is_chosen_and_noted() -> None:
     chosen, model = run.metrics["chosen"], run.model
     assert isinstance(model, Hybrid)
     assert model.gnn is not None
-    assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == hybrid.WIDTH["cpu"]
+    assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == entrants.WIDTH["cpu"]
     assert chosen["model"]["linear"]["items"] == 60
     linear = {name: chosen["model"]["linear"][name] for name in TRIED[0]}
     assert linear in TRIED
     assert len(run.metrics["trials"]) == len(TRIED)
     assert tuple(tuple(row) for row in chosen["model"]["blend"]) == model.blend
-    assert chosen["negatives"] == {"group": hybrid.SHARED["cpu"]}
+    assert chosen["negatives"] == {"group": entrants.SHARED["cpu"]}
     stored = flat(run.config)
     for path, value in flat(chosen).items():
         assert json.loads(json.dumps(stored[path])) == value, path
@@ -238,7 +239,7 @@ def test_an_epoch_has_at_least_sixteen_steps_unless_the_data_is_tiny() -> None:
     settings, split = resolve({"train": {"device": "cpu"}}), split_of("inductive")
     for users, items in ((60, 50), (400, 300), (900, 400)):
         matrix = random_matrix(users, items, 0.3)
-        found = hybrid.by_data(settings, replace(split, train=matrix))["train"]["batch"]
+        found = entrants.by_data(settings, replace(split, train=matrix))["train"]["batch"]
         fitting = [2**n for n in range(9, 16) if matrix.nnz / 2**n >= 16]
         assert found == max(fitting, default=512)
 
@@ -256,7 +257,7 @@ def test_a_model_that_was_trained_chooses_again_on_other_data() -> None:
 
 
 def test_a_large_catalogue_is_covered_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(hybrid.COVERED, "cpu", 25)
+    monkeypatch.setitem(entrants.COVERED, "cpu", 25)
     run = train(split_of("inductive"), Hybrid(**SMALL, linear={"form": "dense"}), **FEW)
     assert run.metrics["chosen"]["model"]["linear"]["items"] == 25
     assert isinstance(run.model, Hybrid)

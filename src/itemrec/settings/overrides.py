@@ -12,7 +12,8 @@ from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
 from itemrec.models import MODELS
 from itemrec.models.base import Kind
-from itemrec.settings.resolve import OF_CLOSED_FORMS, TABLES, model_class, protocol_of, with_names
+from itemrec.settings.component import TABLES
+from itemrec.settings.resolve import OF_CLOSED_FORMS, model_class, protocol_of, with_names
 from itemrec.settings.schema import PROTOCOL_OF, SECTIONS, SPLIT_OF, Config, TrainConfig
 from itemrec.settings.toml_file import put
 from itemrec.validation import lookup, one_of, schema

@@ -7,10 +7,9 @@ value. Training that chooses a setting returns new settings; the request stays w
 
 from __future__ import annotations
 
-import copy
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -18,10 +17,11 @@ from torch import Tensor
 from itemrec.data.split import Split
 from itemrec.data.splitters import SPLITS
 from itemrec.errors import ItemrecError
-from itemrec.losses import LOSSES, bind, default_training, unbind
+from itemrec.losses import default_training
 from itemrec.models import MODELS
 from itemrec.models.base import Kind, Model
-from itemrec.sampling import NEGATIVES, Sampler
+from itemrec.sampling import Sampler
+from itemrec.settings.component import TABLES, Component, Tables, component_from, component_of
 from itemrec.settings.schema import (
     DEFAULTS,
     PROTOCOL,
@@ -32,10 +32,7 @@ from itemrec.settings.schema import (
     TrainConfig,
 )
 from itemrec.settings.toml_file import difference, flat, normalise, put
-from itemrec.validation import check_settings, lookup, name_of, schema
-
-Tables = Mapping[str, Mapping[str, Any]]
-TABLES: Tables = {"model": MODELS, "loss": LOSSES, "negatives": NEGATIVES}
+from itemrec.validation import check_settings, lookup, schema
 
 # Settings that do not affect the figures are left out of comparisons.
 INDIFFERENT = (
@@ -67,42 +64,6 @@ class Request:
         before, now = flat(base), flat(values)
         unchanged = {path: source for path, value in now.items() if before.get(path) == value}
         return cls(values, unchanged, "option")
-
-
-@dataclass(frozen=True)
-class Component:
-    """How to make a model, a loss or a sampler: its class or function and complete settings."""
-
-    kind: Callable[..., Any]
-    name: str
-    values: Mapping[str, Any]
-    template: Model | None = None  # a model that was given in Python, with weights of its own
-
-    def make(self) -> Any:
-        """A new component."""
-        if self.template is not None:
-            return copy.deepcopy(self.template)
-        if not isinstance(self.kind, type):  # a loss
-            return bind(self.kind, self.values)
-        return self.kind(**{name: copy.deepcopy(value) for name, value in self.values.items()})
-
-    def choose(self, chosen: Mapping[str, Any]) -> Component:
-        """The component with other settings; those of a model within are given as a table."""
-        values = dict(self.values)
-        for name, value in chosen.items():
-            within = values.get(name)
-            if isinstance(value, Mapping) and isinstance(within, Model):
-                value = type(within)(**{**within.settings, **value})
-            elif isinstance(value, Mapping) and isinstance(within, Mapping | str):
-                value = {**({"name": within} if isinstance(within, str) else within), **value}
-            values[name] = value
-        return replace(self, values=values, template=None)
-
-    def record(self) -> dict[str, Any]:
-        """The component as a section of a configuration."""
-        if isinstance(self.kind, type) and issubclass(self.kind, Model):
-            return {"name": self.name, **self.make().record()}
-        return {"name": self.name, **self.values}
 
 
 @dataclass(frozen=True)
@@ -191,9 +152,13 @@ class Settings:
             out = replace(out, **changed)
         return replace(out, chosen={**self.chosen, **dict.fromkeys(flat(chosen), how)})
 
-    def of_split(self, split: Split) -> Settings:
-        """The settings with the data that was read and the split that was made."""
-        return replace(self, data=dict(split.source), split=dict(split.settings))
+    def of_split(self, split: Split, source: str | None = None) -> Settings:
+        """The settings with the data that was read and the split that was made, by ``source``."""
+        out = replace(self, data=dict(split.source), split=dict(split.settings))
+        if source is None:
+            return out
+        made = flat({"data": out.data, "split": out.split})
+        return replace(out, given={**self.given, **dict.fromkeys(made, source)})
 
     def refits(self, split: Split) -> bool:
         """Whether the model is trained again on training and validation data together."""
@@ -258,7 +223,7 @@ def resolve(request: Request | Config, tables: Tables = TABLES) -> Settings:
     request = request if isinstance(request, Request) else Request(request)
     plain = {name: part for name, part in request.values.items() if isinstance(part, Mapping)}
     made = {
-        section: _from_object(section, part)
+        section: component_of(section, part)
         for section, part in request.values.items()
         if part is not None and not isinstance(part, Mapping)
     }
@@ -270,7 +235,7 @@ def resolve(request: Request | Config, tables: Tables = TABLES) -> Settings:
         config["model"] = named.current_settings(config["model"], warn=False)
     for section in TABLES:
         if section not in made:
-            made[section] = _from_section(section, config[section], tables)
+            made[section] = component_from(section, config[section], tables)
     train = _training(made["model"].kind, made["loss"].kind, config["train"])  # type: ignore[arg-type]
     given = {path: request.sources.get(path, request.source) for path in flat(plain)}
     for section, part in made.items():
@@ -370,29 +335,6 @@ def current_config(config: Config) -> Config:
     if name not in MODELS:
         return config
     return {**config, "model": MODELS[name].current_settings(config["model"], warn=False)}
-
-
-def _from_object(section: str, part: Any) -> Component:
-    """The component of an object that was given in Python."""
-    if section == "model":
-        is_fresh = "n_items" not in vars(part)  # else it was trained before: start anew
-        template = part if is_fresh else None
-        return Component(type(part), name_of(MODELS, type(part)), part.settings, template)
-    if section == "loss":
-        function, bound = unbind(part)
-        return Component(function, name_of(LOSSES, function), bound)
-    values = {each.name: getattr(part, each.name) for each in fields(part)}
-    return Component(type(part), name_of(NEGATIVES, type(part)), values)
-
-
-def _from_section(section: str, given: Mapping[str, Any], tables: Tables) -> Component:
-    """The component that a section of a configuration describes, with every default."""
-    settings = dict(given)
-    name = settings.pop("name")
-    if section != "model" and name == "none":  # closed forms and models with their own objective
-        name = DEFAULTS[section]
-    kind = lookup(tables[section], section, name)
-    return Component(kind, name, {**schema(kind), **check_settings(kind, name, settings)})
 
 
 def _training(

@@ -29,13 +29,23 @@ def join_ranks(model: Model, sampler: Sampler, device: str) -> None:
 
 def sharded(model: Model) -> Model:
     """A new model of which each of several ranks holds some columns of the parameters."""
-    model.sharded = model.network.sharded = ranks.size() > 1
+    if model.network.kind is not Kind.CLOSED_FORM:
+        model.sharded = model.network.sharded = ranks.size() > 1
     return model
 
 
 def check_model(model: Model) -> None:
     """Raise if a model mixes the columns of its vectors, or has fewer of them than ranks."""
     part = model.network
+    for other in model.modules():
+        trained = isinstance(other, Model) and other.kind is not Kind.CLOSED_FORM
+        if trained and other not in (model, part):
+            raise ItemrecError(
+                f"'others' must be closed forms to be trained by several processes, "
+                f"got {type(other).__name__}"
+            )
+    if part.kind is Kind.CLOSED_FORM:  # a hybrid without a network
+        return
     if not is_by_columns(type(part)):
         able = ", ".join(name for name, kind in MODELS.items() if is_by_columns(kind))
         name = "gnn" if part is not model else "model"

@@ -90,8 +90,8 @@ def train(
     """
     _check_types(split, model, loss, negatives)
     values = {"model": model or {}, "loss": loss, "negatives": negatives, "train": settings}
-    request = Request(values, source="argument")
-    return fit_and_test(resolve(request), split, out=out, resume=resume, progress=progress)
+    complete = resolve(Request(values, source="argument")).of_split(split, "argument")
+    return fit_and_test(complete, split, out=out, resume=resume, progress=progress)
 
 
 def fit_and_test(

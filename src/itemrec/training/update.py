@@ -44,8 +44,8 @@ from itemrec.training.progress import watch
 from itemrec.training.run import Run
 from itemrec.training.run_folder import RunFolder
 from itemrec.training.state import Best, DescentState, put_weights
+from itemrec.training.strategies.candidates import COVERED
 from itemrec.training.strategies.closed_form import solve
-from itemrec.training.strategies.hybrid import COVERED
 from itemrec.training.updated_run import SECTION, UpdatedModel, updated_run
 from itemrec.validation import positive_integer, shown
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from itemrec.errors import ItemrecError
+from itemrec.settings.component import TABLES
 from itemrec.settings.overrides import keys
-from itemrec.settings.resolve import TABLES
 from itemrec.settings.schema import PROTOCOL_OF, SECTIONS, SPLIT_OF
 
 
