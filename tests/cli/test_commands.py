@@ -75,8 +75,6 @@ def test_a_run_folder_has_the_documented_files(runs):
 def test_options_files_and_sets_agree(here):
     text = '[model]\nname = "gcn"\ndim = 4\n[train]\nepochs = 2\neval_every = 1\n'
     (here / "c.toml").write_text(text)
-        '[model]\nname = "gcn"\ndim = 4\n[train]\nepochs = 2\neval_every = 1\n'
-    )
     call("train", TINY, "--config", "c.toml", "--seed", "5", "--set", "pooling=mean", "--out", "a")
     config = ir.Run.load("a").config
     assert {"name": "gcn", "dim": 4, "pooling": "mean"}.items() <= config["model"].items()

@@ -57,7 +57,7 @@ def train(
 
     With `out`, the run and its state during training are saved there, so that `resume=True`
     continues an interrupted run to the same weights. The given model is left unchanged: `run.model`
-    is a new one.
+    is a new one. Training `run.model` again keeps the settings that its run chose.
 
     Args:
         split: A split, as returned by `split_interactions`, `split_users` and the others.
