@@ -237,6 +237,22 @@ def explanations_add_up_to_the_score(name: str, folder: Path) -> None:
             torch.testing.assert_close(found, score, rtol=1e-4, atol=1e-5)
 
 
+def scores_and_explainer_equal_scores_and_explain(name: str, folder: Path) -> None:
+    run, split = trained(name, "transductive")
+    items, known = torch.tensor([0, 7, 30]), (2, run.train[[2]])
+    unseen = [(-1, split.test.history[[row]]) for row in (0, 3)] if MODELS[name].inductive else []
+    for user, history in [known, *unseen]:
+        scores, explain = run.model.scores_and_explainer(history, user)
+        assert torch.equal(scores, run.model.scores(history, np.array([user])))
+        scores.fill_(-torch.inf)  # the caller may change them
+        if MODELS[name].explains:
+            assert torch.equal(explain(items), run.model.explain(history, user, items))
+            assert torch.equal(explain(items[:1]), run.model.explain(history, user, items[:1]))
+        else:
+            with pytest.raises(ItemrecError, match=f"{MODELS[name].__name__} gives no exact"):
+                explain(items)
+
+
 def it_names_its_paper(name: str, folder: Path) -> None:
     kind = MODELS[name]
     assert kind.paper
@@ -255,5 +271,6 @@ CONTRACT: list[Callable[[str, Path], None]] = [
     settings_survive_the_configuration,
     unseen_users_are_scored_or_refused_with_the_models_name,
     explanations_add_up_to_the_score,
+    scores_and_explainer_equal_scores_and_explain,
     it_names_its_paper,
 ]

@@ -112,6 +112,22 @@ def test_the_column_of_item_item_weights_is_predicted_likewise() -> None:
     np.testing.assert_allclose(found, history @ columns, atol=1e-4)
 
 
+@pytest.mark.parametrize("only_new", [False, True])
+def test_scores_and_explainer_equal_scores_and_explain(lightgcn: ir.Run, only_new: bool) -> None:
+    run = lightgcn
+    parts = (run.features, run.item_ids, SPLIT.new_items)
+    extended = WithNewItems.of(run.model, run.train, *parts)
+    extended.only_new = only_new
+    history = wide(run.train[[7]])
+    for row in (-1, 7):
+        scores, explain = extended.scores_and_explainer(history, row)
+        assert torch.equal(scores, extended.scores(history, np.array([row])))
+        scores.fill_(-torch.inf)  # the caller may change them
+        for items in ([2, SPLIT.n_items, SPLIT.n_items + 3], [2], [SPLIT.n_items], []):
+            rows = torch.tensor(items, dtype=torch.long)
+            assert torch.equal(explain(rows), extended.explain(history, row, rows))
+
+
 @pytest.mark.parametrize("row", [-1, 7])
 def test_shares_add_up_for_new_items_too(lightgcn: ir.Run, row: int) -> None:
     run = lightgcn

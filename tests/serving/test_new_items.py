@@ -57,6 +57,35 @@ def test_the_folder_alone_recommends_new_items(folder: Path) -> None:
         assert bool(pick.like) == pick.is_new
 
 
+@pytest.mark.parametrize("new_items", [False, True])
+def test_reasons_do_not_score_the_catalogue_again(
+    table: Path, monkeypatch: pytest.MonkeyPatch, new_items: bool
+) -> None:
+    split = ir.split_interactions(ir.load(DATA, item_features=table))
+    parts = {"gnn": ir.models.LightGCN(dim=8), "linear": ir.models.RLAE(l2=50.0)}
+    run = ir.train(split, ir.models.Hybrid(**parts), epochs=2)
+    if not new_items:
+        run.features = None
+    recommender, calls = ir.Recommender(run), []
+
+    def count(part: ir.models.Model, name: str) -> None:
+        method = getattr(part, name)
+        monkeypatch.setattr(part, name, lambda *given: calls.append(name) or method(*given))
+
+    count(run.model.linear, "scores")
+    count(run.model.gnn, "vectors_of")  # for the product with all item vectors
+    for asked in ({"user": 7}, {"history": [3, 9, 12]}):
+        plain = recommender.recommend(**asked, k=200)
+        assert sorted(calls) == ["scores", "vectors_of"]
+        calls.clear()
+        explained = recommender.recommend(**asked, k=200, explain=True)
+        assert sorted(calls) == ["scores", "vectors_of"]
+        calls.clear()
+        assert any(pick.is_new for pick in explained) == new_items
+        assert [(p.item, p.score) for p in explained] == [(p.item, p.score) for p in plain]
+        assert all(pick.reasons for pick in explained)
+
+
 def test_known_items_keep_their_scores(folder: Path) -> None:
     run = ir.Run.load(folder)
     with_new = ir.Recommender(run).recommend(user=7, k=200)

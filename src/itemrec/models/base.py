@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,6 +21,8 @@ from itemrec.models.abilities import Abilities
 from itemrec.models.settings_record import record_settings
 from itemrec.sampling.base import Batch
 from itemrec.validation import name_of
+
+Explainer = Callable[[Tensor], Tensor]  # rows of items [n] → shares [n, items of the history]
 
 
 class Kind(Enum):
@@ -304,6 +307,25 @@ class Model(Abilities, nn.Module):
             ItemrecError: The model gives no exact explanations.
         """
         raise ItemrecError(f"{type(self).__name__} gives no exact explanations")
+
+    def scores_and_explainer(self, history: sp.csr_array, user: int) -> tuple[Tensor, Explainer]:
+        """Scores of all items for one user, and a function that explains them.
+
+        Override it if shares depend on the scores of the whole catalogue, to compute these once.
+
+        Args:
+            history: Known items of one user, `[1, items]`.
+            user: Its training row, −1 if unknown.
+
+        Returns:
+            The result of `scores`, `[1, items]`, and a function for this user only: `explain` of
+            rows of items `[n]`. It does not depend on the scores, which the caller may change.
+
+        Raises:
+            ItemrecError: An unseen user cannot be scored.
+        """
+        scores = self.scores(history, np.array([user], dtype=np.int64))
+        return scores, partial(self.explain, history, user)
 
     def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
         """The part of each score that comes from an item's popularity.

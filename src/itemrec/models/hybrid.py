@@ -13,6 +13,7 @@ further part, with a weight of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import isfinite
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from itemrec.data.csr import row_of_entry
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
-from itemrec.models.base import Kind, Model
+from itemrec.models.base import Explainer, Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
 from itemrec.validation import (
     at_least_zero,
@@ -236,13 +237,21 @@ class Hybrid(Model):
     @torch.no_grad()
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """The sum of the parts and the prior."""
+        return self._scores_and_deviations(history, users)[0]
+
+    def _scores_and_deviations(
+        self, history: sp.csr_array, users: npt.NDArray[np.int64]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The sum of the parts and the prior, and the deviation of each part, ``[B, 1]``."""
         prior, *weights = self.blend_of(history)
         parts = self.part_scores(history, users)
-        total, own = next(parts)
-        total.div_(own).addcmul_(prior, self.popularity)
+        total, spread = next(parts)
+        total.div_(spread).addcmul_(prior, self.popularity)
+        spreads = [spread]
         for weight, (scores, spread) in zip(weights, parts, strict=True):
             total.addcmul_(weight, scores.div_(spread))
-        return total
+            spreads.append(spread)
+        return total, spreads
 
     def blend_of(self, history: sp.csr_array) -> list[Tensor]:
         """Prior and weights of each user, by the length of the history, ``[B, 1]`` each."""
@@ -256,11 +265,23 @@ class Hybrid(Model):
         weights = [TYPICAL_WEIGHT if part is self.linear else 0.0 for part in self.parts[1:]]
         return ((0.0, TYPICAL_PRIOR if self.gnn is not None else 0.0, *weights),)
 
-    @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Shares of all parts; the rest is popularity and, if there is one, the user's vector."""
+        return self.scores_and_explainer(history, user)[1](items)
+
+    @torch.no_grad()
+    def scores_and_explainer(self, history: sp.csr_array, user: int) -> tuple[Tensor, Explainer]:
+        """Scores for one user, and a function that keeps the deviations of the parts."""
+        row = np.array([user], dtype=np.int64)
+        scores, spreads = self._scores_and_deviations(history, row)
+        return scores, partial(self._shares, history, user, spreads)
+
+    @torch.no_grad()
+    def _shares(
+        self, history: sp.csr_array, user: int, spreads: list[Tensor], items: Tensor
+    ) -> Tensor:
+        """Shares of all parts, each divided by the deviation of its part."""
         _, *weights = self.blend_of(history)
-        spreads = [s for _, s in self.part_scores(history, np.array([user], dtype=np.int64))]
         total: Tensor | None = None
         for part, weight, spread in zip(self.parts, [None, *weights], spreads, strict=True):
             shares = part.explain(history, user, items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from itemrec.data.csr import take_columns
 from itemrec.data.feature_matrix import FeatureEncoder
 from itemrec.data.interactions import IdMap
 from itemrec.data.item_features import ItemFeatures
-from itemrec.models.base import Model
+from itemrec.models.base import Explainer, Model
 from itemrec.models.feature_map import FeatureMap, MapSettings, scaled_history
 from itemrec.models.feature_map_fit import choose_map, standardise
 
@@ -66,23 +67,46 @@ class WithNewItems(Model):
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """Scores of the known items, then of the new ones."""
         known = self._known(history)
-        scores = self.model.scores(known, users)
+        return self._with_new_scores(known, self.model.scores(known, users))[0]
+
+    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """Shares of the history in the scores of known items, and, mapped, in those of new ones."""
+        return self.scores_and_explainer(history, user)[1](items)
+
+    @torch.no_grad()
+    def scores_and_explainer(self, history: sp.csr_array, user: int) -> tuple[Tensor, Explainer]:
+        """Scores for one user, and a function that keeps their deviation over the known items."""
+        known = self._known(history)
+        known_scores, explain_known = self.model.scores_and_explainer(known, user)
+        scores, deviation = self._with_new_scores(known, known_scores)
+        return scores, partial(self._shares, known, explain_known, deviation)
+
+    def _with_new_scores(
+        self, history: sp.csr_array, scores: Tensor
+    ) -> tuple[Tensor, npt.NDArray[np.float32]]:
+        """Scores of known and new items, and the deviation over the known ones, ``[B, 1]``."""
         standard, mean, deviation = standardise(scores.float().cpu().numpy())
         s = self.map.settings
-        z = self.map.combine(standard, scaled_history(known))
+        z = self.map.combine(standard, scaled_history(history))
         new = torch.from_numpy(mean + deviation * (s.shift + s.scale * z)).to(scores)
         if self.only_new:
             scores = torch.full_like(scores, -torch.inf)
-        return torch.cat([scores, new], dim=1)
+        return torch.cat([scores, new], dim=1), deviation
 
     @torch.no_grad()
-    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
-        """Shares of the history in the scores of known items, and, mapped, in those of new ones."""
-        known, is_new = self._known(history), items >= self.n_known
-        out = items.new_zeros((len(items), known.nnz), dtype=torch.float32)
-        out[~is_new] = self.model.explain(known, user, items[~is_new]).to(out)
+    def _shares(
+        self,
+        history: sp.csr_array,
+        explain_known: Explainer,
+        deviation: npt.NDArray[np.float32],
+        items: Tensor,
+    ) -> Tensor:
+        """Shares in the scores of known and new items, ``[n, H]``."""
+        is_new = items >= self.n_known
+        out = items.new_zeros((len(items), history.nnz), dtype=torch.float32)
+        out[~is_new] = explain_known(items[~is_new]).to(out)
         if is_new.any():
-            new = torch.from_numpy(self._new_shares(known, user)).to(out)
+            new = torch.from_numpy(self._new_shares(history, explain_known, deviation)).to(out)
             out[is_new] = new[items[is_new] - self.n_known]
         return out
 
@@ -114,13 +138,15 @@ class WithNewItems(Model):
     def _known(self, history: sp.csr_array) -> sp.csr_array:
         return take_columns(history, np.arange(self.n_known))
 
-    def _new_shares(self, history: sp.csr_array, user: int) -> npt.NDArray[np.float32]:
+    def _new_shares(
+        self,
+        history: sp.csr_array,
+        explain_known: Explainer,
+        deviation: npt.NDArray[np.float32],
+    ) -> npt.NDArray[np.float32]:
         """What each history item adds to the score of each new item, ``[new, H]``."""
-        row = np.array([user], dtype=np.int64)
-        scores = self.model.scores(history, row).float().cpu().numpy()
-        _, _, deviation = standardise(scores)
         every = torch.arange(self.n_known, device=self.device)
-        shares = self.model.explain(history, user, every).float().cpu().numpy().T  # [H, known]
+        shares = explain_known(every).float().cpu().numpy().T  # [H, known]
         single = np.zeros_like(shares)
         values = history.data / np.sqrt(max(history.nnz, 1))
         single[np.arange(history.nnz), history.indices] = values

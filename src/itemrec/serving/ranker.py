@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from itemrec.evaluation.ranking import mask_history, steered_items, top_items
-from itemrec.models.base import Model
+from itemrec.models.base import Explainer, Model
 from itemrec.reranking.item_facts import ItemFacts
 from itemrec.reranking.reranker import Reranker
 from itemrec.reranking.steering import Steering, check_steering
@@ -43,20 +43,26 @@ class Ranker:
         k: int,
         allowed: ItemMask | None,
         steering: Steering | None,
-    ) -> tuple[Tensor, Tensor]:
+        *,
+        explain: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Rows and scores of the best items without the ``hidden`` ones, ``[≤ k]`` each.
 
-        Without a history, the score is the popularity.
+        With ``explain``, also the shares of the history items, ``[≤ k, history]``. Without a
+        history, the score is the popularity, and there are no shares.
         """
-        if seen.is_known:
-            row = np.array([seen.row], dtype=np.int64)
-            scores = self.model.scores(seen.matrix(self.n_items), row).contiguous()  # [1, items]
+        explainer: Explainer | None = None
+        history = seen.matrix(self.n_items)
+        if not seen.is_known:
+            scores = self.popularity.clone().unsqueeze(0)  # [1, items]
+        elif explain:
+            scores, explainer = self.model.scores_and_explainer(history, seen.row)
         else:
-            scores = self.popularity.clone().unsqueeze(0)
-        scores = self._only_allowed(mask_history(scores, hidden), allowed)
+            scores = self.model.scores(history, np.array([seen.row], dtype=np.int64))
+        scores = self._only_allowed(mask_history(scores.contiguous(), hidden), allowed)
         best = steered_items(scores, k, self._reranker(steering))[0]
         best = best[best >= 0]
-        return best, scores[0, best]
+        return best, scores[0, best], None if explainer is None else explainer(best)
 
     def for_users(
         self,

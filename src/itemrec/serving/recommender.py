@@ -199,12 +199,13 @@ class Recommender:
         seen = given.below(self.n_known)
         allowed, ignored = self.filter.allowed(only, without, genre)
         hidden = given.matrix(self.n_items) if exclude_seen else given.disliked(self.n_items)
-        best, scores = self._ranker.for_history(seen, hidden, k, allowed, steering)
-        if explain and seen.is_known:
-            shares = self.model.explain(seen.matrix(self.n_items), seen.row, best)  # [k, history]
-            picks = self.presented.explained(best, scores, seen.items, shares, listed)
-        else:
+        best, scores, shares = self._ranker.for_history(
+            seen, hidden, k, allowed, steering, explain=explain
+        )
+        if shares is None:
             picks = self.presented.plain(best, scores)
+        else:
+            picks = self.presented.explained(best, scores, seen.items, shares, listed)
         if explain:
             picks = tuple(map(self._with_similar_known, picks, best.tolist()))
         unknown += ignored
