@@ -14,7 +14,7 @@ from small import board_split, random_matrix, seeded
 
 from itemrec.errors import ItemrecError
 from itemrec.models import EASE, MODELS, RLAE, Hybrid, LightGCN, MultVAE, Popularity
-from itemrec.models.hybrid import NetworkWithPrior
+from itemrec.models.network_with_prior import NetworkWithPrior
 from itemrec.training.fit import train as run_training
 from itemrec.training.run import Run
 

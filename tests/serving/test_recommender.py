@@ -226,6 +226,7 @@ def test_similar_items_of_linear_models_are_what_one_item_alone_recommends(model
 @pytest.mark.parametrize("model", [ir.models.SLIM(neighbours=5), ir.models.ItemKNN(neighbours=2)])
 def test_similar_items_are_those_with_a_stored_weight_the_largest_first(model):
     run = trained(model)
+    model = run.model
     parts = (model.weight_values, model.weight_items, model.weight_starts)
     weights = sp.csr_array(tuple(part.numpy() for part in parts), shape=(90, 90)).toarray()
     recommender = ir.Recommender.from_run(run)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +17,8 @@ from torch import Tensor, nn
 from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.abilities import Abilities
-from itemrec.models.settings_record import record_settings
+from itemrec.models.settings_record import RecordsSettings
 from itemrec.sampling.base import Batch
-from itemrec.validation import name_of
 
 Explainer = Callable[[Tensor], Tensor]  # rows of items [n] → shares [n, items of the history]
 
@@ -45,7 +43,7 @@ class Kind(Enum):
         return self in (Kind.LIST_LOSS, Kind.HYBRID)
 
 
-class Model(Abilities, nn.Module):
+class Model(Abilities, RecordsSettings, nn.Module):
     """A scorer: users are given by their histories and, if they have one, their training row.
 
     The constructor takes settings only, and its signature is the configuration schema. `setup`
@@ -109,30 +107,9 @@ class Model(Abilities, nn.Module):
     sharded: bool = False  # this process holds only some columns of the parameters
     # what training chooses unless it is given, besides the model's own settings: "train.lr", "loss"
     chooses: ClassVar[tuple[str, ...]] = ()
-    moved: ClassVar[Mapping[str, str]] = MappingProxyType({})  # old setting → path of today
     watch: Callable[[Iterable[Any], str], Iterable[Any]] = staticmethod(lambda steps, text: steps)
-    settings: dict[str, Any] = {}  # noqa: RUF012 - replaced by each constructor, never modified
     n_users: int
     n_items: int
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Record every constructor's arguments as the model's settings."""
-        super().__init_subclass__(**kwargs)
-        if "__init__" in cls.__dict__:
-            record_settings(cls)
-
-    def extra_repr(self) -> str:
-        """The settings, which torch writes between the brackets of a model.
-
-        Returns:
-            The settings as arguments of the constructor.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> ir.models.EASE(l2=50.0)
-            EASE(l2=50.0, form='auto', neighbours=200)
-        """
-        return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate for this training matrix.
@@ -169,19 +146,6 @@ class Model(Abilities, nn.Module):
         """
         yield from ()
 
-    def fresh(self) -> Self:
-        """A new model with the same settings, not yet set up.
-
-        Returns:
-            The model; models within it are new, too.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> ir.models.EASE(l2=50.0).fresh()
-            EASE(l2=50.0, form='auto', neighbours=200)
-        """
-        return type(self)(**{name: _fresh(value) for name, value in self.settings.items()})
-
     def typical_settings(self) -> dict[str, Any]:
         """Values for settings that were left open, without validation data to try them on.
 
@@ -189,51 +153,6 @@ class Model(Abilities, nn.Module):
             Settings by name; empty if none is open.
         """
         return {}
-
-    def record(self) -> dict[str, Any]:
-        """The settings as a run's configuration has them; a model within is a table with its name.
-
-        Returns:
-            Settings by name.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> ir.models.Hybrid(gnn=ir.models.LightGCN(dim=8)).record()["gnn"]["dim"]
-            8
-        """
-        return {name: _recorded(value) for name, value in self.settings.items()}
-
-    @classmethod
-    def current_settings(cls, settings: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
-        """Settings under the names of today.
-
-        Args:
-            settings: Settings by name, of which some may have old names.
-            warn: Whether to warn about each of these.
-
-        Returns:
-            The settings; those of a model within are in a table of their own.
-
-        Examples:
-            >>> import itemrec as ir
-            >>> ir.models.Hybrid.current_settings({"linear_l2": 50.0}, warn=False)
-            {'linear': {'l2': 50.0}}
-        """
-        out = {name: value for name, value in settings.items() if name not in cls.moved}
-        for old in settings.keys() & cls.moved.keys():
-            part, _, name = cls.moved[old].partition(".")
-            if warn:
-                warnings.warn(
-                    f"'{old}' is now '{cls.moved[old]}'; the old name still works",
-                    FutureWarning,
-                    stacklevel=3,
-                )
-            inner = out.get(part, {})
-            if not isinstance(inner, str | Mapping):
-                raise ItemrecError(f"'{old}' cannot be combined with a model as '{part}'")
-            inner = {"name": inner} if isinstance(inner, str) else inner
-            out[part] = {**inner, name: settings[old]}
-        return out
 
     @property
     def network(self) -> Model:
@@ -425,17 +344,3 @@ class Model(Abilities, nn.Module):
             part._buffers[own] = tensor
         else:
             part.register_buffer(own, tensor, persistent=not part.recomputed)
-
-
-def _fresh(value: Any) -> Any:
-    if isinstance(value, Model):
-        return value.fresh()
-    return tuple(map(_fresh, value)) if isinstance(value, list | tuple) else value
-
-
-def _recorded(value: Any) -> Any:
-    from itemrec.models import MODELS
-
-    if isinstance(value, Model):
-        return {"name": name_of(MODELS, type(value)), **value.record()}
-    return tuple(map(_recorded, value)) if isinstance(value, list | tuple) else value

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from itemrec.data.csr import row_of_entry
@@ -30,6 +29,7 @@ from itemrec.errors import ItemrecError
 from itemrec.graph.graph import Graph
 from itemrec.models.base import Explainer, Kind, Model
 from itemrec.models.embedding_model import EmbeddingModel
+from itemrec.models.network_with_prior import log_popularity
 from itemrec.validation import (
     at_least_zero,
     check_settings,
@@ -314,30 +314,6 @@ class Hybrid(Model):
         return total[0]
 
 
-class NetworkWithPrior(Model):
-    """A network under training as it is validated: cosine + τ · log popularity.
-
-    Negatives drawn by popularity remove popularity from the cosines; τ, the temperature of the
-    loss, is the factor with which it has to be added again. Without a temperature the score is the
-    inner product.
-    """
-
-    def __init__(self, network: EmbeddingModel, train: sp.csr_array, temperature: float) -> None:
-        super().__init__()
-        self.encoder, self.temperature = network, temperature
-        self.n_users, self.n_items = train.shape
-        self.popularity, self.spread = log_popularity(train, network.device)
-
-    @torch.no_grad()
-    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        """Cosines and prior, or inner products."""
-        vectors, items = self.encoder.vectors_of(history, users), self.encoder.item_vectors
-        if not self.temperature:
-            return vectors @ items.T
-        scores = F.normalize(vectors, dim=1) @ F.normalize(items, dim=1).T
-        return scores.add_(self.popularity, alpha=self.temperature * self.spread)
-
-
 def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | None, PartSettings]:
     """A part, and how it is recorded; of a network given by name, ``dim`` stays open."""
     from itemrec.models import MODELS
@@ -376,14 +352,6 @@ def _shown_part(value: Any) -> str:
     if isinstance(value, Model):
         return type(value).__name__
     return repr(value["name"] if isinstance(value, Mapping) else value)
-
-
-def log_popularity(train: sp.csr_array, device: torch.device) -> tuple[Tensor, float]:
-    """log(1 + interactions) of each item, standardised, and the deviation it was divided by."""
-    count = np.bincount(train.indices, train.data, train.shape[1]).astype(np.float32)
-    logarithm = torch.from_numpy(np.log1p(count)).to(device)
-    spread = max(float(logarithm.std(correction=0)), 1e-6)
-    return (logarithm - logarithm.mean()) / spread, spread
 
 
 def scaled_items(vectors: Tensor, norm: float) -> Tensor:

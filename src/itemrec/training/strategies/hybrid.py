@@ -20,7 +20,8 @@ from itemrec.errors import ItemrecError
 from itemrec.evaluation.evaluator import Evaluator, sample_users
 from itemrec.evaluation.metrics import parse_metric
 from itemrec.models.base import Kind, Model
-from itemrec.models.hybrid import Hybrid, NetworkWithPrior, make_part
+from itemrec.models.hybrid import Hybrid, make_part
+from itemrec.models.network_with_prior import NetworkWithPrior
 from itemrec.models.popularity import Popularity
 from itemrec.settings.resolve import Request, Settings, resolve
 from itemrec.settings.schema import Config
