@@ -135,7 +135,7 @@ def test_training_reaches_what_it_reaches_with_all_users(
         batches.clear()
         model = ir.models.LightGCN(dim=8)
         chosen = {"negatives": NEGATIVES[negatives](), **settings, **changed}
-        ir.train(split, model, loss=ir.losses.item_log, **chosen)
+        model = ir.train(split, model, loss=ir.losses.item_log, **chosen).model
         assert batches
         assert set(batches) == {most > 0}  # every step went the way that it should
         found.append(torch.cat([model.user_vectors, model.item_vectors]))

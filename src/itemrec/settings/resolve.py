@@ -321,12 +321,19 @@ def changes(before: Config, now: Config) -> list[str]:
     """
     names = {section: {"name": now[section]["name"]} for section in TABLES}
     base = resolve({**names, "split": {"strategy": now["split"]["strategy"]}}).comparable()
-    one, two, default = flat(current_config(before)), flat(now), flat(base)
-    return [
-        path
-        for path in dict.fromkeys([*one, *two])
-        if one.get(path, default.get(path)) != two.get(path, default.get(path))
-    ]
+    before, out = current_config(before), []
+    for section in SECTIONS:
+        values = dict(before.get(section, {}))
+        for key, value in values.items():  # a model within that was stored by its name alone
+            if isinstance(value, str) and isinstance(now[section].get(key), dict):
+                values[key] = {"name": value}
+        one, two, default = (flat({section: v}) for v in (values, now[section], base[section]))
+        out += [
+            path
+            for path in dict.fromkeys([*one, *two])
+            if one.get(path, default.get(path)) != two.get(path, default.get(path))
+        ]
+    return out
 
 
 def current_config(config: Config) -> Config:
