@@ -20,7 +20,7 @@ $(WORK): $(USE)
 	@touch $(WORK)
 
 demo: $(USE)
-	$(BIN)/itemrec demo
+	$(BIN)/itemfold demo
 
 test: $(WORK)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"

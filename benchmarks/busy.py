@@ -22,8 +22,8 @@ from common import Training, Verdicts, begin, hardware, parser
 
 import numpy as np
 
-from itemrec.losses import item_ndcg
-from itemrec.settings.schema import TrainConfig
+from itemfold.losses import item_ndcg
+from itemfold.settings.schema import TrainConfig
 
 LONG = {"GOMP_SPINCOUNT": "300000"}  # the default of libgomp
 

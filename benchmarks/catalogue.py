@@ -2,7 +2,7 @@
 
 Four parts. `quality`: the sparse form of EASE against the dense one, by NDCG@20 on the test part.
 `fit`: the sparse form for a large catalogue in a process of its own, and its peak memory. `lists`:
-`itemrec recommend --all` into a folder, killed and continued: users a second, peak
+`itemfold recommend --all` into a folder, killed and continued: users a second, peak
 memory against that of a tenth of the users, and whether finished parts were left alone. `index`:
 usearch against exact search over as many item vectors, recall and speed.
 """
@@ -27,14 +27,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-import itemrec as ir
-from itemrec.data.datasets import load
-from itemrec.data.split import Split
-from itemrec.data.splitters import split_interactions
-from itemrec.evaluation.evaluate import evaluate
-from itemrec.evaluation.ranking import mask_history, top_items
-from itemrec.models import EASE
-from itemrec.models.base import Model
+import itemfold as ir
+from itemfold.data.datasets import load
+from itemfold.data.split import Split
+from itemfold.data.splitters import split_interactions
+from itemfold.evaluation.evaluate import evaluate
+from itemfold.evaluation.ranking import mask_history, top_items
+from itemfold.models import EASE
+from itemfold.models.base import Model
 
 PARTS = ("quality", "fit", "lists", "index")
 DATA = ["yelp2018", "amazon-cds"]
@@ -88,7 +88,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     out = parser(__doc__)
     out.add_argument("data", nargs="*", default=DATA, help="data sets of the quality part")
-    out.add_argument("--data-root", help="folder of the data sets (default: ITEMREC_DATA)")
+    out.add_argument("--data-root", help="folder of the data sets (default: ITEMFOLD_DATA)")
     out.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     for name in FULL:
         out.add_argument(f"--{name}", type=int)
@@ -222,7 +222,7 @@ def _lists(options: argparse.Namespace, size: dict[str, int], verdicts: Verdicts
     with tempfile.TemporaryDirectory() as folder:
         os.environ["RUN_FOLDER"] = str(Path(folder) / "run")
         _child("train", options)
-        command = [sys.executable, "-m", "itemrec", "recommend", os.environ["RUN_FOLDER"], "--all"]
+        command = [sys.executable, "-m", "itemfold", "recommend", os.environ["RUN_FOLDER"], "--all"]
         command += ["--part", str(size["part"]), "--out"]
         tenth = _peak([*command, str(Path(folder) / "tenth"), "--shard", "0/10"])
         out = Path(folder) / "lists"
@@ -279,7 +279,7 @@ def _index(size: dict[str, int], verdicts: Verdicts) -> None:
     except ImportError:
         print("usearch is not installed: no index")
         return
-    from itemrec.serving.exports.search import write_usearch
+    from itemfold.serving.exports.search import write_usearch
 
     rng = np.random.default_rng(0)
     groups = rng.normal(size=(max(size["items"] // GROUP, 2), DIM))

@@ -11,23 +11,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import itemrec  # isort: skip
+import itemfold  # isort: skip
 
-itemrec.tune_threads()  # as a command does, before torch is imported
+itemfold.tune_threads()  # as a command does, before torch is imported
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from itemrec.data.datasets import load
-from itemrec.data.interactions import IdMap
-from itemrec.data.split import HeldOut, Split
-from itemrec.data.splitters import split_interactions
-from itemrec.models.lightgcn import LightGCN
-from itemrec.sampling import Sampler, Uniform
-from itemrec.settings.resolve import Request, resolve
-from itemrec.settings.schema import TrainConfig
-from itemrec.training.learner import Learner
+from itemfold.data.datasets import load
+from itemfold.data.interactions import IdMap
+from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitters import split_interactions
+from itemfold.models.lightgcn import LightGCN
+from itemfold.sampling import Sampler, Uniform
+from itemfold.settings.resolve import Request, resolve
+from itemfold.settings.schema import TrainConfig
+from itemfold.training.learner import Learner
 
 
 def parser(text: str | None, data: str | None = None) -> argparse.ArgumentParser:
@@ -35,7 +35,7 @@ def parser(text: str | None, data: str | None = None) -> argparse.ArgumentParser
     out = argparse.ArgumentParser(description=text)
     if data is not None:
         out.add_argument("data", nargs="?", default=data, help="built-in name or path")
-        out.add_argument("--data-root", help="folder of the data sets (default: ITEMREC_DATA)")
+        out.add_argument("--data-root", help="folder of the data sets (default: ITEMFOLD_DATA)")
     out.add_argument("--threads", type=int, default=2)
     out.add_argument("--quick", action="store_true", help="few repetitions: only a check")
     return out
@@ -135,7 +135,7 @@ def split_of(train: Any) -> Split:
 
 
 class Training(Learner):
-    """LightGCN trained as by `itemrec.train`, one step or one epoch at a time."""
+    """LightGCN trained as by `itemfold.train`, one step or one epoch at a time."""
 
     def __init__(
         self,

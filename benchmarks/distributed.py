@@ -31,12 +31,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from itemrec import ranks
-from itemrec.data.synthetic import synthetic
-from itemrec.settings.resolve import resolve
-from itemrec.training.across_ranks import join_ranks, sharded
-from itemrec.training.learner import Learner
-from itemrec.training.strategies.candidates import candidates
+from itemfold import ranks
+from itemfold.data.synthetic import synthetic
+from itemfold.settings.resolve import resolve
+from itemfold.training.across_ranks import join_ranks, sharded
+from itemfold.training.learner import Learner
+from itemfold.training.strategies.candidates import candidates
 
 WARM = 3  # steps that are not timed: the first ones allocate
 

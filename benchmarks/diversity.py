@@ -20,14 +20,14 @@ from common import Verdicts, hardware, parser
 import numpy as np
 import torch
 
-from itemrec.data.datasets import load
-from itemrec.data.interactions import Interactions
-from itemrec.data.splitters import split_interactions
-from itemrec.evaluation.tradeoff import Sweeper
-from itemrec.files import write_text
-from itemrec.models import MODELS
-from itemrec.reranking.steering import BY_MODEL, Steering
-from itemrec.training.fit import train
+from itemfold.data.datasets import load
+from itemfold.data.interactions import Interactions
+from itemfold.data.splitters import split_interactions
+from itemfold.evaluation.tradeoff import Sweeper
+from itemfold.files import write_text
+from itemfold.models import MODELS
+from itemfold.reranking.steering import BY_MODEL, Steering
+from itemfold.training.fit import train
 
 LOSS, GAIN = 0.02, 0.1  # largest loss of NDCG, least gain of diversity
 K = 20

@@ -12,8 +12,8 @@ import torch
 from propagation import normalised, torch_csr
 from torch import Tensor
 
-from itemrec.losses import item_ndcg
-from itemrec.settings.schema import TrainConfig
+from itemfold.losses import item_ndcg
+from itemfold.settings.schema import TrainConfig
 
 PAPER = 12.3  # seconds per epoch on Yelp2018, on the paper's GPU
 TAU, POSITIVES, NEGATIVES = 1.5, 5, 200

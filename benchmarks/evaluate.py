@@ -9,10 +9,10 @@ from common import Verdicts, begin, forget_peak, parser, resident
 import numpy as np
 import torch
 
-from itemrec.data.split import Split
-from itemrec.evaluation.evaluate import evaluate
-from itemrec.graph.graph import Graph
-from itemrec.models.lightgcn import LightGCN
+from itemfold.data.split import Split
+from itemfold.evaluation.evaluate import evaluate
+from itemfold.graph.graph import Graph
+from itemfold.models.lightgcn import LightGCN
 
 METRICS = ("recall@20", "ndcg@20")
 SAMPLE = 512  # users on which the baseline is timed

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from itemrec.data.split import Split
-from itemrec.graph.graph import Graph
-from itemrec.models.base import Model
-from itemrec.models.hybrid import Hybrid
-from itemrec.models.lightgcn import LightGCN
-from itemrec.models.rlae import KEPT
-from itemrec.serving.recommender import Recommender
-from itemrec.settings.resolve import Request, resolve
-from itemrec.training.fitted import FittedModel
-from itemrec.training.run import Run
+from itemfold.data.split import Split
+from itemfold.graph.graph import Graph
+from itemfold.models.base import Model
+from itemfold.models.hybrid import Hybrid
+from itemfold.models.lightgcn import LightGCN
+from itemfold.models.rlae import KEPT
+from itemfold.serving.recommender import Recommender
+from itemfold.settings.resolve import Request, resolve
+from itemfold.training.fitted import FittedModel
+from itemfold.training.run import Run
 
 HISTORY, TOP = 50, 20
 

@@ -14,11 +14,11 @@ from common import Training, Verdicts, begin, hardware, parser
 import numpy as np
 import torch
 
-from itemrec.data.split import Split
-from itemrec.evaluation.evaluator import Evaluator
-from itemrec.losses import item_ndcg
-from itemrec.sampling.full_catalogue import All
-from itemrec.settings.schema import TrainConfig
+from itemfold.data.split import Split
+from itemfold.evaluation.evaluator import Evaluator
+from itemfold.losses import item_ndcg
+from itemfold.sampling.full_catalogue import All
+from itemfold.settings.schema import TrainConfig
 
 GOAL = 0.054  # test NDCG@20
 EVERY, MOST = 10, 1500  # epochs between evaluations, and in total

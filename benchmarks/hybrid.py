@@ -1,6 +1,6 @@
 """The default model within a budget: seconds, test NDCG@20, size of the run folder, and serving.
 
-Training is what `itemrec train DATA --budget …` does, with linear part, choice of settings and
+Training is what `itemfold train DATA --budget …` does, with linear part, choice of settings and
 refit. Serving compares the time for one unseen user with that of the hybrid's network alone; both
 take turns, one thread each.
 """
@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from fold_in import histories
 
-from itemrec.data.datasets import load
-from itemrec.data.splitters import split_interactions
-from itemrec.models.hybrid import Hybrid
-from itemrec.serving.recommender import Recommender
-from itemrec.training.fit import train
-from itemrec.training.run import Run
+from itemfold.data.datasets import load
+from itemfold.data.splitters import split_interactions
+from itemfold.models.hybrid import Hybrid
+from itemfold.serving.recommender import Recommender
+from itemfold.training.fit import train
+from itemfold.training.run import Run
 
 GOAL = 0.063  # NDCG@20 on yelp2018
 SECONDS = {"cpu": 1800.0, "cuda": 60.0}

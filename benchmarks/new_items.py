@@ -22,21 +22,21 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.data.datasets import load
-from itemrec.data.feature_matrix import FeatureEncoder
-from itemrec.data.split import Split
-from itemrec.data.splitters import split_items
-from itemrec.evaluation.evaluate import evaluate
-from itemrec.evaluation.evaluator import Evaluator
-from itemrec.evaluation.metrics import parse_metric
-from itemrec.evaluation.significance import holm, paired_test
-from itemrec.files import atomic, read_arrays, write_text
-from itemrec.models.base import Model
-from itemrec.models.feature_map import Ridge
-from itemrec.models.hybrid import Hybrid
-from itemrec.models.rlae import RLAE, TYPICAL
-from itemrec.training.fit import map_settings, train
-from itemrec.training.run import Run
+from itemfold.data.datasets import load
+from itemfold.data.feature_matrix import FeatureEncoder
+from itemfold.data.split import Split
+from itemfold.data.splitters import split_items
+from itemfold.evaluation.evaluate import evaluate
+from itemfold.evaluation.evaluator import Evaluator
+from itemfold.evaluation.metrics import parse_metric
+from itemfold.evaluation.significance import holm, paired_test
+from itemfold.files import atomic, read_arrays, write_text
+from itemfold.models.base import Model
+from itemfold.models.feature_map import Ridge
+from itemfold.models.hybrid import Hybrid
+from itemfold.models.rlae import RLAE, TYPICAL
+from itemfold.training.fit import map_settings, train
+from itemfold.training.run import Run
 
 DATA = "ml-latest-small,synthetic:users=3000,items=4000"
 SEEDS = "10,11,12,13,14"  # the map was designed on others: docs/research/production.md

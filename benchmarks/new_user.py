@@ -72,16 +72,16 @@ class NewUser:
         extra = ("-m", "pip", "install", "--quiet", "-c", "constraints.txt", "-e", ".[serve]")
         self.call(self.python, *extra, folder=self.clone)
 
-    def itemrec(self, *arguments: str) -> None:
+    def itemfold(self, *arguments: str) -> None:
         """One command of the documentation."""
         self.timed(
-            f"itemrec {' '.join(arguments)}",
-            lambda: self.call(self.python, "-m", "itemrec", *arguments),
+            f"itemfold {' '.join(arguments)}",
+            lambda: self.call(self.python, "-m", "itemfold", *arguments),
         )
 
     def serve(self, run: str, history: list[str]) -> None:
         """Start the service, send one request, and stop it."""
-        command = [self.python, "-m", "itemrec", "serve", run, "--port", "0", "--workers", "1"]
+        command = [self.python, "-m", "itemfold", "serve", run, "--port", "0", "--workers", "1"]
         with tempfile.TemporaryFile("w+") as log:
             process = subprocess.Popen(
                 command, cwd=self.place, env=self.env, stdout=subprocess.PIPE, stderr=log, text=True
@@ -145,13 +145,13 @@ def main() -> None:
         history = cut(options.ratings, user.place)
         data = ("ratings.csv", "--min-rating", options.min_rating)
         budget = ("--budget", options.budget) if options.budget else ()
-        user.itemrec("describe", *data)
-        user.itemrec("train", *data, *budget, "--out", "runs/first")
-        user.itemrec("train", *data, "--model", "ease", "--out", "runs/ease")
-        user.itemrec("compare", "runs/ease", "runs/first")
-        user.itemrec("update", "runs/first", "new.csv", "--out", "runs/fresh")
-        user.itemrec("export", "runs/fresh", "--to", "parquet", "--out", "vectors")
-        user.timed("itemrec serve runs/fresh", lambda: user.serve("runs/fresh", history))
+        user.itemfold("describe", *data)
+        user.itemfold("train", *data, *budget, "--out", "runs/first")
+        user.itemfold("train", *data, "--model", "ease", "--out", "runs/ease")
+        user.itemfold("compare", "runs/ease", "runs/first")
+        user.itemfold("update", "runs/first", "new.csv", "--out", "runs/fresh")
+        user.itemfold("export", "runs/fresh", "--to", "parquet", "--out", "vectors")
+        user.timed("itemfold serve runs/fresh", lambda: user.serve("runs/fresh", history))
     Verdicts().last("new_user_minutes", sum(user.seconds.values()) / 60, MINUTES)
 
 

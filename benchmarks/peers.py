@@ -24,11 +24,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from itemrec.data.datasets import cache_folder
-from itemrec.data.split import Split
-from itemrec.evaluation.evaluate import evaluate
-from itemrec.losses import bpr
-from itemrec.settings.schema import TrainConfig
+from itemfold.data.datasets import cache_folder
+from itemfold.data.split import Split
+from itemfold.evaluation.evaluate import evaluate
+from itemfold.losses import bpr
+from itemfold.settings.schema import TrainConfig
 
 RECBOLE = ("recbole==1.2.1", "setuptools<80", "numpy==1.26.4", "pandas<3", "scipy<1.13")
 IMPLICIT = ("implicit==0.7.3",)
@@ -63,7 +63,9 @@ def main() -> None:
                       range(rounds + 1))[1:]  # fmt: skip
     epoch = float(np.median(own)) * n_steps
     found = {"RecBole 1.2.1": theirs, "torch-geometric": geometric}
-    print(f"{'itemrec':>16} {epoch:8.2f} s per epoch, {np.median(evaluated):6.3f} s per evaluation")
+    print(
+        f"{'itemfold':>16} {epoch:8.2f} s per epoch, {np.median(evaluated):6.3f} s per evaluation"
+    )
     for name, row in found.items():
         if row is not None:
             peer = row["step"] * n_steps

@@ -12,13 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from itemrec.data.datasets import load
-from itemrec.data.splitters import split_interactions
-from itemrec.data.synthetic import synthetic
-from itemrec.graph.ppr import PPRScores, personalised_pagerank
-from itemrec.losses import item_ndcg
-from itemrec.sampling import PPR
-from itemrec.settings.schema import TrainConfig
+from itemfold.data.datasets import load
+from itemfold.data.splitters import split_interactions
+from itemfold.data.synthetic import synthetic
+from itemfold.graph.ppr import PPRScores, personalised_pagerank
+from itemfold.losses import item_ndcg
+from itemfold.sampling import PPR
+from itemfold.settings.schema import TrainConfig
 
 RESTART, TOLERANCE = 0.15, 1e-3
 
@@ -26,7 +26,7 @@ RESTART, TOLERANCE = 0.15, 1e-3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", nargs="?", default="yelp2018", help="built-in name or path")
-    parser.add_argument("--data-root", help="folder of the data sets (default: ITEMREC_DATA)")
+    parser.add_argument("--data-root", help="folder of the data sets (default: ITEMFOLD_DATA)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--top", type=int, default=256, help="entries stored per user")

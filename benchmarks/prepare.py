@@ -1,4 +1,4 @@
-"""`itemrec prepare` on parquet files: rows a second, peak memory, and `kill -9` in between.
+"""`itemfold prepare` on parquet files: rows a second, peak memory, and `kill -9` in between.
 
 Writes parquet files of random rows with skewed users and items and repeated pairs to a temporary
 folder, prepares them in a process of its own, whose peak resident memory is measured, then once
@@ -37,7 +37,7 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="few rows: only a check")
     arguments.add_argument("--folder", help="where the temporary folder is made")
     options = arguments.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="itemrec-prepare-", dir=options.folder))
+    folder = Path(tempfile.mkdtemp(prefix="itemfold-prepare-", dir=options.folder))
     try:
         compare(folder, options)
     finally:
@@ -79,7 +79,7 @@ class Preparation:
 
     def __init__(self, folder: Path, name: str, options: argparse.Namespace) -> None:
         self.out = folder / name
-        self.command = [sys.executable, "-m", "itemrec", "prepare", str(folder / "rows")]
+        self.command = [sys.executable, "-m", "itemfold", "prepare", str(folder / "rows")]
         self.command += ["--out", str(self.out), "--memory", f"{options.memory}GB"]
         self.command += ["--threads", str(options.threads)]
         self.peak = 0
@@ -98,7 +98,7 @@ class Preparation:
         process.returncode = os.waitstatus_to_exitcode(status)
         self.peak = max(self.peak, usage.ru_maxrss * 1024)
         if stop_after is None and process.returncode:
-            raise SystemExit(f"itemrec prepare ended with {process.returncode}")
+            raise SystemExit(f"itemfold prepare ended with {process.returncode}")
         state = self.out / "work" / "state.json"
         if state.exists():
             self.steps.append(len(json.loads(state.read_text())["steps"]))

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import propagate
+from itemfold.graph.graph import Graph
+from itemfold.graph.propagation import propagate
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ GPU = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-root", help="folder of the data sets (default: ITEMREC_DATA)")
+    parser.add_argument("--data-root", help="folder of the data sets (default: ITEMFOLD_DATA)")
     parser.add_argument("--only", nargs="+", default=[], help="scripts by the start of their name")
     parser.add_argument("--quick", action="store_true", help="few repetitions; nothing is written")
     parser.add_argument("--table", action="store_true", help="only write the table again")

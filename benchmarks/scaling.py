@@ -28,12 +28,12 @@ from common import Training, Verdicts, forget_peak, hardware, parser, resident
 import numpy as np
 import torch
 
-from itemrec.data.synthetic import synthetic
-from itemrec.files import write_text
-from itemrec.graph.graph import LARGE
-from itemrec.losses import item_ndcg
-from itemrec.ops.blocked_sum import block_count
-from itemrec.settings.schema import TrainConfig
+from itemfold.data.synthetic import synthetic
+from itemfold.files import write_text
+from itemfold.graph.graph import LARGE
+from itemfold.losses import item_ndcg
+from itemfold.ops.blocked_sum import block_count
+from itemfold.settings.schema import TrainConfig
 
 STEPS = 16  # per epoch
 DIM, LAYERS, POSITIVES, NEGATIVES = 64, 3, 5, 200

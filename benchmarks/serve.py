@@ -1,4 +1,4 @@
-"""`itemrec serve` over HTTP: 20 items for a history of 50, alone, under load and beyond it.
+"""`itemfold serve` over HTTP: 20 items for a history of 50, alone, under load and beyond it.
 
 A network or a hybrid with random weights, which cost as much time as trained ones. Load comes from
 other processes: 1 to 256 connections, one core against two, memory, a new run, a killed worker,
@@ -24,11 +24,11 @@ import numpy as np
 from fold_in import TOP, histories, untrained
 from service_process import Cores, Load, Service, pinned
 
-from itemrec.models.base import Model
-from itemrec.models.hybrid import Hybrid
-from itemrec.models.lightgcn import LightGCN
-from itemrec.models.rlae import RLAE
-from itemrec.serving.recommender import Recommender
+from itemfold.models.base import Model
+from itemfold.models.hybrid import Hybrid
+from itemfold.models.lightgcn import LightGCN
+from itemfold.models.rlae import RLAE
+from itemfold.serving.recommender import Recommender
 
 BOUND = 1.0  # seconds that a request may wait, `ServiceSettings.max_wait_s`
 CHECKS = 200  # of the health of the service

@@ -1,4 +1,4 @@
-"""`itemrec serve` and load on it as processes of their own, each on cores of its own."""
+"""`itemfold serve` and load on it as processes of their own, each on cores of its own."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def pinned(cpus: Sequence[int]) -> Iterator[None]:
 
 
 class Service:
-    """`itemrec serve` with a worker on each of some CPUs."""
+    """`itemfold serve` with a worker on each of some CPUs."""
 
     def __init__(self, run: str, cpus: Sequence[int]) -> None:
-        command = [sys.executable, "-m", "itemrec", "serve", run, "--port", "0"]
+        command = [sys.executable, "-m", "itemfold", "serve", run, "--port", "0"]
         command += ["--workers", str(len(cpus)), "--no-access-log"]
         with pinned(cpus):
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -22,11 +22,11 @@ from typing import Any
 
 from common import hardware, parser
 
-from itemrec.experiments.build import make_data, make_split
-from itemrec.experiments.search_space import merged, without_refit
-from itemrec.experiments.suites.suite import load_suite
-from itemrec.settings.resolve import resolve
-from itemrec.training.fit import fit_and_test
+from itemfold.experiments.build import make_data, make_split
+from itemfold.experiments.search_space import merged, without_refit
+from itemfold.experiments.suites.suite import load_suite
+from itemfold.settings.resolve import resolve
+from itemfold.training.fit import fit_and_test
 
 HERE = Path(__file__).parent
 Trial = dict[str, Any]  # row, data, protocol, settings

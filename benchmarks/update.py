@@ -1,7 +1,7 @@
 """An update against training anew after 5 % new data: test NDCG@20 and seconds.
 
 Three runs of the default model for each seed: one without the new data, the same after
-`itemrec update`, and one trained anew on everything, settings chosen again as `itemrec train` does.
+`itemfold update`, and one trained anew on everything, with settings chosen again.
 Also printed: training again with the settings and epochs of the first run, as `--final` does.
 
 Late data is the latest in time, at several cuts: train on the first 70 %, update with the next 5 %,
@@ -26,19 +26,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from itemrec.data.csr import take_columns
-from itemrec.data.datasets import load
-from itemrec.data.interactions import Interactions
-from itemrec.data.joining import as_interactions
-from itemrec.data.split import HeldOut, Split
-from itemrec.data.splitters import split_interactions
-from itemrec.data.time_splits import split_rolling
-from itemrec.evaluation.evaluate import evaluate
-from itemrec.models import MODELS
-from itemrec.settings.resolve import resolve
-from itemrec.training.fit import fit_and_test, train
-from itemrec.training.run import Run
-from itemrec.training.update import update
+from itemfold.data.csr import take_columns
+from itemfold.data.datasets import load
+from itemfold.data.interactions import Interactions
+from itemfold.data.joining import as_interactions
+from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitters import split_interactions
+from itemfold.data.time_splits import split_rolling
+from itemfold.evaluation.evaluate import evaluate
+from itemfold.models import MODELS
+from itemfold.settings.resolve import resolve
+from itemfold.training.fit import fit_and_test, train
+from itemfold.training.run import Run
+from itemfold.training.update import update
 
 METRIC = "ndcg@20"
 RUNS = ("before", "updated", "anew", "again")

@@ -22,15 +22,15 @@ import scipy.sparse as sp
 import torch
 from scipy.stats import ttest_rel
 
-from itemrec.data.datasets import load
-from itemrec.data.interactions import Interactions
-from itemrec.data.split import HeldOut, Split
-from itemrec.data.splitters import split_users
-from itemrec.data.time_splits import split_by_time
-from itemrec.evaluation.evaluator import Evaluator
-from itemrec.losses import item_log
-from itemrec.models import EASE, RLAE, LightGCN, Model
-from itemrec.training.fit import train
+from itemfold.data.datasets import load
+from itemfold.data.interactions import Interactions
+from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitters import split_users
+from itemfold.data.time_splits import split_by_time
+from itemfold.evaluation.evaluator import Evaluator
+from itemfold.losses import item_log
+from itemfold.models import EASE, RLAE, LightGCN, Model
+from itemfold.training.fit import train
 
 METRIC = "ndcg@20"
 HALF_LIVES = ("1y", "3y", "10y")

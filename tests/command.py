@@ -1,4 +1,4 @@
-"""A command of `itemrec`, called in this process or interrupted in another one."""
+"""A command of `itemfold`, called in this process or interrupted in another one."""
 
 import signal
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from itemrec.cli.app import app
+from itemfold.cli.app import app
 
 
 def call(*args: object, code: int = 0) -> Result:

@@ -23,8 +23,8 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # run GPU kernels on a CPU; triton reads it once
 torch.set_num_threads(1)  # two test workers share two cores
 # the same examples every time, and no deadline: a shared machine is sometimes slow
-settings.register_profile("itemrec", deadline=None, derandomize=True)
-settings.load_profile("itemrec")
+settings.register_profile("itemfold", deadline=None, derandomize=True)
+settings.load_profile("itemfold")
 
 
 class Part(NamedTuple):
@@ -54,8 +54,8 @@ PARTS = {
     "docs": Part("the site of the documentation", "make docs", has_mkdocs),
     "data": Part(
         "real data sets",
-        "set ITEMREC_DATA to their folder",
-        lambda: bool(root := os.environ.get("ITEMREC_DATA")) and Path(root).is_dir(),
+        "set ITEMFOLD_DATA to their folder",
+        lambda: bool(root := os.environ.get("ITEMFOLD_DATA")) and Path(root).is_dir(),
     ),
 }
 
@@ -106,4 +106,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def data_root() -> Path:
     """The folder of real data sets, for tests marked `data`."""
-    return Path(os.environ["ITEMREC_DATA"])
+    return Path(os.environ["ITEMFOLD_DATA"])

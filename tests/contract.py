@@ -17,15 +17,15 @@ import torch
 from small import board_split
 from torch import Tensor
 
-from itemrec.data.split import HeldOut, Split
-from itemrec.errors import ItemrecError
-from itemrec.evaluation.ranking import mask_history, top_items
-from itemrec.losses import softmax
-from itemrec.models import MODELS, Model
-from itemrec.settings.toml_file import dump_config
-from itemrec.training.fit import train
-from itemrec.training.run import Run
-from itemrec.validation import check_settings, schema
+from itemfold.data.split import HeldOut, Split
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.ranking import mask_history, top_items
+from itemfold.losses import softmax
+from itemfold.models import MODELS, Model
+from itemfold.settings.toml_file import dump_config
+from itemfold.training.fit import train
+from itemfold.training.run import Run
+from itemfold.validation import check_settings, schema
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ease": {"l2": 20.0},
@@ -197,7 +197,7 @@ def settings_survive_the_configuration(name: str, folder: Path) -> None:
     again = MODELS[name](**check_settings(MODELS[name], name, section))
     assert again.record() == run.model.record() == make(name).record()
     assert set(again.settings) == set(schema(MODELS[name]))  # no setting is declared elsewhere
-    with pytest.raises(ItemrecError, match="no setting 'colour'"):
+    with pytest.raises(ItemfoldError, match="no setting 'colour'"):
         check_settings(MODELS[name], name, {"colour": 1})
 
 
@@ -212,10 +212,10 @@ def unseen_users_are_scored_or_refused_with_the_models_name(name: str, folder: P
         assert run.model.scores(nothing, unseen[:2]).isfinite().all()
         return
     assert kind.why_not_inductive
-    with pytest.raises(ItemrecError, match=f"{kind.__name__} cannot be used in the inductive"):
+    with pytest.raises(ItemfoldError, match=f"{kind.__name__} cannot be used in the inductive"):
         fitted(name, board_split("inductive"), out=folder / "run")
     assert not (folder / "run").exists()
-    with pytest.raises(ItemrecError, match=f"{kind.__name__} cannot score an unseen user"):
+    with pytest.raises(ItemfoldError, match=f"{kind.__name__} cannot score an unseen user"):
         run.model.scores(split.test.history, unseen)
 
 
@@ -224,7 +224,7 @@ def explanations_add_up_to_the_score(name: str, folder: Path) -> None:
     row = split.test.history[[0]]
     items = torch.tensor([0, 7, 30])
     if not MODELS[name].explains:
-        with pytest.raises(ItemrecError, match=f"{MODELS[name].__name__} gives no exact"):
+        with pytest.raises(ItemfoldError, match=f"{MODELS[name].__name__} gives no exact"):
             run.model.explain(row, -1, items)
         return
     for protocol in protocols(name):
@@ -249,7 +249,7 @@ def scores_and_explainer_equal_scores_and_explain(name: str, folder: Path) -> No
             assert torch.equal(explain(items), run.model.explain(history, user, items))
             assert torch.equal(explain(items[:1]), run.model.explain(history, user, items[:1]))
         else:
-            with pytest.raises(ItemrecError, match=f"{MODELS[name].__name__} gives no exact"):
+            with pytest.raises(ItemfoldError, match=f"{MODELS[name].__name__} gives no exact"):
                 explain(items)
 
 

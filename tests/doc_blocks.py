@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from typer.testing import CliRunner
 
-from itemrec.cli.app import app
+from itemfold.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 
@@ -29,7 +29,7 @@ def commands(text: str) -> list[list[str]]:
 
 
 def run_command(words: list[str]) -> None:
-    """Run an ``itemrec`` command or a Python script in this process; it must succeed."""
+    """Run an ``itemfold`` command or a Python script in this process; it must succeed."""
     if words[0] == "python":
         before, sys.argv = sys.argv, words[1:]
         try:
@@ -37,7 +37,7 @@ def run_command(words: list[str]) -> None:
         finally:
             sys.argv = before
         return
-    assert words[0] == "itemrec", words
+    assert words[0] == "itemfold", words
     result = CliRunner().invoke(app, words[1:])
     assert result.exit_code == 0, (words, result.output, result.exception)
 

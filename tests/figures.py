@@ -9,8 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from itemrec.experiments.build import run_config
-from itemrec.experiments.suites.suite import load_suite, row_settings
+from itemfold.experiments.build import run_config
+from itemfold.experiments.suites.suite import load_suite, row_settings
 
 COMMITTED = Path(__file__).with_name("figures.toml")
 WIDTH = 0.08  # relative: other processors round differently, and training amplifies it

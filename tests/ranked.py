@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-import itemrec as ir
-from itemrec import ranks
-from itemrec.training.learner import Learner
-from itemrec.training.run import Run
+import itemfold as ir
+from itemfold import ranks
+from itemfold.training.learner import Learner
+from itemfold.training.run import Run
 
 DATA = "synthetic:users=150,items=130,interactions=3000"
 SHORT: dict[str, Any] = {"epochs": 3, "eval_every": 1, "batch": 64, "device": "cpu"}

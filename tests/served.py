@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from fastapi.testclient import TestClient
 
-import itemrec as ir
-from itemrec.serving.http import ServedRuns, ServiceSettings, create_app
+import itemfold as ir
+from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
 
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
 
@@ -23,13 +23,13 @@ def open_client(recommender: ir.Recommender, **settings) -> TestClient:
 
 
 class Service:
-    """`itemrec serve` as a process of its own, at a free port.
+    """`itemfold serve` as a process of its own, at a free port.
 
     `constants` are set in the process first, such as ``server.SHUTDOWN_SECONDS=1``.
     """
 
     def __init__(self, *options: str | Path, workers: int = 1, constants: str = "") -> None:
-        code = "from itemrec.cli import app; from itemrec.serving.http import connection, server"
+        code = "from itemfold.cli import app; from itemfold.serving.http import connection, server"
         code += f"; {constants}" if constants else ""
         command = [sys.executable, "-c", f"{code}; app.main()", "serve", *map(str, options)]
         command += ["--port", "0", "--workers", str(workers)]

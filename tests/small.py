@@ -8,11 +8,11 @@ import torch
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from itemrec.data.interactions import IdMap, Interactions
-from itemrec.data.split import Split
-from itemrec.data.splitters import split_interactions, split_users
-from itemrec.graph.graph import Graph
-from itemrec.sampling.base import Batch
+from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.split import Split
+from itemfold.data.splitters import split_interactions, split_users
+from itemfold.graph.graph import Graph
+from itemfold.sampling.base import Batch
 
 
 @st.composite

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-HOME = Path(__file__).parents[1] / "src" / "itemrec"  # read, not imported: it may not even import
+HOME = Path(__file__).parents[1] / "src" / "itemfold"  # read, not imported: it may not even import
 GROUND = "ground"  # the modules at the top of the package: errors, validation, files, …
 LAYERS = [
     *(GROUND, "data", "ops", "graph", "losses", "sampling", "models"),
@@ -22,14 +22,14 @@ def layer_of(parts: tuple[str, ...]) -> str:
 
 
 def imports_of(path: Path) -> list[tuple[int, tuple[str, ...]]]:
-    """(line, path below itemrec) of everything that a module imports from the package."""
+    """(line, path below itemfold) of everything that a module imports from the package."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
         elif isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
-    return [(n, tuple(name.split(".")[1:])) for n, name in found if name.startswith("itemrec.")]
+    return [(n, tuple(name.split(".")[1:])) for n, name in found if name.startswith("itemfold.")]
 
 
 def test_imports_go_downwards_and_use_no_private_names() -> None:

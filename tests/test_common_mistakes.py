@@ -10,8 +10,8 @@ import pytest
 import torch
 from small import board_split, checkerboard
 
-import itemrec as ir
-from itemrec.errors import ItemrecError
+import itemfold as ir
+from itemfold.errors import ItemfoldError
 
 DATA, SPLIT = checkerboard(), board_split("inductive")
 RUN = ir.train(SPLIT, ir.models.EASE())
@@ -90,7 +90,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_common_mistake_is_one_sentence(name: str) -> None:
     call, message = MISTAKES[name]
-    with pytest.raises(ItemrecError, match=message) as caught:
+    with pytest.raises(ItemfoldError, match=message) as caught:
         call()
     assert len(str(caught.value)) < 250
     assert "\n" not in str(caught.value)

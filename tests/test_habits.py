@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import itemrec
+import itemfold
 
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[1]
@@ -38,7 +38,7 @@ def test_hooks_and_lint_use_the_same_tools() -> None:
 
 def test_the_citation_is_of_this_version_and_names_the_paper() -> None:
     found = parsed("CITATION.cff")
-    assert found["version"] == PROJECT["version"] == itemrec.__version__
+    assert found["version"] == PROJECT["version"] == itemfold.__version__
     assert found["license"] == PROJECT["license"]
     assert found["repository-code"] == PROJECT["urls"]["Repository"]
     paper = found["preferred-citation"]

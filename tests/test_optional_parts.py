@@ -52,7 +52,7 @@ def run(folder: Path, *options: str, **settings: str) -> tuple[int, list[str]]:
     """Exit code and output lines of a run without chromium on the path."""
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", *options]
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = {**kept, "PATH": str(folder), "ITEMREC_DATA": "", **settings}
+    environment = {**kept, "PATH": str(folder), "ITEMFOLD_DATA": "", **settings}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     return done.returncode, (done.stdout + done.stderr).splitlines()
 
@@ -64,14 +64,14 @@ def test_skipped_parts_are_reported_at_the_end(bare: Path) -> None:
     assert triton.startswith("left out: 1 test of the GPU kernels")
     assert triton.endswith("(pip install --no-deps triton==3.9.0)")
     assert browser == "left out: 2 tests of the page in a browser (apt-get install chromium)"
-    assert data == "left out: 1 test of real data sets (set ITEMREC_DATA to their folder)"
+    assert data == "left out: 1 test of real data sets (set ITEMFOLD_DATA to their folder)"
     assert last.startswith("1 passed, 4 skipped in ")
 
 
 def test_parts_that_are_present_are_not_skipped(bare: Path) -> None:
     (bare / "chromium").write_text("#!/bin/sh\n")
     (bare / "chromium").chmod(0o755)
-    code, lines = run(bare, "--require", "browser,data", ITEMREC_DATA=str(bare))
+    code, lines = run(bare, "--require", "browser,data", ITEMFOLD_DATA=str(bare))
     assert code == 0
     assert sum(line.startswith("left out") for line in lines) == 1
     assert lines[-1].startswith("4 passed, 1 skipped in ")

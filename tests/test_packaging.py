@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-import itemrec
+import itemfold
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -26,7 +26,7 @@ BUILD = (
 )
 
 TRY = """
-import itemrec as ir
+import itemfold as ir
 data = "synthetic:users=60,items=80,interactions=900"
 print(ir.__file__, len(ir.fit(data, ir.models.EASE(), progress=False).recommend(7, k=3)))
 """
@@ -70,7 +70,7 @@ def installed(built, tmp_path_factory) -> Path:
 
 def run(home: Path, *command: str) -> str:
     """Run a command of the environment in an empty folder, without our paths."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "ITEMREC_DATA")}
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "ITEMFOLD_DATA")}
     folder = home / "work"
     folder.mkdir(exist_ok=True)
     environment = {**kept, "HOME": str(folder), "COLUMNS": "200"}
@@ -79,17 +79,17 @@ def run(home: Path, *command: str) -> str:
 
 def test_the_names_have_the_version(built):
     assert [path.name for path in built] == [
-        f"itemrec-{PROJECT['version']}.tar.gz",
-        f"itemrec-{PROJECT['version']}-py3-none-any.whl",
+        f"itemfold-{PROJECT['version']}.tar.gz",
+        f"itemfold-{PROJECT['version']}-py3-none-any.whl",
     ]
-    assert PROJECT["version"] == itemrec.__version__
+    assert PROJECT["version"] == itemfold.__version__
 
 
 def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built):
     names = set(zipfile.ZipFile(built[1]).namelist())
     ours = {
         str(path.relative_to(ROOT / "src"))
-        for path in (ROOT / "src" / "itemrec").rglob("*")
+        for path in (ROOT / "src" / "itemfold").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert ours <= names
@@ -97,8 +97,8 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built):
 
 
 def test_the_installed_wheel_answers_and_trains(installed):
-    assert run(installed, "itemrec", "--version").strip() == f"itemrec {PROJECT['version']}"
-    listed = run(installed, "itemrec", "datasets")
+    assert run(installed, "itemfold", "--version").strip() == f"itemfold {PROJECT['version']}"
+    listed = run(installed, "itemfold", "datasets")
     assert all(name in listed for name in ("synthetic", "ml-latest-small", "yelp2018"))
     place, count = run(installed, "python", "-c", TRY).split()
     assert Path(place).is_relative_to(installed)
@@ -146,14 +146,14 @@ def test_the_image_runs_as_an_ordinary_user_in_exec_form():
     arguments = dict(instructions())
     assert int(arguments["USER"]) >= 1000
     entry, command = (json.loads(arguments[name]) for name in ("ENTRYPOINT", "CMD"))
-    assert entry == ["itemrec", "serve"]
+    assert entry == ["itemfold", "serve"]
     assert command[-1] == arguments["EXPOSE"]
 
 
 def test_the_command_of_the_image_is_understood_by_serve():
     import typer
 
-    from itemrec.cli.app import app
+    from itemfold.cli.app import app
 
     serve = typer.main.get_command(app).commands["serve"]
     arguments = json.loads(dict(instructions())["CMD"])
@@ -168,8 +168,8 @@ def test_the_health_check_asks_the_port_for_an_address_that_needs_no_key():
     compile(command[2], "HEALTHCHECK", "exec")
     port, path = re.search(r"127\.0\.0\.1:(\d+)(/\w+)", command[2]).groups()
     assert port == dict(instructions())["EXPOSE"]
-    keys = (ROOT / "src/itemrec/serving/http/access.py").read_text(encoding="utf-8")
-    routes = (ROOT / "src/itemrec/serving/http/routes.py").read_text(encoding="utf-8")
+    keys = (ROOT / "src/itemfold/serving/http/access.py").read_text(encoding="utf-8")
+    routes = (ROOT / "src/itemfold/serving/http/routes.py").read_text(encoding="utf-8")
     assert f'"{path}"' in keys
     assert f'"{path}"' in routes
 

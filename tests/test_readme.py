@@ -5,8 +5,8 @@ import re
 import pytest
 from doc_blocks import ROOT, blocks, commands, run_command, write_plays
 
-from itemrec.models import MODELS
-from itemrec.serving.recommender import Recommender
+from itemfold.models import MODELS
+from itemfold.serving.recommender import Recommender
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -14,7 +14,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def test_every_command_works_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_plays(tmp_path)
-    ours = [words for words in commands(README) if words[0] == "itemrec"]
+    ours = [words for words in commands(README) if words[0] == "itemfold"]
     assert len(ours) >= 10
     for words in ours:
         run_command(words)

@@ -2,7 +2,7 @@
 
 import pytest
 
-import itemrec as ir
+import itemfold as ir
 
 
 @pytest.fixture(scope="module")

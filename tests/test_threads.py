@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from itemrec.threads import SPINS, set_by_user, tune_threads, usable_cpus
+from itemfold.threads import SPINS, set_by_user, tune_threads, usable_cpus
 
 OURS = ("OMP_", "GOMP_", "KMP_", "MKL_", "THP_")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="libgomp and affinity: Linux")
@@ -53,7 +53,7 @@ import numpy, polars, scipy.sparse, scipy.stats, torch
 torch.optim.Adam([torch.zeros(1, requires_grad=True)]).step()  # imports more of torch
 """
 TRAIN = """
-import itemrec as ir
+import itemfold as ir
 split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
 before = state()
 run = ir.train(split, {model}, epochs=2)
@@ -63,8 +63,8 @@ ir.Recommender(run).recommend(history=split.item_ids.ids[:2].tolist())
 
 
 def test_importing_the_package_changes_nothing_in_the_process() -> None:
-    python(f"{STATE}\nbefore = state()\nimport itemrec\n{COMPARE}")
-    names = "import itemrec; [getattr(itemrec, name) for name in itemrec.__all__]"
+    python(f"{STATE}\nbefore = state()\nimport itemfold\n{COMPARE}")
+    names = "import itemfold; [getattr(itemfold, name) for name in itemfold.__all__]"
     python(f"{STATE}{OTHERS}before = state()\n{names}\n{COMPARE}")
 
 
@@ -75,8 +75,8 @@ def test_training_in_python_changes_nothing_in_the_process(model: str) -> None:
 
 @linux
 def test_threads_do_not_spin_for_long_and_respect_the_affinity() -> None:
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import itemrec; "
-    code += "itemrec.tune_threads(); import torch; from itemrec.threads import usable_cpus; "
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import itemfold; "
+    code += "itemfold.tune_threads(); import torch; from itemfold.threads import usable_cpus; "
     code += "print(usable_cpus(), torch.get_num_threads())"
     done = python(code, OMP_DISPLAY_ENV="verbose")  # libgomp prints the settings it has read
     assert done.stdout.split() == ["1", "1"]
@@ -85,7 +85,7 @@ def test_threads_do_not_spin_for_long_and_respect_the_affinity() -> None:
 
 
 QUOTA = """
-from itemrec import threads
+from itemfold import threads
 threads._scheduled_cpus = lambda: 4
 threads._quotas = lambda root: [{quota}]
 {first}
@@ -120,10 +120,10 @@ def test_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch, name: st
     kept = {key: text for key, text in os.environ.items() if not key.startswith(OURS)}
     with mock.patch.dict(os.environ, {**kept, name: "2"}, clear=True):
         monkeypatch.delitem(sys.modules, "torch")
-        monkeypatch.setattr("itemrec.threads._set", set())
-        monkeypatch.setattr("itemrec.threads._tuned", False)
-        monkeypatch.setattr("itemrec.threads._scheduled_cpus", lambda: 8)
-        monkeypatch.setattr("itemrec.threads._quotas", lambda root: [] if waits else [1.0])
+        monkeypatch.setattr("itemfold.threads._set", set())
+        monkeypatch.setattr("itemfold.threads._tuned", False)
+        monkeypatch.setattr("itemfold.threads._scheduled_cpus", lambda: 8)
+        monkeypatch.setattr("itemfold.threads._quotas", lambda root: [] if waits else [1.0])
         tune_threads()
         assert "torch" not in sys.modules  # so the number of threads was not changed
         found = {key: text for key, text in os.environ.items() if key.startswith(OURS)}
@@ -135,7 +135,7 @@ def test_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch, name: st
 
 PROBE = """
 import json, os
-from itemrec import threads
+from itemfold import threads
 names = ("GOMP_SPINCOUNT", "THP_MEM_ALLOC_ENABLE")
 print(json.dumps([threads.is_tuned(), *map(os.environ.get, names)]), file=open("found", "w"))
 """
@@ -144,8 +144,8 @@ print(json.dumps([threads.is_tuned(), *map(os.environ.get, names)]), file=open("
 @pytest.mark.parametrize(
     "start",
     [
-        ("itemrec", "datasets"),
-        ("torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "itemrec", "models"),
+        ("itemfold", "datasets"),
+        ("torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "itemfold", "models"),
     ],
     ids=lambda words: words[0],
 )
@@ -155,7 +155,7 @@ def test_commands_and_workers_are_tuned(tmp_path: Path, start: tuple[str, ...]) 
     subprocess.run(
         [sys.executable, "-m", *start],
         cwd=tmp_path,
-        env={**kept, "ITEMREC_EXTENSIONS": "probe.py"},
+        env={**kept, "ITEMFOLD_EXTENSIONS": "probe.py"},
         check=True,
         capture_output=True,
         stdin=subprocess.DEVNULL,
@@ -208,7 +208,7 @@ def control_groups(root: Path, lines: str, files: dict[str, str]) -> Path:
 def test_the_quota_of_a_container_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, files: dict[str, str], cpus: int
 ) -> None:
-    monkeypatch.setattr("itemrec.threads._scheduled_cpus", lambda: 8)
+    monkeypatch.setattr("itemfold.threads._scheduled_cpus", lambda: 8)
     assert usable_cpus(control_groups(tmp_path, lines, files)) == cpus
 
 

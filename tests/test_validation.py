@@ -3,13 +3,13 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from itemrec.data.splitters import SPLITS
-from itemrec.errors import ItemrecError
-from itemrec.losses import LOSSES
-from itemrec.models import GAT, MODELS
-from itemrec.sampling import NEGATIVES
-from itemrec.settings.schema import TrainConfig
-from itemrec.validation import check_settings, lookup, schema, typed
+from itemfold.data.splitters import SPLITS
+from itemfold.errors import ItemfoldError
+from itemfold.losses import LOSSES
+from itemfold.models import GAT, MODELS
+from itemfold.sampling import NEGATIVES
+from itemfold.settings.schema import TrainConfig
+from itemfold.validation import check_settings, lookup, schema, typed
 
 
 class Component:
@@ -74,25 +74,25 @@ def test_settings_take_the_type_of_their_default(
     ],
 )
 def test_a_wrong_type_names_parameter_rule_and_value(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         check_settings(Component, "part", given)
 
 
 def test_an_unknown_setting_lists_the_known_ones() -> None:
     with pytest.raises(
-        ItemrecError, match="'gat' has no setting 'head'; its settings are: dim, la"
+        ItemfoldError, match="'gat' has no setting 'head'; its settings are: dim, la"
     ):
         check_settings(GAT, "gat", {"head": 2})
 
     def bare(pos: Any, neg: Any, pos_mask: Any = None) -> None: ...
 
-    with pytest.raises(ItemrecError, match="its settings are: none"):
+    with pytest.raises(ItemfoldError, match="its settings are: none"):
         check_settings(bare, "bare", {"pos_mask": 1})  # masks are inputs, not settings
 
 
 def test_an_unknown_name_lists_the_choices() -> None:
     assert lookup({"a": 1}, "thing", "a") == 1
-    with pytest.raises(ItemrecError, match="'thing' must be one of a, b, got 'c'"):
+    with pytest.raises(ItemfoldError, match="'thing' must be one of a, b, got 'c'"):
         lookup({"a": 1, "b": 2}, "thing", "c")
 
 

@@ -1,4 +1,4 @@
-"""Write RESULTS.md, the pages and plots of the results, and the figures of `itemrec models`.
+"""Write RESULTS.md, the pages and plots of the results, and the figures of `itemfold models`.
 
 ``python tools/make_results.py [RESULTS_FOLDER] [RESULTS.md] [MEASURED.json]``; `make results` calls
 it in the root of the repository.
@@ -12,8 +12,8 @@ from pathlib import Path
 import measured
 from results_page import pages
 
-from itemrec.errors import ItemrecError
-from itemrec.files import write_text
+from itemfold.errors import ItemfoldError
+from itemfold.files import write_text
 
 
 def main(arguments: list[str]) -> None:
@@ -30,5 +30,5 @@ def main(arguments: list[str]) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except ItemrecError as error:
-        sys.exit(f"itemrec: {error}")
+    except ItemfoldError as error:
+        sys.exit(f"itemfold: {error}")

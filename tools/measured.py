@@ -1,4 +1,4 @@
-"""The figures that `itemrec models` shows: means over seeds from the stored results."""
+"""The figures that `itemfold models` shows: means over seeds from the stored results."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from itemrec.experiments.suites.store import read_store
+from itemfold.experiments.suites.store import read_store
 
 SUITES = ("systems", "hybrid")  # a row is taken from the first that has it
 METRICS = ("capped_recall@20", "ndcg@20")
-FILE = Path(__file__).parents[1] / "src/itemrec/experiments/measured.json"  # in the wheel
+FILE = Path(__file__).parents[1] / "src/itemfold/experiments/measured.json"  # in the wheel
 
 Figures = dict[str, dict[str, dict[str, float]]]  # name → data set/protocol → metric → mean
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import polars as pl
 
-import itemrec as ir
-from itemrec.data.datasets import DATASETS, Dataset
+import itemfold as ir
+from itemfold.data.datasets import DATASETS, Dataset
 
 FILE = Path("sessions.jsonl")
 

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-import itemrec as ir
-from itemrec.graph.graph import Adjacency
-from itemrec.graph.propagation import neighbour_sum
+import itemfold as ir
+from itemfold.graph.graph import Adjacency
+from itemfold.graph.propagation import neighbour_sum
 
 
 class OwnEncoder(ir.models.GNN):
@@ -13,7 +13,7 @@ class OwnEncoder(ir.models.GNN):
     def __init__(self, dim: int = 64, layers: int | None = None, keep: float = 0.3) -> None:
         super().__init__(dim, layers, pooling="sum")
         if not 0 <= keep < 1:
-            raise ir.ItemrecError(f"'keep' must be at least 0 and below 1, got {keep}")
+            raise ir.ItemfoldError(f"'keep' must be at least 0 and below 1, got {keep}")
         self.keep = keep
 
     def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-import itemrec as ir
-from itemrec.losses.base import apply_mask, mean
+import itemfold as ir
+from itemfold.losses.base import apply_mask, mean
 
 
 @ir.losses.bindable  # checks settings, and lets own_loss(gap=0.5) bind them

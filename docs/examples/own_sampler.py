@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-import itemrec as ir
+import itemfold as ir
 
 
 @dataclass
@@ -18,7 +18,7 @@ class OwnSampler(ir.negatives.DrawnNegatives):
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:
-            raise ir.ItemrecError(f"'share' must be between 0 and 1, got {self.share}")
+            raise ir.ItemfoldError(f"'share' must be between 0 and 1, got {self.share}")
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Called once, with the training interactions [users, items]."""

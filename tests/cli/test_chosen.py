@@ -1,4 +1,4 @@
-"""`itemrec train` without a model: the budget, and the account of what was tried and taken."""
+"""`itemfold train` without a model: the budget, and the account of what was tried and taken."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from command import call
 from hypothesis import given
 from hypothesis import strategies as st
 
-from itemrec.cli.parsing import parse_duration
-from itemrec.errors import ItemrecError
-from itemrec.settings.toml_file import flat, load_config
-from itemrec.training.run import Run
+from itemfold.cli.parsing import parse_duration
+from itemfold.errors import ItemfoldError
+from itemfold.settings.toml_file import flat, load_config
+from itemfold.training.run import Run
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = ["--epochs", "3", "--dim", "4", "--device", "cpu"]
@@ -51,7 +51,7 @@ BAD += [".5m", "5.", "9" * 400, "9" * 310 + "d"]
 
 @pytest.mark.parametrize("text", BAD)
 def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(ItemrecError, match="'budget' must be a duration such as 90s, 10m or 2h"):
+    with pytest.raises(ItemfoldError, match="'budget' must be a duration such as 90s, 10m or 2h"):
         parse_duration("budget", text)
 
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from command import call
 
-import itemrec
-import itemrec as ir
-from itemrec.cli.app import app
+import itemfold
+import itemfold as ir
+from itemfold.cli.app import app
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = ["--epochs", "3", "--dim", "4", "--set", "eval_every=1"]
@@ -34,21 +34,25 @@ def runs(tmp_path_factory) -> Path:
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ITEMREC_DATA", raising=False)
+    monkeypatch.delenv("ITEMFOLD_DATA", raising=False)
     return tmp_path
 
 
 def test_the_version_is_shown():
     result = call("--version")
-    assert result.output == f"itemrec {itemrec.__version__}\n"
+    assert result.output == f"itemfold {itemfold.__version__}\n"
 
 
 def test_the_shell_can_complete(tmp_path):
     shown = call("--help").output
     assert "--install-completion" in shown
     assert "--show-completion" in shown
-    asked = {"_ITEMREC_COMPLETE": "complete_bash", "COMP_WORDS": "itemrec reco", "COMP_CWORD": "1"}
-    code = "import sys; sys.argv[0] = 'itemrec'; from itemrec.cli.app import main; main()"
+    asked = {
+        "_ITEMFOLD_COMPLETE": "complete_bash",
+        "COMP_WORDS": "itemfold reco",
+        "COMP_CWORD": "1",
+    }
+    code = "import sys; sys.argv[0] = 'itemfold'; from itemfold.cli.app import main; main()"
     command = [sys.executable, "-c", code]
     environment = {**os.environ, **asked, "HOME": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -223,7 +227,7 @@ def test_ids_with_commas_are_quoted_as_in_a_csv_file(odd):
 
 def test_a_terminal_without_these_letters_gets_question_marks(odd):
     done = subprocess.run(
-        [sys.executable, "-m", "itemrec", "recommend", odd, "--history", "j]", "--only", "ж"],
+        [sys.executable, "-m", "itemfold", "recommend", odd, "--history", "j]", "--only", "ж"],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
     )
@@ -294,8 +298,8 @@ def test_a_final_model_notes_changed_data(here):
     lines = [f"u{u},i{(u * k) % 17}" for u in range(1, 40) for k in range(1, 9)]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines]))
     text = call("train", "plays.csv", "--model", "ease", "--out", "r").stdout
-    assert "recommend: itemrec recommend r --history ITEM,ITEM --explain\n" in text
-    assert "before deploying, train on all data: itemrec train --final r\n" in text
+    assert "recommend: itemfold recommend r --history ITEM,ITEM --explain\n" in text
+    assert "before deploying, train on all data: itemfold train --final r\n" in text
     assert "has changed" not in call("train", "--final", "r", "--out", "same").stderr
     before = ir.Run.load("same").dataset["interactions"]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines, "u1,new", "u2,new"]))
@@ -308,7 +312,7 @@ def test_a_search_writes_a_configuration_to_train_with(here):
     text = call(*search, "--trials", "3").stdout
     assert "3 trials" in text
     assert "as given" in text
-    assert "train with the best settings: itemrec train --config t/best.toml --out RUN" in text
+    assert "train with the best settings: itemfold train --config t/best.toml --out RUN" in text
     assert "already holds a search" in call(*search, code=2).stderr
     again = call("tune", "--resume", "--out", "t", "--trials", "5").stdout
     assert "5 trials" in again
@@ -387,7 +391,7 @@ BAD = {
     "compare RUN TWIN --metrics ''": "'metrics' must name at least one, got none",
     "evaluate RUN --fold-in nosuch": "'--fold-in' must be frozen or joint",
     "compare RUN": "at least two",
-    "compare RUN TWIN --metrics ndcg@10": "got 'ndcg@10'; itemrec evaluate computes others",
+    "compare RUN TWIN --metrics ndcg@10": "got 'ndcg@10'; itemfold evaluate computes others",
     "compare RUN RUN": "the same run was given twice",
     "compare RUN OTHER": "one protocol",
     "recommend RUN": "give one of --user, --history and --all",
@@ -417,7 +421,7 @@ BAD = {
     "reproduce all --jobs 0": "'jobs' must be a positive integer, got 0",
     "describe nosuch": "unknown data",
     "describe DATA --user-col x": "'user' has no effect on",
-    "describe": "'DATA' must be given; see: itemrec describe --help",
+    "describe": "'DATA' must be given; see: itemfold describe --help",
     "describe DATA twice": "extra argument",
     "train DATA --epochs two": "'--epochs' must be a whole number, got 'two'",
     "train DATA --lr 1,5": "'--lr' must be a number, got '1,5'",
@@ -425,7 +429,7 @@ BAD = {
     "train DATA --lr": "'--lr' requires an argument",
     "recommend RUN --history 3 -k x": "'--k' must be a whole number, got 'x'",
     "trian DATA": "no such command 'trian': did you mean 'train'?",
-    "--nosuch": "no such option: --nosuch; see: itemrec --help",
+    "--nosuch": "no such option: --nosuch; see: itemfold --help",
 }
 
 
@@ -444,7 +448,7 @@ def test_bad_input_is_one_line_with_code_2_and_writes_nothing(line, runs, here):
     result = call(*(names.get(word, word) for word in shlex.split(line)), code=2)
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert result.stderr.startswith("itemrec: ")
+    assert result.stderr.startswith("itemfold: ")
     assert BAD[line] in result.stderr
     assert sorted(here.rglob("*")) == before
 
@@ -465,14 +469,14 @@ def test_a_diverging_loss_stops_with_the_reason(here):
 
 def test_too_little_memory_is_one_sentence_and_a_bug_is_not(here, monkeypatch):
     error = call("train", TINY, "--dim", 10**11, "--out", "r", code=2).stderr
-    assert re.fullmatch(r"itemrec: 'dim' must be smaller: .* at least [0-9,]+ GiB .*\n", error)
+    assert re.fullmatch(r"itemfold: 'dim' must be smaller: .* at least [0-9,]+ GiB .*\n", error)
     assert not Path("r").exists()
 
     def fail(error: Exception):
         def raising(*args: object, **kwargs: object) -> None:
             raise error
 
-        monkeypatch.setattr("itemrec.experiments.build.run_config", raising)
+        monkeypatch.setattr("itemfold.experiments.build.run_config", raising)
 
     gpu = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 8 GiB."
     fail(torch.OutOfMemoryError(gpu))
@@ -488,7 +492,7 @@ def test_too_little_memory_is_one_sentence_and_a_bug_is_not(here, monkeypatch):
 def test_every_command_has_help_with_an_example():
     for command in app.registered_commands:
         help_text = " ".join(call(command.name, "--help").stdout.split())
-        assert f"Example: itemrec {command.name}" in help_text
+        assert f"Example: itemfold {command.name}" in help_text
 
 
 def test_no_arguments_show_the_commands():
@@ -499,7 +503,7 @@ def test_no_arguments_show_the_commands():
 
 def test_the_module_is_the_command():
     done = subprocess.run(
-        [sys.executable, "-m", "itemrec", "train", "nosuch"], capture_output=True, text=True
+        [sys.executable, "-m", "itemfold", "train", "nosuch"], capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("itemrec: unknown data 'nosuch'")
+    assert done.stderr.startswith("itemfold: unknown data 'nosuch'")

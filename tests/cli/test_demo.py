@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.cli.demo import PROTOCOLS, SYSTEMS, run_demo
-from itemrec.cli.tables.layout import program
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.cli.demo import PROTOCOLS, SYSTEMS, run_demo
+from itemfold.cli.tables.layout import program
 
 TINY = "synthetic:users=100,items=80,interactions=1500"
 
@@ -48,13 +48,15 @@ def test_demo_on_a_small_data_set(shown):
     )
     recommender = ir.Recommender.load(out / "inductive-hybrid")
     assert recommender.recommend(history=history.split(",")).unknown == ()
-    assert text.splitlines()[-1] == "train on your own file: itemrec train FILE.csv --out runs/mine"
+    assert (
+        text.splitlines()[-1] == "train on your own file: itemfold train FILE.csv --out runs/mine"
+    )
 
 
 def test_the_last_row_is_the_default_with_settings_that_it_chose_itself(shown):
     assert list(SYSTEMS)[-1] == "hybrid"
     out, text = shown
-    assert text.count("The hybrid, the default of `itemrec train`, is ") == 2
+    assert text.count("The hybrid, the default of `itemfold train`, is ") == 2
     default = ir.train(ir.split_users(ir.load(TINY)), epochs=1)
     for protocol in PROTOCOLS:
         run = ir.Run.load(out / f"{protocol}-hybrid")
@@ -93,10 +95,10 @@ def test_serve_opens_the_page_of_the_runs_for_unseen_users(tmp_path, monkeypatch
         served.update(runs=runs, **settings)
         settings["when_ready"]("http://127.0.0.1:1")
 
-    monkeypatch.setattr("itemrec.serving.http.serve", serve)
+    monkeypatch.setattr("itemfold.serving.http.serve", serve)
     monkeypatch.setattr("webbrowser.open", opened.append)
     trained = []
-    monkeypatch.setattr("itemrec.cli.demo.run_demo", lambda out, **_: trained.append(out))
+    monkeypatch.setattr("itemfold.cli.demo.run_demo", lambda out, **_: trained.append(out))
     out = tmp_path / "demo"
     result = CliRunner().invoke(app, ["demo", "--serve", "--out", str(out)])
     assert result.exit_code == 0, result.output
@@ -108,14 +110,14 @@ def test_serve_opens_the_page_of_the_runs_for_unseen_users(tmp_path, monkeypatch
 
 
 def test_a_printed_command_is_one_that_the_shell_finds(tmp_path: Path, monkeypatch) -> None:
-    script = tmp_path / ".venv/bin/itemrec"
+    script = tmp_path / ".venv/bin/itemfold"
     script.parent.mkdir(parents=True)
     script.touch(mode=0o755)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [".venv/bin/itemrec", "demo"])
+    monkeypatch.setattr(sys, "argv", [".venv/bin/itemfold", "demo"])
     monkeypatch.setenv("PATH", "/nowhere")
-    assert program() == ".venv/bin/itemrec"
+    assert program() == ".venv/bin/itemfold"
     monkeypatch.setenv("PATH", str(script.parent))  # as after `source .venv/bin/activate`
-    assert program() == "itemrec"
+    assert program() == "itemfold"
     monkeypatch.setattr(sys, "argv", ["/somewhere/__main__.py"])
-    assert program() == "itemrec"
+    assert program() == "itemfold"

@@ -14,14 +14,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from itemrec.cli.app import app
+from itemfold.cli.app import app
 
 resource = pytest.importorskip("resource")
 DATA = "synthetic:users=80,items=60,interactions=400"
 NO_LIMIT = 10**9
 LIMITED = """
 import resource
-from itemrec.__main__ import main
+from itemfold.__main__ import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 main()
 """
@@ -65,7 +65,7 @@ def test_training_that_cannot_be_saved_leaves_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = run(limit, "train", DATA, "--epochs", "1", *options, "--out", "r")
-    assert done.stderr.splitlines()[-1] == f"itemrec: r/{file}: File too large"
+    assert done.stderr.splitlines()[-1] == f"itemfold: r/{file}: File too large"
     assert "Traceback" not in done.stderr
     assert done.exit_code == 2
     assert os.listdir(tmp_path) == []
@@ -75,7 +75,7 @@ def test_a_command_of_its_own_says_the_same(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIMITED, "train", DATA, "--model", "popularity", "--out", "r"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert done.stderr == "itemrec: r/request.toml: File too large\n"
+    assert done.stderr == "itemfold: r/request.toml: File too large\n"
     assert done.returncode == 2
     assert os.listdir(tmp_path) == []
 
@@ -84,7 +84,7 @@ def test_a_command_of_its_own_says_the_same(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_written_leaves_the_old_one(trained: Path, name: str) -> None:
     (trained / name).write_text("old")
     done = run(1500, "recommend", "r", "--all", "--out", name)
-    assert done.stderr == f"itemrec: {name}: File too large\n"
+    assert done.stderr == f"itemfold: {name}: File too large\n"
     assert done.exit_code == 2
     assert (trained / name).read_text() == "old"
     assert not list(trained.glob(".*"))

@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-import itemrec.cli.doctor as doctor
+import itemfold.cli.doctor as doctor
 
 
 def test_a_wrong_kernel_is_found(monkeypatch):
@@ -15,7 +15,7 @@ def test_a_wrong_kernel_is_found(monkeypatch):
 
 
 def test_data_under_the_root_is_found(monkeypatch, tmp_path):
-    monkeypatch.setenv("ITEMREC_DATA", str(tmp_path))
+    monkeypatch.setenv("ITEMFOLD_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "yelp2018").mkdir()
     (tmp_path / "yelp2018" / "train.txt").write_text("0 1\n")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from command import call
 
-import itemrec as ir
-from itemrec.extensions import PREFIX, VARIABLE, load_extensions
+import itemfold as ir
+from itemfold.extensions import PREFIX, VARIABLE, load_extensions
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = ["--epochs", "2", "--dim", "4", "--set", "eval_every=1"]
@@ -18,9 +18,9 @@ FAST = ["--epochs", "2", "--dim", "4", "--set", "eval_every=1"]
 OWN = """
 from dataclasses import dataclass
 
-import itemrec
-from itemrec.losses import softmax
-from itemrec.models import EASE, MODELS
+import itemfold
+from itemfold.losses import softmax
+from itemfold.models import EASE, MODELS
 
 print("loading own.py")
 
@@ -38,7 +38,7 @@ class Own(EASE):
     pass
 
 
-itemrec.losses.LOSSES["own-loss"] = own_loss
+itemfold.losses.LOSSES["own-loss"] = own_loss
 MODELS["own"] = Own
 """
 
@@ -95,7 +95,7 @@ def test_help_lists_choices_after_extensions_are_loaded(own):
 
 def test_what_an_extension_prints_stays_out_of_results(own):
     call("--extension", own, "train", TINY, "--model", "own", "--out", "m")
-    again = ["-m", "itemrec", "--extension", "own.py", "recommend", "m", "--user", "3", "--json"]
+    again = ["-m", "itemfold", "--extension", "own.py", "recommend", "m", "--user", "3", "--json"]
     done = subprocess.run([sys.executable, *again], capture_output=True, text=True, cwd=own.parent)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["items"]
@@ -158,6 +158,6 @@ def test_a_bad_extension_is_one_sentence(own, name):
     result = call("--extension", name, "models", code=2)
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.startswith("itemrec: ")
+    assert result.stderr.startswith("itemfold: ")
     assert BAD[name] in result.stderr
     assert f"{PREFIX}{Path(name).stem}" not in sys.modules

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.evaluation.metrics import DEFINITIONS
-from itemrec.losses import LOSSES
-from itemrec.models import MODELS
-from itemrec.sampling import NEGATIVES
-from itemrec.settings.resolve import resolve
-from itemrec.settings.schema import TrainConfig
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.evaluation.metrics import DEFINITIONS
+from itemfold.losses import LOSSES
+from itemfold.models import MODELS
+from itemfold.sampling import NEGATIVES
+from itemfold.settings.resolve import resolve
+from itemfold.settings.schema import TrainConfig
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 
@@ -30,7 +30,7 @@ def help_of(command: str, columns: int = 160) -> str:
 def test_defaults_are_shown(command: str) -> None:
     text, usual = help_of(command), resolve({"data": {"data": TINY}})
     name = usual.model.name
-    assert f"`itemrec models` describes them. Default: {name}, which chooses its own" in text
+    assert f"`itemfold models` describes them. Default: {name}, which chooses its own" in text
     other = resolve({"data": {"data": TINY}, "loss": {"name": "bpr"}}).model.name
     assert f"with --loss or --negatives alone: {other}." in text
     for default in ("default_loss", "default_negatives"):

@@ -5,11 +5,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-import itemrec as ir
-from itemrec.cli import plots
-from itemrec.cli.html_report import write_report
-from itemrec.evaluation.tradeoff import Sweep, SweepPoint
-from itemrec.settings.toml_file import flat
+import itemfold as ir
+from itemfold.cli import plots
+from itemfold.cli.html_report import write_report
+from itemfold.evaluation.tradeoff import Sweep, SweepPoint
+from itemfold.settings.toml_file import flat
 
 DATA = "synthetic:users=120,items=90,interactions=1800"
 
@@ -107,11 +107,11 @@ def test_one_run_and_bad_paths(runs, tmp_path):
     run.save(tmp_path / "r")
     path = write_report([tmp_path / "r"], tmp_path / "one.html")
     assert "Paired tests" not in path.read_text()
-    with pytest.raises(ir.ItemrecError, match="existing folder"):
+    with pytest.raises(ir.ItemfoldError, match="existing folder"):
         write_report(runs, tmp_path / "no" / "report.html")
-    with pytest.raises(ir.ItemrecError, match="'out' must be a file, got the folder"):
+    with pytest.raises(ir.ItemfoldError, match="'out' must be a file, got the folder"):
         write_report(runs, tmp_path)
-    with pytest.raises(ir.ItemrecError, match="at least one run"):
+    with pytest.raises(ir.ItemfoldError, match="at least one run"):
         write_report({}, tmp_path / "report.html")
 
 

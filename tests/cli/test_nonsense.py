@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from command import call
 
-import itemrec as ir
-from itemrec.errors import ItemrecError
+import itemfold as ir
+from itemfold.errors import ItemfoldError
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 
@@ -65,7 +65,7 @@ def test_a_search_is_not_written_into_a_run_nor_a_run_into_a_search(root: Path, 
     ],
 )
 def test_impossible_settings_of_training(setting: dict[str, Any], message: str) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         ir.TrainConfig(**setting)
 
 
@@ -77,7 +77,7 @@ def test_an_empty_path_is_not_the_current_folder(
     here: Path, command: list[str], form: list[str]
 ) -> None:
     refused = call(*command, *form, code=2)
-    assert refused.stderr == "itemrec: '--out' must be a path, got ''\n"
+    assert refused.stderr == "itemfold: '--out' must be a path, got ''\n"
     assert os.listdir(here) == []
 
 
@@ -87,7 +87,7 @@ def test_an_empty_history_is_still_one(root: Path) -> None:
 
 def test_an_empty_folder_name_in_python() -> None:
     split = ir.split_users(ir.load(TINY))
-    with pytest.raises(ItemrecError, match="'folder' must be the path of a run folder, got ''"):
+    with pytest.raises(ItemfoldError, match="'folder' must be the path of a run folder, got ''"):
         ir.train(split, ir.models.EASE(), out="")
 
 

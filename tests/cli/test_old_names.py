@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.cli.errors import warnings_as_notes
-from itemrec.settings.toml_file import flat
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.cli.errors import warnings_as_notes
+from itemfold.settings.toml_file import flat
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 WORKS = "the old name still works"
@@ -39,7 +39,7 @@ OLD = [
 @pytest.mark.parametrize(("text", "old", "new", "value"), OLD)
 def test_a_setting_by_its_old_name(text, old, new, value):
     lines = call("train", TINY, "--epochs", "1", "--set", text, "--out", "r")
-    noted = [] if text == "dim=4" else [f"itemrec: '{old}' is now '{new}'; {WORKS}"]
+    noted = [] if text == "dim=4" else [f"itemfold: '{old}' is now '{new}'; {WORKS}"]
     assert [line for line in lines if "is now" in line] == noted
     assert flat(ir.Run.load("r").config)[f"model.{new}"] == value
 
@@ -50,8 +50,8 @@ def test_a_file_with_old_names_gives_one_note_each(here):
     )
     lines = call("train", TINY, "--config", "c.toml", "--out", "r")
     assert sorted(line for line in lines if "is now" in line) == [
-        f"itemrec: 'dim' is now 'gnn.dim'; {WORKS}",
-        f"itemrec: 'linear_l2' is now 'linear.l2'; {WORKS}",
+        f"itemfold: 'dim' is now 'gnn.dim'; {WORKS}",
+        f"itemfold: 'linear_l2' is now 'linear.l2'; {WORKS}",
     ]
     model = ir.Run.load("r").config["model"]
     assert (model["gnn"]["name"], model["gnn"]["dim"], model["linear"]["l2"]) == ("gcn", 4, 30.0)

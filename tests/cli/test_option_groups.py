@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from itemrec.cli.app import app
-from itemrec.cli.option_groups import with_options
+from itemfold.cli.app import app
+from itemfold.cli.option_groups import with_options
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def test_help_of_train_is_in_panels_with_all_choices():
     assert "interactions, users, time, last, rolling, items (new items) or all." in words
     for table in ("MODELS", "LOSSES"):
         assert table not in words
-    from itemrec.losses import LOSSES
-    from itemrec.models import MODELS
-    from itemrec.sampling import NEGATIVES
+    from itemfold.losses import LOSSES
+    from itemfold.models import MODELS
+    from itemfold.sampling import NEGATIVES
 
     for choices in (MODELS, LOSSES, NEGATIVES):
         assert ", ".join(choices) in words

@@ -1,4 +1,4 @@
-"""`itemrec prepare`, and its folder as the data of the other commands."""
+"""`itemfold prepare`, and its folder as the data of the other commands."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
+import itemfold as ir
+from itemfold.cli.app import app
 
 pytest.importorskip("duckdb")
 COLUMNS = ("--user-col", "who", "--item-col", "what", "--rating-col", "stars")
@@ -87,6 +87,6 @@ def test_mistakes_are_one_sentence_and_leave_nothing(folder: Path) -> None:
 def test_without_duckdb_a_sentence_says_how_to_get_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
+    monkeypatch.setattr("itemfold.environment.find_spec", lambda name: None)
     shown = call("prepare", "plays.csv", *COLUMNS, "--out", "other", code=2)
-    assert shown.strip() == "itemrec: 'prepare' needs duckdb: pip install duckdb"
+    assert shown.strip() == "itemfold: 'prepare' needs duckdb: pip install duckdb"

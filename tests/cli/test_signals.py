@@ -11,7 +11,7 @@ import pytest
 from command import sigint
 from typer.testing import CliRunner
 
-from itemrec.cli.app import app
+from itemfold.cli.app import app
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 SMALL = ("--model", "lightgcn", "--dim", "4")  # the default costs more and is stopped likewise
@@ -26,7 +26,7 @@ class Sender:
             os.kill(os.getpid(), {number})
 
 sys.meta_path.insert(0, Sender())
-from itemrec.__main__ import main
+from itemfold.__main__ import main
 main()
 """
 # A signal arrives when a function is called.
@@ -45,7 +45,7 @@ def send(*args, **kwargs):
     return original(*args, **kwargs)
 
 setattr(owner, name, send)
-from itemrec.__main__ import main
+from itemfold.__main__ import main
 main()
 """
 CODES = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
@@ -65,9 +65,9 @@ def run(
 @pytest.mark.parametrize(
     ("module", "signal_and_code"),
     [
-        *((name, CODES[0]) for name in ("itemrec.cli.app", "typer", "numpy.linalg", "torch.nn")),
-        *((name, CODES[0]) for name in ("torch._C", "scipy.sparse", "itemrec.training.loop")),
-        *((name, CODES[1]) for name in ("itemrec.cli.app", "torch")),
+        *((name, CODES[0]) for name in ("itemfold.cli.app", "typer", "numpy.linalg", "torch.nn")),
+        *((name, CODES[0]) for name in ("torch._C", "scipy.sparse", "itemfold.training.loop")),
+        *((name, CODES[1]) for name in ("itemfold.cli.app", "torch")),
     ],
 )
 def test_a_signal_during_the_start_is_one_sentence(
@@ -76,7 +76,7 @@ def test_a_signal_during_the_start_is_one_sentence(
     number, code, word = signal_and_code
     text = AT_IMPORT.format(module=module, number=int(number))
     found, error = run(text, "train", DATA, "--epochs", "1", "--out", "r", cwd=tmp_path)
-    assert error == f"itemrec: {word}\n"
+    assert error == f"itemfold: {word}\n"
     assert found == code
     assert os.listdir(tmp_path) == []
 
@@ -84,10 +84,10 @@ def test_a_signal_during_the_start_is_one_sentence(
 @pytest.mark.parametrize(
     ("module", "path", "signal_and_code"),
     [
-        ("itemrec.data.synthetic", "_titles", CODES[0]),
-        ("itemrec.training.run_folder", "RunFolder.claim", CODES[0]),
-        ("itemrec.training.learner", "Learner.__init__", CODES[1]),
-        ("itemrec.evaluation.evaluate", "Evaluator.__init__", CODES[0]),
+        ("itemfold.data.synthetic", "_titles", CODES[0]),
+        ("itemfold.training.run_folder", "RunFolder.claim", CODES[0]),
+        ("itemfold.training.learner", "Learner.__init__", CODES[1]),
+        ("itemfold.evaluation.evaluate", "Evaluator.__init__", CODES[0]),
     ],
 )
 def test_before_the_first_epoch_nothing_is_saved_and_no_resume_is_advised(
@@ -96,7 +96,7 @@ def test_before_the_first_epoch_nothing_is_saved_and_no_resume_is_advised(
     number, code, word = signal_and_code
     text = AT_CALL.format(module=module, path=path, number=int(number), call=1)
     found, error = run(text, "train", DATA, "--epochs", "2", "--out", "r", cwd=tmp_path)
-    assert error == f"itemrec: {word}; nothing was saved\n"
+    assert error == f"itemfold: {word}; nothing was saved\n"
     assert found == code
     assert os.listdir(tmp_path) == []
 
@@ -112,11 +112,11 @@ def test_in_the_middle_of_an_epoch_the_state_is_saved_and_the_advice_works(
 ) -> None:
     number, code, word = signal_and_code
     text = AT_CALL.format(
-        module="itemrec.training.learner", path="Learner.step", number=int(number), call=1
+        module="itemfold.training.learner", path="Learner.step", number=int(number), call=1
     )
     line = ("train", DATA, *model, "--epochs", "4", "--out", "r")
     found, error = run(text, *line, cwd=tmp_path)
-    assert error == f"itemrec: {word}; continue with: itemrec train --resume --out r\n"
+    assert error == f"itemfold: {word}; continue with: itemfold train --resume --out r\n"
     assert found == code
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["train", "--resume", "--out", "r"])
@@ -126,10 +126,10 @@ def test_in_the_middle_of_an_epoch_the_state_is_saved_and_the_advice_works(
 
 def test_a_second_signal_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) -> None:
     twice = AT_CALL.replace("os.kill(", "os.kill(os.getpid(), 2); os.kill(")
-    text = twice.format(module="itemrec.training.learner", path="Learner.step", number=2, call=1)
+    text = twice.format(module="itemfold.training.learner", path="Learner.step", number=2, call=1)
     line = ("train", DATA, *SMALL, "--epochs", "4", "--out", "r")
     found, error = run(text, *line, cwd=tmp_path)
-    assert error == "itemrec: interrupted; nothing was saved\n"
+    assert error == "itemfold: interrupted; nothing was saved\n"
     assert found == 130
 
 
@@ -137,8 +137,8 @@ def test_a_program_without_a_handler_is_ended_by_sigterm_after_its_state_was_sav
     tmp_path: Path,
 ) -> None:
     code = f"""
-import os, itemrec as ir
-from itemrec.training.learner import Learner
+import os, itemfold as ir
+from itemfold.training.learner import Learner
 step = Learner.step
 def send(self, keys):
     os.kill(os.getpid(), {int(signal.SIGTERM)})
@@ -154,7 +154,7 @@ ir.train(split, ir.models.LightGCN(dim=4), epochs=3, out="r")
 
 @pytest.mark.parametrize(
     ("module", "path"),
-    [("itemrec.data.synthetic", "_titles"), ("itemrec.training.learner", "Learner.step")],
+    [("itemfold.data.synthetic", "_titles"), ("itemfold.training.learner", "Learner.step")],
     ids=["command", "training"],
 )
 def test_a_command_in_the_background_ignores_ctrl_c(tmp_path: Path, module: str, path: str) -> None:
@@ -166,18 +166,18 @@ def test_a_command_in_the_background_ignores_ctrl_c(tmp_path: Path, module: str,
 
 def test_a_command_in_the_background_ends_with_sigterm(tmp_path: Path) -> None:
     text = AT_CALL.format(
-        module="itemrec.training.learner", path="Learner.step", number=int(signal.SIGTERM), call=1
+        module="itemfold.training.learner", path="Learner.step", number=int(signal.SIGTERM), call=1
     )
     line = ("train", DATA, *SMALL, "--epochs", "4", "--out", "r")
     found, error = run(text, *line, cwd=tmp_path, handler=signal.SIG_IGN)
-    assert error == "itemrec: terminated; continue with: itemrec train --resume --out r\n"
+    assert error == "itemfold: terminated; continue with: itemfold train --resume --out r\n"
     assert found == 143
 
 
 def test_training_in_a_python_program_in_the_background_ignores_ctrl_c(tmp_path: Path) -> None:
     code = f"""
-import os, signal, itemrec as ir
-from itemrec.training.learner import Learner
+import os, signal, itemfold as ir
+from itemfold.training.learner import Learner
 step = Learner.step
 def send(self, keys):
     os.kill(os.getpid(), signal.SIGINT)

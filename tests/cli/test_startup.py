@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-import itemrec as ir
+import itemfold as ir
 
 HEAVY = ("torch", "scipy", "polars", "pandas", "matplotlib", "optuna", "fastapi")
 COMMANDS = (
@@ -39,7 +39,7 @@ def loaded_by(code: str) -> tuple[list[str], str]:
 
 
 def command(*arguments: str) -> str:
-    return f"from itemrec.cli.app import app; app({list(arguments)!r})"
+    return f"from itemfold.cli.app import app; app({list(arguments)!r})"
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
@@ -74,14 +74,14 @@ def test_help_lists_the_models_without_importing_them() -> None:
 
 
 def test_recommending_needs_neither_statistics_nor_frames() -> None:
-    code = "import itemrec as ir; ir.Recommender; assert 'scipy.stats' not in sys.modules"
+    code = "import itemfold as ir; ir.Recommender; assert 'scipy.stats' not in sys.modules"
     assert set(loaded_by(code)[0]) == {"torch", "scipy"}
 
 
 def test_importing_the_package_imports_nothing_heavy_until_a_name_is_used() -> None:
-    assert loaded_by("import itemrec")[0] == []
-    assert loaded_by("import itemrec; dir(itemrec); dir(itemrec.models)")[0] == []
-    assert "torch" in loaded_by("import itemrec; itemrec.train")[0]
+    assert loaded_by("import itemfold")[0] == []
+    assert loaded_by("import itemfold; dir(itemfold); dir(itemfold.models)")[0] == []
+    assert "torch" in loaded_by("import itemfold; itemfold.train")[0]
 
 
 @pytest.mark.parametrize("room", [ir, ir.models, ir.losses, ir.negatives])

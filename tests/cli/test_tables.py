@@ -2,11 +2,11 @@
 
 from rich.console import Console
 
-import itemrec as ir
-from itemrec.cli.tables import description, results
-from itemrec.data.describe import describe
-from itemrec.data.synthetic import synthetic
-from itemrec.sampling.ppr_diagnostics import ppr_report
+import itemfold as ir
+from itemfold.cli.tables import description, results
+from itemfold.data.describe import describe
+from itemfold.data.synthetic import synthetic
+from itemfold.sampling.ppr_diagnostics import ppr_report
 
 
 def shown(table: object) -> str:

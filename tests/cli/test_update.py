@@ -12,7 +12,7 @@ import pytest
 from command import sigint
 from typer.testing import CliRunner, Result
 
-from itemrec.cli.app import app
+from itemfold.cli.app import app
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 
@@ -37,7 +37,7 @@ def test_it_says_what_was_added_and_done(place: Path) -> None:
     assert "1 user, 1 item; known already:" in result.output
     assert "linear part: " in result.output
     assert "nothing is held out, so there are no test metrics" in result.output
-    assert "start from `itemrec train --final RUN`" in " ".join(result.output.split())
+    assert "start from `itemfold train --final RUN`" in " ".join(result.output.split())
     assert result.output.rstrip().endswith("run folder: r2")
     config = tomllib.loads((place / "r2" / "config.toml").read_text())
     metrics = json.loads((place / "r2" / "metrics.json").read_text())
@@ -88,7 +88,7 @@ def test_an_interrupted_update_leaves_nothing(tmp_path: Path) -> None:
     words = ["train", TINY, "--model", "lightgcn", "--epochs", "20", "--out", str(tmp_path / "r")]
     assert call(*words).exit_code == 0
     (tmp_path / "new.csv").write_text("user,item\neve,1\n")
-    command = [sys.executable, "-m", "itemrec", "update", "r", "new.csv", "--out", "r2"]
+    command = [sys.executable, "-m", "itemfold", "update", "r", "new.csv", "--out", "r2"]
     with sigint():
         process = subprocess.Popen(
             [*command, "--epochs", "1000000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
@@ -98,5 +98,5 @@ def test_an_interrupted_update_leaves_nothing(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert said.rstrip().endswith("itemrec: interrupted; nothing was saved")
+    assert said.rstrip().endswith("itemfold: interrupted; nothing was saved")
     assert not (tmp_path / "r2").exists()

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-import itemrec as ir
-from itemrec.data.interactions import Interactions
-from itemrec.errors import ItemrecError
+import itemfold as ir
+from itemfold.data.interactions import Interactions
+from itemfold.errors import ItemfoldError
 
 # one row with each problem, two without a user
 TEXT = """user,item,rating,time
@@ -59,7 +59,7 @@ def test_bad_rows_are_left_out_and_counted_by_reason(path: Path) -> None:
 
 
 def test_without_the_option_all_problems_are_reported_at_once(path: Path) -> None:
-    with pytest.raises(ItemrecError) as caught:
+    with pytest.raises(ItemfoldError) as caught:
         ir.read(path, rating="rating", time="time")
     text = str(caught.value)
     assert text.startswith(
@@ -108,7 +108,7 @@ def test_frames_and_parquet_files_too(tmp_path: Path, kind: str) -> None:
     if kind == "parquet":
         frame.write_parquet(tmp_path / "x.parquet")
         frame = tmp_path / "x.parquet"
-    with pytest.raises(ItemrecError, match=r"row 2: the user id is missing; row 3: the rating is"):
+    with pytest.raises(ItemfoldError, match=r"row 2: the user id is missing; row 3: the rating is"):
         ir.read(frame, rating="rating")
     data = ir.read(frame, skip_bad_rows=True)
     assert pairs(data) == {(1, "x")}
@@ -121,16 +121,16 @@ def test_frames_and_parquet_files_too(tmp_path: Path, kind: str) -> None:
 def test_a_file_without_a_usable_row_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("user,item\n,x\n,y\n")
-    with pytest.raises(ItemrecError, match=r"no row can be used; .*line 2: the user id is missing"):
+    with pytest.raises(ItemfoldError, match=r"no row can be used; .*line 2: the user id is"):
         ir.read(path, skip_bad_rows=True)
 
 
 def test_the_option_is_for_tables(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("0 1 2\n")
     for source in (tmp_path, sp.csr_array([[1, 0], [0, 1]])):
-        with pytest.raises(ItemrecError, match="'skip_bad_rows' needs a table with columns"):
+        with pytest.raises(ItemfoldError, match="'skip_bad_rows' needs a table with columns"):
             ir.read(source, skip_bad_rows=True)
-    with pytest.raises(ItemrecError, match="'skip_bad_rows' must be true or false, got 'yes'"):
+    with pytest.raises(ItemfoldError, match="'skip_bad_rows' must be true or false, got 'yes'"):
         ir.read(tmp_path, skip_bad_rows="yes")
-    with pytest.raises(ItemrecError, match="'skip_bad_rows' has no effect on"):
+    with pytest.raises(ItemfoldError, match="'skip_bad_rows' has no effect on"):
         ir.load("synthetic", skip_bad_rows=True)

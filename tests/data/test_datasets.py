@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from itemrec.data import download
-from itemrec.data.datasets import DATASETS, Dataset, Remote, load
-from itemrec.data.sources import read
-from itemrec.errors import ItemrecError
+from itemfold.data import download
+from itemfold.data.datasets import DATASETS, Dataset, Remote, data_variable, load
+from itemfold.data.sources import read
+from itemfold.errors import ItemfoldError, ItemfoldWarning
 
 TRAIN, TEST = b"0 1 2\r\n1 0 2\r\n2 1\r\n", b"0 0\n2 2 0\n"
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch) -> Path:
-    """Isolate the tests from the real cache and from ITEMREC_DATA."""
+    """Isolate the tests from the real cache and from ITEMFOLD_DATA."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("ITEMREC_DATA", raising=False)
-    return tmp_path / "cache" / "itemrec"
+    monkeypatch.delenv("ITEMFOLD_DATA", raising=False)
+    return tmp_path / "cache" / "itemfold"
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def left(cache: Path) -> list[str]:
 
 
 def error_of(*args, **options) -> str:
-    with pytest.raises(ItemrecError) as caught:
+    with pytest.raises(ItemfoldError) as caught:
         load(*args, **options)
     message = str(caught.value)
     assert "\n" not in message
@@ -161,7 +161,7 @@ def test_without_a_network_the_error_names_the_fix(tiny, own_cache: Path) -> Non
     tiny(files=tuple(replace(f, urls=("http://127.0.0.1:9/x",)) for f in files))
     message = error_of("tiny")
     assert "could not be downloaded" in message
-    assert "or set ITEMREC_DATA to a folder that holds tiny/" in message
+    assert "or set ITEMFOLD_DATA to a folder that holds tiny/" in message
     assert left(own_cache) == []
 
 
@@ -195,7 +195,7 @@ def test_local_copy_is_recognised_by_contents(tiny, tmp_path: Path, monkeypatch)
     (copy / "test.txt").write_bytes(TEST)
     by_argument = load("tiny", data_root=tmp_path / "root")
     assert by_argument.source == {"data": "tiny", "data_root": str(tmp_path / "root")}
-    monkeypatch.setenv("ITEMREC_DATA", str(tmp_path / "root"))
+    monkeypatch.setenv("ITEMFOLD_DATA", str(tmp_path / "root"))
     assert load("tiny").fingerprint == by_argument.fingerprint
     (copy / "train.txt").write_text("2 0\n1 2 1\n0 2 1\n")
     (copy / "test.txt").write_text("0 0\n2 2 1\n")  # the same counts, other edges
@@ -248,10 +248,19 @@ def test_every_entry_has_a_source_and_a_licence() -> None:
     ],
 )
 def test_real_data_is_verified(monkeypatch, request, name, users, items, pairs) -> None:
-    monkeypatch.undo()  # the real ITEMREC_DATA
+    monkeypatch.undo()  # the real ITEMFOLD_DATA
     data = load(name, data_root=request.getfixturevalue("data_root"))
     assert (data.n_users, data.n_items, len(data)) == (users, items, pairs)
     if name == "ml-latest-small":
         assert "Toy Story (1995)" in data.titles.tolist()
         half = load(name, data_root=request.getfixturevalue("data_root"), min_rating=2.5)
         assert (half.n_users, half.n_items, len(half)) == (610, 8852, 87_313)
+
+
+def test_the_old_name_of_the_data_variable_is_read_with_a_note(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("ITEMFOLD_DATA", raising=False)
+    monkeypatch.setenv("ITEMREC_DATA", str(tmp_path))
+    with pytest.warns(ItemfoldWarning, match="ITEMREC_DATA is now ITEMFOLD_DATA"):
+        assert data_variable() == str(tmp_path)
+    monkeypatch.setenv("ITEMFOLD_DATA", "elsewhere")
+    assert data_variable() == "elsewhere"

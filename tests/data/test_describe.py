@@ -9,9 +9,9 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.data.describe import degree_statistics, describe
-from itemrec.data.sources import read
-from itemrec.data.synthetic import synthetic
+from itemfold.data.describe import degree_statistics, describe
+from itemfold.data.sources import read
+from itemfold.data.synthetic import synthetic
 
 
 def frame(rows: list, columns=("user", "item", "rating", "time")) -> pd.DataFrame:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import itemrec as ir
-from itemrec.data.id_arrays import fixed_width, text_array
-from itemrec.data.interactions import IdMap
+import itemfold as ir
+from itemfold.data.id_arrays import fixed_width, text_array
+from itemfold.data.interactions import IdMap
 
 LONG = "x" * 20_000
 N = 3000  # 240 MB as texts of fixed width

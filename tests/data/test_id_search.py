@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.data import interactions
-from itemrec.data.id_arrays import text_array
-from itemrec.data.interactions import IdMap
+from itemfold.data import interactions
+from itemfold.data.id_arrays import text_array
+from itemfold.data.interactions import IdMap
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6)
 IDS = st.one_of(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import itemrec as ir
-from itemrec.data.feature_matrix import FeatureEncoder
-from itemrec.data.interactions import IdMap
-from itemrec.data.item_features import ItemFeatures, read_item_features
+import itemfold as ir
+from itemfold.data.feature_matrix import FeatureEncoder
+from itemfold.data.interactions import IdMap
+from itemfold.data.item_features import ItemFeatures, read_item_features
 
 FILMS = """movieId,title,genres,price,studio,opened
 1,Toy Story (1995),Animation|Children,3.5,Pixar,1995-11-22
@@ -99,14 +99,14 @@ def test_the_item_column_is_named_known_or_first() -> None:
     ],
 )
 def test_a_table_that_cannot_be_used_is_rejected(frame: dict, message: str) -> None:
-    with pytest.raises(ir.ItemrecError, match=message):
+    with pytest.raises(ir.ItemfoldError, match=message):
         read_item_features(pl.DataFrame(frame))
 
 
 def test_features_of_other_items_than_the_data_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "films.csv"
     path.write_text("item,x\nnobody,1\nnothing,2\n")
-    with pytest.raises(ir.ItemrecError, match="got 2 ids and none is among its"):
+    with pytest.raises(ir.ItemfoldError, match="got 2 ids and none is among its"):
         ir.load("synthetic:users=20,items=30,interactions=150", item_features=path)
 
 
@@ -120,7 +120,7 @@ def test_a_later_table_is_read_as_the_first_was(tmp_path: Path) -> None:
     assert values(later, "genres") == [("Animation",)]
     assert values(later, "title (year)") == [2010]
     assert np.isnan(values(later, "price")[0])
-    with pytest.raises(ir.ItemrecError, match="at least one of the columns title"):
+    with pytest.raises(ir.ItemfoldError, match="at least one of the columns title"):
         read_item_features(pl.DataFrame({"movieId": [9], "colour": ["red"]}), like=first)
 
 

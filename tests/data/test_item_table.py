@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from itemrec.data.interactions import IdMap
-from itemrec.data.item_table import ItemTable, as_number, read_ids, read_item_table
-from itemrec.errors import ItemrecError
+from itemfold.data.interactions import IdMap
+from itemfold.data.item_table import ItemTable, as_number, read_ids, read_item_table
+from itemfold.errors import ItemfoldError
 
 ROWS = {"movieId": [7, 9], "year": [1995, None], "image url": ["https://x.example/7.jpg", ""]}
 
@@ -47,25 +47,25 @@ def test_ids_come_from_lines_or_from_a_column(tmp_path):
 def test_a_table_that_cannot_be_read_is_reported(tmp_path, name, text, sentence):
     if text is not None:
         (tmp_path / name).write_text(text)
-    with pytest.raises(ItemrecError, match=sentence):
+    with pytest.raises(ItemfoldError, match=sentence):
         read_item_table(tmp_path / name)
 
 
 def test_files_without_a_useful_id_are_rejected(tmp_path):
     (tmp_path / "ids.txt").write_text("\n")
-    with pytest.raises(ItemrecError, match="'available' must hold at least one id"):
+    with pytest.raises(ItemfoldError, match="'available' must hold at least one id"):
         read_ids("available", tmp_path / "ids.txt")
-    with pytest.raises(ItemrecError, match="'available' must be an existing file"):
+    with pytest.raises(ItemfoldError, match="'available' must be an existing file"):
         read_ids("available", tmp_path / "none.txt")
     (tmp_path / "ids.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ItemrecError, match="must be text in UTF-8"):
+    with pytest.raises(ItemfoldError, match="must be text in UTF-8"):
         read_ids("available", tmp_path / "ids.txt")
-    with pytest.raises(ItemrecError, match="'available' must name at least one item"):
+    with pytest.raises(ItemfoldError, match="'available' must name at least one item"):
         ItemTable(available=["x"]).available_of(IdMap(np.array([1])))
 
 
 def test_numbers_and_dates_order_items():
     assert as_number("date", "2024-02-01") < as_number("date", "2024-02-01T01:00:00")
     assert np.isnan(as_number("year", ""))
-    with pytest.raises(ItemrecError, match="'year' must be numbers or dates, got 'soon'"):
+    with pytest.raises(ItemfoldError, match="'year' must be numbers or dates, got 'soon'"):
         as_number("year", "soon")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import itemrec as ir
-from itemrec.data.interactions import Interactions
-from itemrec.data.joining import ItemCatalogue, as_interactions, join, later_part
-from itemrec.errors import ItemrecError, NoRowsError
+import itemfold as ir
+from itemfold.data.interactions import Interactions
+from itemfold.data.joining import ItemCatalogue, as_interactions, join, later_part
+from itemfold.errors import ItemfoldError, NoRowsError
 
 PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30)
 
@@ -120,7 +120,7 @@ def test_a_folder_of_feedback_is_read_with_the_files_that_were_put_aside(tmp_pat
 def test_a_bad_line_of_feedback_is_named_or_skipped(tmp_path, line, problem) -> None:
     path = write_feedback(tmp_path / "f.jsonl", [event("ann", 1, "liked")])
     path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(ItemrecError, match=problem):
+    with pytest.raises(ItemfoldError, match=problem):
         ir.read(path)
     assert sum(ir.read(path, skip_bad_rows=True).skipped.values()) == 1
 
@@ -142,5 +142,5 @@ def test_later_interactions_of_known_users_and_items_are_a_test_part() -> None:
     }
     assert targets == {(1, 30), (3, 10)}
     assert [note.rpartition(" ")[2] for note in notes] == ["1.", "1.", "1."]
-    with pytest.raises(ItemrecError, match="that are not in training, got none"):
+    with pytest.raises(ItemfoldError, match="that are not in training, got none"):
         later_part(first.csr(), first.user_ids, first.item_ids, read([(1, 10)]))

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import itemrec as ir
-from itemrec.data.columns import column_problem, to_number
-from itemrec.data.interactions import Interactions
-from itemrec.data.preparing import expressions, finish
-from itemrec.data.preparing import prepare as module
-from itemrec.data.preparing.work import Work
+import itemfold as ir
+from itemfold.data.columns import column_problem, to_number
+from itemfold.data.interactions import Interactions
+from itemfold.data.preparing import expressions, finish
+from itemfold.data.preparing import prepare as module
+from itemfold.data.preparing.work import Work
 
 pytest.importorskip("duckdb")
 ARRAYS = ("users", "items", "ratings", "times", "weights")
@@ -185,7 +185,7 @@ def tables(draw: st.DrawFn) -> dict[str, list[str]]:
 def outcome(call: Callable[[], Interactions]) -> tuple[Interactions | None, str]:
     try:
         return call(), ""
-    except ir.ItemrecError as error:
+    except ir.ItemfoldError as error:
         return None, str(error)
 
 
@@ -342,7 +342,7 @@ def test_a_folder_without_a_value_is_reported_for_each_of_its_rows(
         path = folder / f"a.{kind}"
         rows.write_csv(path) if kind == "csv" else rows.write_parquet(path)
     message = r"PARTITION__/a\.\w+, (line 2|row 1): the user id is missing \(2 such rows\)"
-    with pytest.raises(ir.ItemrecError, match=message):
+    with pytest.raises(ir.ItemfoldError, match=message):
         ir.prepare(tmp_path / "plays", tmp_path / "out")
     found = prepared(tmp_path / "plays", tmp_path / "out", skip_bad_rows=True)
     assert found.user_ids.ids.tolist() == ["ann"]
@@ -358,7 +358,7 @@ def test_a_setting_that_needs_a_column_is_rejected_without_it(
     for name, message in (("none", "needs (ratings|timestamps)"), ("bad", "line 2: .*(good|noon)")):
         path = tmp_path / f"{name}.csv"
         for function in (ir.read, lambda p, **s: ir.prepare(p, tmp_path / "out", **s)):
-            with pytest.raises(ir.ItemrecError, match=message):
+            with pytest.raises(ir.ItemfoldError, match=message):
                 function(path, **setting)
     assert not (tmp_path / "out").exists()
 
@@ -386,7 +386,7 @@ def test_incompatible_files_are_reported(
     plays().drop("rating").write_parquet("d.parquet")
     Path("broken.parquet").write_bytes(Path("a.parquet").read_bytes()[:200])
     Path("plays.txt").write_text("1 2\n")
-    with pytest.raises(ir.ItemrecError, match=sentence):
+    with pytest.raises(ir.ItemfoldError, match=sentence):
         ir.prepare(files, "out")
     assert not Path("out").exists()
 
@@ -442,7 +442,7 @@ def test_a_preparation_continues_after_any_step(
                     kills += 1
         if (out / "prepared.json").exists():
             break
-        with pytest.raises(ir.ItemrecError, match="is not finished; run the same"):
+        with pytest.raises(ir.ItemfoldError, match="is not finished; run the same"):
             ir.load(out)
     assert kills > 20
     whole = contents(tmp_path / "whole")
@@ -486,16 +486,16 @@ def test_kill_9_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     ir.prepare(files, tmp_path / "whole")
     out = tmp_path / "out"
     slow = (
-        "import sys, time; from itemrec.data.preparing.work import Work; save = Work._save\n"
+        "import sys, time; from itemfold.data.preparing.work import Work; save = Work._save\n"
         "def slowly(self): save(self); time.sleep(0.2)\n"
         "Work._save = slowly\n"
-        "import itemrec as ir; ir.prepare(sys.argv[2:], sys.argv[1])"
+        "import itemfold as ir; ir.prepare(sys.argv[2:], sys.argv[1])"
     )
     process = subprocess.Popen([sys.executable, "-c", slow, str(out), *files])
     state = out / "work" / "state.json"
     while not (state.exists() and json.loads(state.read_text())["steps"]):
         time.sleep(0.01)
-    with pytest.raises(ir.ItemrecError, match="another process is using"):
+    with pytest.raises(ir.ItemfoldError, match="another process is using"):
         ir.prepare(files, out)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -509,16 +509,16 @@ def test_other_settings_and_changed_files_are_rejected(tmp_path: Path) -> None:
     plays().write_parquet(path)
     first = ir.prepare(path, out)
     assert ir.prepare(path, out) == first  # nothing to do
-    with pytest.raises(ir.ItemrecError, match="'min_rating' was not given and is 3"):
+    with pytest.raises(ir.ItemfoldError, match="'min_rating' was not given and is 3"):
         ir.prepare(path, out, min_rating=3)
     other = tmp_path / "other.parquet"
     plays().write_parquet(other)
-    with pytest.raises(ir.ItemrecError, match="the input files differ"):
+    with pytest.raises(ir.ItemfoldError, match="the input files differ"):
         ir.prepare(other, out)
     plays(seed=1).write_parquet(path)
-    with pytest.raises(ir.ItemrecError, match=r"plays.parquet has changed since"):
+    with pytest.raises(ir.ItemfoldError, match=r"plays.parquet has changed since"):
         ir.prepare(path, out)
-    with pytest.raises(ir.ItemrecError, match="'out' must be a new or an empty folder"):
+    with pytest.raises(ir.ItemfoldError, match="'out' must be a new or an empty folder"):
         ir.prepare(path, tmp_path)
 
 
@@ -537,10 +537,10 @@ def test_arrays_are_mapped_and_damage_is_noticed(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes(content))
-    with pytest.raises(ir.ItemrecError, match=r"indices.npy is damaged or was changed"):
+    with pytest.raises(ir.ItemfoldError, match=r"indices.npy is damaged or was changed"):
         ir.load(out)
     path.unlink()
-    with pytest.raises(ir.ItemrecError, match=r"is incomplete: indices.npy is missing"):
+    with pytest.raises(ir.ItemfoldError, match=r"is incomplete: indices.npy is missing"):
         ir.load(out)
 
 
@@ -548,7 +548,7 @@ def test_settings_of_rows_come_too_late_for_a_folder(tmp_path: Path) -> None:
     plays().write_parquet(tmp_path / "plays.parquet")
     prepared(tmp_path / "plays.parquet", tmp_path / "out")
     for name, value in {"user": "x", "weight": "plays", "half_life": "1d"}.items():
-        with pytest.raises(ir.ItemrecError, match=f"'{name}' has no effect on a prepared folder"):
+        with pytest.raises(ir.ItemfoldError, match=f"'{name}' has no effect on a prepared folder"):
             ir.load(tmp_path / "out", **{name: value})
     titles = ir.load(tmp_path / "out", titles={"track 1": "So What"}, min_rating=4)
     assert titles.ratings.min() == 4
@@ -560,20 +560,20 @@ def test_memory_is_a_size(memory: str, fits: bool) -> None:
     if fits:
         assert module.memory_bytes(memory) in (4 * 10**9, 3 * 2**29)
     else:
-        with pytest.raises(ir.ItemrecError, match="'memory' must be a size such as 4GB"):
+        with pytest.raises(ir.ItemfoldError, match="'memory' must be a size such as 4GB"):
             module.memory_bytes(memory)
-    with pytest.raises(ir.ItemrecError, match="'memory' must be at least 500MB, got '1MB'"):
+    with pytest.raises(ir.ItemfoldError, match="'memory' must be at least 500MB, got '1MB'"):
         module.memory_bytes("1MB")
 
 
 def test_threads_are_at_least_one(tmp_path: Path) -> None:
-    with pytest.raises(ir.ItemrecError, match="'threads' must be a positive integer, got 0"):
+    with pytest.raises(ir.ItemfoldError, match="'threads' must be a positive integer, got 0"):
         ir.prepare("plays.csv", tmp_path / "out", threads=0)
 
 
 def test_a_missing_duckdb_is_reported_with_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
-    with pytest.raises(ir.ItemrecError, match=r"'prepare' needs duckdb: pip install duckdb"):
+    monkeypatch.setattr("itemfold.environment.find_spec", lambda name: None)
+    with pytest.raises(ir.ItemfoldError, match=r"'prepare' needs duckdb: pip install duckdb"):
         ir.prepare("plays.csv", tmp_path / "out")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import itemrec as ir
-from itemrec.data.interactions import Interactions
-from itemrec.data.time_splits import Window
-from itemrec.errors import ItemrecError, LeakError
-from itemrec.experiments.build import make_split
+import itemfold as ir
+from itemfold.data.interactions import Interactions
+from itemfold.data.time_splits import Window
+from itemfold.errors import ItemfoldError, LeakError
+from itemfold.experiments.build import make_split
 
 
 def timed(seed: int, count: int = 200, moments: int = 60) -> Interactions:
@@ -90,7 +90,7 @@ def test_a_model_can_be_trained_on_a_window_and_folds_new_users_in() -> None:
     assert (split.test.users < 0).any()
     run = ir.train(split, ir.models.EASE())
     assert run.metrics["users"]["judged"] == len(split.test)
-    with pytest.raises(ItemrecError, match="cannot score an unseen user"):
+    with pytest.raises(ItemfoldError, match="cannot score an unseen user"):
         ir.train(split, ir.models.MF(dim=4), epochs=1)
 
 
@@ -104,14 +104,14 @@ def test_a_model_can_be_trained_on_a_window_and_folds_new_users_in() -> None:
     ],
 )
 def test_bad_arguments_are_rejected(options, problem) -> None:
-    with pytest.raises(ItemrecError, match=problem):
+    with pytest.raises(ItemfoldError, match=problem):
         ir.split_rolling(timed(0), **options)
-    with pytest.raises(ItemrecError, match="'window' must be at most"):
+    with pytest.raises(ItemfoldError, match="'window' must be at most"):
         ir.split_window(timed(0), windows=2, window=3)
 
 
 def test_data_without_times_is_rejected_and_a_leak_is_caught() -> None:
-    with pytest.raises(ItemrecError, match="split_rolling needs timestamps"):
+    with pytest.raises(ItemfoldError, match="split_rolling needs timestamps"):
         ir.split_rolling(ir.read(pl.DataFrame({"user": [1, 2], "item": [1, 2]})))
     times = np.array([1.0, 2.0, 3.0])
     with pytest.raises(LeakError):
@@ -119,9 +119,9 @@ def test_data_without_times_is_rejected_and_a_leak_is_caught() -> None:
 
 
 def test_runs_of_different_windows_are_not_compared() -> None:
-    from itemrec.evaluation.compare import compare_runs
+    from itemfold.evaluation.compare import compare_runs
 
     splits = ir.split_rolling(timed(1, 400), 2)
     runs = {str(n): ir.train(split, ir.models.EASE()) for n, split in enumerate(splits)}
-    with pytest.raises(ItemrecError, match="one time window"):
+    with pytest.raises(ItemfoldError, match="one time window"):
         compare_runs(runs)

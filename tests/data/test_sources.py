@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from itemrec.data.interactions import IdMap, Interactions
-from itemrec.data.sources import read
-from itemrec.errors import ItemrecError
+from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.sources import read
+from itemfold.errors import ItemfoldError
 
 ROWS = [("u1", "a", 4.0, 100), ("u1", "b", 2.0, 200), ("u2", "a", 5.0, 50), ("u3", "c", 3.0, 70)]
 HEADER = ("user_id", "item_id", "rating", "timestamp")
@@ -50,7 +50,7 @@ def facts(data: Interactions) -> dict:
 
 
 def error_of(source, **options) -> str:
-    with pytest.raises(ItemrecError) as caught:
+    with pytest.raises(ItemfoldError) as caught:
         read(source, **options)
     message = str(caught.value)
     assert "\n" not in message
@@ -322,7 +322,7 @@ def test_k_core_is_the_largest(rows: list, k: int) -> None:
     data = read(pd.DataFrame(rows, columns=["user", "item"]))
     expected = naive_core(set(rows), k)
     if not expected:
-        with pytest.raises(ItemrecError, match=f"no {k}-core"):
+        with pytest.raises(ItemfoldError, match=f"no {k}-core"):
             data.k_core(k)
         return
     core = data.k_core(k)
@@ -417,7 +417,7 @@ def test_an_unreadable_column_fails_only_where_it_is_needed(
     assert data.notes == (f"The {role} column was left out: {error.partition('; leave')[0]}.",)
     if role == "rating":
         assert error_of(path, min_rating=1) == error
-        with pytest.raises(ItemrecError, match=r"line \d"):
+        with pytest.raises(ItemfoldError, match=r"line \d"):
             data.at_least(1)
     for part in (str(path), *expected):
         assert part in error
@@ -520,5 +520,5 @@ def test_capitals_and_compression_change_nothing(name, tmp_path):
 )
 def test_a_damaged_archive_gets_one_sentence(content, tmp_path):
     (tmp_path / "plays.csv.gz").write_bytes(content)
-    with pytest.raises(ItemrecError, match=r"plays\.csv\.gz: "):
+    with pytest.raises(ItemfoldError, match=r"plays\.csv\.gz: "):
         read(tmp_path / "plays.csv.gz")

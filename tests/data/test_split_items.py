@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import itemrec as ir
-from itemrec.data.interactions import IdMap, Interactions
-from itemrec.data.splitters import split_items
+import itemfold as ir
+from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.splitters import split_items
 
 DATA = ir.load("synthetic:users=80,items=90,interactions=1500")
 
@@ -76,9 +76,9 @@ def test_the_guard_finds_every_way_in() -> None:
 
 def test_items_without_features_cannot_be_held_out() -> None:
     bare = replace(DATA, titles=None, genres=None)
-    with pytest.raises(ir.ItemrecError, match="needs item features"):
+    with pytest.raises(ir.ItemfoldError, match="needs item features"):
         split_items(bare)
-    with pytest.raises(ir.ItemrecError, match=r"'test' must be a share in \(0, 1\)"):
+    with pytest.raises(ir.ItemfoldError, match=r"'test' must be a share in \(0, 1\)"):
         split_items(DATA, test=0)
-    with pytest.raises(ir.ItemrecError, match="cold_start thins users"):
+    with pytest.raises(ir.ItemfoldError, match="cold_start thins users"):
         ir.cold_start(split_items(DATA))

@@ -10,20 +10,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.data.interactions import IdMap, Interactions
-from itemrec.data.sources import read
-from itemrec.data.split import HeldOut, Split
-from itemrec.data.splitters import (
+from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.sources import read
+from itemfold.data.split import HeldOut, Split
+from itemfold.data.splitters import (
     SPLITS,
     cold_start,
     keep_all,
     split_interactions,
     split_users,
 )
-from itemrec.data.time_splits import leave_last_out, split_by_time
-from itemrec.errors import ItemrecError, LeakError
-from itemrec.evaluation.evaluate import evaluate
-from itemrec.models import Model
+from itemfold.data.time_splits import leave_last_out, split_by_time
+from itemfold.errors import ItemfoldError, LeakError
+from itemfold.evaluation.evaluate import evaluate
+from itemfold.models import Model
 
 
 def interactions(n_users: int = 30, n_items: int = 40, n: int = 400, seed: int = 0) -> Interactions:
@@ -78,7 +78,7 @@ def test_parts_are_disjoint_and_losses_are_noted(
     data = interactions(n_users, n_items, n, seed)
     try:
         split = SPLITS[strategy](data, seed=seed, unseen_items="keep")
-    except ItemrecError as error:
+    except ItemfoldError as error:
         assert "leaves no" in str(error) or "must hold out" in str(error)  # noqa: PT017
         return
     found = parts(split)
@@ -94,7 +94,7 @@ def test_parts_are_disjoint_and_losses_are_noted(
 
 def test_a_split_cannot_be_thinned_twice() -> None:
     thin = cold_start(split_users(interactions()), 0.5)
-    with pytest.raises(ItemrecError, match="must not be thinned already"):
+    with pytest.raises(ItemfoldError, match="must not be thinned already"):
         cold_start(thin, 0.5)
 
 
@@ -106,7 +106,7 @@ def test_keep_all_includes_given_test_parts(protocol: Any) -> None:
     assert [part for part in parts(split) if part] == [everything(data)]
     assert split.protocol == protocol
     assert split.valid is None
-    with pytest.raises(ItemrecError, match="'protocol' must be transductive or inductive"):
+    with pytest.raises(ItemfoldError, match="'protocol' must be transductive or inductive"):
         keep_all(data, protocol="both")  # type: ignore[arg-type]
 
 
@@ -135,7 +135,7 @@ def test_user_split_rebuilds_the_whole_and_training_users_keep_everything() -> N
 def test_histories_of_one_item_cannot_be_split_and_the_reason_is_reported(split: Any) -> None:
     rows = [(f"u{n}", f"i{n % 4}") for n in range(40)]
     data = read(pd.DataFrame(rows, columns=["user", "item"]))
-    with pytest.raises(ItemrecError, match=r"no user with a test item: .* longest history has 1$"):
+    with pytest.raises(ItemfoldError, match=r"no user with a test item: .* longest history has 1$"):
         split(data, seed=0)
 
 
@@ -147,7 +147,7 @@ def test_every_held_out_user_keeps_a_fold_in_item_after_unseen_items_left(
     data = interactions(n_users, n_items, n, seed)
     try:
         split = split_users(data, seed=seed, test=0.3, valid=0.3)
-    except ItemrecError as error:
+    except ItemfoldError as error:
         assert "leaves no user" in str(error)  # noqa: PT017
         return
     assert (np.bincount(split.train.indices, minlength=split.n_items) > 0).all()
@@ -280,7 +280,7 @@ def test_items_that_were_thinned_out_are_ranked_or_not_but_never_known() -> None
         assert all(left_out)  # so the first place is such an item, unless they are not ranked
         assert (found.metrics["ndcg@1"] > 0) == hidden
     assert cold_start(split_users(data), 0.5, exclude="all").test.excluded is None
-    with pytest.raises(ItemrecError, match="'exclude' must be kept or all, got 'some'"):
+    with pytest.raises(ItemfoldError, match="'exclude' must be kept or all, got 'some'"):
         cold_start(split, exclude="some")  # type: ignore[arg-type]
 
 
@@ -359,7 +359,7 @@ def test_the_check_finds_a_training_user_among_the_unseen() -> None:
     known = replace(split.valid, users=np.zeros(len(split.valid), np.int64))
     with pytest.raises(LeakError, match="also a training user"):
         replace(split, valid=known).check()
-    with pytest.raises(ItemrecError, match="transductive"):
+    with pytest.raises(ItemfoldError, match="transductive"):
         split.refit()
 
 
@@ -383,7 +383,7 @@ def test_a_column_left_out_is_noted_and_stops_only_a_split_that_needs_it() -> No
     assert f"The time column was left out: {why}." in split_interactions(data).notes
     assert f"The time column was left out: {why}." in split_users(data).notes
     for strategy in (split_by_time, leave_last_out):
-        with pytest.raises(ItemrecError, match=f"^{why}$"):
+        with pytest.raises(ItemfoldError, match=f"^{why}$"):
             strategy(data)
 
 
@@ -413,6 +413,6 @@ def test_a_column_left_out_is_noted_and_stops_only_a_split_that_needs_it() -> No
     ],
 )
 def test_bad_settings_get_one_sentence(call: Any, message: str) -> None:
-    with pytest.raises(ItemrecError) as caught:
+    with pytest.raises(ItemfoldError) as caught:
         call(interactions())
     assert message in str(caught.value)

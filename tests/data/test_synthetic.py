@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 
-from itemrec.data.synthetic import GENRES, synthetic
-from itemrec.errors import ItemrecError
+from itemfold.data.synthetic import GENRES, synthetic
+from itemfold.errors import ItemfoldError
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_times_are_plausible_and_a_user_is_active_for_a_while(data) -> None:
     ],
 )
 def test_impossible_sizes_are_rejected(sizes: dict, word: str) -> None:
-    with pytest.raises(ItemrecError, match=word):
+    with pytest.raises(ItemfoldError, match=word):
         synthetic(**sizes)
 
 

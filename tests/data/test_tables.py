@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
+import itemfold as ir
+from itemfold.cli.app import app
 
 DATA = ir.load("synthetic:users=60,items=80,interactions=900")
 FRAME = pl.DataFrame(
@@ -92,7 +92,7 @@ def test_parts_may_differ_in_the_order_of_columns_and_the_width_of_numbers(parts
 )
 def test_problems_name_the_file(parts: Path, spoil, pattern: str, sentence: str) -> None:
     spoil(parts)
-    with pytest.raises(ir.ItemrecError) as error:
+    with pytest.raises(ir.ItemfoldError) as error:
         ir.read(parts / pattern)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
@@ -132,7 +132,7 @@ def test_arrow_tables_are_read(table: object) -> None:
 DUCK = """
 import sys
 import duckdb
-import itemrec as ir
+import itemfold as ir
 with duckdb.connect() as connection:
     plays = connection.read_parquet(sys.argv[1])
     renamed = connection.sql("select item_id as track, user_id as listener, time from plays")
@@ -158,6 +158,6 @@ def test_a_duckdb_relation_is_read(tmp_path: Path) -> None:
 
 def test_arrow_columns_with_gaps_are_reported_by_row() -> None:
     table = pa.table({"user_id": [1, None, 3], "item_id": [1, 2, 3]})
-    with pytest.raises(ir.ItemrecError, match="row 2"):
+    with pytest.raises(ir.ItemfoldError, match="row 2"):
         ir.read(table)
     assert len(ir.read(table, skip_bad_rows=True)) == 2

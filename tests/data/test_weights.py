@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-import itemrec as ir
-from itemrec.data.describe import describe
-from itemrec.data.weights import half_life_seconds
-from itemrec.errors import ItemrecError
+import itemfold as ir
+from itemfold.data.describe import describe
+from itemfold.data.weights import half_life_seconds
+from itemfold.errors import ItemfoldError
 
 DAY = 86400.0
 rows = st.lists(
@@ -152,7 +152,7 @@ def test_filters_keep_the_weights_of_what_remains():
 def test_bad_weights_are_reported_with_their_line_or_left_out(tmp_path: Path):
     file = tmp_path / "plays.csv"
     file.write_text("user,item,plays\na,x,3\nb,x,0\nc,y,-1\nd,y,many\ne,z,2\n")
-    with pytest.raises(ItemrecError, match=r"line 3: the weight must be a positive number, got 0"):
+    with pytest.raises(ItemfoldError, match=r"line 3: the weight must be a positive number, got 0"):
         ir.read(file, weight="plays")
     data = ir.read(file, weight="plays", skip_bad_rows=True)
     assert len(data) == 2
@@ -173,13 +173,13 @@ def test_entries_of_a_matrix_can_be_weights():
     matrix = sp.csr_array([[5.0, 0], [1.0, 3.0]])
     data = ir.read(matrix, weight="value", weight_transform="none")
     assert sorted(data.weights) == [1, 3, 5]
-    with pytest.raises(ItemrecError, match="'weight' must be 'value' for a matrix"):
+    with pytest.raises(ItemfoldError, match="'weight' must be 'value' for a matrix"):
         ir.read(matrix, weight="plays")
 
 
 @pytest.mark.parametrize("text", ["30", "d", "-3d", "0d", "30 days", "", "1e3d"])
 def test_half_lives_need_a_unit(text):
-    with pytest.raises(ItemrecError, match="'half_life' must be a duration such as"):
+    with pytest.raises(ItemfoldError, match="'half_life' must be a duration such as"):
         half_life_seconds(text)
 
 
@@ -203,14 +203,14 @@ def test_half_lives_may_be_timedeltas():
     ],
 )
 def test_wrong_settings_are_rejected_by_name(settings, message):
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         ir.read(frame([(0, 0, 1.0, 0.0)]), **settings)
 
 
 def test_recency_needs_times():
-    with pytest.raises(ItemrecError, match="'half_life' needs timestamps, and 'data' has none"):
+    with pytest.raises(ItemfoldError, match="'half_life' needs timestamps, and 'data' has none"):
         ir.read(frame([(0, 0, 1.0, 0.0)]).drop("time"), half_life="30d")
-    with pytest.raises(ItemrecError, match="'weight' has no effect on 'synthetic', which is gener"):
+    with pytest.raises(ItemfoldError, match="'weight' has no effect on 'synthetic', which is gen"):
         ir.load("synthetic", weight="rating")
 
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 from doc_blocks import ROOT
 
-import itemrec as ir
+import itemfold as ir
 
 RECORDS = (ir.Run, ir.Split, ir.Interactions, ir.Evaluation, ir.Recommender)
 
@@ -101,5 +101,5 @@ def test_help_of_train_lists_every_setting_with_its_default():
 def test_every_public_name_is_on_a_page_of_the_reference():
     folder = ROOT / "docs" / "reference" / "api"
     pages = "\n".join(path.read_text() for path in folder.glob("*.md"))
-    shown = set(re.findall(r"^::: itemrec\.([\w.]+)", pages, flags=re.MULTILINE))
+    shown = set(re.findall(r"^::: itemfold\.([\w.]+)", pages, flags=re.MULTILINE))
     assert {name.removeprefix("ir.") for name in EXPORTED} <= shown

@@ -13,9 +13,9 @@ from doc_blocks import ROOT, blocks, commands, load_script, run_command, write_p
 from small import random_matrix, seeded
 from test_architecture import GROUND, LAYERS
 
-import itemrec as ir
-from itemrec import extensions
-from itemrec.data.datasets import DATASETS
+import itemfold as ir
+from itemfold import extensions
+from itemfold.data.datasets import DATASETS
 
 DOCS = ROOT / "docs"
 TEXTS = {
@@ -94,10 +94,10 @@ def example(name: str) -> dict[str, object]:
 )
 def test_an_example_trains_from_the_command_line_and_its_run_recommends(name, options, workplace):
     example(name)
-    run_command(["itemrec", "train", SMALL, *options.split(), "--epochs", "2", "--out", "run"])
+    run_command(["itemfold", "train", SMALL, *options.split(), "--epochs", "2", "--out", "run"])
     section, setting, value = re.search(r"--set (\w+)\.(\w+)=(\S+)", options).groups()
     assert ir.Run.load("run").config[section][setting] == float(value)
-    run_command(["itemrec", "recommend", "run", "--history", "3,5,8", "-k", "4"])
+    run_command(["itemfold", "recommend", "run", "--history", "3,5,8", "-k", "4"])
 
 
 def test_the_own_loss_is_the_mean_hinge_and_ignores_padding(workplace):

@@ -10,7 +10,7 @@ import pytest
 import typer
 from doc_blocks import ROOT
 
-from itemrec.cli.app import app
+from itemfold.cli.app import app
 
 pytestmark = pytest.mark.docs
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.docs
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The site as `make docs` builds it: a warning is an error."""
-    if built := os.environ.get("ITEMREC_SITE"):  # `.ci/run` has just built it
+    if built := os.environ.get("ITEMFOLD_SITE"):  # `.ci/run` has just built it
         return Path(built).resolve()
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
@@ -32,7 +32,7 @@ def site(tmp_path_factory):
 def test_every_command_and_option_stands_on_the_commands_page(site):
     page = (site / "reference" / "commands.html").read_text(encoding="utf-8")
     for name, command in typer.main.get_command(app).commands.items():
-        assert f'id="itemrec-{name}"' in page
+        assert f'id="itemfold-{name}"' in page
         for option in command.params:
             for spelling in option.opts if option.param_type_name == "option" else ():
                 assert f"<code>{spelling}</code>" in page, (name, spelling)

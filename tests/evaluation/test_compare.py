@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-import itemrec as ir
-from itemrec.evaluation.compare import common_values, compare_runs
-from itemrec.evaluation.significance import crossed_test
-from itemrec.training.run_folder import load_runs
+import itemfold as ir
+from itemfold.evaluation.compare import common_values, compare_runs
+from itemfold.evaluation.significance import crossed_test
+from itemfold.training.run_folder import load_runs
 
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
 
@@ -59,9 +59,9 @@ def test_what_cannot_be_compared_is_rejected(runs):
             "must have per-user values",
         ),
     ):
-        with pytest.raises(ir.ItemrecError, match=message):
+        with pytest.raises(ir.ItemfoldError, match=message):
             compare_runs(runs_)
-    with pytest.raises(ir.ItemrecError, match=r"'metrics' must be stored in all .*, got 'ndcg@7'"):
+    with pytest.raises(ir.ItemfoldError, match=r"'metrics' must be stored in all .*, got 'ndcg@7'"):
         compare_runs(runs, ["ndcg@7"])
 
 
@@ -78,7 +78,7 @@ def test_run_names_are_the_shortest_unique_path_suffixes(runs, tmp_path):
         "x/ease",
         "y/ease",
     ]
-    with pytest.raises(ir.ItemrecError, match="given twice"):
+    with pytest.raises(ir.ItemfoldError, match="given twice"):
         load_runs([str(tmp_path / "x/ease")] * 2)
 
 
@@ -86,7 +86,7 @@ def test_run_names_are_the_shortest_unique_path_suffixes(runs, tmp_path):
 def test_a_run_without_its_figures_is_rejected_by_file_and_key(runs, tmp_path, key):
     metrics = {name: value for name, value in runs["ease"].metrics.items() if name != key}
     replace(runs["ease"], metrics=metrics).save(tmp_path / "r")
-    with pytest.raises(ir.ItemrecError, match=rf"r/metrics.json is damaged: it has no '{key}'"):
+    with pytest.raises(ir.ItemfoldError, match=rf"r/metrics.json is damaged: it has no '{key}'"):
         load_runs([str(tmp_path / "r")])
 
 

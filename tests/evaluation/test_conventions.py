@@ -13,13 +13,13 @@ import scipy.sparse as sp
 import torch
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.data.interactions import IdMap
-from itemrec.data.split import HeldOut
-from itemrec.evaluation.conventions import CONVENTIONS, convention_values
-from itemrec.evaluation.evaluator import Evaluator
-from itemrec.evaluation.metrics import parse_metric, parse_metrics
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.data.interactions import IdMap
+from itemfold.data.split import HeldOut
+from itemfold.evaluation.conventions import CONVENTIONS, convention_values
+from itemfold.evaluation.evaluator import Evaluator
+from itemfold.evaluation.metrics import parse_metric, parse_metrics
 
 FILE = Path(__file__).parents[1] / "fixtures" / "metrics" / "figures.json"
 CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
@@ -153,6 +153,6 @@ def test_the_command_line_says_whose_metrics_they_are(trained) -> None:
 )
 def test_what_a_library_does_not_have_is_reported(trained, settings, sentence: str) -> None:
     run, split, _ = trained
-    with pytest.raises(ir.ItemrecError) as error:
+    with pytest.raises(ir.ItemfoldError) as error:
         ir.evaluate(run, split, **settings)
     assert sentence in str(error.value)

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from small import board_split, random_matrix
 from torch import Tensor
 
-import itemrec as ir
-from itemrec.data.interactions import IdMap
-from itemrec.data.split import HeldOut, Split
-from itemrec.errors import ItemrecError
-from itemrec.evaluation.evaluate import evaluate, joint_scorer
-from itemrec.evaluation.evaluator import Evaluator
-from itemrec.evaluation.metrics import Metric, parse_metric
-from itemrec.evaluation.ranking import ROW_BLOCK, top_items
-from itemrec.graph.graph import Graph
-from itemrec.models import EASE, GAT, GCN, GNN, MF, LightGCN, Model, Popularity
-from itemrec.models.base import Kind
-from itemrec.reranking.item_facts import ItemFacts
-from itemrec.training.fit import train
+import itemfold as ir
+from itemfold.data.interactions import IdMap
+from itemfold.data.split import HeldOut, Split
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.evaluate import evaluate, joint_scorer
+from itemfold.evaluation.evaluator import Evaluator
+from itemfold.evaluation.metrics import Metric, parse_metric
+from itemfold.evaluation.ranking import ROW_BLOCK, top_items
+from itemfold.graph.graph import Graph
+from itemfold.models import EASE, GAT, GCN, GNN, MF, LightGCN, Model, Popularity
+from itemfold.models.base import Kind
+from itemfold.reranking.item_facts import ItemFacts
+from itemfold.training.fit import train
 
 CUT = ("recall", "capped_recall", "ndcg", "ap", "precision", "hit", "mrr")
 
@@ -198,7 +198,7 @@ def test_blocks_keep_to_the_budget() -> None:
         model, "ndcg@3"
     )
     assert model.calls == [2 * ROW_BLOCK, 2 * ROW_BLOCK, 2 * ROW_BLOCK]  # the last one is padded
-    with pytest.raises(ItemrecError, match="'budget' must be a positive number of MB, got 0"):
+    with pytest.raises(ItemfoldError, match="'budget' must be a positive number of MB, got 0"):
         Evaluator(held_of(known, target), "cpu", budget=0)
 
 
@@ -244,12 +244,12 @@ def test_evaluate_takes_metrics_by_name_and_gives_intervals(split: Split, encode
     low, high = result.interval("ndcg@5")
     assert low <= result.metrics["ndcg@5"] <= high
     assert f"{result.metrics['ap']:.4f}" in str(result)
-    with pytest.raises(ItemrecError, match="'metric' must be one of ndcg@5, ap, got 'coverage@5'"):
+    with pytest.raises(ItemfoldError, match="'metric' must be one of ndcg@5, ap, got 'coverage@5'"):
         result.interval("coverage@5")
 
 
 def test_a_missing_part_is_reported(split: Split, encoder: GNN) -> None:
-    with pytest.raises(ItemrecError, match="this split has no valid part"):
+    with pytest.raises(ItemfoldError, match="this split has no valid part"):
         evaluate(encoder, replace(split, valid=None), part="valid")
 
 
@@ -269,7 +269,7 @@ def test_users_without_targets_do_not_count(split: Split, encoder: GNN) -> None:
     assert both[0].metrics == both[1].metrics
     assert both[0].ids.tolist() == both[1].ids.tolist()
     empty = replace(test, target=sp.csr_array(test.target.shape, dtype=np.float32))
-    with pytest.raises(ItemrecError, match="must have a user with a target"):
+    with pytest.raises(ItemfoldError, match="must have a user with a target"):
         evaluate(encoder, replace(split, test=empty))
 
 
@@ -309,15 +309,15 @@ def test_joint_folding_in_is_the_larger_graph(split: Split, kind: type[GNN]) -> 
 
 
 def test_joint_folding_in_needs_messages_and_unseen_users(split: Split) -> None:
-    with pytest.raises(ItemrecError, match="'fold_in' must be frozen for EASE"):
+    with pytest.raises(ItemfoldError, match="'fold_in' must be frozen for EASE"):
         evaluate(_fitted(EASE(), split), split, fold_in="joint")
-    with pytest.raises(ItemrecError, match="'fold_in' must be frozen or joint, got 'both'"):
+    with pytest.raises(ItemfoldError, match="'fold_in' must be frozen or joint, got 'both'"):
         evaluate(_fitted(EASE(), split), split, fold_in="both")
     known = board_split()
     model = LightGCN(dim=8)
     model.setup(known.train, inductive=False, generator=torch.Generator().manual_seed(0))
     model.cache_embeddings(Graph.from_csr(known.train))
-    with pytest.raises(ItemrecError, match="'fold_in' must be frozen in the transductive"):
+    with pytest.raises(ItemfoldError, match="'fold_in' must be frozen in the transductive"):
         evaluate(model, known, fold_in="joint")
 
 
@@ -352,7 +352,7 @@ def test_a_refitted_run_is_not_evaluated_on_validation_data():
     split = ir.split_interactions(ir.load("synthetic:users=60,items=60,interactions=900"))
     run = ir.train(split, ir.models.MF(dim=4), epochs=2, eval_every=1)
     assert run.metrics["refit"]
-    with pytest.raises(ItemrecError, match="'part' must be test for a refitted run"):
+    with pytest.raises(ItemfoldError, match="'part' must be test for a refitted run"):
         ir.evaluate(run, split, part="valid")
 
 
@@ -369,7 +369,7 @@ def test_a_run_is_not_evaluated_on_its_training_data() -> None:
             evaluate(run, other)
         with pytest.raises(ir.LeakError, match="is also a training user"):
             evaluate(run, ir.split_users(data))
-    with pytest.raises(ItemrecError, match="users and items of the run"):
+    with pytest.raises(ItemfoldError, match="users and items of the run"):
         evaluate(run, board_split())
 
 
@@ -382,7 +382,7 @@ def test_a_cut_off_is_any_integer_type(k: Any) -> None:
 @pytest.mark.parametrize("k", [5.5, "20", None])
 def test_invalid_cut_offs_are_rejected(k: Any) -> None:
     split = board_split()
-    with pytest.raises(ItemrecError, match="'k' must be a positive integer"):
+    with pytest.raises(ItemfoldError, match="'k' must be a positive integer"):
         evaluate(train(split, Popularity()), split, k=k)
 
 
@@ -390,7 +390,7 @@ def test_an_unknown_part_is_rejected() -> None:
     split = board_split("inductive")
     run = train(split, Popularity())
     for part in ("validation", "train", ""):
-        with pytest.raises(ItemrecError, match=f"'part' must be valid or test, got '{part}'"):
+        with pytest.raises(ItemfoldError, match=f"'part' must be valid or test, got '{part}'"):
             evaluate(run, split, part=part)  # type: ignore[arg-type]
 
 

@@ -8,13 +8,13 @@ import pytest
 import scipy.sparse as sp
 from small import random_matrix
 
-import itemrec as ir
-from itemrec.data.item_table import ItemTable
-from itemrec.errors import ItemrecError
-from itemrec.evaluation import list_metrics
-from itemrec.evaluation.metrics import TASTE_GROUPS, best_value, definitions
-from itemrec.evaluation.tradeoff import Sweep, Sweeper, SweepPoint
-from itemrec.reranking.similarity import unit_sets
+import itemfold as ir
+from itemfold.data.item_table import ItemTable
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation import list_metrics
+from itemfold.evaluation.metrics import TASTE_GROUPS, best_value, definitions
+from itemfold.evaluation.tradeoff import Sweep, Sweeper, SweepPoint
+from itemfold.reranking.similarity import unit_sets
 
 DATA = ir.load("synthetic:users=150,items=120,interactions=3000")
 SPLIT = ir.split_users(DATA, seed=0)
@@ -145,15 +145,15 @@ def test_only_available_items_are_ranked(run):
 
 def test_what_cannot_be_measured_is_reported(run):
     with pytest.raises(
-        ItemrecError, match="'ndcg' needs the whole ranking; re-ranked lists are cut"
+        ItemfoldError, match="'ndcg' needs the whole ranking; re-ranked lists are cut"
     ):
         ir.evaluate(run, SPLIT, metrics=["ndcg"], steering=ir.Steering(diversity=0.1))
-    with pytest.raises(ItemrecError, match="'steering' must be a Steering"):
+    with pytest.raises(ItemfoldError, match="'steering' must be a Steering"):
         ir.evaluate(run, SPLIT, steering=0.3)
     matrix = ir.split_users(ir.read(random_matrix(60, 30, 0.3)))
     bare = ir.train(matrix, ir.models.EASE())
     assert "miscalibration@20" not in ir.evaluate(bare, matrix).metrics
-    with pytest.raises(ItemrecError, match="'miscalibration@5' needs genres, and the data has"):
+    with pytest.raises(ItemfoldError, match="'miscalibration@5' needs genres, and the data has"):
         ir.evaluate(bare, matrix, metrics=["miscalibration@5"])
 
 
@@ -168,7 +168,7 @@ def test_a_sweep_has_the_metrics_of_single_evaluations(run):
         steering = ir.Steering(diversity=point.value, max_per={"genre": 4})
         single = ir.evaluate(run, SPLIT, k=10, steering=steering).metrics
         assert point.metrics == {name: pytest.approx(single[name]) for name in point.metrics}
-    with pytest.raises(ItemrecError, match="'sweep' must be diversity, popularity_discount"):
+    with pytest.raises(ItemfoldError, match="'sweep' must be diversity, popularity_discount"):
         next(sweeper.sweep("variety"))
     assert len(Sweeper(run, SPLIT, most_users=4).evaluator.held) == 4
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric import metrics as pyg
 
-from itemrec.errors import ItemrecError
-from itemrec.evaluation import metrics
-from itemrec.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation import metrics
+from itemfold.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
 
 ITEMS, TOP = 30, 12
 
@@ -133,7 +133,7 @@ def test_no_targets_no_value_on_the_whole_list(name: str) -> None:
 
 @pytest.mark.parametrize("k", [0, TOP + 1])
 def test_a_cut_beyond_the_list_is_rejected(k: int) -> None:
-    with pytest.raises(ItemrecError, match=f"'k' must be between 1 and {TOP}, got {k}"):
+    with pytest.raises(ItemfoldError, match=f"'k' must be between 1 and {TOP}, got {k}"):
         metrics.recall(*hits_of(*rankings()), k)
 
 
@@ -171,11 +171,11 @@ def test_metric_names_in_common_spellings(text: str, name: str, k: int | None, k
 
 @pytest.mark.parametrize("text", ["ndgc@10", "recall", "novelty", "", "@10"])
 def test_an_unknown_metric_lists_the_choices(text: str) -> None:
-    with pytest.raises(ItemrecError, match=r"must be one of recall@k.*capped_recall@k.*novelty@k"):
+    with pytest.raises(ItemfoldError, match=r"must be one of recall@k.*capped_recall@k.*novelty@k"):
         parse_metric(text)
 
 
 @pytest.mark.parametrize("text", ["ndcg@0", "ndcg@", "ndcg@-1", "ndcg@ten", "ndcg@1.5", "ndcg@²"])
 def test_a_bad_cut_off_is_reported(text: str) -> None:
-    with pytest.raises(ItemrecError, match="'k' must be a positive integer"):
+    with pytest.raises(ItemfoldError, match="'k' must be a positive integer"):
         parse_metric(text)

@@ -8,8 +8,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.errors import ItemrecError
-from itemrec.evaluation.significance import (
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.significance import (
     Interval,
     PairedTest,
     bootstrap_interval,
@@ -83,9 +83,9 @@ def test_the_same_difference_for_everyone_is_certain() -> None:
 
 
 def test_arrays_of_different_users_are_rejected() -> None:
-    with pytest.raises(ItemrecError, match="'b' must have as many users as 'a', 2, got 3"):
+    with pytest.raises(ItemfoldError, match="'b' must have as many users as 'a', 2, got 3"):
         paired_test([0.0, 1.0], [0.0, 1.0, 2.0])
-    with pytest.raises(ItemrecError, match=r"'a' must have one value per user, got shape \(1, 2\)"):
+    with pytest.raises(ItemfoldError, match=r"'a' must have one value per user, got shape \(1, 2"):
         paired_test([[0.0, 1.0]], [0.0, 1.0])
 
 
@@ -120,7 +120,7 @@ def test_holm_leaves_missing_values_alone() -> None:
 
 
 def test_holm_rejects_invalid_probabilities() -> None:
-    with pytest.raises(ItemrecError, match="'p_values' must be between 0 and 1"):
+    with pytest.raises(ItemfoldError, match="'p_values' must be between 0 and 1"):
         holm([0.1, 1.1])
 
 
@@ -157,9 +157,9 @@ def test_bootstrap_is_deterministic_given_its_seed() -> None:
 def test_bootstrap_of_tiny_samples() -> None:
     assert bootstrap_interval([0.3, np.nan]) == Interval(0.3, 0.3, 0.3)
     assert all(math.isnan(v) for v in vars(bootstrap_interval([])).values())
-    with pytest.raises(ItemrecError, match="'level' must be between 0 and 1, got 95"):
+    with pytest.raises(ItemfoldError, match="'level' must be between 0 and 1, got 95"):
         bootstrap_interval([1.0], level=95)
-    with pytest.raises(ItemrecError, match="'resamples' must be a positive integer, got 0"):
+    with pytest.raises(ItemfoldError, match="'resamples' must be a positive integer, got 0"):
         bootstrap_interval([1.0], resamples=0)
 
 
@@ -194,9 +194,9 @@ def test_compare_corrects_over_the_whole_table() -> None:
 
 def test_compare_reports_unknown_names() -> None:
     a, b = sample()
-    with pytest.raises(ItemrecError, match="'baseline' must be one of x, y, got 'z'"):
+    with pytest.raises(ItemfoldError, match="'baseline' must be one of x, y, got 'z'"):
         compare_values({"x": {"m": a}, "y": {"m": b}}, "z")
-    with pytest.raises(ItemrecError, match="no row y/n: choose from y/m"):
+    with pytest.raises(ItemfoldError, match="no row y/n: choose from y/m"):
         compare_values({"x": {"m": a}, "y": {"m": b}}, "x").row("y", "n")
 
 
@@ -296,5 +296,5 @@ def test_one_seed_is_the_test_over_users_and_no_value_is_no_evidence() -> None:
     assert crossed_test(padded) == paired_test(values, np.zeros(30))
     assert crossed_test(np.full((2, 3), np.nan)).p_t == 1.0
     assert crossed_test(np.zeros((3, 5))).p_t == 1.0
-    with pytest.raises(ItemrecError, match=r"'differences' must be \[seeds, users\]"):
+    with pytest.raises(ItemfoldError, match=r"'differences' must be \[seeds, users\]"):
         crossed_test([0.1, 0.2])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-import itemrec as ir
-from itemrec.experiments import build, stored
-from itemrec.experiments.build import run_config
-from itemrec.losses import LOSSES
-from itemrec.settings import overrides
-from itemrec.settings.resolve import protocol_of, resolve, with_names
-from itemrec.settings.toml_file import dump_config, load_config
+import itemfold as ir
+from itemfold.experiments import build, stored
+from itemfold.experiments.build import run_config
+from itemfold.losses import LOSSES
+from itemfold.settings import overrides
+from itemfold.settings.resolve import protocol_of, resolve, with_names
+from itemfold.settings.toml_file import dump_config, load_config
 
 TINY = "synthetic:users=80,items=60,interactions=900"
 FAST = {"epochs": 3, "eval_every": 1, "batch": 64}
@@ -60,10 +60,10 @@ def test_the_split_of_a_run_is_the_one_it_was_evaluated_on(tmp_path):
     evaluated = ir.evaluate(loaded, split)
     assert evaluated.metrics == pytest.approx(run.metrics["test"], rel=1e-6)
     loaded.dataset["fingerprint"] = "0" * 16
-    with pytest.raises(ir.ItemrecError, match="is not the data of this run"):
+    with pytest.raises(ir.ItemfoldError, match="is not the data of this run"):
         stored.split_of(loaded)
     loaded.config["data"] = {}
-    with pytest.raises(ir.ItemrecError, match="data in memory"):
+    with pytest.raises(ir.ItemfoldError, match="data in memory"):
         stored.split_of(loaded)
 
 
@@ -91,7 +91,7 @@ def test_given_test_files_are_kept(tmp_path):
     assert run.config["split"]["test"] == "given"
     split = stored.split_of(ir.Run.load(tmp_path / "r"))
     assert np.diff(split.test.target.indptr).tolist() == [1] * 20
-    with pytest.raises(ir.ItemrecError, match="has no test file"):
+    with pytest.raises(ir.ItemfoldError, match="has no test file"):
         build.run_config(config(split={"strategy": "interactions", "test": "given"}))
 
 
@@ -115,7 +115,7 @@ def test_settings_by_name():
         "dim": "must look like model.dim=64",
         "nowhere.dim=3": "known keys",
     }.items():
-        with pytest.raises(ir.ItemrecError, match=message):
+        with pytest.raises(ir.ItemfoldError, match=message):
             overrides.assign(settings, text)
 
 
@@ -180,7 +180,7 @@ def test_short_options_reach_their_section_or_are_noted():
     ],
 )
 def test_bad_settings_are_rejected_and_leave_nothing(sections, message, tmp_path):
-    with pytest.raises(ir.ItemrecError, match=message):
+    with pytest.raises(ir.ItemfoldError, match=message):
         build.run_config(config(**sections), tmp_path / "r")
     assert not (tmp_path / "r").exists()
 
@@ -191,7 +191,7 @@ def test_what_fails_before_the_first_epoch_leaves_nothing(tmp_path):
     settings = config(
         data={"data": str(tmp_path / "full.csv")}, split={"strategy": "users", "test": 0.4}
     )
-    with pytest.raises(ir.ItemrecError, match="every item"):
+    with pytest.raises(ir.ItemfoldError, match="every item"):
         build.run_config(settings, tmp_path / "r")
     assert not (tmp_path / "r").exists()
 
@@ -233,7 +233,7 @@ def test_a_split_that_differs_from_the_original_is_rejected(tmp_path):
         loaded = ir.Run.load(tmp_path / strategy)
         stored.split_of(loaded)
         loaded.config["split"]["seed"] = 6
-        with pytest.raises(ir.ItemrecError, match="the split differs from that of this run"):
+        with pytest.raises(ir.ItemfoldError, match="the split differs from that of this run"):
             stored.split_of(loaded)
 
 
@@ -248,7 +248,7 @@ def test_a_model_with_its_own_objective_notes_that_a_loss_is_not_used(name):
         overrides.shortcut(settings, "tau", 3.0)
         == f"{name} has no setting 'tau': --tau is not used"
     )
-    with pytest.raises(ir.ItemrecError, match=r"no key 'loss\.tau'"):
+    with pytest.raises(ir.ItemfoldError, match=r"no key 'loss\.tau'"):
         overrides.assign(settings, "loss.tau=0.3")
     assert overrides.choose(config(), "loss", "softmax") == ""
 
@@ -257,7 +257,7 @@ def test_a_folder_where_another_run_has_begun_is_rejected(tmp_path):
     (tmp_path / "run").mkdir()
     run = build.run_config(config())
     (tmp_path / "run" / "config.toml").write_text(dump_config(run.config))
-    with pytest.raises(ir.ItemrecError, match="already holds a run"):
+    with pytest.raises(ir.ItemfoldError, match="already holds a run"):
         build.run_config(config(split={"strategy": "users"}), tmp_path / "run")
     build.run_config(config(), tmp_path / "run")  # the same run starts again
 

@@ -8,10 +8,10 @@ import pytest
 from results_page.remarks import compared_over
 from scipy import stats
 
-from itemrec.experiments.suites.paired_tests import write_tests
-from itemrec.experiments.suites.store import Line, append_lines, read_store, row_line
-from itemrec.experiments.suites.suite import load_suite
-from itemrec.experiments.suites.user_values import values_path, write_values
+from itemfold.experiments.suites.paired_tests import write_tests
+from itemfold.experiments.suites.store import Line, append_lines, read_store, row_line
+from itemfold.experiments.suites.suite import load_suite
+from itemfold.experiments.suites.user_values import values_path, write_values
 
 DATA = "yelp2018/transductive"
 SUITE = load_suite("negatives")

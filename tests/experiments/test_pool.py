@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from itemrec.experiments.suites.pool import DIED, JobResult, run_jobs
-from itemrec.threads import usable_cpus
+from itemfold.experiments.suites.pool import DIED, JobResult, run_jobs
+from itemfold.threads import usable_cpus
 
 TOY = """
 import os, signal, sys, time
-from itemrec.errors import ItemrecError
+from itemfold.errors import ItemfoldError
 
 def perform(job):
     print("printed on stdout")
     do = job["do"]
     if do == "reject":
-        raise ItemrecError("'lr' must be positive")
+        raise ItemfoldError("'lr' must be positive")
     if do == "raise":
         raise RuntimeError(f"broken {os.getpid()}")
     if do == "die":
@@ -118,7 +118,7 @@ def test_closing_kills_running_workers(toy: ModuleType, tmp_path: Path) -> None:
 
 PARENT = """
 import sys, toy_jobs
-from itemrec.experiments.suites.pool import run_jobs
+from itemfold.experiments.suites.pool import run_jobs
 if __name__ == "__main__":
     jobs = [{"n": n, "do": "sleep", "file": f"{sys.argv[1]}{n}"} for n in range(2)]
     list(run_jobs(toy_jobs.perform, jobs, 2, stop=lambda: False, on_start=lambda _: None))

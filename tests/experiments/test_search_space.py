@@ -2,9 +2,9 @@
 
 import pytest
 
-from itemrec.errors import ItemrecError
-from itemrec.experiments.search_space import default_search_space, parse_search_space
-from itemrec.models import MODELS
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.search_space import default_search_space, parse_search_space
+from itemfold.models import MODELS
 
 
 def test_the_form_of_a_range_follows_its_setting():
@@ -61,7 +61,7 @@ def test_spaces_are_allowed_and_numbers_must_be_finite():
         "sum",
         "mean",
     )
-    with pytest.raises(ItemrecError, match=r"'train\.lr' must be a finite number, got inf"):
+    with pytest.raises(ItemfoldError, match=r"'train\.lr' must be a finite number, got inf"):
         parse_search_space({}, ["lr=inf,0.1"])
-    with pytest.raises(ItemrecError, match=r"'model.gnn.dim' must be a whole number, got '99"):
+    with pytest.raises(ItemfoldError, match=r"'model.gnn.dim' must be a whole number, got '99"):
         parse_search_space({}, ["dim=1.." + "9" * 5000])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from itemrec.errors import ItemrecError
-from itemrec.experiments.suites.store import (
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites.store import (
     Line,
     append_lines,
     identity,
@@ -127,21 +127,21 @@ def test_a_line_cut_off_anywhere_loses_only_that_line(tmp_path: Path) -> None:
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     path_of(tmp_path, "one").write_text('{"kind": "ro\n{"kind": "rows"}\n')
-    with pytest.raises(ItemrecError, match=r"one\.jsonl, line 1 is damaged"):
+    with pytest.raises(ItemfoldError, match=r"one\.jsonl, line 1 is damaged"):
         read_store(tmp_path)
 
 
 def test_a_reference_to_a_missing_run_is_reported(tmp_path: Path) -> None:
     append_lines(tmp_path, "two", row_line(DATA, "item", 0, "a"))
     assert read_store(tmp_path).result("two", (DATA, "item", 0)) is None
-    with pytest.raises(ItemrecError, match=r"two\.jsonl refers to run 'a', which no file"):
+    with pytest.raises(ItemfoldError, match=r"two\.jsonl refers to run 'a', which no file"):
         read_store(tmp_path).results("two")
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from itemrec.experiments.suites.store import append_lines, row_line, tidy
+from itemfold.experiments.suites.store import append_lines, row_line, tidy
 folder, name = Path(sys.argv[1]), sys.argv[2]
 for n in range(40):
     run = {"kind": "run", "id": f"{name}{n}", "valid": {}, "test": {}}

@@ -16,21 +16,21 @@ import scipy.stats
 import torch
 from rich.console import Console
 
-from itemrec.errors import ItemrecError
-from itemrec.evaluation.significance import crossed_test
-from itemrec.experiments.build import make_data, make_split
-from itemrec.experiments.suites import FOLDER
-from itemrec.experiments.suites.jobs import SuiteJob
-from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.overrides import Entry
-from itemrec.experiments.suites.reproduce import SuiteOutcome, run_suite, run_tables
-from itemrec.experiments.suites.store import Line, identity, path_of, read_store
-from itemrec.experiments.suites.suite import Suite, load_suite, row_settings
-from itemrec.experiments.suites.user_values import UserValues, read_values, values_path
-from itemrec.models import MODELS
-from itemrec.models.base import Kind
-from itemrec.settings.resolve import changes
-from itemrec.training.interrupt import Interrupt
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.significance import crossed_test
+from itemfold.experiments.build import make_data, make_split
+from itemfold.experiments.suites import FOLDER
+from itemfold.experiments.suites.jobs import SuiteJob
+from itemfold.experiments.suites.options import Options
+from itemfold.experiments.suites.overrides import Entry
+from itemfold.experiments.suites.reproduce import SuiteOutcome, run_suite, run_tables
+from itemfold.experiments.suites.store import Line, identity, path_of, read_store
+from itemfold.experiments.suites.suite import Suite, load_suite, row_settings
+from itemfold.experiments.suites.user_values import UserValues, read_values, values_path
+from itemfold.models import MODELS
+from itemfold.models.base import Kind
+from itemfold.settings.resolve import changes
+from itemfold.training.interrupt import Interrupt
 
 TINY = "synthetic:users=60,items=50,interactions=900"
 SHIPPED = sorted(path.stem for path in FOLDER.glob("*.toml"))
@@ -272,12 +272,12 @@ ROW = '[[row]]\nname = "a"\n'
 def test_mistakes_are_reported_with_the_valid_names(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         make(tmp_path, "" if not text else 'data = "synthetic"\n' + text)
 
 
 def test_an_unknown_suite_lists_the_shipped_ones() -> None:
-    with pytest.raises(ItemrecError, match=r"one of .*negatives, .*smoke, .* got 'negative'"):
+    with pytest.raises(ItemfoldError, match=r"one of .*negatives, .*smoke, .* got 'negative'"):
         load_suite("negative")
 
 
@@ -292,9 +292,9 @@ def test_other_data_sets_can_be_requested() -> None:
         "synthetic/transductive",
         "synthetic/inductive",
     }
-    with pytest.raises(ItemrecError, match="unknown data 'netflix'"):
+    with pytest.raises(ItemfoldError, match="unknown data 'netflix'"):
         suite.cells(["netflix"])
-    with pytest.raises(ItemrecError, match=r"'rows' must be one of uniform.* got 'ppr'"):
+    with pytest.raises(ItemfoldError, match=r"'rows' must be one of uniform.* got 'ppr'"):
         suite.cells(rows=["ppr"])
 
 
@@ -496,7 +496,7 @@ def test_a_run_that_two_suites_share_is_made_once(finished: Path, tmp_path: Path
     assert run(timed, tmp_path, time_limit=0).left == 8
     # what is measured again keeps its own time, and its figures are still stored once
     another = {"device": "CPU", "cpu": "another one", "cores": 1, "jobs": 1, "torch": "2"}
-    with mock.patch("itemrec.experiments.suites.worker.hardware", return_value=another):
+    with mock.patch("itemfold.experiments.suites.worker.hardware", return_value=another):
         assert run(timed, tmp_path, datasets=[data], rows=["bpr"], seeds=1).ran == 1
     files = read_store(tmp_path / "results").files
     assert files["timed"].runs == {}
@@ -512,7 +512,7 @@ def test_all_is_everything_but_the_smoke_test(
 ) -> None:
     called: list[str] = []
     asked: dict[str, list[str] | None] = {}
-    module = "itemrec.experiments.suites.reproduce."
+    module = "itemfold.experiments.suites.reproduce."
 
     def run_none(suite: Suite, options: Options, _: Console) -> SuiteOutcome:
         called.append(suite.name)
@@ -548,7 +548,7 @@ def test_absent_data_is_skipped_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("itemrec.data.download._stream", _no_network)
+    monkeypatch.setattr("itemfold.data.download._stream", _no_network)
     suite = make(tmp_path, f'data = ["amazon-book", "{TINY}"]\n' + ROW + "train = {epochs = 1}")
     outcome = run(suite, tmp_path)
     assert outcome.ran == 1
@@ -571,14 +571,14 @@ def test_a_failed_run_is_reported_and_tried_again(tmp_path: Path) -> None:
 def test_an_unexpected_error_fails_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = 'model = "popularity"\n'
     suite = make(tmp_path, f'data = "{TINY}"\n' + ROW + row + ROW.replace('"a"', '"b"') + row)
-    train = sys.modules["itemrec.experiments.suites.worker"]._train
+    train = sys.modules["itemfold.experiments.suites.worker"]._train
 
     def out_of_memory(job: SuiteJob) -> Any:
         if job.cell.row == "a":
             raise MemoryError("no room")
         return train(job)
 
-    monkeypatch.setattr("itemrec.experiments.suites.worker._train", out_of_memory)
+    monkeypatch.setattr("itemfold.experiments.suites.worker._train", out_of_memory)
     outcome = run(suite, tmp_path)
     assert outcome.ran == 1
     assert outcome.failed == {f"{TINY}/transductive a seed 0": "MemoryError: no room"}
@@ -600,7 +600,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
                 raise KeyboardInterrupt
 
     suite = tiny(tmp_path)
-    monkeypatch.setattr(sys.modules["itemrec.training.loop"], "Interrupt", Impatient)
+    monkeypatch.setattr(sys.modules["itemfold.training.loop"], "Interrupt", Impatient)
     with pytest.raises(KeyboardInterrupt):
         run(suite, tmp_path)
     assert not results(tmp_path)
@@ -616,7 +616,7 @@ def test_workers_killed_midway_leave_whole_lines_and_the_same_results(
 ) -> None:
     """Two workers, their parent killed after the first result; another process does the rest."""
     tiny(tmp_path)
-    command = [sys.executable, "-m", "itemrec", "reproduce", str(tmp_path / "own.toml")]
+    command = [sys.executable, "-m", "itemfold", "reproduce", str(tmp_path / "own.toml")]
     command += ["--jobs", "2", "--results", str(tmp_path / "results")]
     command += ["--per-user", str(tmp_path / "values")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import itemrec as ir
-from itemrec.experiments import tune as tune_module
-from itemrec.experiments.build import run_config
-from itemrec.experiments.search_space import parse_search_space
-from itemrec.experiments.tune import stored_search, tune
-from itemrec.settings.toml_file import load_config
-from itemrec.training import run_folder
-from itemrec.training.fit import fit_and_test
-from itemrec.training.state import DescentState
+import itemfold as ir
+from itemfold.experiments import tune as tune_module
+from itemfold.experiments.build import run_config
+from itemfold.experiments.search_space import parse_search_space
+from itemfold.experiments.tune import stored_search, tune
+from itemfold.settings.toml_file import load_config
+from itemfold.training import run_folder
+from itemfold.training.fit import fit_and_test
+from itemfold.training.state import DescentState
 
 TINY = "synthetic:users=50,items=40,interactions=500"
 FAST = {"epochs": 3, "eval_every": 1, "batch": 64, "save_seconds": 0.0}
@@ -160,7 +160,7 @@ def test_another_model_comes_with_its_default_loss(tmp_path):
     assert mf.value == by_hand.metrics["valid"]["ndcg@20"]
 
 
-@pytest.mark.parametrize("error", [ir.ItemrecError("the loss became nan"), MemoryError()])
+@pytest.mark.parametrize("error", [ir.ItemfoldError("the loss became nan"), MemoryError()])
 def test_a_trial_that_fails_is_recorded_and_the_search_goes_on(error, tmp_path, monkeypatch):
     def value(model, settings):
         if model.settings["l2"] > 150:
@@ -198,7 +198,7 @@ def test_a_bug_is_not_a_failed_trial(tmp_path, monkeypatch):
 
 
 def test_a_search_without_a_success_gives_the_reason(tmp_path):
-    with pytest.raises(ir.ItemrecError, match=r"none of 2 trials succeeded, .*the loss became"):
+    with pytest.raises(ir.ItemfoldError, match=r"none of 2 trials succeeded, .*the loss became"):
         tune(config(train={**FAST, "lr": 1e38}), tmp_path / "s", search=["dim=2,4"], trials=2)
     assert [line["value"] for line in lines(tmp_path / "s")] == [None, None]
     assert not (tmp_path / "s" / "best.toml").exists()
@@ -213,7 +213,7 @@ def test_no_trial_starts_after_the_time_limit(tmp_path, monkeypatch):
 
     pretend(monkeypatch, value)
     times = SimpleNamespace(monotonic=lambda: clock[0], perf_counter=lambda: clock[0])
-    monkeypatch.setattr("itemrec.experiments.tune.time", times)
+    monkeypatch.setattr("itemfold.experiments.tune.time", times)
     found = tune(ease(), tmp_path / "s", trials=20, time_limit=25)
     assert len(found.trials) == 3  # begun after 0, 10 and 20 seconds
     assert len(tune(ease(), tmp_path / "s", trials=20, time_limit=15, resume=True).trials) == 5
@@ -270,7 +270,7 @@ def test_trials_have_no_test_users(strategy, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("split", [{"strategy": "all"}, {"strategy": "interactions", "valid": 0.0}])
 def test_a_search_needs_a_validation_part(split, tmp_path):
-    with pytest.raises(ir.ItemrecError, match="'split' must hold out a validation part"):
+    with pytest.raises(ir.ItemfoldError, match="'split' must hold out a validation part"):
         tune(config(split=split), tmp_path / "s", search=SEARCH)
     assert not (tmp_path / "s").exists()
 
@@ -349,7 +349,7 @@ def test_a_damaged_line_in_the_middle_is_named(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "s")
     rows = (tmp_path / "s" / "trials.jsonl").read_text().splitlines()
     (tmp_path / "s" / "trials.jsonl").write_text("\n".join([rows[0], rows[1][:30], *rows[2:]]))
-    with pytest.raises(ir.ItemrecError, match=r"trials\.jsonl is damaged"):
+    with pytest.raises(ir.ItemfoldError, match=r"trials\.jsonl is damaged"):
         tune(config(), tmp_path / "s", search=SEARCH, resume=True)
 
 
@@ -365,7 +365,7 @@ def test_a_line_that_is_no_trial_of_this_search_is_named(content, whole, tmp_pat
         changed = {**trials[0], **changed}
     text = "".join(json.dumps(line) + "\n" for line in [changed, *trials[1:]])
     (folder / "trials.jsonl").write_text(text)
-    with pytest.raises(ir.ItemrecError, match=r"trials\.jsonl is damaged: line 1 is not a trial"):
+    with pytest.raises(ir.ItemfoldError, match=r"trials\.jsonl is damaged: line 1 is not a trial"):
         tune(config(), folder, search=SEARCH, resume=True)
 
 
@@ -387,7 +387,7 @@ def test_one_process_at_a_time(tmp_path, monkeypatch):
     messages = []
 
     def value(model, settings):
-        with pytest.raises(ir.ItemrecError, match=r"another process is using .*s: wait") as e:
+        with pytest.raises(ir.ItemfoldError, match=r"another process is using .*s: wait") as e:
             tune(ease(), folder, trials=2, resume=True)
         messages.append(str(e.value))
         return 0.5
@@ -453,7 +453,7 @@ def test_a_folder_stores_what_is_searched(whole):
     ],
 )
 def test_what_cannot_be_searched_is_rejected_before_data_is_read(search, message, tmp_path):
-    with pytest.raises(ir.ItemrecError, match=message):
+    with pytest.raises(ir.ItemfoldError, match=message):
         tune(config(data={"data": "nowhere.csv"}), tmp_path / "s", search=search)
     assert not (tmp_path / "s").exists()
 
@@ -480,14 +480,14 @@ def test_other_errors(options, message, tmp_path):
         "model": {"name": options.pop("model", "ease")},
         "split": {"strategy": options.pop("split", "interactions")},
     }
-    with pytest.raises(ir.ItemrecError, match=message):
+    with pytest.raises(ir.ItemfoldError, match=message):
         tune(settings, **{"out": tmp_path / "s", **options})
     assert not (tmp_path / "s").exists()
 
 
 def test_a_missing_optuna_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
-    with pytest.raises(ir.ItemrecError, match="needs optuna: pip install optuna"):
+    monkeypatch.setattr("itemfold.environment.find_spec", lambda name: None)
+    with pytest.raises(ir.ItemfoldError, match="needs optuna: pip install optuna"):
         tune(ease(), tmp_path / "s")
 
 
@@ -500,16 +500,16 @@ def test_a_search_is_neither_overwritten_nor_mixed_with_another(whole, tmp_path)
         (config(), SEARCH[:1], True, "'search.settings' is .*model.layers=1,2.*, got"),
         (config(), [], True, "'search.settings' is"),
     ):
-        with pytest.raises(ir.ItemrecError, match=message):
+        with pytest.raises(ir.ItemfoldError, match=message):
             tune(settings, whole, search=search, resume=resume)
     other = ir.load(TINY.replace("500", "501"))
-    with pytest.raises(ir.ItemrecError, match="holds a search on other data"):
+    with pytest.raises(ir.ItemfoldError, match="holds a search on other data"):
         tune(config(), whole, search=SEARCH, resume=True, data=other)
     assert before == {path.name: path.read_bytes() for path in whole.iterdir()}
     (tmp_path / "running").mkdir()
-    with pytest.raises(ir.ItemrecError, match="already holds a search"):
+    with pytest.raises(ir.ItemfoldError, match="already holds a search"):
         tune(ease(), tmp_path)
-    with pytest.raises(ir.ItemrecError, match=r"holds no search to resume: tune\.toml is missing"):
+    with pytest.raises(ir.ItemfoldError, match=r"holds no search to resume: tune\.toml is missing"):
         tune(ease(), tmp_path, resume=True)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from itemrec.experiments.suites.user_values import read_values, write_values
+from itemfold.experiments.suites.user_values import read_values, write_values
 
 USERS = np.array([3, 5])
 

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small import bipartite, normalised, random_matrix, seeded
 
-import itemrec as ir
-import itemrec.graph.batch_propagation as module
-import itemrec.graph.graph as graph_module
-from itemrec.graph.batch_propagation import BatchEdges, propagate_batch
-from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import propagate_layers
-from itemrec.ops import blocked_sum as blocked
-from itemrec.sampling import NEGATIVES
+import itemfold as ir
+import itemfold.graph.batch_propagation as module
+import itemfold.graph.graph as graph_module
+from itemfold.graph.batch_propagation import BatchEdges, propagate_batch
+from itemfold.graph.graph import Graph
+from itemfold.graph.propagation import propagate_layers
+from itemfold.ops import blocked_sum as blocked
+from itemfold.sampling import NEGATIVES
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 

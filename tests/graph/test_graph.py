@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import bipartite, dense_adjacency
 
-from itemrec.graph.graph import Graph, fold_adjacency, inverse_root
+from itemfold.graph.graph import Graph, fold_adjacency, inverse_root
 
 
 def as_matrix(adjacency) -> np.ndarray:

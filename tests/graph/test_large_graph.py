@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small import bipartite, normalised, random_matrix, seeded
 
-import itemrec as ir
-import itemrec.graph.graph as graph_module
-from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import propagate, propagate_items, propagate_layers
-from itemrec.models.sgl import SGL
-from itemrec.ops import blocked_sum as blocked
-from itemrec.settings.resolve import Request, resolve
-from itemrec.training.learner import Learner
+import itemfold as ir
+import itemfold.graph.graph as graph_module
+from itemfold.graph.graph import Graph
+from itemfold.graph.propagation import propagate, propagate_items, propagate_layers
+from itemfold.models.sgl import SGL
+from itemfold.ops import blocked_sum as blocked
+from itemfold.settings.resolve import Request, resolve
+from itemfold.training.learner import Learner
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import pagerank
 
-from itemrec.errors import ItemrecError
-from itemrec.graph import ppr_cache
-from itemrec.graph.ppr import PPRScores, personalised_pagerank
+from itemfold.errors import ItemfoldError
+from itemfold.graph import ppr_cache
+from itemfold.graph.ppr import PPRScores, personalised_pagerank
 
 
 def graph(n_users: int = 40, n_items: int = 30, density: float = 0.12, seed: int = 0) -> Any:
@@ -100,7 +100,7 @@ def test_cache_gives_the_same_and_does_not_compute_again(
     train = graph()
     first = personalised_pagerank(train, cache=tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
-    monkeypatch.setattr("itemrec.graph.ppr._power", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("itemfold.graph.ppr._power", lambda *_: pytest.fail("computed again"))
     again = personalised_pagerank(train.astype(np.float64), cache=tmp_path)
     assert isinstance(again.values, np.memmap)
     for name in ("indptr", "indices", "values", "error", "dropped"):
@@ -167,7 +167,7 @@ def test_a_cache_that_cannot_be_written_costs_only_the_next_run(tmp_path: Path, 
 
 def test_cache_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert ppr_cache.cache_home() == Path("/somewhere/itemrec/ppr")
+    assert ppr_cache.cache_home() == Path("/somewhere/itemfold/ppr")
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,6 @@ def test_cache_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_bad_settings_get_one_sentence(settings_: dict[str, Any], message: str) -> None:
-    with pytest.raises(ItemrecError) as caught:
+    with pytest.raises(ItemfoldError) as caught:
         personalised_pagerank(graph(), **settings_)
     assert str(caught.value) == message

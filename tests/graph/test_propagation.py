@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small import bipartite, dense_adjacency, random_matrix
 from torch import Tensor
 
-from itemrec.graph.edge_ops import (
+from itemfold.graph.edge_ops import (
     both_ways,
     edge_dot,
     edge_sum,
@@ -17,8 +17,8 @@ from itemrec.graph.edge_ops import (
     row_total,
     weighted_sum,
 )
-from itemrec.graph.graph import Graph, fold_adjacency
-from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
+from itemfold.graph.graph import Graph, fold_adjacency
+from itemfold.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

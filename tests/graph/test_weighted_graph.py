@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import bipartite, dense_adjacency, random_matrix, seeded
 
-from itemrec.graph.graph import Graph, fold_adjacency
-from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
+from itemfold.graph.graph import Graph, fold_adjacency
+from itemfold.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -13,13 +13,13 @@ import scipy.sparse as sp
 import torch
 from small import random_matrix
 
-import itemrec as ir
-from itemrec.data.splitters import split_interactions
-from itemrec.graph import both_directions, edge_ops, graph, ppr
-from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items
-from itemrec.ops import segment
-from itemrec.sampling.positives import Positives
+import itemfold as ir
+from itemfold.data.splitters import split_interactions
+from itemfold.graph import both_directions, edge_ops, graph, ppr
+from itemfold.graph.graph import Graph
+from itemfold.graph.propagation import neighbour_sum, propagate, propagate_items
+from itemfold.ops import segment
+from itemfold.sampling.positives import Positives
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TINY = "synthetic:users=60,items=50,interactions=900"
@@ -152,5 +152,5 @@ def test_training_on_a_wide_graph_gives_the_same_weights(model: str) -> None:
 def test_nodes_beyond_32_bits_are_refused() -> None:
     matrix = sp.csr_array((3, 5), dtype=np.float32)
     matrix._shape = (3, 2**31)
-    with pytest.raises(ir.ItemrecError, match="fewer than 2\\*\\*31 nodes"):
+    with pytest.raises(ir.ItemfoldError, match="fewer than 2\\*\\*31 nodes"):
         Graph.from_csr(matrix)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from itemrec import losses
-from itemrec.errors import ItemrecError
-from itemrec.losses import LOSSES, bind, bindable
-from itemrec.ops.neural_sort import neural_sort, sinkhorn
+from itemfold import losses
+from itemfold.errors import ItemfoldError
+from itemfold.losses import LOSSES, bind, bindable
+from itemfold.ops.neural_sort import neural_sort, sinkhorn
 
 SMOOTH = ("item-ndcg", "item-ap", "item-recall", "neural-ndcg")
 RANKED = (*SMOOTH[:3], "item-log")  # losses that use the sigmoid rank
@@ -468,7 +468,7 @@ def test_a_call_with_settings_only_binds_them() -> None:
 def test_bad_settings_are_named(name: str, bad: dict[str, object], message: str) -> None:
     pos, neg, *_ = lists()
     for call in (functools.partial(LOSSES[name]), functools.partial(LOSSES[name], pos, neg)):
-        with pytest.raises(ItemrecError) as error:
+        with pytest.raises(ItemfoldError) as error:
             call(**bad)
         assert str(error.value) == message
 
@@ -476,7 +476,7 @@ def test_bad_settings_are_named(name: str, bad: dict[str, object], message: str)
 def test_a_mask_of_numbers_is_refused() -> None:
     pos, neg, pos_mask, _ = lists()
     with pytest.raises(
-        ItemrecError, match=r"'pos_mask' must be a boolean tensor, got torch\.int64"
+        ItemfoldError, match=r"'pos_mask' must be a boolean tensor, got torch\.int64"
     ):
         losses.item_ndcg(pos, neg, pos_mask.long())
 
@@ -510,13 +510,13 @@ def test_a_new_setting_of_a_bindable_loss_is_checked_by_the_type_of_its_default(
 
     pos, neg = torch.ones(1, 1), torch.zeros(1, 2)
     assert float(own(slope=3)(pos, neg)) == -3
-    with pytest.raises(ItemrecError, match="'slope' must be a number, got 'steep'"):
+    with pytest.raises(ItemfoldError, match="'slope' must be a number, got 'steep'"):
         own(slope="steep")
-    with pytest.raises(ItemrecError, match="'tau' is not a setting of own: choose from slope"):
+    with pytest.raises(ItemfoldError, match="'tau' is not a setting of own: choose from slope"):
         own(tau=1.0)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_called_without_arguments_says_what_it_needs(name: str) -> None:
-    with pytest.raises(ItemrecError, match="needs the scores of positives and negatives"):
+    with pytest.raises(ItemfoldError, match="needs the scores of positives and negatives"):
         LOSSES[name]()

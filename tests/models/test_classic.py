@@ -12,9 +12,9 @@ from scipy import stats
 from small import random_matrix
 from torch import Tensor
 
-from itemrec.errors import ItemrecError
-from itemrec.graph.graph import Graph
-from itemrec.models import (
+from itemfold.errors import ItemfoldError
+from itemfold.graph.graph import Graph
+from itemfold.models import (
     CML,
     EASE,
     ENMF,
@@ -29,14 +29,14 @@ from itemrec.models import (
     Node2Vec,
     UltraGCN,
 )
-from itemrec.models.base import Kind
-from itemrec.models.random_walks import NodeDraws, random_walks, skip_gram
-from itemrec.models.ultragcn import item_graph
-from itemrec.ops import inverse
-from itemrec.ops.inverse import invert
-from itemrec.sampling.base import Batch
-from itemrec.sampling.batches import Batches
-from itemrec.sampling.user_rows import UserRows
+from itemfold.models.base import Kind
+from itemfold.models.random_walks import NodeDraws, random_walks, skip_gram
+from itemfold.models.ultragcn import item_graph
+from itemfold.ops import inverse
+from itemfold.ops.inverse import invert
+from itemfold.sampling.base import Batch
+from itemfold.sampling.batches import Batches
+from itemfold.sampling.user_rows import UserRows
 
 UNKNOWN = np.full(30, -1, dtype=np.int64)
 
@@ -510,14 +510,14 @@ def test_an_inverse_made_in_blocks_is_the_inverse(n: int, monkeypatch: pytest.Mo
 
 
 def test_a_matrix_without_inverse_is_refused() -> None:
-    with pytest.raises(ItemrecError, match="try a larger 'l2'"):
+    with pytest.raises(ItemfoldError, match="try a larger 'l2'"):
         invert(torch.tensor([[1.0, 2.0], [2.0, 1.0]]))
 
 
 @pytest.mark.parametrize("model", [SLIM(l2=1e-30), IALS(dim=8, l2=1e-30)])
 def test_systems_without_a_solution_are_refused(model: Model) -> None:
     train = sp.csr_array(np.ones((6, 5), np.float32))  # all items are the same
-    with pytest.raises(ItemrecError, match="try a larger 'l2'"):
+    with pytest.raises(ItemfoldError, match="try a larger 'l2'"):
         ready(model, train)
 
 
@@ -525,7 +525,7 @@ def test_ease_fit_holds_one_matrix_and_a_block() -> None:
     """Peak memory of a fit in a separate process, in copies of the items × items matrix."""
     code = """
 import resource, sys, numpy as np, scipy.sparse as sp, torch
-from itemrec.models import EASE
+from itemfold.models import EASE
 torch.set_num_threads(1)
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 def fit(n):
@@ -628,5 +628,5 @@ def test_gf_cf_equals_its_dense_formula() -> None:
     ],
 )
 def test_invalid_settings_are_refused(make: Callable[[], Model], message: str) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         make()

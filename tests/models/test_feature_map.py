@@ -8,11 +8,11 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-import itemrec as ir
-from itemrec.data.feature_matrix import FeatureEncoder, FeatureMatrix
-from itemrec.models.feature_map import FeatureMap, MapSettings, Ridge, similarities, smoother
-from itemrec.models.feature_map_fit import ITEMS, SHARE, Fold, choose_map, fit_weights, make_folds
-from itemrec.models.with_new_items import WithNewItems
+import itemfold as ir
+from itemfold.data.feature_matrix import FeatureEncoder, FeatureMatrix
+from itemfold.models.feature_map import FeatureMap, MapSettings, Ridge, similarities, smoother
+from itemfold.models.feature_map_fit import ITEMS, SHARE, Fold, choose_map, fit_weights, make_folds
+from itemfold.models.with_new_items import WithNewItems
 
 RNG = np.random.default_rng(0)
 ONLY_RIDGE = MapSettings(l2=3.0, scores=1.0, similar_scores=0.0)
@@ -224,7 +224,7 @@ def test_too_few_known_items_leave_the_defaults() -> None:
 def test_damaged_settings_are_refused() -> None:
     good = MapSettings().record()
     for bad in ({}, {**good, "l2": "x"}, {**good, "scale": float("nan")}, [1]):
-        with pytest.raises(ir.ItemrecError, match="the stored settings of new items must"):
+        with pytest.raises(ir.ItemfoldError, match="the stored settings of new items must"):
             MapSettings.read(bad)
     assert MapSettings.read(good) == MapSettings()
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv
 from torch_geometric.nn import LGConv as LightConv
 
-from itemrec.errors import ItemrecError
-from itemrec.graph.graph import Graph
-from itemrec.models import GAT, GCN, GIN, GNN, LightGCN
+from itemfold.errors import ItemfoldError
+from itemfold.graph.graph import Graph
+from itemfold.models import GAT, GCN, GIN, GNN, LightGCN
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 DIM = 8
@@ -135,7 +135,7 @@ def test_an_untrained_layer_that_starts_with_the_identity_only_sums_neighbours()
         base, out = (layer.detach().numpy() for layer in model.layers(Graph.from_csr(train)))
         expected = matrix @ base if kind is GCN else np.maximum(matrix @ base, 0)
         np.testing.assert_allclose(out, expected, atol=1e-5)
-    with pytest.raises(ItemrecError, match="'start' must be random or identity, got 'zero'"):
+    with pytest.raises(ItemfoldError, match="'start' must be random or identity, got 'zero'"):
         GAT(DIM, start="zero")  # type: ignore[arg-type]
 
 

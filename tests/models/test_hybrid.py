@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from small import board_split, random_matrix, seeded
 
-from itemrec.errors import ItemrecError
-from itemrec.models import EASE, MODELS, RLAE, Hybrid, LightGCN, MultVAE, Popularity
-from itemrec.models.network_with_prior import NetworkWithPrior
-from itemrec.training.fit import train as run_training
-from itemrec.training.run import Run
+from itemfold.errors import ItemfoldError
+from itemfold.models import EASE, MODELS, RLAE, Hybrid, LightGCN, MultVAE, Popularity
+from itemfold.models.network_with_prior import NetworkWithPrior
+from itemfold.training.fit import train as run_training
+from itemfold.training.run import Run
 
 X = random_matrix(40, 25, 0.2)
 ROWS = ((0.0, 0.7, 0.2), (3.0, 0.3, 1.5), (6.0, 0.0, 4.0))
@@ -218,7 +218,7 @@ def test_a_run_stores_no_derived_vectors_and_loads_bit_for_bit(
 def test_a_network_that_folds_in_but_does_not_explain_works(gnn: str) -> None:
     model = made(gnn=gnn)
     assert not model.explains
-    with pytest.raises(ItemrecError, match="gives no exact explanations"):
+    with pytest.raises(ItemfoldError, match="gives no exact explanations"):
         model.explain(histories(3), -1, ITEMS)
     history = histories(3, 0, 7)
     scores = model.scores(history, np.array([2, -1, -1])).numpy()
@@ -238,26 +238,26 @@ def test_the_default_network_explains() -> None:
 
 @pytest.mark.parametrize("gnn", ["mf", "ease", "hybrid", "ials"])
 def test_other_models_are_refused_with_a_sentence(gnn: str) -> None:
-    with pytest.raises(ItemrecError, match=r"'gnn' must .*lightgcn.*; got ") as refused:
+    with pytest.raises(ItemfoldError, match=r"'gnn' must .*lightgcn.*; got ") as refused:
         Hybrid(gnn=gnn)
     assert repr(gnn) in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_the_networks_that_the_sentence_names_are_accepted() -> None:
-    with pytest.raises(ItemrecError) as refused:
+    with pytest.raises(ItemfoldError) as refused:
         Hybrid(gnn="mf")
     named = str(refused.value).partition(": ")[2].partition(";")[0].split(", ")
     assert "lightgcn" in named
     for gnn in named:
         Hybrid(gnn=gnn)
     for gnn in set(MODELS) - set(named):
-        with pytest.raises(ItemrecError):
+        with pytest.raises(ItemfoldError):
             Hybrid(gnn=gnn)
 
 
 def test_an_unknown_network_is_refused() -> None:
-    with pytest.raises(ItemrecError, match=r"'gnn' must be one of .*got 'gnc'"):
+    with pytest.raises(ItemfoldError, match=r"'gnn' must be one of .*got 'gnc'"):
         Hybrid(gnn="gnc")
 
 
@@ -320,11 +320,11 @@ def test_any_part_can_be_left_out_or_added(
 
 
 def test_a_hybrid_needs_a_part_and_a_linear_part_is_a_closed_form() -> None:
-    with pytest.raises(ItemrecError, match="a hybrid needs a part"):
+    with pytest.raises(ItemfoldError, match="a hybrid needs a part"):
         Hybrid(gnn=None, linear=None)
-    with pytest.raises(ItemrecError, match=r"'linear' must be a closed form, .* got LightGCN"):
+    with pytest.raises(ItemfoldError, match=r"'linear' must be a closed form, .* got LightGCN"):
         run_training(board_split(), Hybrid(linear="lightgcn"), **FEW)
-    with pytest.raises(ItemrecError, match="'others' must be models that are no hybrids"):
+    with pytest.raises(ItemfoldError, match="'others' must be models that are no hybrids"):
         run_training(board_split(), Hybrid(others=["hybrid"]), **FEW)
 
 
@@ -351,7 +351,7 @@ def test_a_hybrid_needs_a_part_and_a_linear_part_is_a_closed_form() -> None:
     ],
 )
 def test_bad_blends_are_refused(blend: Any) -> None:
-    with pytest.raises(ItemrecError, match="'blend' must be"):
+    with pytest.raises(ItemfoldError, match="'blend' must be"):
         Hybrid(blend=blend)
 
 
@@ -379,7 +379,7 @@ def test_a_blend_may_be_lists_as_in_a_file() -> None:
 def test_invalid_settings_are_named(name: str, value: float, rule: str) -> None:
     part, _, own = name.partition(".")
     given: Any = {part: {own: value}} if part else {own: value}
-    with pytest.raises(ItemrecError, match=f"^'{own}' must be {rule}, got {value}"):
+    with pytest.raises(ItemfoldError, match=f"^'{own}' must be {rule}, got {value}"):
         Hybrid(**given)
 
 

@@ -8,10 +8,10 @@ from small import random_matrix, seeded
 from torch import Tensor
 from torch_geometric.nn import LightGCN as Theirs
 
-import itemrec.graph.batch_propagation as batch_propagation
-from itemrec.graph.graph import Graph
-from itemrec.models import LightGCN
-from itemrec.models.lightgcn import reference_embeddings
+import itemfold.graph.batch_propagation as batch_propagation
+from itemfold.graph.graph import Graph
+from itemfold.models import LightGCN
+from itemfold.models.lightgcn import reference_embeddings
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 

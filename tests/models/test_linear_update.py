@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.errors import ItemrecError
-from itemrec.models import EASE, RLAE
-from itemrec.models.linear_update import recover_inverse, update_linear
-from itemrec.models.ridge_problem import RidgeProblem
-from itemrec.ops.woodbury import correct_inverse
+from itemfold.errors import ItemfoldError
+from itemfold.models import EASE, RLAE
+from itemfold.models.linear_update import recover_inverse, update_linear
+from itemfold.models.ridge_problem import RidgeProblem
+from itemfold.ops.woodbury import correct_inverse
 
 OLD, NEW = (30, 20), (36, 23)  # users and items before and after
 
@@ -63,7 +63,7 @@ def test_the_corrected_inverse_is_that_of_numpy(seed: int, ridge: float) -> None
 def test_a_correction_without_rows_changes_nothing_and_a_zero_is_refused() -> None:
     start = torch.eye(3)
     assert correct_inverse(start, sp.csr_array((0, 3)), np.zeros(0)).equal(torch.eye(3))
-    with pytest.raises(ItemrecError, match="must not be 0"):
+    with pytest.raises(ItemfoldError, match="must not be 0"):
         correct_inverse(start, sp.csr_array(np.eye(3)[:1]), np.zeros(1))
 
 

@@ -13,29 +13,29 @@ import torch.nn.functional as F
 from small import batch_of, board_split, dense_adjacency, random_matrix, ready, seeded
 from torch import Tensor
 
-from itemrec.errors import ItemrecError
-from itemrec.graph.graph import Graph
-from itemrec.graph.noisy_propagation import noisy_passes
-from itemrec.graph.propagation import propagate
-from itemrec.models import GAT, GNN, MODELS, LightGCN
-from itemrec.models.adap_tau import (
+from itemfold.errors import ItemfoldError
+from itemfold.graph.graph import Graph
+from itemfold.graph.noisy_propagation import noisy_passes
+from itemfold.graph.propagation import propagate
+from itemfold.models import GAT, GNN, MODELS, LightGCN
+from itemfold.models.adap_tau import (
     AdapTau,
     inverse_general,
     lambert_w,
     personal_factor,
     temperatures,
 )
-from itemrec.models.dgcf import DGCF, centred_distances, distance_correlation, independence
-from itemrec.models.info_nce import first_of, info_nce
-from itemrec.models.lr_gccf import LRGCCF
-from itemrec.models.ngcf import NGCF
-from itemrec.models.nia_gcn import NIAGCN
-from itemrec.models.sgl import SGL
-from itemrec.models.simgcl import SimGCL
-from itemrec.models.simplex import SimpleX
-from itemrec.models.xsimgcl import XSimGCL
-from itemrec.sampling.base import Batch, Encoded
-from itemrec.training.fit import train
+from itemfold.models.dgcf import DGCF, centred_distances, distance_correlation, independence
+from itemfold.models.info_nce import first_of, info_nce
+from itemfold.models.lr_gccf import LRGCCF
+from itemfold.models.ngcf import NGCF
+from itemfold.models.nia_gcn import NIAGCN
+from itemfold.models.sgl import SGL
+from itemfold.models.simgcl import SimGCL
+from itemfold.models.simplex import SimpleX
+from itemfold.models.xsimgcl import XSimGCL
+from itemfold.sampling.base import Batch, Encoded
+from itemfold.training.fit import train
 
 GNNS = ["ngcf", "lr-gccf", "nia-gcn", "dgcf", "sgl", "simgcl", "xsimgcl", "adap-tau"]
 
@@ -396,7 +396,7 @@ def test_xsimgcl_refuses_a_contrasted_layer_it_does_not_have() -> None:
     for protocol, depth in (("transductive", 3), ("inductive", 2)):
         train(board_split(protocol), XSimGCL(dim=4, contrasted=depth), epochs=1, eval_every=1)
         with pytest.raises(
-            ItemrecError, match=f"'contrasted' must be a layer, 1 to {depth}, got 9"
+            ItemfoldError, match=f"'contrasted' must be a layer, 1 to {depth}, got 9"
         ):
             train(board_split(protocol), XSimGCL(dim=4, contrasted=9), epochs=1, eval_every=1)
 
@@ -591,7 +591,7 @@ def test_simplex_penalises_all_vectors_not_those_of_a_batch() -> None:
     ],
 )
 def test_bad_settings_name_the_parameter_the_rule_and_the_value(make: Any, message: str) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         make()
 
 

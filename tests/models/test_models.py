@@ -8,9 +8,9 @@ import torch
 from contract import CONTRACT
 from small import random_matrix
 
-from itemrec.errors import ItemrecError
-from itemrec.models import EASE, GAT, GIN, GNN, MF, MODELS, LightGCN, Model, Popularity
-from itemrec.validation import schema
+from itemfold.errors import ItemfoldError
+from itemfold.models import EASE, GAT, GIN, GNN, MF, MODELS, LightGCN, Model, Popularity
+from itemfold.validation import schema
 
 
 @pytest.mark.parametrize("clause", CONTRACT, ids=lambda clause: clause.__name__)
@@ -91,21 +91,21 @@ def test_a_model_without_a_constructor_has_its_parents_settings() -> None:
 def test_bad_settings_name_the_parameter_the_rule_and_the_value(
     make: Callable[[], Model], message: str
 ) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         make()
 
 
 @pytest.mark.parametrize("name", ["ease", "rlae"])
 def test_a_matrix_larger_than_memory_is_refused_before_allocation(name: str) -> None:
     train = sp.csr_array((1, 10_000_000), dtype=np.float32)  # 4 · 10¹⁴ bytes
-    with pytest.raises(ItemrecError, match=rf"'{name}' .* 10,000,000 items take 372,529 GiB; this"):
+    with pytest.raises(ItemfoldError, match=rf"'{name}' .* 10,000,000 items take 372,529 GiB; th"):
         fit(MODELS[name](form="dense"), train)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_setting_may_be_nan(name: str) -> None:
     for setting in (key for key, value in schema(MODELS[name]).items() if type(value) is float):
-        with pytest.raises(ItemrecError, match=f"'{setting}' must be .*, got nan"):
+        with pytest.raises(ItemfoldError, match=f"'{setting}' must be .*, got nan"):
             MODELS[name](**{setting: float("nan")})
 
 
@@ -123,6 +123,6 @@ def test_depth_and_pooling_follow_the_protocol_by_default(inductive: bool) -> No
     given = ready(LightGCN(dim=4, layers=5, pooling="sum" if inductive else "concat"))
     assert (given.depth, given.pool_by) == (5, "sum" if inductive else "concat")
     if inductive:  # layers of users and of items alternate
-        with pytest.raises(ItemrecError, match="must be sum or mean in the inductive protocol"):
+        with pytest.raises(ItemfoldError, match="must be sum or mean in the inductive protocol"):
             ready(LightGCN(dim=4, pooling="concat"))
     assert (given.user_embedding is None) == inductive  # unseen users: no user has parameters

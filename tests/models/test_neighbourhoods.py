@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.models import EASE, nearest_items
-from itemrec.models import neighbourhoods as near
-from itemrec.models.ridge_problem import sum_of_squares
-from itemrec.ops.thread_map import thread_map
+from itemfold.models import EASE, nearest_items
+from itemfold.models import neighbourhoods as near
+from itemfold.models.ridge_problem import sum_of_squares
+from itemfold.ops.thread_map import thread_map
 
 WEIGHTS = np.array([0.25, 0.5, 1, 2], np.float32)  # whose products float32 has exactly
 

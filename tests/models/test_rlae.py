@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import board_split, random_matrix
 
-from itemrec.data.datasets import load
-from itemrec.data.splitters import split_interactions
-from itemrec.errors import ItemrecError
-from itemrec.models import EASE, RLAE
-from itemrec.models.ridge_problem import RidgeProblem
-from itemrec.models.rlae import TRIED
-from itemrec.training.fit import train as run_training
+from itemfold.data.datasets import load
+from itemfold.data.splitters import split_interactions
+from itemfold.errors import ItemfoldError
+from itemfold.models import EASE, RLAE
+from itemfold.models.ridge_problem import RidgeProblem
+from itemfold.models.rlae import TRIED
+from itemfold.training.fit import train as run_training
 
 X = random_matrix(40, 25, 0.2)
 
@@ -138,12 +138,12 @@ def test_trials_share_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_invalid_settings_are_rejected(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         RLAE(**settings)  # type: ignore[arg-type]
 
 
 def test_memory_is_checked_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("itemrec.environment.memory_of", lambda device: 2000)
-    with pytest.raises(ItemrecError, match="'rlae' needs an items × items matrix: 25 items"):
+    monkeypatch.setattr("itemfold.environment.memory_of", lambda device: 2000)
+    with pytest.raises(ItemfoldError, match="'rlae' needs an items × items matrix: 25 items"):
         RLAE(l2=1.0, form="dense").setup(X, inductive=True, generator=torch.Generator())
     RLAE(l2=1.0, items=20, form="dense").setup(X, inductive=True, generator=torch.Generator())

@@ -12,13 +12,13 @@ import torch
 from contract import CONTRACT
 from small import board_split, random_matrix
 
-import itemrec as ir
-from itemrec.errors import ItemrecError
-from itemrec.models import EASE, RLAE, SLIM
-from itemrec.models import neighbourhoods as near
-from itemrec.models.linear_update import update_linear
-from itemrec.serving.exports.score_parts import weights_of
-from itemrec.training.strategies.candidates import COVERED
+import itemfold as ir
+from itemfold.errors import ItemfoldError
+from itemfold.models import EASE, RLAE, SLIM
+from itemfold.models import neighbourhoods as near
+from itemfold.models.linear_update import update_linear
+from itemfold.serving.exports.score_parts import weights_of
+from itemfold.training.strategies.candidates import COVERED
 
 X = random_matrix(70, 30, 0.15)
 SPARSE = {
@@ -148,7 +148,7 @@ def test_contract(clause: Callable[[str, Path], None], name: str, tmp_path: Path
 
 
 def small_memory(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr("itemrec.environment.memory_of", lambda device: size)
+    monkeypatch.setattr("itemfold.environment.memory_of", lambda device: size)
 
 
 def test_a_catalogue_too_large_for_the_dense_form_has_the_sparse_one(
@@ -172,11 +172,11 @@ def test_a_catalogue_too_large_for_the_dense_form_has_the_sparse_one(
 
 def test_the_dense_form_can_be_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
     small_memory(monkeypatch, 2000)
-    with pytest.raises(ItemrecError, match=r"'ease' needs .* choose form=sparse or reduce"):
+    with pytest.raises(ItemfoldError, match=r"'ease' needs .* choose form=sparse or reduce"):
         fitted(EASE(form="dense"))
-    with pytest.raises(ItemrecError, match="'form' must be auto, dense or sparse, got 'thin'"):
+    with pytest.raises(ItemfoldError, match="'form' must be auto, dense or sparse, got 'thin'"):
         EASE(form="thin")
-    with pytest.raises(ItemrecError, match="'form' must be auto, dense or sparse"):
+    with pytest.raises(ItemfoldError, match="'form' must be auto, dense or sparse"):
         ir.models.Hybrid(linear={"form": "thin"})
 
 

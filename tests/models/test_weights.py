@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from contract import QUICK, TRAIN, make
 from small import checkerboard
 
-import itemrec as ir
-from itemrec.data.split import Split
-from itemrec.errors import ItemrecError
-from itemrec.models import MODELS
+import itemfold as ir
+from itemfold.data.split import Split
+from itemfold.errors import ItemfoldError
+from itemfold.models import MODELS
 
 WEIGHTED = [name for name in MODELS if MODELS[name].weighs or name == "hybrid"]
 REFUSING = [name for name in MODELS if name not in WEIGHTED]
@@ -34,7 +34,7 @@ def fitted(name: str, split: Split, **settings) -> ir.Run:
 
 @pytest.mark.parametrize("name", REFUSING)
 def test_a_model_that_cannot_use_weights_says_so_by_name(name):
-    with pytest.raises(ItemrecError, match=f"{MODELS[name].__name__} cannot use weights"):
+    with pytest.raises(ItemfoldError, match=f"{MODELS[name].__name__} cannot use weights"):
         fitted(name, weighted_split())
 
 

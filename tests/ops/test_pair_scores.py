@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from small import seeded
 from torch import Tensor
 
-from itemrec.errors import ItemrecError
-from itemrec.ops import pair_blocks
-from itemrec.ops.pair_scores import pair_scores, row_scores, squared_lengths, take_rows
+from itemfold.errors import ItemfoldError
+from itemfold.ops import pair_blocks
+from itemfold.ops.pair_scores import pair_scores, row_scores, squared_lengths, take_rows
 
 
 @pytest.fixture(autouse=True, scope="module", params=["one block", "blocks of two items"])
@@ -102,7 +102,7 @@ def test_lists_of_any_length() -> None:
 
 def test_more_pairs_than_32_bits_can_number_are_refused() -> None:
     index = torch.zeros(1, 1, dtype=torch.int64).expand(2**16, 2**15)
-    with pytest.raises(ItemrecError, match=r"got 65,536 lists of 32,768 items: choose a smaller"):
+    with pytest.raises(ItemfoldError, match=r"got 65,536 lists of 32,768 items: choose a smaller"):
         pair_scores(torch.zeros(1, 2).expand(2**16, 2), torch.zeros(1, 2), index)
 
 

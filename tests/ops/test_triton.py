@@ -17,7 +17,7 @@ import torch
 from small import board_split, random_matrix, seeded
 from torch import Tensor
 
-from itemrec.graph.edge_ops import (
+from itemfold.graph.edge_ops import (
     both_ways,
     edge_dot,
     edge_sum,
@@ -25,23 +25,23 @@ from itemrec.graph.edge_ops import (
     row_total,
     weighted_sum,
 )
-from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
-from itemrec.losses import bpr, item_ndcg, softmax
-from itemrec.models import MODELS, LightGCN
-from itemrec.models.ease import EASE
-from itemrec.models.enmf import ENMF
-from itemrec.models.gnn import GNN
-from itemrec.ops.neural_sort import neural_sort, sinkhorn
-from itemrec.ops.pair_scores import pair_scores, row_scores, take_rows
-from itemrec.ops.segment import sampled_dot, segment_max, segment_sum
-from itemrec.ops.smooth_rank import count_above
-from itemrec.sampling import InBatch
-from itemrec.sampling.base import Batch
-from itemrec.sampling.batches import draw_positives
-from itemrec.sampling.exact import Draws
-from itemrec.sampling.positives import Positives
-from itemrec.training.fit import train
+from itemfold.graph.graph import Graph
+from itemfold.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
+from itemfold.losses import bpr, item_ndcg, softmax
+from itemfold.models import MODELS, LightGCN
+from itemfold.models.ease import EASE
+from itemfold.models.enmf import ENMF
+from itemfold.models.gnn import GNN
+from itemfold.ops.neural_sort import neural_sort, sinkhorn
+from itemfold.ops.pair_scores import pair_scores, row_scores, take_rows
+from itemfold.ops.segment import sampled_dot, segment_max, segment_sum
+from itemfold.ops.smooth_rank import count_above
+from itemfold.sampling import InBatch
+from itemfold.sampling.base import Batch
+from itemfold.sampling.batches import draw_positives
+from itemfold.sampling.exact import Draws
+from itemfold.sampling.positives import Positives
+from itemfold.training.fit import train
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -62,7 +62,7 @@ def kernels() -> Iterator[None]:
         return
     with ExitStack() as stack:
         for module in ("ops.segment", *(f"sampling.{name}" for name in SAMPLING)):
-            stack.enter_context(mock.patch(f"itemrec.{module}.on_triton", return_value=True))
+            stack.enter_context(mock.patch(f"itemfold.{module}.on_triton", return_value=True))
         yield
 
 
@@ -140,7 +140,7 @@ def test_64_bit_positions_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) ->
             ]
 
     narrow = found()
-    monkeypatch.setattr("itemrec.graph.graph.MOST_NARROW", 0)
+    monkeypatch.setattr("itemfold.graph.graph.MOST_NARROW", 0)
     assert Graph.from_csr(matrix, DEVICE).crow.dtype == torch.int64
     for one, two in zip(narrow, found(), strict=True):
         assert torch.equal(one, two)
@@ -245,7 +245,7 @@ def test_all_rows_of_a_batch() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_noise_of_a_layer(width: int) -> None:
-    from itemrec.ops.triton.noise import add_noise
+    from itemfold.ops.triton.noise import add_noise
 
     x, noise = vectors(NODES, width), torch.rand(NODES, width, generator=seeded(1))
     x[3] = 0.0  # has no direction and does not move
@@ -259,8 +259,8 @@ def drawn(function: Callable[[torch.Generator], Any], device: str) -> Any:
     generator = torch.Generator(device).manual_seed(3)
     state = generator.get_state()
     with (  # the plain form with the same random numbers
-        mock.patch("itemrec.sampling.exact.on_triton", return_value=False),
-        mock.patch("itemrec.sampling.batches.on_triton", return_value=False),
+        mock.patch("itemfold.sampling.exact.on_triton", return_value=False),
+        mock.patch("itemfold.sampling.batches.on_triton", return_value=False),
     ):
         plain = function(generator)
     generator.set_state(state)
@@ -333,7 +333,7 @@ def test_lookup_of_positives() -> None:
 
 
 def test_a_row_that_begins_beyond_half_of_32_bits_is_searched() -> None:
-    from itemrec.ops.triton.segment import contains
+    from itemfold.ops.triton.segment import contains
 
     begin = 2**30 + 5
     entries = torch.empty(begin + 10, dtype=torch.int32, device=DEVICE)  # one page of it is used
@@ -382,7 +382,7 @@ def test_recorded_steps_equal_single_ones(name: str) -> None:
     """Two epochs, so that changes between epochs are covered."""
     kind, found = MODELS[name], []
     for recorded in (False, True):
-        single = mock.patch("itemrec.training.learner.captured", lambda step, *others: step)
+        single = mock.patch("itemfold.training.learner.captured", lambda step, *others: step)
         with nullcontext() if recorded else single, warnings.catch_warnings():
             warnings.simplefilter("error")  # for example, a step could not be recorded
             run = train(

@@ -10,16 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.data.interactions import IdMap
-from itemrec.data.item_table import ItemTable
-from itemrec.errors import ItemrecError
-from itemrec.evaluation.ranking import steered_items, top_items
-from itemrec.models import EASE, Hybrid, LightGCN
-from itemrec.reranking import reranker as reranker_module
-from itemrec.reranking.item_facts import ItemFacts, long_tail
-from itemrec.reranking.reranker import Reranker
-from itemrec.reranking.similarity import item_vectors, mean_similarity, unit_sets
-from itemrec.reranking.steering import SLIDERS, Steering
+from itemfold.data.interactions import IdMap
+from itemfold.data.item_table import ItemTable
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.ranking import steered_items, top_items
+from itemfold.models import EASE, Hybrid, LightGCN
+from itemfold.reranking import reranker as reranker_module
+from itemfold.reranking.item_facts import ItemFacts, long_tail
+from itemfold.reranking.reranker import Reranker
+from itemfold.reranking.similarity import item_vectors, mean_similarity, unit_sets
+from itemfold.reranking.steering import SLIDERS, Steering
 
 ITEMS, USERS, K = 60, 9, 6
 GENRES = [
@@ -278,7 +278,7 @@ def test_a_cap_on_a_column_of_the_table_and_ages_from_it():
     ],
 )
 def test_wrong_settings_are_named(arguments, sentence):
-    with pytest.raises(ItemrecError) as found:
+    with pytest.raises(ItemfoldError) as found:
         Steering(**arguments)
     assert str(found.value) == sentence
 
@@ -290,9 +290,9 @@ def test_settings_that_the_items_cannot_serve_are_rejected():
         (Steering(max_per={"genre": 3}), "'max_per' must name a column of the items .none"),
         (Steering(diversity=0.1, diversity_by="genre"), "'diversity_by' must name a column"),
     ):
-        with pytest.raises(ItemrecError, match=sentence):
+        with pytest.raises(ItemfoldError, match=sentence):
             Reranker(bare, steering)
-    with pytest.raises(ItemrecError, match=r"a column of the items \(genres\), got 'country'"):
+    with pytest.raises(ItemfoldError, match=r"a column of the items \(genres\), got 'country'"):
         Reranker(FACTS[True], Steering(max_per={"country": 3}))
 
 

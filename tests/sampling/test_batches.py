@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from small import bipartite
 
-from itemrec.errors import ItemrecError
-from itemrec.graph.graph import Graph
-from itemrec.sampling.base import Batch
-from itemrec.sampling.batches import Batches, draw_positives
+from itemfold.errors import ItemfoldError
+from itemfold.graph.graph import Graph
+from itemfold.sampling.base import Batch
+from itemfold.sampling.batches import Batches, draw_positives
 
 
 def one_epoch(train: sp.csr_array, by: str, size: int, positives: int, seed: int) -> list[Batch]:
@@ -104,5 +104,5 @@ def test_users_with_few_items_take_them_all() -> None:
 @pytest.mark.parametrize("by", ["users", "interactions"])
 def test_training_without_interactions_is_refused(by: str) -> None:
     batches = Batches(Graph.from_csr(sp.csr_array((3, 3), dtype=np.float32)), by, 8, 2)
-    with pytest.raises(ItemrecError, match="training needs interactions"):
+    with pytest.raises(ItemfoldError, match="training needs interactions"):
         batches.epoch(torch.Generator())

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.errors import ItemrecError
-from itemrec.losses import (
+from itemfold.errors import ItemfoldError
+from itemfold.losses import (
     bpr,
     bsl,
     ccl,
@@ -19,7 +19,7 @@ from itemrec.losses import (
     neural_ndcg,
     softmax,
 )
-from itemrec.sampling.full_catalogue import All
+from itemfold.sampling.full_catalogue import All
 
 
 def case(seed: int, n_users: int = 12, n_items: int = 23, d: int = 4):
@@ -64,5 +64,5 @@ def test_a_loss_that_needs_every_score_says_what_to_choose(loss):
     sampler = All()
     sampler.prepare(train)
     neg = sampler.catalogue(users, torch.arange(12), items, distinct=False)
-    with pytest.raises(ItemrecError, match=r"'negatives' must be sampled .* item-log"):
+    with pytest.raises(ItemfoldError, match=r"'negatives' must be sampled .* item-log"):
         loss(torch.zeros(12, 2), neg)

@@ -7,14 +7,14 @@ import pytest
 import torch
 from small import batch_of, board_split, random_matrix, ready, seeded
 
-from itemrec.errors import ItemrecError
-from itemrec.losses import bpr, ccl, item_ndcg, neural_ndcg
-from itemrec.models import MODELS, EmbeddingModel, LightGCN
-from itemrec.sampling.base import Batch, Encoded
-from itemrec.sampling.hard import Dynamic, MixGCF
-from itemrec.settings.schema import TrainConfig
-from itemrec.training.fit import train
-from itemrec.training.objective import objective
+from itemfold.errors import ItemfoldError
+from itemfold.losses import bpr, ccl, item_ndcg, neural_ndcg
+from itemfold.models import MODELS, EmbeddingModel, LightGCN
+from itemfold.sampling.base import Batch, Encoded
+from itemfold.sampling.hard import Dynamic, MixGCF
+from itemfold.settings.schema import TrainConfig
+from itemfold.training.fit import train
+from itemfold.training.objective import objective
 
 
 def test_mixgcf_negative_is_the_hardest_mixture() -> None:
@@ -132,11 +132,11 @@ def test_these_combinations_learn_a_checkerboard(name: str, settings: dict[str, 
 
 @pytest.mark.parametrize("kind", [Dynamic, MixGCF])
 def test_zero_candidates_are_refused(kind: Any) -> None:
-    with pytest.raises(ItemrecError, match="'candidates' must be a positive integer, got 0"):
+    with pytest.raises(ItemfoldError, match="'candidates' must be a positive integer, got 0"):
         kind(candidates=0)
 
 
 def test_mixgcf_refuses_a_model_without_summed_or_concatenated_layers() -> None:
     model = MODELS["nia-gcn"](dim=4)
-    with pytest.raises(ItemrecError, match="cannot be mixgcf: this model"):
+    with pytest.raises(ItemfoldError, match="cannot be mixgcf: this model"):
         train(board_split(), model, negatives=MixGCF(candidates=2), epochs=1, eval_every=1)

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from itemrec.data.synthetic import synthetic
-from itemrec.graph.ppr import personalised_pagerank
-from itemrec.sampling import PPR
-from itemrec.sampling.ppr_diagnostics import diagnose, ppr_report, spread
+from itemfold.data.synthetic import synthetic
+from itemfold.graph.ppr import personalised_pagerank
+from itemfold.sampling import PPR
+from itemfold.sampling.ppr_diagnostics import diagnose, ppr_report, spread
 
 
 def test_figures_equal_those_of_the_dense_distribution() -> None:

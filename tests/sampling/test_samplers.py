@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from small import pagerank
 
-from itemrec.errors import ItemrecError
-from itemrec.graph.ppr import personalised_pagerank
-from itemrec.sampling import (
+from itemfold.errors import ItemfoldError
+from itemfold.graph.ppr import personalised_pagerank
+from itemfold.sampling import (
     NEGATIVES,
     PPR,
     Batch,
@@ -24,10 +24,10 @@ from itemrec.sampling import (
     Uniform,
     exact,
 )
-from itemrec.sampling.exact import Draws
-from itemrec.sampling.in_batch import parts_of, products
-from itemrec.sampling.positives import Positives
-from itemrec.sampling.ppr import reference_distribution, scale_free_temperature
+from itemfold.sampling.exact import Draws
+from itemfold.sampling.in_batch import parts_of, products
+from itemfold.sampling.positives import Positives
+from itemfold.sampling.ppr import reference_distribution, scale_free_temperature
 
 
 def graph(
@@ -135,7 +135,7 @@ def test_a_seed_repeats_and_a_step_does_not() -> None:
 def test_a_user_with_every_item_is_refused_by_row(sampler: Any) -> None:
     dense = np.eye(5, 4, dtype=np.float32)
     dense[3] = 1
-    with pytest.raises(ItemrecError, match="user in row 3 has every item"):
+    with pytest.raises(ItemfoldError, match="user in row 3 has every item"):
         sampler.prepare(sp.csr_array(dense), "cpu")
 
 
@@ -230,7 +230,7 @@ def test_any_rows_of_a_batch_are_multiplied_with_the_items_of_their_part(
 
 
 def test_a_group_of_no_rows_is_refused() -> None:
-    with pytest.raises(ItemrecError, match="'group' must be a positive integer, got 0"):
+    with pytest.raises(ItemfoldError, match="'group' must be a positive integer, got 0"):
         InBatch(group=0)
 
 
@@ -240,9 +240,9 @@ def test_settings_are_the_fields_and_bad_ones_are_refused() -> None:
         sampler = kind()
         assert name
         if issubclass(kind, DrawnNegatives):
-            with pytest.raises(ItemrecError, match="prepared"):
+            with pytest.raises(ItemfoldError, match="prepared"):
                 sampler(torch.arange(2), 3, torch.Generator())
-    with pytest.raises(ItemrecError, match="'power' must be a number of at least 0, got -1"):
+    with pytest.raises(ItemfoldError, match="'power' must be a number of at least 0, got -1"):
         PopularityNegatives(power=-1)
 
 
@@ -363,7 +363,7 @@ def test_entries_that_are_not_stored_are_drawn_with_their_mean() -> None:
     ],
 )
 def test_bad_ppr_settings_get_one_sentence(settings_: dict[str, Any], message: str) -> None:
-    with pytest.raises(ItemrecError) as caught:
+    with pytest.raises(ItemfoldError) as caught:
         PPR(**settings_)
     assert message in str(caught.value)
 
@@ -379,7 +379,7 @@ def test_ppr_keeps_large_graphs_in_the_cache(
     large = sp.csr_array(dense.astype(np.float32))
     PPR().prepare(large)
     PPR(share=0.1).prepare(large)  # another way to draw from the same PageRank
-    assert len(list((tmp_path / "itemrec" / "ppr").iterdir())) == 1
+    assert len(list((tmp_path / "itemfold" / "ppr").iterdir())) == 1
 
 
 def test_avoiding_draws_evenly_from_all_but_the_nearest_and_the_positives() -> None:
@@ -406,9 +406,9 @@ def test_a_sampler_without_its_method_is_named_with_what_it_lacks() -> None:
 
     batch = Batch(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[True]]))
     encoded = Encoded(torch.ones(1, 2), torch.ones(3, 2))
-    with pytest.raises(ItemrecError, match="Silent must define 'score'"):
+    with pytest.raises(ItemfoldError, match="Silent must define 'score'"):
         Silent().score(encoded, batch, 2, torch.Generator())
-    with pytest.raises(ItemrecError, match="Empty must define '__call__'"):
+    with pytest.raises(ItemfoldError, match="Empty must define '__call__'"):
         Empty().score(encoded, batch, 2, torch.Generator())
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from small import random_matrix, seeded
 
-from itemrec.graph.graph import Graph
-from itemrec.sampling.batches import Batches
+from itemfold.graph.graph import Graph
+from itemfold.sampling.batches import Batches
 
 
 def weighted_graph(spread: float = 4.0) -> tuple[np.ndarray, Graph]:

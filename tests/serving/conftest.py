@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from served import DATA
 
-import itemrec as ir
+import itemfold as ir
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from served import open_client
 
-import itemrec as ir
-from itemrec.serving.http.access import RateLimit
-from itemrec.serving.http.access_log import LOGGER, JsonFormatter
-from itemrec.serving.http.settings import ServiceSettings, check_exposed, read_keys
+import itemfold as ir
+from itemfold.serving.http.access import RateLimit
+from itemfold.serving.http.access_log import LOGGER, JsonFormatter
+from itemfold.serving.http.settings import ServiceSettings, check_exposed, read_keys
 
 KEYS = ("correct-horse-battery", "another-key-for-others")
 ASK = {"history": [12], "k": 2}
@@ -97,23 +97,23 @@ def test_only_named_origins_may_read_answers(recommender):
     ],
 )
 def test_invalid_settings_raise(settings, sentence):
-    with pytest.raises(ir.ItemrecError, match=sentence):
+    with pytest.raises(ir.ItemfoldError, match=sentence):
         ServiceSettings(**settings)
 
 
 @pytest.mark.parametrize("page", ["Dockerfile", "docs/how-to/serving.md"])
 def test_the_key_of_the_documented_container_is_accepted(page):
     text = (Path(__file__).parents[2] / page).read_text()
-    (value,) = re.findall(r"ITEMREC_API_KEY=(.+)", text)
+    (value,) = re.findall(r"ITEMFOLD_API_KEY=(.+)", text)
     made = re.fullmatch(r"\$\(openssl rand -hex (\d+)\)", value)
     key = "0f" * int(made[1]) if made else value.split()[0]
     ServiceSettings(api_keys=(key,))
-    assert re.search(r"docker run .*-e ITEMREC_API_KEY ", text)
+    assert re.search(r"docker run .*-e ITEMFOLD_API_KEY ", text)
 
 
 def test_a_public_address_needs_a_key_or_insecure(tmp_path):
     with pytest.raises(
-        ir.ItemrecError, match="give --api-key or --api-key-file, or allow it with --insecure"
+        ir.ItemfoldError, match="give --api-key or --api-key-file, or allow it with --insecure"
     ):
         check_exposed("0.0.0.0", ServiceSettings(), insecure=False)
     check_exposed("0.0.0.0", ServiceSettings(), insecure=True)
@@ -123,7 +123,7 @@ def test_a_public_address_needs_a_key_or_insecure(tmp_path):
     file.write_text(f"# the shop\n{KEYS[0]}\n\n{KEYS[1]}\n")
     assert read_keys(file) == KEYS
     file.write_text("# nothing\n")
-    with pytest.raises(ir.ItemrecError, match="'api_key_file' must hold one key per line"):
+    with pytest.raises(ir.ItemfoldError, match="'api_key_file' must hold one key per line"):
         read_keys(file)
 
 

@@ -9,11 +9,11 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 from served import open_client
 
-import itemrec as ir
-from itemrec.serving.http import feedback as feedback_file
-from itemrec.serving.http import middleware
-from itemrec.serving.http.feedback import FeedbackFile
-from itemrec.serving.http.middleware import MAX_BODY
+import itemfold as ir
+from itemfold.serving.http import feedback as feedback_file
+from itemfold.serving.http import middleware
+from itemfold.serving.http.feedback import FeedbackFile
+from itemfold.serving.http.middleware import MAX_BODY
 
 JSON = {"Content-Type": "application/json"}
 
@@ -201,7 +201,7 @@ def test_feedback_is_appended_and_put_aside_when_it_is_large(recommender, tmp_pa
         client.post("/feedback", json=body)
         kept = sorted(folder.iterdir())
         assert [len(file.read_text().splitlines()) for file in kept] == [3, 2]
-        counted = samples(client, "itemrec_feedback")
+        counted = samples(client, "itemfold_feedback")
         assert {(s.labels["event"], s.value) for s in counted if s.name.endswith("_total")} == {
             ("liked", 4),
             ("shown", 1),
@@ -282,19 +282,19 @@ def samples(client: TestClient, family: str) -> list:
 def test_metrics_describe_the_run_and_requests_in_flight(recommender):
     with open_client(recommender) as client:
         about = client.get("/about").json()
-        (info,) = samples(client, "itemrec_run_info")
+        (info,) = samples(client, "itemfold_run_info")
         assert info.labels == {
             "run": "run",
             "model": "lightgcn",
             "run_fingerprint": about["run_fingerprint"],
         }
-        (in_flight,) = samples(client, "itemrec_in_flight")
+        (in_flight,) = samples(client, "itemfold_in_flight")
         assert in_flight.value == 1  # the one that asks
-        (memory,) = samples(client, "itemrec_memory_bytes")
+        (memory,) = samples(client, "itemfold_memory_bytes")
         assert memory.value > 10 * 2**20
         buckets = {
             float(s.labels["le"])
-            for s in samples(client, "itemrec_answer_seconds")
+            for s in samples(client, "itemfold_answer_seconds")
             if "le" in s.labels
         }
         assert max(b for b in buckets if b < math.inf) >= 10
@@ -319,7 +319,7 @@ def test_the_time_of_an_upload_is_not_the_time_of_an_answer(recommender, monkeyp
         found = families[name].samples
         return sum(s.value for s in found if s.name.endswith("_sum"))
 
-    assert (total("itemrec_upload_seconds"), total("itemrec_answer_seconds")) == (100, 0)
+    assert (total("itemfold_upload_seconds"), total("itemfold_answer_seconds")) == (100, 0)
 
 
 def test_a_client_that_hangs_up_is_not_a_wrong_request(recommender):
@@ -354,11 +354,11 @@ def test_a_client_that_hangs_up_is_not_a_wrong_request(recommender):
             return sent
 
         asyncio.run(hang_up())
-        counted = samples(client, "itemrec_answers")
+        counted = samples(client, "itemfold_answers")
     statuses = [s.labels["status"] for s in counted if s.name.endswith("_total")]
     assert statuses == ["499"]
 
 
 def test_the_number_of_reasons_must_be_positive(recommender):
-    with pytest.raises(ir.ItemrecError, match="'reasons' must be a positive integer, got 0"):
+    with pytest.raises(ir.ItemfoldError, match="'reasons' must be a positive integer, got 0"):
         recommender.recommend(history=[12], explain=True, reasons=0)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from served import open_client
 
-import itemrec as ir
-from itemrec.errors import ItemrecError
-from itemrec.serving.history import DISLIKE
+import itemfold as ir
+from itemfold.errors import ItemfoldError
+from itemfold.serving.history import DISLIKE
 
 DATA = ir.load("synthetic:users=150,items=90,interactions=3000")
 MODELS = {
@@ -143,13 +143,13 @@ def test_only_ratios_of_weights_matter_and_a_heavy_item_counts_more(ease):
 def test_invalid_arguments_raise_errors_that_name_them(ease, arguments, message):
     if "user" in arguments:
         arguments = {**arguments, "user": ease.run.user_ids.ids[0]}
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         ease.recommend(**arguments)
 
 
 def test_dislikes_need_a_model_that_explains():
     run = ir.train(ir.split_users(DATA), ir.models.MultVAE(), epochs=1)
-    with pytest.raises(ItemrecError, match="MultVAE cannot use 'dislikes'"):
+    with pytest.raises(ItemfoldError, match="MultVAE cannot use 'dislikes'"):
         ir.Recommender(run).recommend(history=[3], dislikes=[5])
 
 

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.serving.exports.score_parts import ScoreParts
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.serving.exports.score_parts import ScoreParts
 
 DATA = ir.load("synthetic:users=90,items=120,interactions=1500")
 SPLIT = ir.split_interactions(DATA)
@@ -209,7 +209,7 @@ def test_text_ids_and_titles_travel_along(tmp_path):
 def test_an_impossible_export_raises_and_leaves_nothing(name, to, sentence, recommenders, tmp_path):
     if to in ("usearch", "onnx"):
         pytest.importorskip(to, reason=f"{to} is not installed")
-    with pytest.raises(ir.ItemrecError) as error:
+    with pytest.raises(ir.ItemfoldError) as error:
         ir.export(recommenders(name), to, tmp_path / "out")
     assert sentence in str(error.value)
     assert os.listdir(tmp_path) == []
@@ -217,17 +217,17 @@ def test_an_impossible_export_raises_and_leaves_nothing(name, to, sentence, reco
 
 def test_a_folder_with_files_is_not_overwritten(recommenders, tmp_path):
     (tmp_path / "mine").write_text("keep")
-    with pytest.raises(ir.ItemrecError, match="'out' must be a new or an empty folder"):
+    with pytest.raises(ir.ItemfoldError, match="'out' must be a new or an empty folder"):
         ir.export(recommenders("ease"), "parquet", tmp_path)
     assert (tmp_path / "mine").read_text() == "keep"
-    with pytest.raises(ir.ItemrecError, match="'run' must be a Run, a Recommender or a folder"):
+    with pytest.raises(ir.ItemfoldError, match="'run' must be a Run, a Recommender or a folder"):
         ir.export(7, "parquet", tmp_path / "out")
 
 
 def test_an_export_with_other_lists_is_not_kept(recommenders, tmp_path, monkeypatch):
     honest = ScoreParts.scores
     monkeypatch.setattr(ScoreParts, "scores", lambda *given: -honest(*given))
-    with pytest.raises(ir.ItemrecError, match="does not give the lists of 'recommend'"):
+    with pytest.raises(ir.ItemfoldError, match="does not give the lists of 'recommend'"):
         ir.export(recommenders("ease"), "parquet", tmp_path / "out")
     assert os.listdir(tmp_path) == []
 
@@ -244,8 +244,8 @@ def test_a_full_disk_is_reported_with_the_name_of_the_file(recommenders, tmp_pat
 
 
 def test_a_missing_package_is_named(recommenders, tmp_path, monkeypatch):
-    monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
-    with pytest.raises(ir.ItemrecError, match="'--to faiss' needs faiss-cpu: pip"):
+    monkeypatch.setattr("itemfold.environment.find_spec", lambda name: None)
+    with pytest.raises(ir.ItemfoldError, match="'--to faiss' needs faiss-cpu: pip"):
         ir.export(recommenders("ease"), "faiss", tmp_path / "out")
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-import itemrec as ir
+import itemfold as ir
 
 DATA = ir.load("synthetic:users=60,items=80,interactions=900")
 TABLE = {"user_id": DATA.users.astype(np.int64), "item_id": DATA.items.astype(np.int64)}
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_lists() -> None:
     ],
 )
 def test_invalid_data_raises_an_error_of_one_line(source, options, sentence) -> None:
-    with pytest.raises(ir.ItemrecError, match=r"^[^\n]*$") as error:
+    with pytest.raises(ir.ItemfoldError, match=r"^[^\n]*$") as error:
         ir.fit(source, progress=False, **options)
     assert sentence in str(error.value)
 
@@ -120,7 +120,7 @@ def test_titles_are_a_column_where_there_are_some() -> None:
     found = ir.fit(pl.DataFrame(TABLE), EASE, progress=False, titles=titles)
     lists = found.recommend_frame([1], k=4)
     assert lists["title"].to_list() == [f"film {item}" for item in lists["item_id"]]
-    with pytest.raises(ir.ItemrecError, match="'user' must be a user of the training data"):
+    with pytest.raises(ir.ItemfoldError, match="'user' must be a user of the training data"):
         found.recommend_frame([999])
 
 
@@ -131,5 +131,5 @@ def test_keep_all_with_a_validation_part_trains_on_the_rest_and_refits_on_everyt
     assert split.refit().train.nnz == len(DATA)
     assert len(split.test) == 0
     assert "valid" not in ir.keep_all(DATA).settings  # as in older runs
-    with pytest.raises(ir.ItemrecError, match="'valid' must be 0 in the inductive protocol"):
+    with pytest.raises(ir.ItemfoldError, match="'valid' must be 0 in the inductive protocol"):
         ir.keep_all(DATA, valid=0.1, protocol="inductive")

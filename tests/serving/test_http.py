@@ -20,16 +20,16 @@ from pydantic import ValidationError
 from served import DATA, Service, open_client
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.environment import EXTRAS, need_extra
-from itemrec.serving.http.schemas import RecommendRequest
-from itemrec.serving.http.server import listen
-from itemrec.serving.http.title_search import TitleSearch, search_key
-from itemrec.training.fingerprint import fingerprint
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.environment import EXTRAS, need_extra
+from itemfold.serving.http.schemas import RecommendRequest
+from itemfold.serving.http.server import listen
+from itemfold.serving.http.title_search import TitleSearch, search_key
+from itemfold.training.fingerprint import fingerprint
 
 JSON = {"Content-Type": "application/json"}
-PAGE = files("itemrec.serving.http").joinpath("page")
+PAGE = files("itemfold.serving.http").joinpath("page")
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_validation_stops_at_the_first_error():
 
 
 def test_explanations_have_a_limit(client, recommender, monkeypatch):
-    monkeypatch.setattr("itemrec.serving.http.routes.MAX_REASONS", 100)
+    monkeypatch.setattr("itemfold.serving.http.routes.MAX_REASONS", 100)
     row = int(recommender.run.train.sum(axis=1).argmax())
     user = recommender.run.user_ids.ids[row].item()
     for query, history in (({"history": list(range(21))}, 21), ({"user": user}, None)):
@@ -186,13 +186,13 @@ def test_metrics_count_responses_by_path_and_status(recommender):
     families = {family.name: family for family in text_string_to_metric_families(text)}
     counts = {
         (s.labels["path"], s.labels["status"]): s.value
-        for s in families["itemrec_answers"].samples
+        for s in families["itemfold_answers"].samples
         if s.name.endswith("_total")
     }
     assert counts == {("/recommend", "200"): 2, ("/recommend", "422"): 1, ("other", "404"): 3}
-    seconds = families["itemrec_answer_seconds"].samples
+    seconds = families["itemfold_answer_seconds"].samples
     assert sum(s.value for s in seconds if s.name.endswith("_count")) == 6
-    assert families["itemrec_items"].samples[0].value == len(recommender.run.item_ids)
+    assert families["itemfold_items"].samples[0].value == len(recommender.run.item_ids)
 
 
 # --- title search --------------------------------------------------------------------------------
@@ -277,10 +277,10 @@ def test_a_taken_port_is_reported_by_the_command(folder):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "itemrec", "serve", str(folder), "--port", str(port)]
+        command = [sys.executable, "-m", "itemfold", "serve", str(folder), "--port", str(port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"itemrec: cannot listen on 127.0.0.1:{port} ")
+    assert done.stderr.startswith(f"itemfold: cannot listen on 127.0.0.1:{port} ")
     assert done.stderr.count("\n") == 1
     assert not done.stdout
 
@@ -297,7 +297,7 @@ def test_a_place_where_it_cannot_listen_is_reported(folder, options, sentence, m
     monkeypatch.delattr("uvicorn.Server.run")  # nothing must be served
     done = CliRunner().invoke(app, ["serve", str(folder), *options])
     assert done.exit_code == 2, done.output
-    assert done.stderr.startswith(f"itemrec: {sentence}")
+    assert done.stderr.startswith(f"itemfold: {sentence}")
     assert done.stderr.count("\n") == 1
     assert not done.stdout
 
@@ -312,6 +312,6 @@ def test_responses_do_not_wait_for_full_packets():
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(EXTRAS, "serve", ("fastapi", "no-such-package"))
     with pytest.raises(
-        ir.ItemrecError, match=r"'itemrec serve' needs no-such-package: pip install"
+        ir.ItemfoldError, match=r"'itemfold serve' needs no-such-package: pip install"
     ):
         need_extra("serve")

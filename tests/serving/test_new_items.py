@@ -11,13 +11,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.data.item_table import ItemTable
-from itemrec.evaluation.tradeoff import Sweeper, SweepPoint
-from itemrec.reranking.similarity import NEAREST
-from itemrec.training.fingerprint import fingerprint
-from itemrec.training.stored_ids import read_features
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.data.item_table import ItemTable
+from itemfold.evaluation.tradeoff import Sweeper, SweepPoint
+from itemfold.reranking.similarity import NEAREST
+from itemfold.training.fingerprint import fingerprint
+from itemfold.training.stored_ids import read_features
 
 DATA = "synthetic:users=120,items=90,interactions=2500"
 
@@ -136,7 +136,7 @@ def test_a_run_without_features_has_its_titles_and_genres() -> None:
     assert pick.item == 2001
     assert run.item_ids.ids[4] in {like.item for like in pick.like}
     run.titles = run.genres = None
-    with pytest.raises(ir.ItemrecError, match="must also have rows of the known items"):
+    with pytest.raises(ir.ItemfoldError, match="must also have rows of the known items"):
         ir.Recommender(run, new_items=pl.DataFrame(titles))
 
 
@@ -153,7 +153,7 @@ def test_damaged_features_are_noticed(folder: Path, tmp_path: Path) -> None:
         (copy / path.name).write_bytes(path.read_bytes())
     text = (copy / "ids.json").read_text()
     (copy / "ids.json").write_text(text.replace("Nothing Alike", "Nothing Above"))
-    with pytest.raises(ir.ItemrecError, match="its checksum does not match"):
+    with pytest.raises(ir.ItemfoldError, match="its checksum does not match"):
         ir.Run.load(copy)
 
 
@@ -198,7 +198,7 @@ def test_the_service_finds_recommends_and_explains_new_items(folder: Path, tmp_p
     pytest.importorskip("fastapi")
     from fastapi.testclient import TestClient
 
-    from itemrec.serving.http import ServedRuns, ServiceSettings, create_app
+    from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
 
     late = tmp_path / "late.csv"
     late.write_text(LATE)
@@ -334,7 +334,7 @@ def test_held_out_items_can_be_steered_and_ranked_among_all(table: Path) -> None
     everything = ir.evaluate(run, split.among_all_items(), metrics=metrics).metrics
     assert everything["coverage@20"] > plain["coverage@20"]
     other = ir.split_interactions(ir.load(DATA))
-    with pytest.raises(ir.ItemrecError, match="needs a split of `split_items`"):
+    with pytest.raises(ir.ItemfoldError, match="needs a split of `split_items`"):
         other.among_all_items()
 
 
@@ -352,10 +352,10 @@ def test_an_update_keeps_features_and_adds_further_items(folder: Path, tmp_path:
     grown = ir.update(run, fresh, item_features=more)
     assert 4001 in {p.item for p in ir.Recommender(grown).recommend(history=[3], k=200)}
     bare = ir.train(ir.split_interactions(ir.load(DATA)), ir.models.EASE())
-    with pytest.raises(ir.ItemrecError, match="'item_features' cannot be added"):
+    with pytest.raises(ir.ItemfoldError, match="'item_features' cannot be added"):
         ir.update(bare, fresh, item_features=more)
     known = pl.DataFrame({"item": [4, 4001], "genres": ["War", "Noir"]})
-    with pytest.raises(ir.ItemrecError, match="'new' must have the same item features"):
+    with pytest.raises(ir.ItemfoldError, match="'new' must have the same item features"):
         ir.update(run, ir.read(fresh, item_features=known))
 
 

@@ -14,7 +14,7 @@ import pytest
 from browser import Browser
 from served import DATA, Service
 
-import itemrec as ir
+import itemfold as ir
 
 pytestmark = pytest.mark.browser
 LIKED = "?item=12&item=57"
@@ -297,7 +297,7 @@ def test_long_ids_and_titles_are_kept_and_shown_as_text(browser, tmp_path):
 class Proxy(http.server.BaseHTTPRequestHandler):
     """The page as it is, and a proxy's error page for all the rest."""
 
-    page = importlib.resources.files("itemrec.serving.http").joinpath("page")
+    page = importlib.resources.files("itemfold.serving.http").joinpath("page")
 
     def do_GET(self) -> None:
         name = self.path.rpartition("/")[2] or "index.html"

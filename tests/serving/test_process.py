@@ -1,4 +1,4 @@
-"""`itemrec serve` as a process: signals, connections, workers."""
+"""`itemfold serve` as a process: signals, connections, workers."""
 
 import http.client
 import json
@@ -17,8 +17,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from served import DATA, Service
 
-import itemrec as ir
-from itemrec.client import Client
+import itemfold as ir
+from itemfold.client import Client
 
 ASK = json.dumps({"history": [12, 57], "k": 3})
 JSON = {"Content-Type": "application/json"}
@@ -101,7 +101,7 @@ def test_a_request_that_takes_too_long_to_send_ends_with_one_sentence(folder):
 def in_flight(service: Service) -> float:
     text = ask(connect(service), "/metrics").content.decode()
     families = {f.name: f for f in text_string_to_metric_families(text)}
-    return sum(sample.value for sample in families["itemrec_in_flight"].samples)
+    return sum(sample.value for sample in families["itemfold_in_flight"].samples)
 
 
 # --- reload --------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_more_connections_than_open_files_do_not_stop_the_service(folder):
 
 def test_a_busy_service_rejects_work_on_open_connections_and_answers_probes(folder):
     full = "work_queue.WorkQueue.is_full = property(lambda self: True)"
-    constants = f"from itemrec.serving.http import work_queue; {full}"
+    constants = f"from itemfold.serving.http import work_queue; {full}"
     with Service(folder, constants=constants) as service:
         client = connect(service)
         client.connect()
@@ -199,7 +199,7 @@ def test_a_busy_service_rejects_work_on_open_connections_and_answers_probes(fold
             assert ask(client, "/livez").status == 200  # over the same connection
         text = ask(client, "/metrics").content.decode()
         refusals = {line for line in text.splitlines() if 'path="refused"' in line}
-        assert 'itemrec_answers_total{path="refused",status="503"} 3.0' in refusals
+        assert 'itemfold_answers_total{path="refused",status="503"} 3.0' in refusals
 
 
 # --- workers -------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_each_worker_reports_the_metrics_of_all(folder):
 def lists_answered(service: Service) -> float:
     text = ask(connect(service), "/metrics").content.decode()
     families = {f.name: f for f in text_string_to_metric_families(text)}
-    counted = families["itemrec_answers"].samples
+    counted = families["itemfold_answers"].samples
     lists = [s for s in counted if s.name.endswith("_total") and s.labels["path"] == "/recommend"]
     return sum(sample.value for sample in lists)
 
@@ -278,10 +278,10 @@ def test_workers_share_the_limit_of_a_key(folder):
 
 
 def test_a_run_that_workers_cannot_load_is_reported_in_one_sentence(tmp_path):
-    command = [sys.executable, "-m", "itemrec", "serve", str(tmp_path / "none"), "--workers", "2"]
+    command = [sys.executable, "-m", "itemfold", "serve", str(tmp_path / "none"), "--workers", "2"]
     done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == f"itemrec: {tmp_path / 'none'}: no such folder\n"
+    assert done.stderr == f"itemfold: {tmp_path / 'none'}: no such folder\n"
 
 
 # --- the client ----------------------------------------------------------------------------------
@@ -300,9 +300,9 @@ def test_the_client_returns_what_the_recommender_returns(folder, recommender, tm
         assert client.similar_items(12, 5) == recommender.similar_items(12, 5)
         assert client.send_feedback("liked", [12, 57], user=5) == 2
         assert client.about()["model"] == "lightgcn"
-        with pytest.raises(ir.ItemrecError, match="answers 422: 'k' must be greater than"):
+        with pytest.raises(ir.ItemfoldError, match="answers 422: 'k' must be greater than"):
             client.recommend(history=[12], k=0)
-        with pytest.raises(ir.ItemrecError, match="answers 401: an API key is needed"):
+        with pytest.raises(ir.ItemfoldError, match="answers 401: an API key is needed"):
             Client(service.address).about()
-    with pytest.raises(ir.ItemrecError, match="does not answer"):
+    with pytest.raises(ir.ItemfoldError, match="does not answer"):
         client.about()

@@ -14,10 +14,10 @@ import pytest
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.serving import recommendation_parts as parts
-from itemrec.serving.recommendation_parts import write_parts
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.serving import recommendation_parts as parts
+from itemfold.serving.recommendation_parts import write_parts
 
 Files = dict[str, tuple[bytes, int, int]]  # contents, inode and time of writing
 
@@ -82,9 +82,9 @@ def test_shards_write_the_parts_of_one_process(recommender: ir.Recommender, tmp_
 
 KILLED = """
 import os, signal, sys
-import itemrec as ir
-from itemrec.serving import recommendation_parts as parts
-from itemrec.serving.recommendation_table import RecommendationTable
+import itemfold as ir
+from itemfold.serving import recommendation_parts as parts
+from itemfold.serving.recommendation_table import RecommendationTable
 
 save, count = RecommendationTable.save, 0
 
@@ -175,7 +175,7 @@ def test_a_folder_of_other_lists_raises_and_is_left_alone(
 ) -> None:
     write_parts(recommender, tmp_path, 4, users_per_part=30)
     before = files_of(tmp_path, "*")
-    with pytest.raises(ir.ItemrecError, match=message):
+    with pytest.raises(ir.ItemfoldError, match=message):
         change(recommender, tmp_path)
     assert files_of(tmp_path, "*") == before
 
@@ -183,7 +183,7 @@ def test_a_folder_of_other_lists_raises_and_is_left_alone(
 def test_a_folder_without_parts_raises(recommender: ir.Recommender, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(
-        ir.ItemrecError, match="'out' must be a new folder or one with parts of lists"
+        ir.ItemfoldError, match="'out' must be a new folder or one with parts of lists"
     ):
         write_parts(recommender, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

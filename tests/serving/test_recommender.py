@@ -11,9 +11,9 @@ import torch
 from small import board_split
 from torch import Tensor
 
-import itemrec as ir
-from itemrec.models.base import Model
-from itemrec.serving.recommender import POPULAR
+import itemfold as ir
+from itemfold.models.base import Model
+from itemfold.serving.recommender import POPULAR
 
 DATA = ir.load("synthetic:users=120,items=90,interactions=1800")
 
@@ -161,9 +161,9 @@ def test_filters(lightgcn):
     crime = recommender.recommend(history=[3], k=90, genre="crime")
     assert [p.item for p in crime] == [p.item for p in base if "Crime" in p.genres.split("|")]
     assert len(crime)
-    with pytest.raises(ir.ItemrecError, match=r"'genre' must be one of .*drama.*, got 'Opera'"):
+    with pytest.raises(ir.ItemfoldError, match=r"'genre' must be one of .*drama.*, got 'Opera'"):
         recommender.recommend(history=[3], genre="Opera")
-    with pytest.raises(ir.ItemrecError, match="'only' must name at least one item"):
+    with pytest.raises(ir.ItemfoldError, match="'only' must name at least one item"):
         recommender.recommend(history=[3], only=["no such"])
 
 
@@ -194,7 +194,7 @@ def test_table_files(lightgcn, tmp_path: Path):
     assert frame.columns == ["user_id", "item_id", "rank", "score"]
     assert frame["item_id"].to_list() == columns["item_id"].tolist()
     for name in ("recs.xlsx", "no/such/folder.csv"):
-        with pytest.raises(ir.ItemrecError, match="'out' must"):
+        with pytest.raises(ir.ItemfoldError, match="'out' must"):
             lists.save(tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["recs.csv", "recs.parquet"]
 
@@ -250,12 +250,12 @@ def test_a_folder_recommends_as_the_run_did(lightgcn, tmp_path):
 def test_errors_name_the_model_and_the_rule(lightgcn):
     mf = ir.Recommender.from_run(trained(ir.models.MF(dim=8)))
     assert len(mf.recommend(user=3, k=2)) == 2
-    with pytest.raises(ir.ItemrecError, match="MF cannot score an unseen user"):
+    with pytest.raises(ir.ItemfoldError, match="MF cannot score an unseen user"):
         mf.recommend(history=[3])
-    with pytest.raises(ir.ItemrecError, match="MF gives no exact explanations"):
+    with pytest.raises(ir.ItemfoldError, match="MF gives no exact explanations"):
         mf.recommend(user=3, explain=True)
     popular = ir.Recommender.from_run(trained(ir.models.Popularity()))
-    with pytest.raises(ir.ItemrecError, match="Popularity has neither item vectors"):
+    with pytest.raises(ir.ItemfoldError, match="Popularity has neither item vectors"):
         popular.similar_items(3)
     recommender = ir.Recommender.from_run(lightgcn)
     for message, call in {
@@ -268,11 +268,11 @@ def test_errors_name_the_model_and_the_rule(lightgcn):
         "'only' must be a list, got 5": {"user": 1, "only": 5},
         "'genre' must be a list, got 5": {"user": 1, "genre": 5},
     }.items():
-        with pytest.raises(ir.ItemrecError, match=message):
+        with pytest.raises(ir.ItemfoldError, match=message):
             recommender.recommend(**call)
-    with pytest.raises(ir.ItemrecError, match="'users' must be a list, got '34'"):
+    with pytest.raises(ir.ItemfoldError, match="'users' must be a list, got '34'"):
         recommender.recommend_all(users="34")
-    with pytest.raises(ir.ItemrecError, match="'item' must be an item"):
+    with pytest.raises(ir.ItemfoldError, match="'item' must be an item"):
         recommender.similar_items("x")
 
 

@@ -10,12 +10,12 @@ import pytest
 from fastapi.testclient import TestClient
 from served import DATA
 
-import itemrec as ir
-from itemrec.serving.http import ServedRuns, create_app
-from itemrec.serving.http.reload import Reloader
-from itemrec.serving.http.runs import run_folders
-from itemrec.serving.http.telemetry import Telemetry
-from itemrec.training.fingerprint import fingerprint
+import itemfold as ir
+from itemfold.serving.http import ServedRuns, create_app
+from itemfold.serving.http.reload import Reloader
+from itemfold.serving.http.runs import run_folders
+from itemfold.serving.http.telemetry import Telemetry
+from itemfold.training.fingerprint import fingerprint
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_traffic_is_split_by_user_and_a_user_stays(recommender, other):
     ],
 )
 def test_an_invalid_split_raises(recommender, other, split, sentence):
-    with pytest.raises(ir.ItemrecError, match=sentence):
+    with pytest.raises(ir.ItemfoldError, match=sentence):
         ServedRuns({"gnn": recommender, "ease": other}, split)
 
 
@@ -92,7 +92,7 @@ def test_runs_are_named_by_their_folders_or_by_the_user(tmp_path):
     odd = tmp_path / "a=b"
     odd.mkdir()
     assert run_folders([str(odd)]) == {"a-b": odd}
-    with pytest.raises(ir.ItemrecError, match="two runs are called 'bpr': name them"):
+    with pytest.raises(ir.ItemfoldError, match="two runs are called 'bpr': name them"):
         run_folders(["a/bpr", "b/bpr"])
 
 

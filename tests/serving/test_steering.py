@@ -9,13 +9,13 @@ from fastapi.testclient import TestClient
 from served import DATA, open_client
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.client import Client
-from itemrec.data.item_table import ItemTable, read_item_table
-from itemrec.errors import ItemrecError
-from itemrec.serving.http import ServedRuns, ServiceSettings, create_app
-from itemrec.serving.http.runs import fingerprint
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.client import Client
+from itemfold.data.item_table import ItemTable, read_item_table
+from itemfold.errors import ItemfoldError
+from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
+from itemfold.serving.http.runs import fingerprint
 
 FIELDS = {"diversity": 0.6, "popularity_discount": 0.2, "max_per": {"genre": 3}}
 IDS = DATA.item_ids.ids.tolist()
@@ -133,7 +133,7 @@ def test_only_available_items_are_recommended_anywhere(recommender, folder, tmp_
     )
     assert code == 0
     assert [item["item"] for item in json.loads(text)["items"]] == items(lists[0])
-    with pytest.raises(ItemrecError, match="'available' must name at least one item"):
+    with pytest.raises(ItemfoldError, match="'available' must name at least one item"):
         ir.Recommender(recommender.run, item_table=ItemTable(available=["gone"]))
 
 
@@ -201,7 +201,7 @@ def test_pictures_are_in_answers_and_only_named_hosts_in_the_policy(recommender)
     with open_client(shown) as client:
         assert "img-src data:;" in client.get("/").headers["content-security-policy"]
     for wrong in ("images.example", "https://a.example; script-src *", "https://*", "data:"):
-        with pytest.raises(ItemrecError, match="'image_host' must be an origin such as"):
+        with pytest.raises(ItemfoldError, match="'image_host' must be an origin such as"):
             ServiceSettings(image_hosts=(wrong,))
 
 

@@ -9,7 +9,7 @@ from served import open_client
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from itemrec.serving.http.work_queue import WorkQueue
+from itemfold.serving.http.work_queue import WorkQueue
 
 
 class Caller:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.errors import ItemrecError
-from itemrec.experiments.build import run_config
-from itemrec.settings.resolve import Request, difference_of_requests, resolve
-from itemrec.settings.schema import SECTIONS, TrainConfig
-from itemrec.settings.toml_file import dump_config, flat, load_config
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.build import run_config
+from itemfold.settings.resolve import Request, difference_of_requests, resolve
+from itemfold.settings.schema import SECTIONS, TrainConfig
+from itemfold.settings.toml_file import dump_config, flat, load_config
 
 TINY = "synthetic:users=60,items=80,interactions=900"
 
@@ -147,7 +147,7 @@ def test_comments_do_not_change_what_a_file_says(tmp_path: Path) -> None:
     ],
 )
 def test_bad_requests_get_one_sentence(config: Any, message: str) -> None:
-    with pytest.raises(ItemrecError, match=message) as found:
+    with pytest.raises(ItemfoldError, match=message) as found:
         resolve(config)
     assert "\n" not in str(found.value)
 

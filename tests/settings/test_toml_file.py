@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from itemrec.errors import ItemrecError
-from itemrec.settings.toml_file import dump_config, load_config, normalise
+from itemfold.errors import ItemfoldError
+from itemfold.settings.toml_file import dump_config, load_config, normalise
 
 KEYS = st.from_regex(r"[a-z][a-z0-9_\-]{0,8}", fullmatch=True)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -71,7 +71,7 @@ def test_paths_and_numpy_numbers_become_plain_values() -> None:
 
 
 def test_a_value_without_a_toml_type_is_refused() -> None:
-    with pytest.raises(ItemrecError, match="a setting must be a number, text, list or table"):
+    with pytest.raises(ItemfoldError, match="a setting must be a number, text, list or table"):
         dump_config({"a": {"f": print}})
 
 
@@ -89,13 +89,13 @@ def test_a_bad_file_gets_one_sentence_with_its_name(
 ) -> None:
     path = tmp_path / "c.toml"
     path.write_bytes(content)
-    with pytest.raises(ItemrecError, match=message) as caught:
+    with pytest.raises(ItemfoldError, match=message) as caught:
         load_config(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ItemrecError, match=r"cannot read .*nosuch.toml: No such file"):
+    with pytest.raises(ItemfoldError, match=r"cannot read .*nosuch.toml: No such file"):
         load_config(tmp_path / "nosuch.toml")
-    with pytest.raises(ItemrecError, match="cannot read"):
+    with pytest.raises(ItemfoldError, match="cannot read"):
         load_config(tmp_path)

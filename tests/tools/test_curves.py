@@ -7,10 +7,10 @@ import pytest
 from results_page.curves import curves_of
 from results_page.pages import generate
 
-from itemrec.errors import ItemrecError
-from itemrec.experiments.suites.results import read_tables
-from itemrec.experiments.suites.store import append_lines, read_store, row_line
-from itemrec.experiments.suites.suite import load_suite
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites.results import read_tables
+from itemfold.experiments.suites.store import append_lines, read_store, row_line
+from itemfold.experiments.suites.suite import load_suite
 
 DATA = "ml-latest-small/transductive"
 NOTE = "Test users who were never there before: 3."
@@ -68,7 +68,7 @@ def test_rows_are_points_by_number(folder: Path) -> None:
 def test_a_curve_needs_numbered_rows(tmp_path: Path) -> None:
     text = 'curve = "window"\ndata = ["ml-1m"]\n[[row]]\nname = "{}"\nmodel = "ease"\n'
     (tmp_path / "own.toml").write_text(text.format("ease"))
-    with pytest.raises(ItemrecError, match="must be called NAME-NUMBER, got 'ease'"):
+    with pytest.raises(ItemfoldError, match="must be called NAME-NUMBER, got 'ease'"):
         load_suite(tmp_path / "own.toml")
     (tmp_path / "own.toml").write_text(text.format("ease-7"))
     assert load_suite(tmp_path / "own.toml").curve == "window"

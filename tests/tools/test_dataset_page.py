@@ -8,11 +8,11 @@ from results_page.dataset_page import dataset_page
 from results_page.pages import generate
 from rich.console import Console
 
-from itemrec.data.datasets import load
-from itemrec.errors import ItemrecError
-from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.other_tables import count_datasets
-from itemrec.experiments.suites.reproduce import run_tables
+from itemfold.data.datasets import load
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites.options import Options
+from itemfold.experiments.suites.other_tables import count_datasets
+from itemfold.experiments.suites.reproduce import run_tables
 
 TINY = "synthetic:users=60,items=50,interactions=900"
 
@@ -38,8 +38,8 @@ def test_absent_data_is_reported_and_what_was_counted_stays(
         raise OSError("no network")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("ITEMREC_DATA", raising=False)
-    monkeypatch.setattr("itemrec.data.download._stream", no_network)
+    monkeypatch.delenv("ITEMFOLD_DATA", raising=False)
+    monkeypatch.setattr("itemfold.data.download._stream", no_network)
     with (tmp_path / "log").open("w") as log:
         quiet = Console(file=log, width=200)
         count_datasets(Options(datasets=[TINY], results=tmp_path), quiet)
@@ -50,10 +50,10 @@ def test_absent_data_is_reported_and_what_was_counted_stays(
 
 
 def test_an_unknown_name_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ItemrecError, match="netflix"):
+    with pytest.raises(ItemfoldError, match="netflix"):
         count_datasets(Options(datasets=["netflix"], results=tmp_path), Console(quiet=True))
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ItemrecError, match=r"one of all, datasets, qualitative, .*, got 'dataset'"):
+    with pytest.raises(ItemfoldError, match=r"one of all, datasets, qualitative, .*got 'dataset'"):
         run_tables("dataset", Options(), Console(quiet=True))
 
 

@@ -11,12 +11,12 @@ from results_page.pages import generate
 from rich.console import Console
 from small import board_split
 
-from itemrec.experiments.suites.options import Options
-from itemrec.experiments.suites.other_tables import QUANTILES, example_lists
-from itemrec.experiments.suites.reproduce import run_tables
-from itemrec.losses import bpr, item_ndcg
-from itemrec.models import LightGCN
-from itemrec.training.fit import train
+from itemfold.experiments.suites.options import Options
+from itemfold.experiments.suites.other_tables import QUANTILES, example_lists
+from itemfold.experiments.suites.reproduce import run_tables
+from itemfold.losses import bpr, item_ndcg
+from itemfold.models import LightGCN
+from itemfold.training.fit import train
 
 
 def test_users_are_at_the_quantiles_and_hits_are_held_out() -> None:

@@ -1,4 +1,4 @@
-"""The figures that `itemrec models` shows are those of the stored results."""
+"""The figures that `itemfold models` shows are those of the stored results."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ import measured
 import pytest
 from rich.console import Console
 
-from itemrec.cli.tables import catalogue
-from itemrec.experiments.suites.store import append_lines, row_line
+from itemfold.cli.tables import catalogue
+from itemfold.experiments.suites.store import append_lines, row_line
 
 ROOT = Path(__file__).parents[2]
 

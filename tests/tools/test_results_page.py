@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from results_page.pages import generate, write
 
-from itemrec.errors import ItemrecError
-from itemrec.experiments.suites import FOLDER
-from itemrec.experiments.suites.store import Line, append_lines, path_of, read_store, row_line
-from itemrec.experiments.suites.suite import Cell, load_suite
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites import FOLDER
+from itemfold.experiments.suites.store import Line, append_lines, path_of, read_store, row_line
+from itemfold.experiments.suites.suite import Cell, load_suite
 
 ROOT = Path(__file__).parents[2]
 DATA = "yelp2018/transductive"
@@ -73,7 +73,7 @@ def test_figures_of_the_template_are_looked_up(folder: Path) -> None:
     expected = f"# Found\n\nUniform has {mean:.2f}.\n\n| a |\n| - |\n| 1 |\n\n{second:.2f}\n"
     assert expected in generate(folder)["RESULTS.md"]
     (folder / TEMPLATE).write_text(words.replace("uniform ndcg", "other ndcg"))
-    with pytest.raises(ItemrecError, match=r"no result has the figure .*other"):
+    with pytest.raises(ItemfoldError, match=r"no result has the figure .*other"):
         generate(folder)
 
 
@@ -98,7 +98,7 @@ def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str,
 @pytest.mark.parametrize("wrong", ["p a b", "paper x", "nothing", "above negatives gone ndcg@20"])
 def test_an_unknown_placeholder_is_named(folder: Path, wrong: str) -> None:
     (folder / TEMPLATE).write_text(f"{{{wrong}}}")
-    with pytest.raises(ItemrecError, match=f"no result has the figure {{{wrong}}}"):
+    with pytest.raises(ItemfoldError, match=f"no result has the figure {{{wrong}}}"):
         generate(folder)
 
 
@@ -113,7 +113,7 @@ def test_figures_are_means_over_seeds(folder: Path) -> None:
         mean, spread = 100 * statistics.mean(values), 100 * statistics.stdev(values)
         assert f"{mean:.2f} ± {spread:.2f}{mark}" in text
     assert "| .012 |" in text
-    assert "`itemrec reproduce negatives --datasets yelp2018/transductive --rows tempered`" in text
+    assert "`itemfold reproduce negatives --datasets yelp2018/transductive --rows tempered`" in text
     assert "fingerprint `f9b405a08c5d2c9f`" in text
     assert "GPU X (C, 4 cores), torch 2.13.0, 2 runs in parallel" in text
     assert "- *uniform*, *tempered*: 2 of 3 seeds so far." in text
@@ -268,6 +268,6 @@ def test_the_legend_names_the_baseline_of_a_row(folder: Path) -> None:
 
 def test_a_missing_folder_leaves_the_page_unchanged(tmp_path: Path) -> None:
     (tmp_path / "RESULTS.md").write_text("precious")
-    with pytest.raises(ItemrecError, match="'results' must be a folder of results"):
+    with pytest.raises(ItemfoldError, match="'results' must be a folder of results"):
         write(tmp_path / "typo", tmp_path / "RESULTS.md")
     assert (tmp_path / "RESULTS.md").read_text() == "precious"

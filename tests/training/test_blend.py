@@ -10,13 +10,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemrec.data.split import HeldOut
-from itemrec.evaluation import evaluator
-from itemrec.evaluation.evaluator import Evaluator, sample_users
-from itemrec.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
-from itemrec.models.base import Model
-from itemrec.models.hybrid import deviation
-from itemrec.training.strategies.blend import NEARBY, PRIORS, WEIGHTS, BlendSearch
+from itemfold.data.split import HeldOut
+from itemfold.evaluation import evaluator
+from itemfold.evaluation.evaluator import Evaluator, sample_users
+from itemfold.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
+from itemfold.models.base import Model
+from itemfold.models.hybrid import deviation
+from itemfold.training.strategies.blend import NEARBY, PRIORS, WEIGHTS, BlendSearch
 
 CPU = torch.device("cpu")
 ITEMS = 30

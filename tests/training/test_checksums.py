@@ -12,10 +12,10 @@ import torch
 from safetensors.numpy import load_file, save_file
 from small import board_split
 
-import itemrec as ir
-from itemrec.errors import ItemrecError, ItemrecWarning
-from itemrec.training.checksums import COVERED
-from itemrec.training.state import DescentState, load_state
+import itemfold as ir
+from itemfold.errors import ItemfoldError, ItemfoldWarning
+from itemfold.training.checksums import COVERED
+from itemfold.training.state import DescentState, load_state
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 FEW = {"epochs": 2, "eval_every": 1, "refit": False, "device": "cpu", "save_seconds": 0}
@@ -41,7 +41,7 @@ def test_any_flipped_bit_is_noticed_and_the_file_is_named(folder: Path, name: st
         damaged = bytearray(content)
         damaged[place] ^= 1 << rng.integers(8)
         path.write_bytes(damaged)
-        with pytest.raises(ItemrecError, match=f"{name} is "):
+        with pytest.raises(ItemfoldError, match=f"{name} is "):
             ir.Run.load(folder)
     path.write_bytes(content)
     ir.Run.load(folder)  # it was only that
@@ -51,7 +51,7 @@ def test_any_flipped_bit_is_noticed_and_the_file_is_named(folder: Path, name: st
 def test_a_file_cut_short_is_noticed(folder: Path, name: str) -> None:
     path = folder / name
     path.write_bytes(path.read_bytes()[:-1] if name != "checksums.json" else b"{}")
-    with pytest.raises(ItemrecError, match=f"{name} is damaged"):
+    with pytest.raises(ItemfoldError, match=f"{name} is damaged"):
         ir.Run.load(folder)
 
 
@@ -60,13 +60,13 @@ def test_files_of_another_run_are_noticed(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     ir.train(board_split(), ir.models.LightGCN(dim=4), seed=1, out=other, **FEW)
     shutil.copy(other / "model.safetensors", folder)
-    with pytest.raises(ItemrecError, match=r"model.safetensors is damaged or was changed"):
+    with pytest.raises(ItemfoldError, match=r"model.safetensors is damaged or was changed"):
         ir.Recommender.load(folder)
 
 
 def test_checksums_may_not_be_missing_from_a_new_folder(folder: Path) -> None:
     (folder / "checksums.json").unlink()
-    with pytest.raises(ItemrecError, match=r"checksums.json is missing"):
+    with pytest.raises(ItemfoldError, match=r"checksums.json is missing"):
         ir.Run.load(folder)
 
 
@@ -89,7 +89,7 @@ def made_old(folder: Path) -> Path:
 
 
 def test_an_older_folder_loads_with_a_note() -> None:
-    with pytest.warns(ItemrecWarning, match="written by an older itemrec, without checksums"):
+    with pytest.warns(ItemfoldWarning, match="written by an older itemfold, without checksums"):
         ir.Run.load(FIXTURES / "run-0.1")
 
 
@@ -134,9 +134,9 @@ def test_impossible_interactions_are_refused_before_compiled_code_reads_them(
     harm(tensors)
     save_file(tensors, folder / "model.safetensors")
     with (
-        pytest.warns(ItemrecWarning),
+        pytest.warns(ItemfoldWarning),
         pytest.raises(
-            ItemrecError,
+            ItemfoldError,
             match=r"do not belong together: (item indices|expected|the interactions of users)",
         ),
     ):
@@ -147,8 +147,8 @@ def test_titles_that_are_too_few_are_refused(folder: Path) -> None:
     ids = json.loads((made_old(folder) / "ids.json").read_text())
     (folder / "ids.json").write_text(json.dumps({**ids, "titles": ids["titles"][:-1]}))
     with (
-        pytest.warns(ItemrecWarning),
-        pytest.raises(ItemrecError, match="there are 39 titles for 40 items"),
+        pytest.warns(ItemfoldWarning),
+        pytest.raises(ItemfoldError, match="there are 39 titles for 40 items"),
     ):
         ir.Run.load(folder)
 
@@ -182,7 +182,7 @@ def test_a_flipped_bit_never_resumes_to_other_weights(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of zipfile, about the damage
                 found = DescentState.loaded(load_state(path))
-        except ItemrecError as error:
+        except ItemfoldError as error:
             assert "or it is damaged" in str(error)  # noqa: PT017 - some flips hit padding
             noticed += 1
             continue

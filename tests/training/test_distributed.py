@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec import ranks
-from itemrec.cli.app import app
-from itemrec.models.base import Kind
-from itemrec.ops.columns import drawn
-from itemrec.sampling import Uniform
-from itemrec.training.across_ranks import check_model, check_sampler, is_by_columns
+import itemfold as ir
+from itemfold import ranks
+from itemfold.cli.app import app
+from itemfold.models.base import Kind
+from itemfold.ops.columns import drawn
+from itemfold.sampling import Uniform
+from itemfold.training.across_ranks import check_model, check_sampler, is_by_columns
 
 DATA = "synthetic:users=300,items=200,interactions=8000"
 LONG = [DATA, "--model", "lightgcn", "--dim", "16", "--device", "cpu"]
@@ -102,7 +102,7 @@ def pid_of(rank: int, parent: int) -> int:
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_a_killed_rank_is_started_again_and_changes_nothing(folder: Path) -> None:
     out, calm = folder / "killed", folder / "calm"
-    line = ["-m", "itemrec", "train", *LONG, "--out", str(out)]
+    line = ["-m", "itemfold", "train", *LONG, "--out", str(out)]
     started = subprocess.Popen(
         ranked.command(2, *line, options=["--max-restarts", "1"]),
         stdout=subprocess.PIPE,
@@ -158,12 +158,12 @@ def test_a_rank_that_fails_before_it_has_met_the_others_says_why_if_the_first_do
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("itemrec.cli.errors.time.sleep", waited.append)
+    monkeypatch.setattr("itemfold.cli.errors.time.sleep", waited.append)
     for number in "01":
         monkeypatch.setenv("RANK", number)
         done = CliRunner().invoke(app, ["recommend", "absent", "--all", "--out", "lists"])
         assert done.exit_code == 2
-        assert "itemrec: rank 1: absent: no such folder" in done.stderr or number == "0"
+        assert "itemfold: rank 1: absent: no such folder" in done.stderr or number == "0"
         assert len(done.stderr.strip().splitlines()) == 1
         assert len(waited) == int(number)  # the first one does not wait
 
@@ -205,9 +205,9 @@ def test_a_class_answers_for_itself_alone() -> None:
 
     check_model(ir.models.LightGCN())
     check_sampler(OwnDraws())
-    with pytest.raises(ir.ItemrecError, match="Mixing"):
+    with pytest.raises(ir.ItemfoldError, match="Mixing"):
         check_model(Mixing())
-    with pytest.raises(ir.ItemrecError, match="OwnScores"):
+    with pytest.raises(ir.ItemfoldError, match="OwnScores"):
         check_sampler(OwnScores())
 
 
@@ -277,25 +277,25 @@ def test_what_fails_on_one_rank_is_said_once_and_ends_all(tmp_path: Path) -> Non
     extension = tmp_path / "failing.py"
     extension.write_text(
         "import os\n"
-        "from itemrec.errors import ItemrecError\n"
-        "from itemrec.models import LightGCN\n"
+        "from itemfold.errors import ItemfoldError\n"
+        "from itemfold.models import LightGCN\n"
         "def fail(self, graph, generator):\n"
         "    if os.environ['RANK'] == '1':\n"
-        "        raise ItemrecError('this machine is too small')\n"
+        "        raise ItemfoldError('this machine is too small')\n"
         "LightGCN.begin_epoch = fail\n"
     )
-    line = ["-m", "itemrec", "--extension", str(extension), "train", *LONG]
+    line = ["-m", "itemfold", "--extension", str(extension), "train", *LONG]
     done = ranked.torchrun(2, *line, "--out", str(tmp_path / "run"))
     assert done.returncode != 0
-    said = [text for text in done.stderr.splitlines() if text.startswith("itemrec: ")]
-    assert said == ["itemrec: rank 1: this machine is too small"]
+    said = [text for text in done.stderr.splitlines() if text.startswith("itemfold: ")]
+    assert said == ["itemfold: rank 1: this machine is too small"]
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
 def test_a_signal_ends_all_ranks_after_the_same_epoch(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    line = ["-m", "itemrec", "train", *LONG, "--set", "train.epochs=2000", "--out", str(out)]
+    line = ["-m", "itemfold", "train", *LONG, "--set", "train.epochs=2000", "--out", str(out)]
     started = subprocess.Popen(
         ranked.command(2, *line), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -303,7 +303,7 @@ def test_a_signal_ends_all_ranks_after_the_same_epoch(tmp_path: Path) -> None:
         time.sleep(0.05)
     started.send_signal(signal.SIGTERM)
     errors = started.communicate(timeout=300)[1]
-    assert f"terminated; continue with: itemrec train --resume --out {out}" in errors
+    assert f"terminated; continue with: itemfold train --resume --out {out}" in errors
     state = torch.load(out / "state.pt", weights_only=True)
     assert 0 < state["epoch"] < 2000
     assert state["model"]["item_embedding"].shape[1] == 16
@@ -314,14 +314,14 @@ def test_evaluation_divides_the_users_and_other_commands_run_once(tmp_path: Path
     out = str(tmp_path / "run")
     assert CliRunner().invoke(app, ["train", DATA, "--model", "ease", "--out", out]).exit_code == 0
     one = CliRunner().invoke(app, ["evaluate", out, "--json"])
-    two = ranked.torchrun(2, "-m", "itemrec", "evaluate", out, "--json")
+    two = ranked.torchrun(2, "-m", "itemfold", "evaluate", out, "--json")
     assert json.loads(two.stdout) == json.loads(one.stdout)
     line = ["recommend", out, "--history", "3,5", "--k", "2"]
-    shown = ranked.torchrun(2, "-m", "itemrec", *line).stdout
+    shown = ranked.torchrun(2, "-m", "itemfold", *line).stdout
     assert shown == CliRunner().invoke(app, line).stdout
     lists, ids = tmp_path / "lists", {}
     written = ["recommend", out, "--all", "--part", "20", "--out"]
-    ranked.torchrun(2, "-m", "itemrec", *written, str(lists))
+    ranked.torchrun(2, "-m", "itemfold", *written, str(lists))
     assert CliRunner().invoke(app, [*written[:3], "--out", f"{lists}.parquet"]).exit_code == 0
     for name, files in (("two", sorted(lists.glob("*.parquet"))), ("one", [f"{lists}.parquet"])):
         ids[name] = [row for file in files for row in pl.read_parquet(file).rows()]

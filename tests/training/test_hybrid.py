@@ -13,24 +13,24 @@ import scipy.sparse as sp
 import torch
 from small import random_matrix
 
-import itemrec as ir
-from itemrec.data.split import Split
-from itemrec.data.splitters import SPLITS
-from itemrec.errors import ItemrecError
-from itemrec.experiments.build import run_config
-from itemrec.models import RLAE, Hybrid
-from itemrec.models.rlae import TRIED, TYPICAL
-from itemrec.settings.resolve import resolve
-from itemrec.settings.toml_file import flat, load_config, put
-from itemrec.training import fit, run_folder
-from itemrec.training.fit import train
-from itemrec.training.loop import _is_spent
-from itemrec.training.run import Run
-from itemrec.training.state import Best, DescentState
-from itemrec.training.strategies import candidates as entrants
-from itemrec.training.strategies import hybrid
-from itemrec.training.strategies.blend import BlendSearch
-from itemrec.training.strategies.hybrid import HybridState
+import itemfold as ir
+from itemfold.data.split import Split
+from itemfold.data.splitters import SPLITS
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.build import run_config
+from itemfold.models import RLAE, Hybrid
+from itemfold.models.rlae import TRIED, TYPICAL
+from itemfold.settings.resolve import resolve
+from itemfold.settings.toml_file import flat, load_config, put
+from itemfold.training import fit, run_folder
+from itemfold.training.fit import train
+from itemfold.training.loop import _is_spent
+from itemfold.training.run import Run
+from itemfold.training.state import Best, DescentState
+from itemfold.training.strategies import candidates as entrants
+from itemfold.training.strategies import hybrid
+from itemfold.training.strategies.blend import BlendSearch
+from itemfold.training.strategies.hybrid import HybridState
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 COSINES, PRODUCTS = "cosines, negatives by popularity", "inner products, uniform negatives"
@@ -471,7 +471,7 @@ def with_other(section: str, settings: dict[str, Any], **given: Any) -> Any:
 def test_an_unfinished_run_is_not_resumed_with_other_settings(
     section: str, settings: dict[str, Any], unfinished: Path
 ) -> None:
-    with pytest.raises(ItemrecError, match=rf"holds a run with other settings: '{section}\."):
+    with pytest.raises(ItemfoldError, match=rf"holds a run with other settings: '{section}\."):
         run_config(with_other(section, settings, save_seconds=0.0), unfinished, resume=True)
     assert not (unfinished / "metrics.json").exists()
 
@@ -480,7 +480,7 @@ def test_an_unfinished_run_is_not_resumed_with_other_settings(
 def test_a_finished_run_refuses_other_options(
     section: str, settings: dict[str, Any], finished: Path
 ) -> None:
-    with pytest.raises(ItemrecError, match=rf"holds a run with other settings: '{section}\."):
+    with pytest.raises(ItemfoldError, match=rf"holds a run with other settings: '{section}\."):
         run_config(with_other(section, settings), finished, resume=True)
 
 
@@ -498,7 +498,7 @@ def test_a_finished_run_misses_an_option_it_was_started_with(
 ) -> None:
     given = value if isinstance(value, dict) else {name: value}
     run_config(config_of("inductive", given), tmp_path / "r")
-    with pytest.raises(ItemrecError, match=rf"'model\.{name}' is .*, got None"):
+    with pytest.raises(ItemfoldError, match=rf"'model\.{name}' is .*, got None"):
         run_config(config_of("inductive"), tmp_path / "r", resume=True)
 
 
@@ -535,7 +535,7 @@ def test_resuming_a_finished_run_that_chose_changes_none_of_its_files(
     chosen = run_config(config, tmp_path / "r", resume=True).metrics["chosen"]
     assert f"model.{option}" in flat(chosen)
     put(config["model"], option, 3.0)
-    with pytest.raises(ItemrecError, match=f"'model.{option}' is .*, got 3"):
+    with pytest.raises(ItemfoldError, match=f"'model.{option}' is .*, got 3"):
         run_config(config, tmp_path / "r", resume=True)
     assert content(tmp_path / "r") == before
 

@@ -6,17 +6,17 @@ from contextlib import nullcontext
 
 import pytest
 
-import itemrec as ir
-from itemrec.training import kept_memory as module
+import itemfold as ir
+from itemfold.training import kept_memory as module
 
 # Pages that the system provides for a table of 100 MB as large as those freed before it, while
 # memory is kept and after it was returned. Other threads may need pages in the meantime.
 FAULTS = """
 import resource
-import itemrec
-itemrec.tune_threads()
+import itemfold
+itemfold.tune_threads()
 import torch
-from itemrec.training.kept_memory import keep_memory, memory_returned
+from itemfold.training.kept_memory import keep_memory, memory_returned
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -39,7 +39,7 @@ print(kept, faults_of_a_table())
 
 @pytest.fixture(autouse=True)
 def _tuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("itemrec.threads._tuned", True)
+    monkeypatch.setattr("itemfold.threads._tuned", True)
     module._mallopt.cache_clear()
 
 
@@ -64,7 +64,7 @@ def settings_of_a_training(monkeypatch: pytest.MonkeyPatch, lr: float) -> list[t
     monkeypatch.setattr(module, "_mallopt", lambda: lambda *setting: calls.append(setting))
     split = ir.split_interactions(ir.load("synthetic:users=60,items=80,interactions=900"))
     model = ir.models.LightGCN(dim=4)
-    with pytest.raises(ir.ItemrecError, match="loss became") if lr > 1 else nullcontext():
+    with pytest.raises(ir.ItemfoldError, match="loss became") if lr > 1 else nullcontext():
         ir.train(split, model, loss=ir.losses.item_ndcg, epochs=3, refit=False, lr=lr)
     return calls
 
@@ -83,5 +83,5 @@ def test_steps_keep_memory_and_the_end_of_training_returns_it(
 def test_training_leaves_the_allocator_of_an_untuned_process_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("itemrec.threads._tuned", False)
+    monkeypatch.setattr("itemfold.threads._tuned", False)
     assert settings_of_a_training(monkeypatch, lr=0.01) == []

@@ -12,31 +12,31 @@ import torch
 from small import board_split, checkerboard, random_matrix
 from torch import Tensor, nn
 
-import itemrec as ir
-from itemrec.data.sources import read
-from itemrec.data.split import Split
-from itemrec.data.splitters import keep_all, split_interactions
-from itemrec.environment import pick_device
-from itemrec.errors import ItemrecError, LeakError
-from itemrec.evaluation.evaluate import evaluate
-from itemrec.evaluation.evaluator import Evaluator
-from itemrec.graph.graph import Graph
-from itemrec.losses import bpr, item_ndcg, softmax
-from itemrec.models import EASE, MF, LightGCN, Popularity
-from itemrec.models.base import Kind
-from itemrec.models.embedding_model import EmbeddingModel
-from itemrec.models.enmf import ENMF
-from itemrec.models.mult_vae import MultVAE
-from itemrec.sampling import InBatch, Uniform
-from itemrec.sampling import PopularityNegatives as ByPopularity
-from itemrec.sampling.base import Batch, ScoredLists
-from itemrec.serving.recommender import Recommender
-from itemrec.settings.schema import TrainConfig
-from itemrec.training.cuda_graph import _Snapshot
-from itemrec.training.fit import train
-from itemrec.training.objective import objective, penalty
-from itemrec.training.run import Run
-from itemrec.training.weight_average import WeightAverage
+import itemfold as ir
+from itemfold.data.sources import read
+from itemfold.data.split import Split
+from itemfold.data.splitters import keep_all, split_interactions
+from itemfold.environment import pick_device
+from itemfold.errors import ItemfoldError, LeakError
+from itemfold.evaluation.evaluate import evaluate
+from itemfold.evaluation.evaluator import Evaluator
+from itemfold.graph.graph import Graph
+from itemfold.losses import bpr, item_ndcg, softmax
+from itemfold.models import EASE, MF, LightGCN, Popularity
+from itemfold.models.base import Kind
+from itemfold.models.embedding_model import EmbeddingModel
+from itemfold.models.enmf import ENMF
+from itemfold.models.mult_vae import MultVAE
+from itemfold.sampling import InBatch, Uniform
+from itemfold.sampling import PopularityNegatives as ByPopularity
+from itemfold.sampling.base import Batch, ScoredLists
+from itemfold.serving.recommender import Recommender
+from itemfold.settings.schema import TrainConfig
+from itemfold.training.cuda_graph import _Snapshot
+from itemfold.training.fit import train
+from itemfold.training.objective import objective, penalty
+from itemfold.training.run import Run
+from itemfold.training.weight_average import WeightAverage
 
 FEW: dict[str, Any] = {
     "epochs": 3,
@@ -103,7 +103,7 @@ def test_training_leaves_the_global_random_state_alone() -> None:
 def test_bad_settings_are_rejected_before_anything_is_written(
     change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         train(board_split(), LightGCN(dim=8), **{**FEW, **change}, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -130,14 +130,14 @@ def test_a_final_model_is_trained_on_everything_and_not_evaluated(
 ) -> None:
     data = checkerboard()
     split = keep_all(data, protocol=protocol)
-    with pytest.raises(ItemrecError, match="'epochs' must be given if nothing is held out"):
+    with pytest.raises(ItemfoldError, match="'epochs' must be given if nothing is held out"):
         train(split, LightGCN(dim=4))
     for model in (LightGCN(dim=4), EASE()):
         run = train(split, model, epochs=3, out=tmp_path / type(model).__name__)
         assert run.metrics["test"] == {}
         assert run.metrics["best_epoch"] in (0, 3)
         assert run.train.nnz == len(data)
-        with pytest.raises(ItemrecError, match="this split has no test part"):
+        with pytest.raises(ItemfoldError, match="this split has no test part"):
             evaluate(run, split)
         recommender = Recommender.load(tmp_path / type(model).__name__)
         lists = recommender.recommend_all(30)
@@ -152,7 +152,7 @@ def test_a_final_model_is_trained_on_everything_and_not_evaluated(
 
 def test_training_does_not_end_before_its_first_validation() -> None:
     with pytest.raises(
-        ItemrecError, match=r"'patience' must be at least 'eval_every' \(5\), got 3"
+        ItemfoldError, match=r"'patience' must be at least 'eval_every' \(5\), got 3"
     ):
         train(board_split(), LightGCN(dim=4), patience=3, eval_every=5)
     run = train(board_split(), LightGCN(dim=4), epochs=300, eval_every=200, n_negatives=3)
@@ -175,7 +175,7 @@ def test_users_who_have_every_item() -> None:
     data = replace(read(pd.DataFrame(frame)), held_out=(users > 0) & (items == 3))
     split = split_interactions(data, seed=0)
     assert split.train[[0]].nnz < 8  # one of the user's items is for validation
-    with pytest.raises(ItemrecError, match="the user in row 0 has every item"):
+    with pytest.raises(ItemfoldError, match="the user in row 0 has every item"):
         train(split, LightGCN(dim=4), epochs=1)
     train(split, LightGCN(dim=4), epochs=1, refit=False)
     for model in (MultVAE(), ENMF(dim=4)):
@@ -187,7 +187,7 @@ def test_models_of_whole_users_are_not_trained_by_interactions() -> None:
     quick = {"epochs": 1, "eval_every": 1}
     for kind in (ENMF, MultVAE):  # a loss that they do not use does not affect their batches
         assert train(split, kind(), loss=bpr, **quick).config["train"]["batch_by"] == "users"
-        with pytest.raises(ItemrecError, match=f"'batch_by' must be users for {kind.__name__}"):
+        with pytest.raises(ItemfoldError, match=f"'batch_by' must be users for {kind.__name__}"):
             train(split, kind(), **quick, batch_by="interactions")
 
 
@@ -317,7 +317,7 @@ def test_refitting_trains_for_the_chosen_number_of_epochs(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("loss", [item_ndcg, softmax, bpr])
 def test_a_nan_loss_stops_with_the_reason(loss: Any, tmp_path: Path) -> None:
-    with pytest.raises(ItemrecError, match=r"the loss became nan in epoch \d+: try a smaller 'lr'"):
+    with pytest.raises(ItemfoldError, match=r"the loss became nan in epoch \d+: try a smaller 'l"):
         train(
             board_split(),
             LightGCN(dim=8),
@@ -519,7 +519,7 @@ def test_an_l2_term_without_base_vectors_is_rejected_by_name() -> None:
         pass
 
     batch = Batch(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[True]]))
-    with pytest.raises(ItemrecError, match="Bare has no L2 term; set 'l2' to 0"):
+    with pytest.raises(ItemfoldError, match="Bare has no L2 term; set 'l2' to 0"):
         penalty(Bare(), batch, ScoredLists(torch.ones(1, 1), torch.ones(1, 1), torch.tensor([[1]])))
 
 
@@ -584,7 +584,7 @@ def test_devices_by_name() -> None:
     assert pick_device("cpu").type == "cpu"
     assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     if not torch.cuda.is_available():
-        with pytest.raises(ItemrecError, match="torch sees no GPU here"):
+        with pytest.raises(ItemfoldError, match="torch sees no GPU here"):
             pick_device("cuda")
 
 
@@ -642,14 +642,14 @@ def test_runs_of_one_model_keep_their_own_weights(tmp_path: Path) -> None:
 )
 def test_names_are_rejected_where_instances_are_expected(name: str, value: Any) -> None:
     given: dict[str, Any] = {"split": board_split(), "model": LightGCN(dim=4), name: value}
-    with pytest.raises(ItemrecError, match=f"'{name}' must be a"):
+    with pytest.raises(ItemfoldError, match=f"'{name}' must be a"):
         train(given.pop("split"), given.pop("model"), **given, **FEW)
 
 
 def test_a_seed_that_no_generator_takes_is_rejected_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(ItemrecError, match="'seed' must be at least 0 and below"):
+    with pytest.raises(ItemfoldError, match="'seed' must be at least 0 and below"):
         train(board_split(), LightGCN(dim=4), out=tmp_path / "run", **FEW, seed=10**20)
     assert not (tmp_path / "run").exists()
 
@@ -716,7 +716,7 @@ def test_settings_of_any_name_are_trained_again() -> None:
         def __init__(self, *sizes: int) -> None:
             super().__init__()
 
-    with pytest.raises(ItemrecError, match=r"Nameless: .*'\*sizes'"):
+    with pytest.raises(ItemfoldError, match=r"Nameless: .*'\*sizes'"):
         Nameless(8, 4)
 
 
@@ -725,5 +725,5 @@ def test_a_finished_run_on_other_data_is_not_resumed(tmp_path: Path) -> None:
     again = train(board_split(seed=0), LightGCN(dim=4), out=tmp_path, resume=True, **FEW)
     assert again.metrics["test"]
     other = replace(board_split(seed=0), dataset=board_split(seed=1).dataset)
-    with pytest.raises(ItemrecError, match="holds a run on other data"):
+    with pytest.raises(ItemfoldError, match="holds a run on other data"):
         train(other, LightGCN(dim=4), out=tmp_path, resume=True, **FEW)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import board_split
 
-import itemrec as ir
-from itemrec.errors import ItemrecError
-from itemrec.models import LightGCN
-from itemrec.settings.schema import TrainConfig
-from itemrec.training import loop
-from itemrec.training.state import DescentState, load_state
+import itemfold as ir
+from itemfold.errors import ItemfoldError
+from itemfold.models import LightGCN
+from itemfold.settings.schema import TrainConfig
+from itemfold.training import loop
+from itemfold.training.state import DescentState, load_state
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
 
@@ -89,11 +89,11 @@ def test_an_old_state_counts_from_its_best_epoch(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_invalid_gains_are_rejected(value: float) -> None:
-    with pytest.raises(ItemrecError, match="'min_gain' must be a number of at least 0"):
+    with pytest.raises(ItemfoldError, match="'min_gain' must be a number of at least 0"):
         TrainConfig(min_gain=value)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_invalid_budgets_are_rejected(value: float) -> None:
-    with pytest.raises(ItemrecError, match="'budget' must be a positive number"):
+    with pytest.raises(ItemfoldError, match="'budget' must be a positive number"):
         TrainConfig(budget=value)

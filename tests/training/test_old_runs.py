@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import itemrec as ir
-from itemrec.experiments.build import run_config
-from itemrec.experiments.stored import split_of, stored_config
-from itemrec.settings.resolve import resolve
+import itemfold as ir
+from itemfold.experiments.build import run_config
+from itemfold.experiments.stored import split_of, stored_config
+from itemfold.settings.resolve import resolve
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -46,7 +46,7 @@ def test_an_old_run_that_was_interrupted_is_continued(tmp_path: Path) -> None:
 
 def test_names_of_settings_of_0_1_are_no_longer_taken() -> None:
     split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-    with pytest.raises(ir.ItemrecError, match=r"'train' has no setting 'sampled'.*n_negatives"):
+    with pytest.raises(ir.ItemfoldError, match=r"'train' has no setting 'sampled'.*n_negatives"):
         ir.train(split, ir.models.LightGCN(dim=4), epochs=1, sampled=7, refit=False)
     with pytest.raises(TypeError, match="by"):
         ir.TrainConfig(by="interactions")  # type: ignore[call-arg]
@@ -70,5 +70,5 @@ def test_names_of_a_hybrids_settings_of_0_2_still_work_with_a_note() -> None:
 
 
 def test_an_unknown_setting_of_a_hybrid_is_rejected() -> None:
-    with pytest.raises(ir.ItemrecError, match="'Hybrid' has no setting 'depth'; its settings are"):
+    with pytest.raises(ir.ItemfoldError, match="'Hybrid' has no setting 'depth'; its settings are"):
         ir.models.Hybrid(depth=3)

@@ -7,14 +7,14 @@ import pytest
 import torch
 from small import board_split
 
-from itemrec.errors import ItemrecError
-from itemrec.evaluation.evaluator import Evaluator
-from itemrec.models import GAT, LightGCN
-from itemrec.settings.schema import TrainConfig
-from itemrec.training.fit import train
-from itemrec.training.learner import Learner
-from itemrec.training.run import Run
-from itemrec.training.state import Best, DescentState
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.evaluator import Evaluator
+from itemfold.models import GAT, LightGCN
+from itemfold.settings.schema import TrainConfig
+from itemfold.training.fit import train
+from itemfold.training.learner import Learner
+from itemfold.training.run import Run
+from itemfold.training.state import Best, DescentState
 
 FEW: dict[str, Any] = {"epochs": 8, "eval_every": 1, "n_negatives": 3, "refit": False}
 
@@ -138,5 +138,5 @@ def test_after_a_race_of_candidates_nothing_is_claimed() -> None:
     ],
 )
 def test_bad_schedules_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         TrainConfig(**settings)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import itemrec as ir
-from itemrec.training import progress
+import itemfold as ir
+from itemfold.training import progress
 
 
 class Page:

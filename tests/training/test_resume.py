@@ -14,10 +14,10 @@ from command import sigint
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
-from itemrec.cli.app import app
-from itemrec.experiments.build import run_config
-from itemrec.training import run_folder
-from itemrec.training.run import Run
+from itemfold.cli.app import app
+from itemfold.experiments.build import run_config
+from itemfold.training import run_folder
+from itemfold.training.run import Run
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 EPOCHS = 60  # of selection; a state is saved after each
@@ -28,7 +28,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "itemrec", "train", *options, "--out", str(folder)]
+    command = [sys.executable, "-m", "itemfold", "train", *options, "--out", str(folder)]
     with sigint():
         return subprocess.Popen(
             command, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -101,7 +101,7 @@ def test_ctrl_c_explains_how_to_resume_and_changes_no_bit(whole, tmp_path):
     process = start(folder, DATA, *SETTINGS)
     error = stop(process, folder, signal.SIGINT, 3)
     assert process.returncode == 130
-    assert f"itemrec train --resume --out {folder}" in " ".join(error.split())
+    assert f"itemfold train --resume --out {folder}" in " ".join(error.split())
     assert "Traceback" not in error
     train(folder, "--resume")
     assert same(folder, whole)

@@ -11,18 +11,18 @@ import pytest
 import torch
 from small import board_split, checkerboard
 
-from itemrec.data.splitters import split_interactions
-from itemrec.errors import ItemrecError
-from itemrec.files import atomic, locked, write_text
-from itemrec.losses import bpr, item_ndcg
-from itemrec.models import GAT, MF, LightGCN
-from itemrec.settings.resolve import Request, resolve
-from itemrec.training import run_folder
-from itemrec.training.fit import train
-from itemrec.training.learner import Learner
-from itemrec.training.run import Run
-from itemrec.training.run_folder import RunFolder
-from itemrec.training.state import DescentState, load_state
+from itemfold.data.splitters import split_interactions
+from itemfold.errors import ItemfoldError
+from itemfold.files import atomic, locked, write_text
+from itemfold.losses import bpr, item_ndcg
+from itemfold.models import GAT, MF, LightGCN
+from itemfold.settings.resolve import Request, resolve
+from itemfold.training import run_folder
+from itemfold.training.fit import train
+from itemfold.training.learner import Learner
+from itemfold.training.run import Run
+from itemfold.training.run_folder import RunFolder
+from itemfold.training.state import DescentState, load_state
 
 FEW: dict[str, Any] = {
     "epochs": 2,
@@ -89,7 +89,7 @@ def test_a_run_whose_saving_was_cut_short_is_not_a_finished_run(
         run.save(folder)
     assert (folder / "ids.json").read_bytes() == before
     assert not list(folder.glob(".*"))
-    with pytest.raises(ItemrecError, match=r"is not finished: continue with .* --resume --out"):
+    with pytest.raises(ItemfoldError, match=r"is not finished: continue with .* --resume --out"):
         Run.load(folder)
 
 
@@ -117,7 +117,7 @@ def test_a_damaged_file_gets_one_sentence_that_names_it(
 ) -> None:
     path = folder / name
     path.write_bytes(harm(path.read_bytes()))
-    with pytest.raises(ItemrecError) as caught:
+    with pytest.raises(ItemfoldError) as caught:
         Run.load(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -137,7 +137,7 @@ def test_a_damaged_file_gets_one_sentence_that_names_it(
         ("metrics.json", '"dataset"', '"set"', "do not belong together"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::itemrec.errors.ItemrecWarning")
+@pytest.mark.filterwarnings("ignore::itemfold.errors.ItemfoldWarning")
 def test_files_that_do_not_fit_each_other_get_one_sentence(
     folder: Path, name: str, old: str, new: str, message: str
 ) -> None:
@@ -147,7 +147,7 @@ def test_files_that_do_not_fit_each_other_get_one_sentence(
     text = (folder / name).read_text()
     assert old in text
     (folder / name).write_text(text.replace(old, new, 1))
-    with pytest.raises(ItemrecError, match=message):
+    with pytest.raises(ItemfoldError, match=message):
         Run.load(folder)
 
 
@@ -160,14 +160,14 @@ def test_paths_that_are_not_run_folders_are_reported(tmp_path: Path) -> None:
         "empty": "empty is not a finished run: config.toml, ",
     }
     for name, message in messages.items():
-        with pytest.raises(ItemrecError, match=message):
+        with pytest.raises(ItemfoldError, match=message):
             Run.load(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["config.toml", "model.safetensors", "ids.json"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    with pytest.raises(ItemrecError, match=f"is not a finished run: {name} is missing"):
+    with pytest.raises(ItemfoldError, match=f"is not a finished run: {name} is missing"):
         Run.load(folder)
 
 
@@ -212,7 +212,7 @@ def test_a_model_comes_back_on_the_cpu_with_all_its_tensors(finished: Path) -> N
     assert {value.device.type for value in state.values()} == {"cpu"}
     assert {"item_embedding", "user_embedding", "item_vectors", "fold_table"} <= state.keys()
     if not torch.cuda.is_available():
-        with pytest.raises(ItemrecError, match="torch sees no GPU here"):
+        with pytest.raises(ItemfoldError, match="torch sees no GPU here"):
             Run.load(finished, device="cuda")
 
 
@@ -261,7 +261,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(
     again = functools.partial(train, board_split(), LightGCN(dim=4), out=folder, resume=resume)
     with (
         locked(folder, wait=False),
-        pytest.raises(ItemrecError, match=r"another process is using .*: wait for it, or choose"),
+        pytest.raises(ItemfoldError, match=r"another process is using .*: wait for it, or choose"),
     ):
         again(**FEW)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -278,7 +278,7 @@ def test_the_folder_is_locked_as_long_as_training_goes_on(
             raise AssertionError("nobody holds the lock")
 
     monkeypatch.setattr(run_folder, "save_state", try_to_lock)
-    with pytest.raises(ItemrecError, match="another process is using"):
+    with pytest.raises(ItemfoldError, match="another process is using"):
         train(board_split(), LightGCN(dim=4), out=tmp_path / "run", **FEW)
 
 
@@ -294,7 +294,7 @@ def test_training_that_never_began_leaves_no_folder(
 
 def test_settings_of_another_run_that_saved_nothing_yet_are_kept(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[train]\nlr = 3.0\n")
-    with pytest.raises(ItemrecError, match="already holds a run"):
+    with pytest.raises(ItemfoldError, match="already holds a run"):
         train(board_split(), LightGCN(dim=4), out=tmp_path, **FEW)
     assert (tmp_path / "config.toml").read_text() == "[train]\nlr = 3.0\n"
 
@@ -348,26 +348,26 @@ def test_resuming_with_other_settings_is_rejected(
     interrupted: Path, change: dict[str, Any]
 ) -> None:
     before = (interrupted / "state.pt").read_bytes()
-    with pytest.raises(ItemrecError, match=r"with other settings: '.*' is .*, got"):
+    with pytest.raises(ItemfoldError, match=r"with other settings: '.*' is .*, got"):
         train(board_split(), LightGCN(dim=4), out=interrupted, resume=True, **{**FEW, **change})
-    with pytest.raises(ItemrecError, match="holds a run with other settings"):
+    with pytest.raises(ItemfoldError, match="holds a run with other settings"):
         train(board_split(), GAT(dim=4), out=interrupted, resume=True, **FEW)
     assert (interrupted / "state.pt").read_bytes() == before
 
 
 def test_a_run_half_written_over_another_is_not_finished(folder: Path) -> None:
     run = Run.load(folder)
-    broken = mock.patch("itemrec.training.run_folder.json.dumps", side_effect=KeyboardInterrupt)
+    broken = mock.patch("itemfold.training.run_folder.json.dumps", side_effect=KeyboardInterrupt)
     with broken, pytest.raises(KeyboardInterrupt):
         run.save(folder)
-    with pytest.raises(ItemrecError, match="not finished"):
+    with pytest.raises(ItemfoldError, match="not finished"):
         Run.load(folder)
 
 
 def test_resuming_on_other_data_is_rejected(interrupted: Path) -> None:
     """Settings alone cannot distinguish data in memory."""
     other = split_interactions(checkerboard(seed=5), seed=0)
-    with pytest.raises(ItemrecError, match="holds a run on other data"):
+    with pytest.raises(ItemfoldError, match="holds a run on other data"):
         train(other, LightGCN(dim=4), out=interrupted, resume=True, **FEW)
 
 
@@ -388,7 +388,7 @@ def test_resuming_a_damaged_run_deletes_none_of_its_files(folder: Path) -> None:
     (folder / "state.pt").unlink(missing_ok=True)
     (folder / "model.safetensors").write_bytes(b"damaged")
     before = contents(folder)
-    with pytest.raises(ItemrecError, match="is damaged or was changed"):
+    with pytest.raises(ItemfoldError, match="is damaged or was changed"):
         train(board_split(), LightGCN(dim=4), out=folder, resume=True, **FEW)
     assert contents(folder) == before
 
@@ -396,7 +396,7 @@ def test_resuming_a_damaged_run_deletes_none_of_its_files(folder: Path) -> None:
 def test_an_occupied_folder_is_rejected_unless_resumed(interrupted: Path, finished: Path) -> None:
     for folder in (interrupted, finished):
         with pytest.raises(
-            ItemrecError, match="already holds a run: continue it with --resume, or"
+            ItemfoldError, match="already holds a run: continue it with --resume, or"
         ):
             train(board_split(), LightGCN(dim=4), out=folder, **FEW)
     again = train(board_split(), LightGCN(dim=4), out=finished, resume=True, **FEW)
@@ -409,14 +409,14 @@ def test_a_damaged_state_gets_one_sentence(
 ) -> None:
     path = interrupted / "state.pt"
     path.write_bytes(harm(path.read_bytes()))
-    with pytest.raises(ItemrecError, match=r"state.pt is not a training state"):
+    with pytest.raises(ItemfoldError, match=r"state.pt is not a training state"):
         train(board_split(), LightGCN(dim=4), out=interrupted, resume=True, **FEW)
 
 
 @pytest.mark.parametrize("content", [{"epoch": 1}, [1, 2], torch.zeros(2)])
 def test_a_file_of_something_else_gets_the_same_sentence(tmp_path: Path, content: Any) -> None:
     torch.save(content, tmp_path / "state.pt")
-    with pytest.raises(ItemrecError, match=r"state.pt is not a training state"):
+    with pytest.raises(ItemfoldError, match=r"state.pt is not a training state"):
         load_state(tmp_path / "state.pt")
 
 
@@ -426,7 +426,7 @@ def test_a_state_with_code_in_it_is_never_run(tmp_path: Path) -> None:
             return (Path.touch, (tmp_path / "sprung",))
 
     torch.save({"epoch": Trap()}, tmp_path / "state.pt")
-    with pytest.raises(ItemrecError, match="is not a training state"):
+    with pytest.raises(ItemfoldError, match="is not a training state"):
         load_state(tmp_path / "state.pt")
     assert not (tmp_path / "sprung").exists()
 
@@ -458,7 +458,7 @@ def test_equal_runs_have_equal_files_that_others_may_read(tmp_path: Path) -> Non
 
 def test_a_run_is_not_saved_over_a_file(tmp_path: Path, finished: Path) -> None:
     (tmp_path / "plays.csv").write_text("user,item")
-    with pytest.raises(ItemrecError, match="is a file"):
+    with pytest.raises(ItemfoldError, match="is a file"):
         Run.load(finished).save(tmp_path / "plays.csv")
 
 
@@ -466,7 +466,7 @@ def test_another_format_is_rejected_by_name(folder: Path) -> None:
     ids = json.loads((folder / "ids.json").read_text())
     for other in (99, "9"):
         (folder / "ids.json").write_text(json.dumps({**ids, "format": other}))
-        with pytest.raises(ItemrecError, match="newer itemrec"):
+        with pytest.raises(ItemfoldError, match="newer itemfold"):
             Run.load(folder)
 
 

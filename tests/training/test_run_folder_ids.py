@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import itemrec as ir
-from itemrec.training import stored_ids
+import itemfold as ir
+from itemfold.training import stored_ids
 
 TINY = "synthetic:users=60,items=50,interactions=900"
 
@@ -35,5 +35,5 @@ def test_ids_in_parquet_are_those_in_json(tmp_path: Path, monkeypatch: pytest.Mo
     assert lists[0] == lists[1]
     path = tmp_path / "filed" / "user_ids.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(ir.ItemrecError, match=r"user_ids.parquet is damaged or was changed"):
+    with pytest.raises(ir.ItemfoldError, match=r"user_ids.parquet is damaged or was changed"):
         ir.Run.load(tmp_path / "filed")

@@ -10,19 +10,19 @@ import torch
 from small import dense_adjacency, random_matrix
 from torch import Tensor
 
-from itemrec.evaluation.ranking import top_items
-from itemrec.graph.graph import Graph
-from itemrec.graph.propagation import propagate
-from itemrec.losses import bpr, item_ap, item_ndcg
-from itemrec.models.lightgcn import LightGCN
-from itemrec.ops.pair_scores import pair_scores
-from itemrec.ops.segment import sampled_dot, segment_sum
-from itemrec.sampling import Uniform
-from itemrec.sampling.base import DrawnNegatives
-from itemrec.sampling.batches import Batches
-from itemrec.sampling.full_catalogue import All
-from itemrec.settings.schema import TrainConfig
-from itemrec.training.objective import objective
+from itemfold.evaluation.ranking import top_items
+from itemfold.graph.graph import Graph
+from itemfold.graph.propagation import propagate
+from itemfold.losses import bpr, item_ap, item_ndcg
+from itemfold.models.lightgcn import LightGCN
+from itemfold.ops.pair_scores import pair_scores
+from itemfold.ops.segment import sampled_dot, segment_sum
+from itemfold.sampling import Uniform
+from itemfold.sampling.base import DrawnNegatives
+from itemfold.sampling.batches import Batches
+from itemfold.sampling.full_catalogue import All
+from itemfold.settings.schema import TrainConfig
+from itemfold.training.objective import objective
 
 TRAIN = random_matrix(60, 45, 0.2)
 STEPS = 6

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.training.tracking import curve_values
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.training.tracking import curve_values
 
 DATA = "synthetic:users=60,items=80,interactions=900"
 TRAIN = ["train", DATA, "--model", "lightgcn", "--dim", "8", "--epochs", "6", "--out", "r"]
@@ -56,9 +56,9 @@ def test_mlflow_has_the_settings_the_curves_and_the_final_metrics(tmp_path, monk
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     uri = (tmp_path / "tracked").as_uri()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert "mlflow: experiment itemrec, run " in run(*TRAIN, "--track", "mlflow")
+    assert "mlflow: experiment itemfold, run " in run(*TRAIN, "--track", "mlflow")
     client = mlflow.MlflowClient(tracking_uri=uri)
-    (experiment,) = client.search_experiments(filter_string="name = 'itemrec'")
+    (experiment,) = client.search_experiments(filter_string="name = 'itemfold'")
     (found,) = client.search_runs([experiment.experiment_id])
     assert found.info.run_name == "r"
     assert found.info.status == "FINISHED"
@@ -91,7 +91,7 @@ def test_a_tracker_that_cannot_be_used_is_told_before_training(tmp_path, monkeyp
     wrong = CliRunner().invoke(app, [*TRAIN, "--track", "paper"])
     assert wrong.exit_code == 2
     assert "'track' must be mlflow or tensorboard, got 'paper'" in wrong.output
-    monkeypatch.setattr("itemrec.environment.find_spec", lambda name: None)
+    monkeypatch.setattr("itemfold.environment.find_spec", lambda name: None)
     absent = CliRunner().invoke(app, [*TRAIN, "--track", "mlflow"])
     assert absent.exit_code == 2
     assert "'--track mlflow' needs mlflow-skinny: pip install mlflow-skinny" in absent.output

@@ -11,12 +11,12 @@ import scipy.sparse as sp
 import torch
 from torch.nn.functional import cosine_similarity
 
-import itemrec as ir
-from itemrec.data.interactions import Interactions
-from itemrec.errors import ItemrecError
-from itemrec.models.growth import grown_weights
-from itemrec.training.fingerprint import fingerprint
-from itemrec.training.run_folder import RunFolder
+import itemfold as ir
+from itemfold.data.interactions import Interactions
+from itemfold.errors import ItemfoldError
+from itemfold.models.growth import grown_weights
+from itemfold.training.fingerprint import fingerprint
+from itemfold.training.run_folder import RunFolder
 
 DATA = ir.load("synthetic:users=100,items=80,interactions=2400,seed=3")
 MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -124,7 +124,7 @@ def test_a_new_user_gets_a_list_and_a_new_item_can_be_on_one(updated, name) -> N
 
 def ndcg(run: ir.Run) -> float:
     """NDCG@20 on later interactions, for users that the first runs know."""
-    from itemrec.data.joining import later_part
+    from itemfold.data.joining import later_part
 
     held, _ = later_part(run.train, run.user_ids, run.item_ids, TEST)
     split = replace(
@@ -244,7 +244,7 @@ def test_the_least_rating_of_the_run_applies_to_new_data(tmp_path) -> None:
 @pytest.mark.parametrize("model", [ir.models.UltraGCN(dim=8), ir.models.DeepWalk(dim=8)])
 def test_a_model_that_cannot_be_updated_is_refused_by_name(model) -> None:
     run = ir.train(ir.split_interactions(EARLY), model, epochs=1, device="cpu")
-    with pytest.raises(ItemrecError, match=r"cannot be updated: train it again on all data"):
+    with pytest.raises(ItemfoldError, match=r"cannot be updated: train it again on all data"):
         ir.update(run, LATE)
 
 
@@ -260,16 +260,16 @@ def test_a_model_that_cannot_be_updated_is_refused_by_name(model) -> None:
 )
 def test_bad_arguments_are_refused(trained, arguments, problem) -> None:
     given = {"run": trained["popularity"], "new": LATE, **arguments}
-    with pytest.raises(ItemrecError, match=problem):
+    with pytest.raises(ItemfoldError, match=problem):
         ir.update(given.pop("run"), given.pop("new"), **given)
 
 
 def test_weights_are_refused_rather_than_forgotten(trained) -> None:
     run = trained["ease"]
-    with pytest.raises(ItemrecError, match="weighted interactions cannot be updated"):
+    with pytest.raises(ItemfoldError, match="weighted interactions cannot be updated"):
         ir.update(replace(run, train=run.train * np.float32(2)), LATE)
     new = replace(LATE, weights=np.ones(len(LATE)))
-    with pytest.raises(ItemrecError, match="does not support weights: remove 'weight'"):
+    with pytest.raises(ItemfoldError, match="does not support weights: remove 'weight'"):
         ir.update(run, new)
 
 
@@ -279,20 +279,20 @@ def test_weights_are_refused_rather_than_forgotten(trained) -> None:
 def test_a_folder_with_a_run_is_not_overwritten(trained, tmp_path) -> None:
     trained["ease"].save(tmp_path / "r")
     before = {p.name: p.read_bytes() for p in (tmp_path / "r").iterdir()}
-    with pytest.raises(ItemrecError, match="already holds a run"):
+    with pytest.raises(ItemfoldError, match="already holds a run"):
         ir.update(tmp_path / "r", LATE, out=tmp_path / "r")
     assert {p.name: p.read_bytes() for p in (tmp_path / "r").iterdir()} == before
 
 
 def test_a_failure_leaves_no_folder(trained, tmp_path, monkeypatch) -> None:
-    with pytest.raises(ItemrecError, match="no such file"):
+    with pytest.raises(ItemfoldError, match="no such file"):
         ir.update(trained["ease"], tmp_path / "none.csv", out=tmp_path / "r2")
     assert not (tmp_path / "r2").exists()
 
     def interrupted(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("itemrec.training.run_folder.write_checksums", interrupted)
+    monkeypatch.setattr("itemfold.training.run_folder.write_checksums", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ir.update(trained["ease"], LATE, out=tmp_path / "r2")
     assert not (tmp_path / "r2").exists()
@@ -302,7 +302,7 @@ def test_what_a_killed_update_left_is_replaced_and_never_loaded(trained, tmp_pat
     whole = ir.update(trained["ease"], LATE, out=tmp_path / "r2")
     folder = tmp_path / "r2"
     (folder / "metrics.json").unlink()  # it is written last
-    with pytest.raises(ItemrecError, match="is not finished: continue with itemrec update RUN NEW"):
+    with pytest.raises(ItemfoldError, match="not finished: continue with itemfold update RUN NEW"):
         ir.Run.load(folder)
     again = ir.update(trained["ease"], LATE, out=folder)
     assert lists(ir.Run.load(folder)) == lists(again) == lists(whole)
@@ -311,12 +311,12 @@ def test_what_a_killed_update_left_is_replaced_and_never_loaded(trained, tmp_pat
 def test_an_unfinished_training_is_not_replaced(trained, tmp_path) -> None:
     (tmp_path / "r2").mkdir()
     (tmp_path / "r2" / "config.toml").write_text("[train]\nlr = 0.1\n")
-    with pytest.raises(ItemrecError, match="already holds a run"):
+    with pytest.raises(ItemfoldError, match="already holds a run"):
         ir.update(trained["ease"], LATE, out=tmp_path / "r2")
     assert (tmp_path / "r2" / "config.toml").exists()
 
 
 def test_two_updates_cannot_share_a_folder(trained, tmp_path) -> None:
     out = tmp_path / "r2"
-    with RunFolder(out).locked(), pytest.raises(ItemrecError, match="another process is using"):
+    with RunFolder(out).locked(), pytest.raises(ItemfoldError, match="another process is using"):
         ir.update(trained["ease"], LATE, out=Path(out))

@@ -8,12 +8,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.errors import ItemrecError
-from itemrec.experiments.build import run_config
-from itemrec.settings.toml_file import load_config
-from itemrec.training.checksums import write_checksums
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.build import run_config
+from itemfold.settings.toml_file import load_config
+from itemfold.training.checksums import write_checksums
 
 
 @pytest.fixture
@@ -88,12 +88,12 @@ def test_a_run_resumes_only_with_the_same_weights(plays: Path, tmp_path: Path):
     again = ir.train(weighted(plays), model, out=tmp_path / "run", resume=True, **settings)
     assert again.metrics["test"] == run.metrics["test"]
     write(plays, seed=1)  # the same pairs, other amounts
-    with pytest.raises(ItemrecError, match="holds a run on other data"):
+    with pytest.raises(ItemfoldError, match="holds a run on other data"):
         ir.train(weighted(plays), model, out=tmp_path / "run", resume=True, **settings)
     (tmp_path / "run" / "metrics.json").unlink()  # as if it had not finished
     (tmp_path / "run" / "config.toml").unlink()
     if (tmp_path / "run" / "state.pt").exists():
-        with pytest.raises(ItemrecError, match="holds a run on other data"):
+        with pytest.raises(ItemfoldError, match="holds a run on other data"):
             ir.train(weighted(plays), model, out=tmp_path / "run", resume=True, **settings)
 
 
@@ -117,8 +117,8 @@ def test_damaged_weights_are_noticed(plays: Path, tmp_path: Path):
     for damage in (np.nan, -1.0):
         tensors["train.weight"][3] = damage
         save_file(tensors, folder / "model.safetensors")
-        with pytest.raises(ItemrecError):  # by its checksum
+        with pytest.raises(ItemfoldError):  # by its checksum
             ir.Run.load(folder)
         write_checksums(folder, (folder / "metrics.json").read_text())
-        with pytest.raises(ItemrecError, match="weights must be positive numbers"):
+        with pytest.raises(ItemfoldError, match="weights must be positive numbers"):
             ir.Run.load(folder)

@@ -18,13 +18,13 @@ from typing import Any
 import typer
 from latex2mathml.converter import convert
 
-import itemrec as ir
-from itemrec.cli.app import app
-from itemrec.cli.choices import fill
-from itemrec.data.datasets import DATASETS
-from itemrec.evaluation.tradeoff import Sweep, SweepPoint
-from itemrec.models.base import Kind
-from itemrec.validation import schema
+import itemfold as ir
+from itemfold.cli.app import app
+from itemfold.cli.choices import fill
+from itemfold.data.datasets import DATASETS
+from itemfold.evaluation.tradeoff import Sweep, SweepPoint
+from itemfold.models.base import Kind
+from itemfold.validation import schema
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -68,7 +68,7 @@ def commands() -> str:
         ]
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         described = about(fill(command.help or ""))
-        parts += [f"## itemrec {name}\n", *described, parameters(command.params)]
+        parts += [f"## itemfold {name}\n", *described, parameters(command.params)]
     return "\n".join(parts)
 
 
@@ -120,7 +120,7 @@ def models() -> str:
     }
     rows = [
         (
-            f"[`{name}`](api/models.md#itemrec.models.{model.__name__})",
+            f"[`{name}`](api/models.md#itemfold.models.{model.__name__})",
             first_line(model),
             trained[model.kind],
             "yes" if model.inductive else "no",

@@ -18,14 +18,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-import itemrec as ir
+import itemfold as ir
 
 COLOURS = ("#4f8fdc", "#e08a3c", "#3fa873", "#c2619a", "#9a8450")  # legible on white and on black
 INK = "#010203"  # replaced by the page's own colour
 NEGATIVES = 1000
 STYLE = {
     "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "itemrec",  # the same file every time
+    "svg.hashsalt": "itemfold",  # the same file every time
     "font.family": "sans-serif",
     "font.size": 11,
     "axes.spines.top": False,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from itemrec.experiments.suites.results import ResultRow, ResultTable, metric_title
-from itemrec.experiments.suites.suite import Suite
+from itemfold.experiments.suites.results import ResultRow, ResultTable, metric_title
+from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import grid
 from results_page.plot import STYLE, Point, digest, svg_of
 

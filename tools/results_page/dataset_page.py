@@ -36,5 +36,5 @@ def dataset_page(results: Path) -> str:
         test = f"{counts['test']:,}" if counts["test"] else "–"
         body.append([name, *cells, density, test, f"`{counts['fingerprint']}`"])
     head = ["", "users", "items", "interactions", "density", "given test part", "fingerprint"]
-    command = "Reproduce it: `itemrec reproduce datasets`."
+    command = "Reproduce it: `itemfold reproduce datasets`."
     return "\n\n".join([f"# {TITLE}", BACK, ABOUT, command, grid(head, body), GENERATED]) + "\n"

@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from itemrec.experiments.suites.other_tables import K
-from itemrec.experiments.suites.store import identity
+from itemfold.experiments.suites.other_tables import K
+from itemfold.experiments.suites.store import identity
 from results_page.formatting import BACK, GENERATED
 
 TITLE = "Recommended lists"
@@ -31,7 +31,7 @@ def example_page(results: Path) -> tuple[str, str]:
         return "", ""
     content = json.loads(path.read_text("utf-8"))
     parts = [f"# {TITLE}", BACK, ABOUT]
-    parts.append("Reproduce it: `itemrec reproduce qualitative`.")
+    parts.append("Reproduce it: `itemfold reproduce qualitative`.")
     parts.append(f"![{TITLE}](plots/qualitative.svg)")
     data = content["dataset"]
     parts.append(f"{content['data']}, split 0, fingerprint `{data['fingerprint']}`.")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from itemrec.errors import ItemrecError
-from itemrec.experiments.suites.results import ResultTable, metric_title, read_tables
-from itemrec.experiments.suites.store import read_store, tidy
-from itemrec.experiments.suites.suite import Suite, load_suite
-from itemrec.files import write_text
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites.results import ResultTable, metric_title, read_tables
+from itemfold.experiments.suites.store import read_store, tidy
+from itemfold.experiments.suites.suite import Suite, load_suite
+from itemfold.files import write_text
 from results_page import dataset_page, example_page
 from results_page.plot import Point, panels
 from results_page.suite_page import suite_page, suite_plot
@@ -38,7 +38,7 @@ MAIN_METRIC = "ndcg@20"
 def generate(results: Path) -> dict[str, str]:
     """Every generated file by its path: RESULTS.md, and the others under ``results``."""
     if not results.is_dir():
-        raise ItemrecError(f"'results' must be a folder of results, got '{results}'")
+        raise ItemfoldError(f"'results' must be a folder of results, got '{results}'")
     files, pages = {}, {}
     suites = _read_suites(results)
     for name, (suite, tables) in suites.items():

@@ -12,7 +12,7 @@ from typing import Any
 
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "itemrec",
+    "svg.hashsalt": "itemfold",
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.spines.top": False,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator
 
-from itemrec.experiments.suites.paired_tests import RunIds
-from itemrec.experiments.suites.results import ResultRow, ResultTable, metric_title
-from itemrec.experiments.suites.store import Line, Result
-from itemrec.experiments.suites.suite import Suite
-from itemrec.settings.resolve import changes
+from itemfold.experiments.suites.paired_tests import RunIds
+from itemfold.experiments.suites.results import ResultRow, ResultTable, metric_title
+from itemfold.experiments.suites.store import Line, Result
+from itemfold.experiments.suites.suite import Suite
+from itemfold.settings.resolve import changes
 
 BOUND = "with an upper bound of the variance"  # `crossed_bound`
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 
-from itemrec.experiments.suites.results import LEVEL, ResultRow, ResultTable, metric_title
-from itemrec.experiments.suites.store import ENDING, Result
-from itemrec.experiments.suites.suite import Suite
+from itemfold.experiments.suites.results import LEVEL, ResultRow, ResultTable, metric_title
+from itemfold.experiments.suites.store import ENDING, Result
+from itemfold.experiments.suites.suite import Suite
 from results_page.curves import curve_notes, curve_plot, curve_table
 from results_page.formatting import BACK, GENERATED, grid, probability
 from results_page.plot import Point, panels
@@ -21,7 +21,7 @@ def suite_page(suite: Suite, tables: list[ResultTable], home: str) -> str:
     name = suite.name if suite.shipped else f"{home}/{suite.name}.toml"
     parts = [f"# {suite.title}", BACK, suite.description]
     parts.append(
-        f"Reproduce it: `itemrec reproduce {name}`. Every run: "
+        f"Reproduce it: `itemfold reproduce {name}`. Every run: "
         f"[{suite.name}{ENDING}]({suite.name}{ENDING})."
     )
     parts.append(f"![{suite.title}](plots/{suite.name}.svg)")
@@ -156,7 +156,7 @@ def _legend(suite: Suite, table: ResultTable, name: str) -> Iterable[str]:
     if _tuned(table):
         yield "Tuned trials: settings tried on this data before the row's; empty: not recorded."
     last = table.rows[-1].cell.row
-    yield f"One row: `itemrec reproduce {name} --datasets {table.entry.key} --rows {last}`."
+    yield f"One row: `itemfold reproduce {name} --datasets {table.entry.key} --rows {last}`."
     data, machines = (dict.fromkeys(map(text, results)) for text in (_fingerprint, _machine))
     yield f"{'; '.join(data)}; {'; '.join(machines)}."
 

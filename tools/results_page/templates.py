@@ -30,9 +30,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from itemrec.errors import ItemrecError
-from itemrec.experiments.suites.results import ResultRow, ResultTable
-from itemrec.experiments.suites.suite import Suite
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.suites.results import ResultRow, ResultTable
+from itemfold.experiments.suites.suite import Suite
 from results_page.formatting import GENERATED, probability
 from results_page.remarks import best_seconds, epoch_seconds
 
@@ -77,7 +77,7 @@ def fill_template(results: Path, name: str, found: Found) -> str:
                 return LOOKUPS[first](found, *rest)
             return _mean(found, first, *rest)
         except (LookupError, StopIteration, TypeError) as error:
-            raise ItemrecError(f"{path}: no result has the figure {match[0]}") from error
+            raise ItemfoldError(f"{path}: no result has the figure {match[0]}") from error
 
     filled = re.sub(r"\{([^{}]+)\}", look_up, text)
     return "\n\n".join([*map(_wrap, filled.split("\n\n")), GENERATED]) + "\n"

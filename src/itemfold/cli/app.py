@@ -1,0 +1,240 @@
+"""The command line: each command parses its options, then calls one function.
+
+A command imports what it needs when it is called, so that help and mistakes in options do not wait
+for torch.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import itemfold
+from itemfold import ranks
+from itemfold.cli import options
+from itemfold.cli.choices import Command
+from itemfold.cli.errors import CommandGroup, error_console
+from itemfold.cli.evaluate import evaluate_command
+from itemfold.cli.export import export_command
+from itemfold.cli.option_groups import with_options
+from itemfold.cli.parsing import parse_optional_list
+from itemfold.cli.prepare import prepare_command
+from itemfold.cli.recommend import recommend_command
+from itemfold.cli.reproduce import reproduce_command
+from itemfold.cli.serve import serve_command
+from itemfold.cli.tables.layout import console, print_line
+from itemfold.cli.train import train, tune
+from itemfold.cli.update import update_command
+from itemfold.environment import need_extra
+from itemfold.extensions import load_extensions
+
+TOGETHER = ("train", "evaluate", "recommend")  # commands that use all processes of `torchrun`
+
+app = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Top-k recommendation with message-passing GNNs trained on smooth ranking metrics, "
+    "for known users and for users never seen before. Begin with `itemfold train FILE --out r`, "
+    "then `itemfold recommend r --history ITEM,ITEM`.",
+)
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and exit, if that is wanted."""
+    if wanted:
+        typer.echo(f"itemfold {itemfold.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def before_command(
+    context: typer.Context,
+    extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE.py",
+            help="A Python file to run before the command, such as one that adds a model to "
+            "itemfold.models.MODELS or a loss to itemfold.losses.LOSSES; may be repeated. Use only "
+            "files that you trust.",
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Load extensions before a command reads the tables of components."""
+    if ranks.wanted_size() > 1 and context.invoked_subcommand not in TOGETHER:
+        if not ranks.is_first():
+            raise typer.Exit
+        ranks.work_alone()
+    load_extensions(extension or ())
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Seed of split and training.")] = 0,
+    show: Annotated[
+        bool, typer.Option("--serve", help="Then serve the runs and open the web page.")
+    ] = False,
+) -> None:
+    """Compare the default model with BPR, ITEM and EASE on generated data, and write a report.
+
+    Example: itemfold demo
+    """
+    from itemfold.cli.demo import run_demo, serve_demo
+
+    if show:
+        need_extra("serve")
+    run_demo(out, seed=seed, console=console)
+    if show:
+        serve_demo(out)
+
+
+def datasets_command() -> None:
+    """List the data sets known by name, with their home pages.
+
+    Example: itemfold datasets
+    """
+    from itemfold.cli.tables.catalogue import dataset_table
+
+    console.print(dataset_table())
+
+
+def models_command() -> None:
+    """List the models, with their papers and what they can do.
+
+    Example: itemfold models
+    """
+    from itemfold.cli.tables.catalogue import model_table
+
+    console.print(model_table())
+
+
+@with_options
+def describe_command(
+    data: options.Data,
+    reading: options.DataOptions,
+    pagerank: Annotated[
+        bool,
+        typer.Option("--ppr", help="Also show which negatives PageRank sampling would draw."),
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show counts, degree histograms, warnings and the fingerprint of a data set.
+
+    Example: itemfold describe plays.csv --user-col listener --item-col track --ppr
+    """
+    from itemfold.cli.tables import description
+    from itemfold.data.datasets import load
+    from itemfold.data.describe import describe
+    from itemfold.sampling.ppr_diagnostics import ppr_report
+
+    interactions = load(data, **reading.settings())
+    found = describe(interactions)
+    negatives = ppr_report(interactions) if pagerank else None
+    if as_json:
+        content = found.to_dict() | ({"ppr": negatives.to_dict()} if negatives else {})
+        typer.echo(json.dumps(content))
+        return
+    console.print(description.description(found))
+    if negatives:
+        console.print(description.ppr_negatives(negatives))
+
+
+def compare_command(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN RUN...", help="Run folders; the first is the baseline."),
+    ],
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Metrics that the runs have stored, such as ndcg@20,mrr@20."),
+    ] = None,
+) -> None:
+    """Compare runs on the same data in one table, with paired tests against the first.
+
+    Example: itemfold compare runs/bpr runs/item
+    """
+    from itemfold.cli.tables import results
+    from itemfold.evaluation.compare import compare_runs
+    from itemfold.training.run_folder import load_runs
+
+    names = parse_optional_list("metrics", metrics)
+    console.print(results.comparison(*compare_runs(load_runs(runs), names)))
+
+
+def report_command(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders.")],
+    out: Annotated[Path, typer.Option(help="The .html file to write.")] = Path("report.html"),
+    curves: Annotated[
+        bool,
+        typer.Option(
+            help="Plot accuracy against what each slider, such as diversity, changes; this reads "
+            "the data of the runs."
+        ),
+    ] = True,
+) -> None:
+    """Write one HTML file with settings, metrics, tests, plots and examples of runs.
+
+    Example: itemfold report runs/bpr runs/item --out report.html
+    """
+    from itemfold.cli.html_report import write_report
+
+    write_report(runs, out, curves=curves)
+    print_line(f"report: {out}")
+
+
+def doctor_command() -> None:
+    """Check versions, devices, kernels and data, and report what is missing.
+
+    Example: itemfold doctor
+    """
+    from itemfold.cli.doctor import checks, doctor_table
+
+    found = checks()
+    console.print(doctor_table(found))
+    if any(check.state == "wrong" for check in found):
+        raise typer.Exit(1)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo_command,
+    "datasets": datasets_command,
+    "models": models_command,
+    "describe": describe_command,
+    "prepare": prepare_command,
+    "train": train,
+    "tune": tune,
+    "update": update_command,
+    "evaluate": evaluate_command,
+    "compare": compare_command,
+    "recommend": recommend_command,
+    "report": report_command,
+    "export": export_command,
+    "serve": serve_command,
+    "reproduce": reproduce_command,
+    "doctor": doctor_command,
+}
+for command_name, function in COMMANDS.items():
+    app.command(command_name, cls=Command)(function)
+
+
+def main() -> None:
+    """Parse the arguments and run their command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may not know every letter of a title
+        sys.stdout.reconfigure(errors="replace")
+    console.quiet = error_console.quiet = not ranks.is_first()
+    app()

@@ -1,0 +1,148 @@
+"""The command `evaluate`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from itemfold import ranks
+from itemfold.cli import options
+from itemfold.cli.errors import error_console
+from itemfold.cli.option_groups import with_options
+from itemfold.cli.parsing import parse_cutoffs, parse_optional_list
+from itemfold.cli.tables.layout import console, print_line
+from itemfold.errors import ItemfoldError
+
+if TYPE_CHECKING:
+    from itemfold.data.split import Split
+    from itemfold.evaluation.tradeoff import Sweep
+    from itemfold.training.run import Run
+
+
+@with_options
+def evaluate_command(
+    run: options.RunPath,
+    steering: options.SteeringOptions,
+    k: Annotated[str, typer.Option(help="Cut-offs, such as 10,20.")] = "20",
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Such as ndcg@10,ap. At a cut-off: {metrics}; over the whole list: "
+            "{full_metrics}. Default: all metrics at each k."
+        ),
+    ] = None,
+    fold_in: Annotated[
+        str,
+        typer.Option(
+            help="frozen: use the stored item vectors; joint: add the histories to the graph."
+        ),
+    ] = "frozen",
+    metrics_as: Annotated[
+        str | None,
+        typer.Option(
+            help="Compute metrics as another library does: recbole, lenskit, rectools, implicit or "
+            "paper (recall divided by min(targets, k)). Default: as itemfold does."
+        ),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            help="Measure lists over the range of a slider: diversity, popularity_discount, "
+            "long_tail or freshness.",
+            rich_help_panel=options.RERANKING,
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+    device: options.ScoringDevice = "cpu",
+    data_root: options.DataRoot = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the data of the run is now, if it has moved; it must be unchanged. For an "
+            "update: later interactions to test on.",
+            rich_help_panel=options.DATA,
+        ),
+    ] = None,
+) -> None:
+    """Evaluate a run on the test users of its own split, which is recreated and verified.
+
+    Metrics beyond accuracy: {definitions}
+
+    Example: itemfold evaluate r --k 10,20 --diversity 0.5 --json
+    """
+    from itemfold.validation import one_of
+
+    one_of("--fold-in", fold_in, ("frozen", "joint"))
+    cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
+    settings = steering.settings()
+    if sweep is not None:
+        sweep = check_sweep(sweep, cutoffs, metrics)
+    from itemfold.cli.tables import results
+    from itemfold.evaluation.evaluate import evaluate
+    from itemfold.experiments.stored import split_of
+    from itemfold.training.run import Run
+
+    ranks.start(device)  # under torchrun every process ranks the items for some of the users
+    loaded = Run.load(run, device)
+    split = split_of(loaded, data_root, data)
+    if sweep is not None:
+        found = _sweep(loaded, split, sweep, cutoffs[0], steering)
+        if as_json and ranks.is_first():
+            points = [{"value": p.value, "metrics": p.metrics} for p in found.points]
+            typer.echo(
+                json.dumps({"run": run, "slider": sweep, "users": found.users} | {"points": points})
+            )
+        else:
+            console.print(results.sweep(found))
+        return
+    result = evaluate(
+        loaded,
+        split,
+        cutoffs,
+        metrics=names,
+        fold_in=fold_in,  # type: ignore[arg-type]
+        metrics_as=metrics_as,
+        steering=settings,
+        item_table=steering.table.read(),
+    )
+    if not ranks.is_first():
+        return
+    if as_json:
+        intervals = {name: result.interval(name) for name in result.per_user}
+        content = {"run": run, "users": len(result.ids), "metrics": result.metrics}
+        content |= {} if metrics_as is None else {"metrics_as": metrics_as}
+        typer.echo(json.dumps({**content, "intervals": intervals}))
+    else:
+        console.print(results.evaluation(result))
+        for note in split.notes if "update" in loaded.config else ():
+            print_line(note)
+        if metrics_as is not None:
+            print_line(f"metrics as {metrics_as} defines them")
+
+
+def check_sweep(name: str, cutoffs: list[int], metrics: str | None) -> str:
+    """The name of a slider; rejects options that --sweep does not allow."""
+    from itemfold.reranking.steering import SLIDERS
+    from itemfold.validation import one_of
+
+    slider = name.strip().lower().replace("-", "_")
+    one_of("--sweep", slider, SLIDERS)
+    if len(cutoffs) > 1:
+        raise ItemfoldError(f"'--k' must be one number with --sweep, got {len(cutoffs)}")
+    if metrics is not None:
+        raise ItemfoldError("'--sweep' reports a fixed set of metrics; remove --metrics")
+    return slider
+
+
+def _sweep(run: Run, split: Split, slider: str, k: int, steering: options.SteeringOptions) -> Sweep:
+    from itemfold.evaluation.tradeoff import SLIDER_VALUES, Sweeper
+    from itemfold.training.progress import track
+
+    sweeper = Sweeper(run, split, k=k, item_table=steering.table.read())
+    steps = sweeper.sweep(slider, steering.settings())
+    shown = track(
+        steps, f"measuring {slider}", show=error_console.is_terminal, total=len(SLIDER_VALUES)
+    )
+    return sweeper.gathered(slider, list(shown))

@@ -1,0 +1,386 @@
+"""Arguments and options that several commands share.
+
+Each option is a field of a dataclass; `with_options` makes the fields options of a command, shown
+in the ``panel`` of the class. `choices` fills in the names in braces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from itemfold.cli.parsing import parse_caps, parse_duration
+from itemfold.errors import ItemfoldError
+
+if TYPE_CHECKING:
+    from itemfold.data.item_table import ItemTable
+    from itemfold.reranking.steering import Steering
+    from itemfold.settings.schema import Config
+
+DATA, TRAINING, CONFIGURATION, RERANKING = "Data", "Training", "Configuration", "Re-ranking"
+
+DATA_HELP = (
+    "The name of a data set, a .csv, .tsv, .inter (.gz), .parquet or .jsonl file, several parquet "
+    "files such as 'plays/*.parquet', a folder with train.txt, or a folder of `itemfold prepare`."
+)
+Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
+RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the data sets known by name. Default: ITEMFOLD_DATA.", rich_help_panel=DATA
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NewItems = Annotated[
+    Path | None,
+    typer.Option(
+        help="A table of new items and their features; they can then be recommended.",
+        rich_help_panel="Items",
+    ),
+]
+ScoringDevice = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """How the rows of files become interactions."""
+
+    panel: ClassVar = DATA
+
+    min_rating: Annotated[
+        float | None, typer.Option(help="Keep ratings of at least this value.")
+    ] = None
+    user_col: Annotated[str | None, typer.Option(help="Name of the user column.")] = None
+    item_col: Annotated[str | None, typer.Option(help="Name of the item column.")] = None
+    rating_col: Annotated[str | None, typer.Option(help="Name of the rating column.")] = None
+    time_col: Annotated[str | None, typer.Option(help="Name of the time column.")] = None
+    weight_col: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of a column of positive weights, such as the number of plays. Default: all "
+            "interactions have the same weight."
+        ),
+    ] = None
+    weight_transform: Annotated[
+        str | None,
+        typer.Option(
+            help="log, the default: a weight v becomes log(1 + v); none: it stays unchanged."
+        ),
+    ] = None
+    half_life: Annotated[
+        str | None,
+        typer.Option(
+            help="Age at which an interaction counts half, such as 12h, 30d or 1y; multiplies the "
+            "weight."
+        ),
+    ] = None
+    duplicates: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows of the same user and item: merge, the default, keeps the highest weight; "
+            "sum adds the weights, or counts the rows."
+        ),
+    ] = None
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows",
+            help="Skip rows with a missing or invalid value, and count them by reason.",
+        ),
+    ] = False
+
+    def settings(self) -> dict[str, Any]:
+        """The options that were given, under the names that `read` and `prepare` use."""
+        given = {name.removesuffix("_col"): value for name, value in vars(self).items()}
+        return {n: value for n, value in given.items() if value is not None and value is not False}
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How data is read and filtered."""
+
+    panel: ClassVar = DATA
+
+    rows: RowOptions
+    data_root: DataRoot = None
+    k_core: Annotated[
+        int | None,
+        typer.Option(help="Keep users and items with at least this many interactions."),
+    ] = None
+    titles: Annotated[str | None, typer.Option(help="A file with an item and a title column.")] = (
+        None
+    )
+    item_features: Annotated[
+        str | None,
+        typer.Option(
+            help="A table of item features: categories, numbers, vectors, titles. It may include "
+            "new items."
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The options that were given, under the names that `load` and `read` use."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        rows = given.pop("rows").settings()
+        root = {} if self.data_root is None else {"data_root": str(self.data_root)}
+        return {**given, **root, **rows}
+
+
+@dataclass(frozen=True)
+class ComponentOptions:
+    """Which model, loss and sampler of negatives."""
+
+    panel: ClassVar = "Model and loss"
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="{models}; `itemfold models` describes them. Default: {default model}, which "
+            "chooses its own settings; with --loss or --negatives alone: lightgcn."
+        ),
+    ] = None
+    loss: Annotated[
+        str | None,
+        typer.Option(help="{losses}. Default: set by the model, mostly {default loss}."),
+    ] = None
+    negatives: Annotated[
+        str | None,
+        typer.Option(
+            help="How negatives are sampled: {negatives}. Default: set by the model, mostly "
+            "{default negatives}."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """What is held out for validation and test."""
+
+    panel: ClassVar = "Split"
+
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="transductive (known users) or inductive (unseen users). "
+            "Default: {default protocol}."
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="interactions, users, time, last, rolling, items (new items) or all. "
+            "Default: by protocol, {default split}."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class SettingOptions:
+    """Short options for the settings that are changed most often."""
+
+    panel: ClassVar = TRAINING
+
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            help="Maximum number of epochs; training stops early when validation no longer "
+            "improves. Default: set by the model, or {default train.epochs}."
+        ),
+    ] = None
+    dim: Annotated[
+        int | None, typer.Option(help="Dimension of the embeddings. Default: set by the model.")
+    ] = None
+    layers: Annotated[
+        int | None,
+        typer.Option(help="Number of message-passing layers. Default: set by the model."),
+    ] = None
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Learning rate. Default: set by the model, or {default train.lr}."),
+    ] = None
+    tau: Annotated[
+        float | None, typer.Option(help="Temperature of the loss. Default: set by the loss.")
+    ] = None
+    l2: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the L2 penalty. Default: set by the model, or {default train.l2}."
+        ),
+    ] = None
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            help="Users (or interactions) per step. "
+            "Default: set by the model, or {default train.batch}."
+        ),
+    ] = None
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Time limit of training, refit included, such as 90s, 10m or 2h. Default: none."
+        ),
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of split and training. Default: {default train.seed}.")
+    ] = None
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or auto. Default: {default train.device}.")
+    ] = None
+    refit: Annotated[
+        bool | None,
+        typer.Option(
+            "--refit/--no-refit",
+            help="Known users: retrain on training and validation data. "
+            "Default: {default train.refit}.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ConfigOptions:
+    """Settings from files and tables, and single ones by name."""
+
+    panel: ClassVar = CONFIGURATION
+
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None
+    like: Annotated[
+        str | None,
+        typer.Option(
+            help="Use the settings of a row of results: inductive/item-log, systems/ease@ml-1m."
+        ),
+    ] = None
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="One setting, such as model.pooling=sum; may be repeated."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ExperimentOptions:
+    """The options that `train` and `tune` share."""
+
+    components: ComponentOptions
+    split: SplitOptions
+    training: SettingOptions
+    configuration: ConfigOptions
+    reading: DataOptions
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)
+    ] = None
+
+    @property
+    def is_only_flags(self) -> bool:
+        """Whether neither data nor a whole configuration was given."""
+        configuration = self.configuration
+        return self.data is None and configuration.config is None and configuration.like is None
+
+    def base(self) -> Config:
+        """The settings before options: those of a file, of a row of results, or none."""
+        from itemfold.experiments.suites.suite import row_settings
+        from itemfold.settings.schema import PROTOCOL_OF
+        from itemfold.settings.toml_file import load_config
+
+        config, like = self.configuration.config, self.configuration.like
+        if config is not None and like is not None:
+            raise ItemfoldError("'--config' and '--like' each give all settings: choose one")
+        if like is not None:
+            protocol, split = self.split.protocol, self.split.split
+            if protocol is None and split is not None:
+                protocol = PROTOCOL_OF.get(split, "transductive")
+            return row_settings(like, self.data or "", protocol)
+        return {} if config is None else load_config(config)
+
+    def apply(self, settings: Config) -> list[str]:
+        """Override settings with the options; returns notes on options without effect."""
+        from itemfold.settings.overrides import override
+
+        return override(
+            settings,
+            data={"data": self.data, **self.reading.settings()},
+            parts=vars(self.components),
+            protocol=self.split.protocol,
+            strategy=self.split.split,
+            short={**vars(self.training), "budget": parse_duration("budget", self.training.budget)},
+            sets=self.configuration.set_ or (),
+        )
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Files about the items."""
+
+    panel: ClassVar = RERANKING
+
+    item_table: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .csv, .tsv or .parquet file with an item column and further columns, such as "
+            "year or image."
+        ),
+    ] = None
+    available: Annotated[
+        Path | None,
+        typer.Option(
+            help="Recommend only these items: a .txt file with one id per line, or a table with an "
+            "item column."
+        ),
+    ] = None
+
+    def read(self) -> ItemTable | None:
+        """The files, if any is given."""
+        from itemfold.data.item_table import read_item_table
+
+        return read_item_table(self.item_table, self.available)
+
+
+@dataclass(frozen=True)
+class SteeringOptions:
+    """Re-ranking options."""
+
+    panel: ClassVar = RERANKING
+
+    table: TableOptions
+    diversity: Annotated[
+        float, typer.Option(help="0 to 1: how strongly similar items in a list are avoided.")
+    ] = 0.0
+    diversity_by: Annotated[
+        str,
+        typer.Option(
+            help="What makes items similar: model (its item vectors), or a column such as genre."
+        ),
+    ] = "model"
+    popularity_discount: Annotated[
+        float, typer.Option(help="0 to 1: how strongly popular items are avoided.")
+    ] = 0.0
+    long_tail: Annotated[
+        float,
+        typer.Option(
+            help="0 to 1: minimum fraction of a list outside the most popular fifth of the items."
+        ),
+    ] = 0.0
+    freshness: Annotated[
+        float,
+        typer.Option(
+            help="0 to 1: how strongly newer items are preferred, by a column year, date or time "
+            "of --item-table, or the year in titles."
+        ),
+    ] = 0.0
+    max_per: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=N",
+            help="At most N items per list with the same value in a column, such as genre=3; may "
+            "be repeated.",
+        ),
+    ] = None
+
+    def settings(self) -> Steering:
+        """The settings, checked."""
+        from itemfold.reranking.steering import Steering
+
+        values = {name: value for name, value in vars(self).items() if name != "table"}
+        return Steering(**{**values, "max_per": parse_caps(self.max_per or ())})

@@ -1,0 +1,267 @@
+"""Plots as SVG that takes its colours from the page, for light and dark mode."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemfold.cli.tables.results import taken_candidate
+from itemfold.evaluation.significance import bootstrap_interval
+from itemfold.evaluation.tradeoff import Sweep
+from itemfold.serving.served_items import ServedItems
+from itemfold.training.run import Run
+
+# Placeholder colours for matplotlib; in the SVG they become variables of the page.
+INK, DIM, LINE = "#010101", "#020202", "#030303"
+COLOURS = [f"#0{n}0a0{n}" for n in range(6)]
+VARIABLES = {INK: "--ink", DIM: "--dim", LINE: "--line"}
+VARIABLES |= {colour: f"--c{n}" for n, colour in enumerate(COLOURS)}
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text: small, sharp, searchable
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": DIM,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": DIM,
+    "ytick.color": DIM,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+}
+
+
+def learning_curves(runs: Mapping[str, Run]) -> str:
+    """The validation metric by epoch, with a dot at the selected epoch.
+
+    Networks that a run tried and did not choose are dotted lines.
+    """
+
+    def draw(axes: Any) -> None:
+        for colour, (name, run) in zip(cycle(COLOURS), runs.items(), strict=False):
+            metric = run.config["train"].get("metric", "ndcg@20")
+            taken = taken_candidate(run)
+            for candidate, points in _curves(run, metric).items():
+                if points[-1][0] == 0:  # a closed form has no epochs: a horizontal line
+                    level = {"color": colour, "linewidth": 1.5, "linestyle": "--"}
+                    axes.axhline(points[-1][1], label=name, **level)
+                    continue
+                x, y = zip(*points, strict=True)
+                mark = {"marker": "o", "markersize": 3} if len(points) < 3 else {}
+                if candidate != taken:
+                    axes.plot(x, y, ":", color=colour, linewidth=1.5, **mark)
+                    continue
+                axes.plot(x, y, color=colour, linewidth=1.8, label=name, **mark)
+                best = max(points, key=lambda point: point[1])
+                axes.plot(*best, "o", color=colour, markersize=6)
+        axes.set_xlabel("epoch")
+        metrics = {run.config["train"].get("metric", "ndcg@20") for run in runs.values()}
+        axes.set_ylabel(
+            f"validation {metrics.pop() if len(metrics) == 1 else 'metric of each run'}"
+        )
+        axes.set_ylim(bottom=0)
+
+    return _svg(draw, "learning curves")
+
+
+def _curves(run: Run, metric: str) -> dict[int, list[tuple[int, float]]]:
+    """Epochs and validation metrics of each network that a run trained."""
+    out: dict[int, list[tuple[int, float]]] = {}
+    for row in run.history:
+        if metric in row:
+            out.setdefault(row.get("candidate", 0), []).append((row["epoch"], row[metric]))
+    return out
+
+
+def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20") -> str:
+    """Mean of a metric over users, grouped by the length of their history."""
+    lengths = np.concatenate([run.per_user["history"] for run in runs.values()])
+    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, groups + 1)).astype(np.int64))
+    edges = np.append(edges[: max(len(edges) - 1, 1)], edges[-1] + 1)  # the last bin is closed
+    bins = list(pairwise(edges.tolist()))
+
+    def draw(axes: Any) -> None:
+        width = 0.8 / len(runs)
+        for n, (name, run) in enumerate(runs.items()):
+            known, values = run.per_user["history"], run.per_user[metric]
+            means, spread = _means(values[(known >= low) & (known < high)] for low, high in bins)
+            at = np.arange(len(bins)) + (n - (len(runs) - 1) / 2) * width
+            axes.bar(at, means, width * 0.9, color=COLOURS[n % len(COLOURS)], label=name)
+            axes.errorbar(at, means, spread, fmt="none", ecolor=DIM, elinewidth=1)
+        names = [f"{low}" if high == low + 1 else f"{low}–{high - 1}" for low, high in bins]
+        axes.set_xticks(range(len(bins)), names)
+        axes.set_xlabel("items in the history")
+        axes.set_ylabel("NDCG@20")
+
+    return _svg(draw, "by history")
+
+
+def windows_of(runs: Mapping[str, Run]) -> dict[str, dict[int, Run]]:
+    """Runs on rolling time windows: model and loss → window → run."""
+    out: dict[str, dict[int, Run]] = {}
+    for run in runs.values():
+        split, loss = run.config["split"], run.config["loss"].get("name", "none")
+        if split.get("strategy") == "rolling" and "ndcg@20" in run.per_user:
+            model = str(run.config["model"]["name"])
+            name = model if loss == "none" or model == "hybrid" else f"{model}, {loss}"
+            out.setdefault(name, {})[int(split["window"])] = run
+    return {name: dict(sorted(points.items())) for name, points in out.items() if len(points) > 1}
+
+
+def by_window(curves: Mapping[str, Mapping[int, Run]], metric: str = "ndcg@20") -> str:
+    """The mean of a metric over the test users of each time window, a curve for each model."""
+
+    def draw(axes: Any) -> None:
+        for n, (name, points) in enumerate(curves.items()):
+            means, spread = _means(run.per_user[metric] for run in points.values())
+            at = np.array(list(points)) + 0.04 * (n - (len(curves) - 1) / 2)
+            colour = COLOURS[n % len(COLOURS)]
+            style = {"color": colour, "linewidth": 1.8, "elinewidth": 1, "label": name}
+            axes.errorbar(at, means, spread, marker="o", markersize=4, **style)
+        axes.set_xticks(sorted({number for points in curves.values() for number in points}))
+        axes.set_xlabel("time window")
+        axes.set_ylabel("NDCG@20")
+        axes.set_ylim(bottom=0)
+
+    return _svg(draw, "by time window")
+
+
+def popularity(
+    runs: Mapping[str, Run], lists: Mapping[str, npt.NDArray[np.int32]], groups: int = 10
+) -> str:
+    """The fraction of recommendations by item popularity, beside that of interactions."""
+
+    def shares(run: Run, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        degree = np.bincount(run.train.indices, minlength=len(ServedItems.of(run).ids))
+        place = np.empty(len(degree), dtype=np.int64)
+        place[np.argsort(-degree, kind="stable")] = np.arange(len(degree))
+        tenth = place[rows[rows >= 0]] * groups // len(degree)
+        counts = np.bincount(tenth, minlength=groups)
+        out: npt.NDArray[np.float64] = counts / max(counts.sum(), 1)
+        return out
+
+    def draw(axes: Any) -> None:
+        x = np.arange(groups) + 1
+        first = next(iter(runs.values()))
+        base = shares(first, first.train.indices)
+        axes.bar(x, base, 0.9, color=LINE, label="training interactions")
+        for colour, (name, run) in zip(cycle(COLOURS), runs.items(), strict=False):
+            share = shares(run, lists[name])
+            axes.plot(x, share, "o-", color=colour, linewidth=1.8, markersize=4, label=name)
+        axes.set_xticks(x)
+        axes.set_xlabel("tenth of the catalogue, by popularity")
+        axes.set_ylabel("share")
+
+    return _svg(draw, "popularity")
+
+
+def tradeoff_curves(
+    sweeps: Mapping[str, Mapping[str, Sweep]], panels: Sequence[tuple[str, str]]
+) -> str:
+    """NDCG against what a slider changes, a panel for each slider and metric."""
+    shown = [
+        (slider, metric)
+        for slider, metric in panels
+        if any(slider in found and found[slider].measures(metric) for found in sweeps.values())
+    ]
+    n_rows = -(-len(shown) // 2)
+
+    def draw(figure: Any) -> None:
+        grid = figure.subplots(n_rows, 2, squeeze=False).flatten()
+        for axes, (slider, metric) in zip(grid, shown, strict=False):
+            points = [
+                _tradeoff(axes, found[slider], metric, colour, name)
+                for colour, (name, found) in zip(cycle(COLOURS), sweeps.items(), strict=False)
+                if slider in found and found[slider].measures(metric)
+            ]
+            axes.set_title(f"slider: {slider}", loc="left", fontsize=10)
+            axes.set_xlabel(metric.replace("_", " "))
+            axes.set_ylabel("NDCG@20")
+            axes.margins(0.08, 0.12)
+            _label(axes, points)
+        for axes in grid[len(shown) :]:
+            axes.set_axis_off()
+        if len(sweeps) > 1:
+            handles = grid[0].get_legend_handles_labels()
+            figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=9)
+
+    return _rendered(draw, "the cost of re-ranking", (7.2, 2.7 * n_rows))
+
+
+Points = list[tuple[float, float, str, str]]  # x, y, label, colour
+
+
+def _tradeoff(axes: Any, sweep: Sweep, metric: str, colour: str, name: str) -> Points:
+    """Draw one curve, from the list without re-ranking on; returns the points to label."""
+    y = np.array(sweep.series("ndcg"))
+    kept = y >= 0.75 * y[0]
+    x, y = np.array(sweep.series(metric))[kept], y[kept]
+    values = np.array([point.value for point in sweep.points])[kept]
+    axes.plot(x, y, "o-", color=colour, linewidth=1.8, markersize=3, label=name)
+    axes.plot(x[0], y[0], "o", color=colour, markersize=7)
+    return [(x[n], y[n], f"{values[n]:g}", colour) for n in range(2, len(values), 2)]
+
+
+def _label(axes: Any, curves: Sequence[Points]) -> None:
+    """Label curves with the values of the slider, beside them where there is space."""
+    axes.autoscale_view()
+    taken: list[tuple[float, float]] = []
+    for side, points in zip(cycle(((4, 4, "left"), (-4, -10, "right"))), curves, strict=False):
+        right, up, end = side
+        for x, y, text, colour in points:
+            place, above = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+            at = (float(place) + right / 60, float(above) + up / 80)
+            if all(abs(at[0] - a) > 0.09 or abs(at[1] - b) > 0.07 for a, b in taken):
+                taken.append(at)
+                style = {"textcoords": "offset points", "fontsize": 8, "color": colour, "ha": end}
+                axes.annotate(text, (x, y), xytext=(right, up), **style)
+
+
+def _means(values: Iterable[Any]) -> tuple[Any, Any]:
+    """Means with 95 % intervals: [bars] and [2, bars], the distances to both ends."""
+    found = [bootstrap_interval(v) for v in values]
+    means = np.array([f.mean for f in found])
+    return means, np.array([[f.mean - f.low for f in found], [f.high - f.mean for f in found]])
+
+
+def _svg(draw: Any, name: str) -> str:
+    """Draw on one pair of axes; returns an SVG element for an HTML page."""
+
+    def on_axes(figure: Any) -> None:
+        axes = figure.add_subplot()
+        draw(axes)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best", fontsize=9)
+
+    return _rendered(on_axes, name, (7.2, 3.3))
+
+
+def _rendered(draw: Any, name: str, size: tuple[float, float]) -> str:
+    """Draw on a figure; returns an SVG element for an HTML page."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        file = io.StringIO()
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    for placeholder, variable in VARIABLES.items():
+        text = text.replace(placeholder, f"var({variable})")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)

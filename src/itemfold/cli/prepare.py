@@ -1,0 +1,101 @@
+"""The command `prepare`, which turns files of any size into a folder of mapped arrays."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from itemfold.cli import options
+from itemfold.cli.errors import report_interrupt
+from itemfold.cli.option_groups import with_options
+from itemfold.cli.tables.layout import print_line
+
+REPORTED_S = 2.0  # phases that take longer are reported
+FILES_HELP = (
+    "Parquet or text files (.csv, .tsv, .inter, also .gz), patterns in quotes such as "
+    "'plays/*/*.parquet', or folders with all their files. A folder called name=value is a column."
+)
+
+
+@with_options
+def prepare_command(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES...", help=FILES_HELP, show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to write.", show_default=False)],
+    reading: options.RowOptions,
+    memory: Annotated[
+        str, typer.Option(help="Memory limit; the rest goes to temporary files inside --out.")
+    ] = "4GB",
+    threads: Annotated[
+        int | None, typer.Option(help="Number of threads. Default: all CPUs.")
+    ] = None,
+) -> None:
+    """Turn files larger than memory into a folder that all other commands take as DATA.
+
+    After an interruption, even by kill -9, the same command continues.
+
+    Example: itemfold prepare 'plays/*.parquet' --out plays --memory 4GB
+    """
+    from itemfold.data.preparing.prepare import prepare
+
+    with report_interrupt(lambda: "the same command continues"), Phases() as phases:
+        found = prepare(
+            files, out, memory=memory, threads=threads, progress=phases.show, **reading.settings()
+        )
+    merged = f", {found.duplicates:,} rows merged" if found.duplicates else ""
+    print_line(
+        f"{found.interactions:,} interactions of {found.users:,} users with {found.items:,} items "
+        f"(of {found.rows:,} rows{merged}), fingerprint {found.fingerprint}"
+    )
+    if found.weighting:
+        print_line(f"weights: {found.weighting}")
+    for why, count in found.skipped.items():
+        print_line(f"rows left out: {why} ({count:,})")
+    for role, why in found.left_out.items():
+        print_line(f"the {role} column was left out: {why}")
+    print_line(f"data: {found.folder}")
+
+
+class Phases:
+    """Progress on stderr: a bar on a terminal, otherwise a line for each phase."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        self.bar: Any = None
+        self.task: Any = None
+        self.phase = ""
+
+    def __enter__(self) -> Phases:
+        if sys.stderr.isatty():
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.completed}/{task.total}"),
+                TimeElapsedColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def show(self, phase: str, done: int, steps: int, seconds: float) -> None:
+        """Show that a step of a phase begins or ends."""
+        if self.bar is not None:
+            if phase != self.phase:
+                if self.task is not None:
+                    self.bar.remove_task(self.task)
+                self.task, self.phase = self.bar.add_task(phase, total=steps), phase
+            self.bar.update(self.task, completed=done)
+        if done == steps and seconds > REPORTED_S:
+            self.console.print(f"{phase}: {seconds:.0f} s", soft_wrap=True, highlight=False)

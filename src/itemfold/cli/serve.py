@@ -1,0 +1,135 @@
+"""The command `serve`."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
+
+from itemfold.cli import options
+from itemfold.cli.option_groups import with_options
+from itemfold.cli.parsing import parse_list
+from itemfold.environment import need_extra
+from itemfold.errors import ItemfoldError
+
+
+@dataclass(frozen=True)
+class AccessOptions:
+    """Who may use the service, and how."""
+
+    panel: ClassVar = "Access"
+
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="ITEMFOLD_API_KEY", help="A key that requests must send; may be repeated."
+        ),
+    ] = None
+    api_key_file: Annotated[Path | None, typer.Option(help="A file with one key per line.")] = None
+    rate_limit: Annotated[
+        float | None, typer.Option(help="Maximum requests per second and key.")
+    ] = None
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Accept other machines without a key.")
+    ] = False
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A host name of the service; may be repeated."),
+    ] = None
+    image_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Origin from which the page may load images of --item-table, such as "
+            "https://images.example; may be repeated."
+        ),
+    ] = None
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin whose pages may use the service; may be repeated."),
+    ] = None
+
+
+@with_options
+def serve_command(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="Run folders, or NAME=FOLDER; the first answers unless a request names another.",
+            show_default=False,
+        ),
+    ],
+    table: options.TableOptions,
+    access: AccessOptions,
+    new_items: options.NewItems = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0: all interfaces.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free port.")] = 8000,
+    split: Annotated[
+        str | None, typer.Option(help="Share of the users for each run, such as a=90,b=10.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes. Default: one per CPU, at most 4.")
+    ] = None,
+    feedback: Annotated[
+        Path | None, typer.Option(help="Folder for feedback. Default: feedback is not stored.")
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option(help="Write a line of JSON to stderr for every request.")
+    ] = True,
+    device: options.ScoringDevice = "cpu",
+) -> None:
+    """Serve recommendations over HTTP, with a web page to try them.
+
+    Example: itemfold serve runs/item runs/bpr --split item=90,bpr=10 --port 8000
+    """
+    need_extra("serve")
+    from itemfold.serving.http import ServiceSettings, serve
+    from itemfold.serving.http.settings import read_keys
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server drains connections itself
+    keys = read_keys(access.api_key_file) if access.api_key_file else ()
+    settings = ServiceSettings(
+        allowed_hosts=tuple(access.allowed_host or ()),
+        api_keys=(*(access.api_key or ()), *keys),
+        rate_limit=access.rate_limit,
+        cors=tuple(access.cors or ()),
+        feedback=feedback,
+        access_log=access_log,
+        item_table=table.item_table,
+        available=table.available,
+        new_items=new_items,
+        image_hosts=tuple(access.image_host or ()),
+    )
+    serve(
+        runs,
+        host=host,
+        port=port,
+        device=device,
+        split=parse_shares(split),
+        workers=workers,
+        insecure=access.insecure,
+        settings=settings,
+    )
+
+
+def parse_shares(text: str | None) -> dict[str, float]:
+    """The share of each run.
+
+    >>> parse_shares("a=90,b=10")
+    {'a': 90.0, 'b': 10.0}
+    """
+    shares: dict[str, float] = {}
+    for part in parse_list("--split", text or ""):
+        name, _, number = part.rpartition("=")
+        try:
+            shares[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise ItemfoldError(f"'--split' must be shares such as a=90,b=10, got {text!r}")
+    return shares

@@ -1,0 +1,187 @@
+"""The commands that train: their options become one configuration, which is run or searched."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from itemfold import ranks
+from itemfold.cli.errors import print_note, report_interrupt
+from itemfold.cli.option_groups import with_options
+from itemfold.cli.options import CONFIGURATION, ExperimentOptions
+from itemfold.cli.tables.layout import console, print_line, program
+from itemfold.errors import ItemfoldError
+
+if TYPE_CHECKING:
+    from itemfold.settings.schema import Config
+    from itemfold.training.run import Run
+
+SEARCH = "Search"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a run is stored and what it continues."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run folder; default: runs/<data>-<protocol>-<model>-<loss>-<seed>."),
+    ] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False
+    final: Annotated[
+        Path | None,
+        typer.Option(
+            help="A finished run folder: retrain its model on all data before deploying it.",
+            rich_help_panel=CONFIGURATION,
+        ),
+    ] = None
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Also write settings, curves and metrics to mlflow or tensorboard when the run is "
+            "finished; may be repeated.",
+        ),
+    ] = None
+
+
+@with_options
+def train(experiment: ExperimentOptions, run: RunOptions) -> None:
+    """Train a model, select the epoch on validation data, evaluate once on the test users.
+
+    Without --model a hybrid is trained, which chooses its own settings on validation data. Several
+    processes train one model together: torchrun --nproc-per-node N -m itemfold train plays.csv.
+
+    Example: itemfold train plays.csv --out r
+    """
+    from itemfold.cli.tables import results
+    from itemfold.experiments.build import run_config
+    from itemfold.experiments.stored import change_of_data, default_folder
+    from itemfold.settings.resolve import Request
+    from itemfold.training.tracking import check_tracker
+
+    for name in run.track or ():
+        check_tracker(name)
+    settings, source = _settings_before_options(experiment, run)
+    base = copy.deepcopy(settings)
+    for note in experiment.apply(settings):
+        print_note(note)
+    folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
+    with report_interrupt(lambda: _how_to_resume(folder)):
+        request = Request.from_options(base, settings, source)
+        trained = run_config(request, folder, resume=run.resume, progress=True)
+    if not ranks.is_first():
+        return
+    if run.final is not None and (note := change_of_data(run.final, trained)):
+        print_note(note)
+    console.print(results.finished(trained))
+    for line in results.chosen(trained):
+        print_line(line)
+    print_line(f"run folder: {folder}")
+    for line in _what_next(trained, quote(str(folder))):
+        print_line(line)
+    for name in run.track or ():
+        print_line(f"{name}: {trained.track(name, folder)}")
+
+
+def _what_next(trained: Run, folder: str) -> list[str]:
+    """The commands that most people type after training."""
+    lines = [f"recommend: {program()} recommend {folder} --history ITEM,ITEM --explain"]
+    if trained.metrics["test"]:
+        lines.append(f"before deploying, train on all data: {program()} train --final {folder}")
+    return lines
+
+
+def _how_to_resume(folder: Path) -> str:
+    if not (folder / "state.pt").exists():
+        return "nothing was saved"
+    return f"continue with: {program()} train --resume --out {quote(str(folder))}"
+
+
+def _settings_before_options(experiment: ExperimentOptions, run: RunOptions) -> tuple[Config, str]:
+    """The settings of a file, a table's row, a finished run or the run to resume, and which."""
+    from itemfold.experiments.stored import final_config, stored_config
+
+    configuration = experiment.configuration
+    if run.final is not None:
+        if configuration.config is not None or configuration.like is not None:
+            raise ItemfoldError(
+                "'--config', '--like' and '--final' each give all settings: choose one"
+            )
+        split = experiment.split
+        return final_config(run.final, experiment.data, split.split, split.protocol), "--final"
+    if run.resume and experiment.is_only_flags:
+        if run.out is None:
+            raise ItemfoldError("'--resume' needs the run folder: give --out")
+        return stored_config(run.out), "given"
+    return experiment.base(), "file" if configuration.like is None else "row of a table"
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What is searched, for how long, and where trials are stored."""
+
+    search: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A setting to search, such as lr=0.001..0.03 or layers=1,2,3; may be repeated. "
+            "Default: ranges that suit the model and the loss.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None
+    trials: Annotated[
+        int,
+        typer.Option(
+            help="Total number of trials, those of earlier calls included.", rich_help_panel=SEARCH
+        ),
+    ] = 20
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="Start no trial after this many seconds.", rich_help_panel=SEARCH),
+    ] = None
+    out: Annotated[Path, typer.Option(help="Folder of the trials and best.toml.")] = Path("tuned")
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the search in --out.")] = False
+
+
+@with_options
+def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
+    """Search for good settings on validation data alone; the test users are not used.
+
+    Example: itemfold tune synthetic --model ease --search model.l2=10..1000 --trials 10
+    """
+    from itemfold.cli.tables import results
+    from itemfold.experiments.tune import stored_search
+    from itemfold.experiments.tune import tune as run_search
+
+    searched = search.search or []
+    if search.resume and experiment.is_only_flags:
+        settings, stored = stored_search(search.out)
+        searched = search.search or stored
+    else:
+        settings = experiment.base()
+    for note in experiment.apply(settings):
+        print_note(note)
+    with report_interrupt(lambda: _how_to_resume_search(search)):
+        found = run_search(
+            settings,
+            search.out,
+            search=searched,
+            trials=search.trials,
+            time_limit=search.time_limit,
+            resume=search.resume,
+            progress=True,
+        )
+    console.print(results.tuned(found))
+    best = quote(str(search.out / "best.toml"))
+    print_line(f"train with the best settings: {program()} train --config {best} --out RUN")
+
+
+def _how_to_resume_search(search: SearchOptions) -> str:
+    if not (search.out / "tune.toml").exists():
+        return "nothing was saved"
+    folder = quote(str(search.out))
+    return f"continue with: {program()} tune --resume --out {folder} --trials {search.trials}"

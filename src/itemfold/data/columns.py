@@ -1,0 +1,275 @@
+"""Columns of a file or a frame: their roles, and ids, ratings and times as arrays.
+
+`itemfold.data.merging` then maps the ids and merges duplicates.
+"""
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemfold.data.array_types import Bools, Floats
+from itemfold.errors import ItemfoldError
+
+# fmt: off
+KNOWN_NAMES = {
+    "user": ("userid", "user", "uid", "customerid", "visitorid", "reviewerid", "sessionid"),
+    "item": ("itemid", "item", "iid", "movieid", "movie", "productid", "product", "trackid",
+             "track", "songid", "artistid", "bookid", "isbn", "asin", "businessid", "newsid"),
+    "rating": ("rating", "ratings", "score", "stars", "overall"),
+    "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
+    "weight": (),  # used only if requested
+}
+# fmt: on
+"""Column names recognised by default, lower case and without `_`, `-`, space."""
+
+Where = Callable[[int], str]  # row → its place, such as "plays.csv, line 3"
+Names = Mapping[str, str | int | None]  # role → the requested column
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """Raw columns of equal length, before ids are mapped."""
+
+    user: npt.NDArray[Any]  # int64 or object (str)
+    item: npt.NDArray[Any]
+    rating: Floats | None = None
+    time: Floats | None = None
+    weight: Floats | None = None
+    held_out: Bools | None = None
+    ids_are_text: bool = False  # whether they were read from text
+    left_out: dict[str, str] = field(default_factory=dict)  # role of a column → why it is left out
+    skipped: dict[str, int] = field(default_factory=dict)  # problem → rows that are left out
+
+
+def plain_name(name: str) -> str:
+    """A column name in the form of `KNOWN_NAMES`."""
+    return name.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str, int]:
+    """Position of each role's column, which has the requested name or a known one."""
+    untyped = [c.split(":")[0].strip() for c in columns]  # RecBole writes user_id:token
+    plain = [plain_name(c) for c in untyped]
+    found: dict[str, int] = {}
+    for role, known in KNOWN_NAMES.items():
+        requested = names.get(role)
+        if requested is not None:
+            hits = [j for j, c in enumerate(columns) if str(requested) in (c.strip(), untyped[j])]
+        else:
+            hits = [plain.index(name) for name in known if name in plain]
+        if hits:
+            found[role] = hits[0]
+            if untyped.count(untyped[hits[0]]) > 1:
+                raise ItemfoldError(
+                    f"{place}: the {role} column must have a unique name, "
+                    f"and several columns are called '{untyped[hits[0]]}'"
+                )
+        else:
+            _check_missing(role, requested, untyped, place)
+    if found["user"] == found["item"]:
+        raise ItemfoldError(f"{place}: 'user' and 'item' must be two different columns")
+    return found
+
+
+def _check_missing(role: str, requested: str | int | None, columns: list[str], place: str) -> None:
+    """Raise if the missing column was requested, or is the user or item column."""
+    listed = ", ".join(columns) or "none"
+    if requested is not None:
+        raise ItemfoldError(f"{place}: no column '{requested}'; columns found: {listed}")
+    if role in ("user", "item"):
+        how = f"(name it with {role}=… or --{role}-col)"
+        raise ItemfoldError(f"{place}: no {role} column; columns found: {listed} {how}")
+
+
+def _array(column: Any) -> npt.NDArray[Any]:
+    if isinstance(column, np.ndarray):
+        return column
+    try:
+        return np.asarray(column.to_numpy())
+    except Exception:  # no numpy type, such as 128-bit integers: use Python objects
+        out = np.empty(len(column), dtype=object)
+        out[:] = column.to_list()
+        return out
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value of a table is missing: None, NaN, or a blank text."""
+    if value is None or value is np.nan or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return (isinstance(value, str) and not value.strip()) or (
+        isinstance(value, float) and value != value
+    )
+
+
+def _whole_numbers(column: Any) -> Any:
+    """A polars text column as integers if that is lossless ("007" is not); for speed."""
+    if not type(column).__module__.startswith("polars"):
+        return column
+    import polars as pl
+
+    numbers = column.cast(pl.Int64, strict=False)
+    same = numbers.null_count() == 0 and (numbers.cast(pl.String) == column).all()
+    return numbers if same else column
+
+
+def _ids(column: Any, role: str, where: Where) -> npt.NDArray[Any]:
+    """External ids as int64 where they are whole numbers, else as strings."""
+    values = _array(column)
+    if values.ndim != 1:
+        raise ItemfoldError(f"{where(0)}: {role} ids must be numbers or strings")
+    if values.dtype.kind == "i" or (values.dtype.kind == "u" and values.max() < 2**63):
+        return values.astype(np.int64)
+    if values.dtype.kind == "f":
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise ItemfoldError(f"{where(int(bad.argmax()))}: the {role} id is missing")
+        if (values == np.floor(values)).all() and (np.abs(values) < 2**53).all():
+            return values.astype(np.int64)
+    return _listed_ids(values.tolist(), role, where)
+
+
+def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
+    """Ids of any Python type; each distinct one is checked once."""
+    try:
+        distinct = dict.fromkeys(listed)  # in order: the first bad row is named
+    except TypeError:
+        raise ItemfoldError(f"{where(0)}: {role} ids must be numbers or strings") from None
+    if bytes in map(type, distinct):  # as in binary parquet columns
+        decoded: list[Any] = []
+        for row, value in enumerate(listed):
+            try:
+                decoded.append(value.decode() if isinstance(value, bytes) else value)
+            except UnicodeDecodeError:
+                raise ItemfoldError(f"{where(row)}: {column_problem(value, role)}") from None
+        listed, distinct = decoded, dict.fromkeys(decoded)
+    for value in distinct:
+        if problem := _id_problem(value, role):
+            # by identity: pandas' NA cannot be compared
+            row = next(row for row, other in enumerate(listed) if other is value)
+            raise ItemfoldError(f"{where(row)}: {problem}")
+    if all(type(v) is int and -(2**63) <= v < 2**63 for v in distinct):
+        return np.array(listed, dtype=np.int64)
+    out = np.empty(len(listed), dtype=object)
+    out[:] = [v if type(v) is str else str(v) for v in listed]
+    return out
+
+
+def _id_problem(value: Any, role: str) -> str:
+    """Why a value is not a valid id, or an empty string."""
+    if is_missing(value):
+        return f"the {role} id is missing"
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return f"{role} ids must be numbers or strings"
+    if isinstance(value, str) and "\0" in value:
+        return f"the {role} id has a NUL character"
+    return ""
+
+
+def _numbers(column: Any, role: str, where: Where) -> Floats:
+    """Finite numbers; dates of a time column become seconds since 1970."""
+    values = _array(column)
+    if values.dtype.kind in "iufb":
+        numbers = values.astype(np.float64)
+    elif values.dtype.kind == "M":
+        numbers = (values - np.datetime64(0, "s")) / np.timedelta64(1, "s")  # a missing time is NaN
+    else:
+        numbers = np.empty(len(values))
+        for row, value in enumerate(values.tolist()):
+            try:
+                numbers[row] = np.nan if is_missing(value) else to_number(value, role)
+            except NOT_A_NUMBER:
+                raise ItemfoldError(f"{where(row)}: {column_problem(value, role)}") from None
+    bad = ~(np.abs(numbers) < 2.0**62)  # also true of NaN
+    if role == "weight" and not bad.any():
+        bad = numbers <= 0
+    if bad.any():
+        row = int(bad.argmax())
+        raise ItemfoldError(f"{where(row)}: {column_problem(float(numbers[row]), role)}")
+    return numbers
+
+
+# Three digits after the comma could also be thousands.
+DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d{1,2}", re.ASCII)
+NOT_A_NUMBER = (ValueError, TypeError, AttributeError, OverflowError)
+
+
+def to_number(value: Any, role: str) -> float:
+    """Parse a number; for the role "time" also a date, as seconds since 1970.
+
+    >>> to_number("4.5", "rating"), to_number("4,5", "rating")
+    (4.5, 4.5)
+    """
+    try:
+        return float(value)
+    except (ValueError, TypeError):
+        if role != "time":
+            if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
+                return float(value.replace(",", "."))
+            raise
+        moment = value if hasattr(value, "year") else dt.datetime.fromisoformat(value.strip())
+        if not isinstance(moment, dt.datetime):
+            moment = dt.datetime(moment.year, moment.month, moment.day)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def column_problem(value: Any, role: str) -> str:
+    """Why a value is not valid in the column of a role, or an empty string.
+
+    >>> column_problem("four", "rating"), column_problem("4", "rating")
+    ("the rating must be a number, got 'four'", '')
+    """
+    if role in ("user", "item"):
+        if isinstance(value, bytes):
+            try:
+                value = value.decode()
+            except UnicodeDecodeError:
+                return f"the {role} id must be UTF-8 text, got {value[:60]!r}"
+        infinite = isinstance(value, float) and not math.isfinite(value)
+        return f"the {role} id is missing" if infinite else _id_problem(value, role)
+    try:
+        number = math.nan if is_missing(value) else to_number(value, role)
+    except NOT_A_NUMBER:
+        expected = "seconds or a date like 2024-01-31" if role == "time" else "a number"
+        return f"the {role} must be {expected}, got {str(value)[:60]!r}"
+    if not abs(number) < 2.0**62:  # or NaN
+        return f"the {role} is missing or not finite"
+    if role == "weight" and number <= 0:
+        return f"the weight must be a positive number, got {number:g}"
+    return ""
+
+
+def table_of(
+    get: Callable[[int], Any], at: dict[str, int], where: Where, text: bool, names: Names
+) -> RawTable:
+    """Parse the columns at these positions; ``get`` returns one, ``where`` names a row in errors.
+
+    ``text`` says whether the ids were read from text. A column that was not requested and cannot
+    be parsed is left out.
+    """
+    left_out: dict[str, str] = {}
+
+    def numbers(role: str) -> Floats | None:
+        try:
+            return _numbers(get(at[role]), role, where) if role in at else None
+        except ItemfoldError as error:
+            if names.get(role) is not None:
+                raise
+            left_out[role] = str(error)  # raised when the column is needed
+            return None
+
+    user, item = (_whole_numbers(get(at[r])) if text else get(at[r]) for r in ("user", "item"))
+    return RawTable(
+        user=_ids(user, "user", where),
+        item=_ids(item, "item", where),
+        rating=numbers("rating"),
+        time=numbers("time"),
+        weight=numbers("weight"),
+        ids_are_text=text,
+        left_out=left_out,
+    )

@@ -1,0 +1,126 @@
+"""Rows become `Interactions`: ids are mapped, and the rows of each (user, item) pair are merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from itemfold.data.array_types import Bools, Floats, Ints
+from itemfold.data.columns import RawTable
+from itemfold.data.id_arrays import is_plain_int, text_array
+from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.weights import Weighting, pair_weights
+from itemfold.errors import ItemfoldError
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Unique pairs ordered by user and item, and the number of rows merged into others.
+
+    The columns have the types of those of `Interactions`.
+    """
+
+    users: npt.NDArray[np.int32]
+    items: npt.NDArray[np.int32]
+    ratings: npt.NDArray[np.float32] | None
+    times: Floats | None
+    held_out: Bools | None
+    weights: Floats | None
+    duplicates: int
+
+
+def merge_rows(
+    users: Ints,
+    items: Ints,
+    n_items: int,
+    table: RawTable,
+    weighting: Weighting,
+    latest: float | None = None,
+) -> Pairs:
+    """Merge rows whose users and items are numbered: highest rating, latest time, merged weights.
+
+    ``latest`` is the time from which recency counts; default: that of the last row.
+    """
+    key = users * n_items + items  # [rows]
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    pick = order[starts]  # [n]
+
+    def merged(values: npt.NDArray[Any] | None, best: np.ufunc) -> Any:
+        return None if values is None else best.reduceat(values[order], starts)
+
+    ratings, weights = merged(table.rating, np.maximum), None
+    if weighting.is_used:
+        values = np.ones(len(order)) if table.weight is None else table.weight[order]
+        times = None if table.time is None else table.time[order]
+        weights = pair_weights(weighting, values, times, starts, latest)
+    return Pairs(
+        users=users[pick].astype(np.int32),
+        items=items[pick].astype(np.int32),
+        ratings=None if ratings is None else ratings.astype(np.float32),
+        times=merged(table.time, np.maximum),
+        held_out=merged(table.held_out, np.logical_and),
+        weights=weights,
+        duplicates=len(key) - len(pick),
+    )
+
+
+def to_interactions(
+    table: RawTable,
+    shape: tuple[int, ...] | None,
+    name: str,
+    source: dict[str, Any],
+    weighting: Weighting,
+) -> Interactions:
+    """Map the ids of a table and merge its rows; ``shape`` is that of a matrix, else None."""
+    if shape is None:
+        user_ids, users = _factorise(table.user, table.ids_are_text)
+        item_ids, items = _factorise(table.item, table.ids_are_text)
+    else:  # a matrix keeps all rows and columns, including empty ones
+        user_ids, item_ids = IdMap(np.arange(shape[0])), IdMap(np.arange(shape[1]))
+        users, items = table.user, table.item
+    if max(len(user_ids), len(item_ids)) >= 2**31:
+        raise ItemfoldError(f"{name}: at most 2**31 users and items are supported")
+    if weighting.half_life is not None and table.time is None:
+        none = f"'half_life' needs timestamps, and {name!r} has none; name them with 'time'"
+        raise ItemfoldError(table.left_out.get("time", none))
+    pairs = merge_rows(users, items, len(item_ids), table, weighting)
+    return Interactions(
+        users=pairs.users,
+        items=pairs.items,
+        user_ids=user_ids,
+        item_ids=item_ids,
+        ratings=pairs.ratings,
+        times=pairs.times,
+        held_out=pairs.held_out,
+        weights=pairs.weights,
+        weighting=str(weighting),
+        name=name,
+        duplicates=pairs.duplicates,
+        source=source,
+        left_out=table.left_out,
+        skipped=table.skipped,
+    )
+
+
+def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, Ints]:
+    """Sorted ids and the row of each value; text ids become integers if all are integers."""
+    if values.dtype.kind in "iu":
+        unique, codes = np.unique(values, return_inverse=True)
+        return IdMap(unique), codes.reshape(-1)
+    listed = values.tolist()
+    stripped = {value: value.strip() for value in dict.fromkeys(listed)}
+    unique_text = sorted(set(stripped.values()))
+    ids: npt.NDArray[Any]
+    if text and all(map(is_plain_int, unique_text)):
+        unique_text.sort(key=int)
+        ids = np.array([int(v) for v in unique_text], dtype=np.int64)
+    else:
+        ids = text_array(unique_text)
+    row = {value: n for n, value in enumerate(unique_text)}
+    row_of = {value: row[short] for value, short in stripped.items()}
+    return IdMap(ids), np.fromiter(map(row_of.__getitem__, listed), np.int64, len(listed))

@@ -1,0 +1,73 @@
+"""Reader of pandas, polars and Arrow frames, and how bad rows are left out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from itemfold.data.bad_rows import find_problems, kept_rows
+from itemfold.data.columns import Names, RawTable, choose_columns, table_of
+from itemfold.errors import ItemfoldError, NoRowsError
+
+
+def read_frame(
+    frame: Any, names: Names, place: str = "the frame", *, skip: bool = False
+) -> RawTable:
+    """Read the columns of a pandas or polars frame; with `skip`, bad rows are left out."""
+    if type(frame).__name__ == "LazyFrame":
+        frame = frame.collect()
+    if len(frame) == 0:
+        raise NoRowsError(f"{place}: has no rows")
+    columns = [str(c) for c in frame.columns]
+    at = choose_columns(columns, names, place)
+    real = list(frame.columns)
+
+    def where(row: int) -> str:
+        return f"{place}, row {row + 1}"
+
+    def table(rows: Any) -> RawTable:
+        return table_of(lambda j: rows[real[j]], at, where, text=False, names=names)
+
+    def without_bad_rows() -> RawTable | None:
+        values = {role: frame[real[at[role]]].to_list() for role in used_roles(at, names, skip)}
+        bad = find_problems(values)
+        if not bad:
+            return None
+        keep, skipped = kept_rows(bad, len(frame), place, where, skip=skip)
+        kept = frame.filter(keep.tolist()) if hasattr(frame, "with_columns") else frame[keep]
+        return replace(table(kept), skipped=skipped)
+
+    return salvaged(lambda: table(frame), without_bad_rows)
+
+
+def arrow_frame(table: Any) -> Any:
+    """A frame from anything with Arrow's C stream: a pyarrow table or reader, a DuckDB relation."""
+    try:
+        import polars as pl
+    except ImportError:
+        import pyarrow as pa
+
+        return pa.table(table).to_pandas()
+    return pl.DataFrame(table)
+
+
+def used_roles(at: dict[str, int], names: Names, skip: bool) -> list[str]:
+    """The roles whose values must be valid; other columns may be left out as a whole."""
+    return [r for r in at if skip or r in ("user", "item") or names.get(r) is not None]
+
+
+def salvaged(
+    strict: Callable[[], RawTable], without_bad_rows: Callable[[], RawTable | None]
+) -> RawTable:
+    """The table that `strict` reads; if bad rows prevent it, the table without these rows."""
+    try:
+        table = strict()
+    except ItemfoldError:
+        if (kept := without_bad_rows()) is None:
+            raise
+        return kept
+    return (without_bad_rows() or table) if table.left_out else table
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an engine's error, to quote in a message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]

@@ -1,0 +1,247 @@
+"""`Split` and its parts, and the check that no held-out interaction leaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from itemfold.data.csr import as_sorted, scatter_rows
+from itemfold.data.interactions import IdMap
+from itemfold.data.item_features import ItemFeatures
+from itemfold.errors import ItemfoldError, LeakError
+
+Protocol = Literal["transductive", "inductive"]
+
+
+@dataclass(frozen=True, repr=False)
+class HeldOut:
+    """Users to evaluate: the items that a model knows of each, and those it must find.
+
+    Attributes:
+        history: Items known for a user during evaluation, ones or weights.
+        target: Held-out items, disjoint from `history`, ones or weights; metrics ignore the
+            weights.
+        users: Row of `Split.train`, -1 for a user unseen in training.
+        ids: External ids.
+        excluded: Items besides the history that are not ranked, ones, or None.
+    """
+
+    history: sp.csr_array  # [rows, n_items]
+    target: sp.csr_array  # [rows, n_items]
+    users: npt.NDArray[np.int64]  # [rows]
+    ids: npt.NDArray[Any]  # [rows]
+    excluded: sp.csr_array | None = None  # [rows, n_items]
+
+    def take(self, rows: npt.NDArray[np.int64]) -> HeldOut:
+        """The part with these rows only, in this order."""
+        parts = (self.history[rows], self.target[rows], self.users[rows], self.ids[rows])
+        return HeldOut(*parts, None if self.excluded is None else self.excluded[rows])
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        return f"HeldOut({self.target.nnz:,} items of {len(self):,} users)"
+
+
+@dataclass(frozen=True, repr=False)
+class Split:
+    """Training interactions and the users held out for validation and test.
+
+    Transductive: all parts have the same users; `valid.history` is their training row and
+    `test.history` their training and validation rows. Inductive: validation and test users have
+    no row in `train`; `history` is their fold-in part, `target` their fold-out part.
+
+    Attributes:
+        protocol: "transductive" or "inductive".
+        train: Training interactions, ones or weights with mean 1, with sorted indices.
+        valid: The validation part, or None.
+        test: The test part.
+        user_ids: External ids of the rows of `train`.
+        item_ids: External ids of the columns.
+        titles: Title of each item, or None.
+        genres: Genres of each item, or None.
+        dataset: Name, fingerprint and counts (users, items, interactions) of the whole data.
+        settings: Everything needed to repeat the split.
+        notes: Sentences about what was left out.
+        source: Arguments of `load` for the data.
+        features: Features of items, which may include items without interactions, or None.
+        new_items: External ids of items that were held out as a whole, or None. They have no
+            columns in `train`; in `test` they follow the others.
+        ranks_all: Whether held-out items are ranked among all items, not only among themselves.
+
+    Examples:
+        >>> import itemfold as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> split = ir.split_users(data, seed=0)
+        >>> split.protocol, split.n_users, len(split.valid), len(split.test)
+        ('inductive', 48, 6, 6)
+    """
+
+    protocol: Protocol
+    train: sp.csr_array  # [n_users, n_items]
+    valid: HeldOut | None
+    test: HeldOut
+    user_ids: IdMap
+    item_ids: IdMap
+    titles: npt.NDArray[Any] | None  # [n_items]
+    genres: npt.NDArray[Any] | None  # [n_items]
+    dataset: dict[str, Any]
+    settings: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    source: dict[str, Any] = field(default_factory=dict)
+    features: ItemFeatures | None = None
+    new_items: IdMap | None = None
+    ranks_all: bool = False
+
+    def __repr__(self) -> str:
+        parts = f"train={self.train.nnz:,} interactions, valid={self.valid}, test={self.test}"
+        return f"Split({self.dataset.get('name')!r}, {self.protocol}: {parts})"
+
+    @property
+    def n_users(self) -> int:
+        """Number of training users."""
+        return int(self.train.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """Number of items that can be recommended."""
+        return int(self.train.shape[1])
+
+    def refit(self) -> Split:
+        """Merge the validation interactions into the training part; the test part is unchanged.
+
+        Returns:
+            A split without a validation part.
+
+        Raises:
+            ItemfoldError: The split is inductive: its validation users never join training.
+        """
+        if self.protocol == "inductive":
+            raise ItemfoldError(
+                "'refit' needs a transductive split: inductive validation users never join training"
+            )
+        if self.valid is None:
+            return self
+        grown = self.train + scatter_rows(self.valid.target, self.valid.users, self.n_users)
+        return replace(self, train=as_sorted(grown), valid=None)
+
+    def without_test(self) -> Split:
+        """Remove the test users, to tune settings on validation alone.
+
+        Returns:
+            A split with an empty test part.
+
+        Raises:
+            ItemfoldError: The split has no validation part.
+        """
+        if self.valid is None:
+            raise ItemfoldError(
+                "'split' must hold out a validation part for the trials, got "
+                f"{self.settings['strategy']!r} without one"
+            )
+        return replace(self, test=self.test.take(np.empty(0, np.int64)))
+
+    def among_all_items(self) -> Split:
+        """Rank the held-out items of `split_items` among all items, not only among themselves.
+
+        Returns:
+            A split with the same parts that `evaluate` ranks differently.
+
+        Raises:
+            ItemfoldError: No items were held out.
+
+        Examples:
+            >>> import itemfold as ir
+            >>> split = ir.split_items(ir.load("synthetic:users=60,items=80,interactions=900"))
+            >>> run = ir.train(split, ir.models.EASE())
+            >>> among_new = ir.evaluate(run, split, metrics=["recall@20"])
+            >>> among_all = ir.evaluate(run, split.among_all_items(), metrics=["recall@20"])
+            >>> among_all.metrics["recall@20"] < among_new.metrics["recall@20"]
+            True
+        """
+        if self.new_items is None:
+            raise ItemfoldError("'among_all_items' needs a split of `split_items`")
+        return replace(self, ranks_all=True)
+
+    def check(self) -> None:
+        """Check that no held-out interaction reaches the graph, the sampler or model selection.
+
+        Raises:
+            LeakError: One does. The message names the user and the item.
+
+        Examples:
+            >>> from dataclasses import replace
+            >>> import itemfold as ir
+            >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+            >>> split = ir.split_interactions(data)
+            >>> replace(split, train=split.train + split.test.target).check()
+            Traceback (most recent call last):
+            itemfold.errors.LeakError: test target ... of user ... is also in training (...)
+        """
+        if self.new_items is not None:
+            self._check_new_items(self.new_items)
+        for name, held in (("validation", self.valid), ("test", self.test)):
+            if held is None:
+                continue
+            self._no_common(held.target, held.history, held, name, "in that user's own history")
+            if held.excluded is not None:
+                self._no_common(held.target, held.excluded, held, name, "excluded from ranking")
+            if self.new_items is not None and held is self.test:
+                continue  # its targets have no column in training
+            if self.protocol == "inductive":
+                known = np.flatnonzero(self.user_ids.index(held.ids) >= 0)
+                if len(known) or (held.users >= 0).any():
+                    row = int(known[0]) if len(known) else int(np.argmax(held.users >= 0))
+                    user = held.ids[[row]].tolist()[0]
+                    raise LeakError(f"{name} user {user!r} is also a training user")
+            rows = np.flatnonzero(held.users >= 0)
+            trained = scatter_rows(self.train[held.users[rows]], rows, len(held))
+            self._no_common(held.target, trained, held, name, "in training")
+        if self.valid is None or self.new_items is not None:
+            return
+        match = IdMap(self.valid.ids).index(self.test.ids)  # [test rows] → validation row or -1
+        rows = np.flatnonzero(match >= 0)
+        for part, where in (("target", "a validation target"), ("history", "validation history")):
+            other = scatter_rows(getattr(self.valid, part)[match[rows]], rows, len(self.test))
+            self._no_common(self.test.target, other, self.test, "test", where)
+
+    def _check_new_items(self, new: IdMap) -> None:
+        """Check that held-out items are neither columns in training or validation nor in histories.
+
+        Graph, sampler, model selection and feature map see no other columns.
+        """
+        known = np.flatnonzero(self.item_ids.index(new.ids) >= 0)
+        if len(known):
+            item = new.ids[known[:1]].tolist()[0]
+            raise LeakError(f"held-out item {item!r} is also an item of the training part")
+        valid = () if self.valid is None else (self.valid.history, self.valid.target)
+        for matrix in (self.train, *valid):
+            if matrix.shape[1] != len(self.item_ids):
+                raise LeakError("a held-out item has a column in training or validation")
+        shown = self.test.history.indices[self.test.history.indices >= self.n_items]
+        if len(shown):
+            item = new.ids[shown[:1] - self.n_items].tolist()[0]
+            raise LeakError(f"held-out item {item!r} is in the history of a test user")
+        if len(self.test.target.indices) and self.test.target.indices.min() < self.n_items:
+            item = self.item_ids.ids[self.test.target.indices.min()]
+            raise LeakError(f"test target {item!r} is an item of the training part")
+
+    def _no_common(
+        self, target: sp.csr_array, other: sp.csr_array, held: HeldOut, name: str, where: str
+    ) -> None:
+        common = target.multiply(other).tocoo()
+        if common.nnz:
+            user, column = held.ids[common.row[:1]].tolist()[0], int(common.col[0])
+            if column < self.n_items or self.new_items is None:
+                item = self.item_ids.ids[[column]].tolist()[0]
+            else:
+                item = self.new_items.ids[[column - self.n_items]].tolist()[0]
+            raise LeakError(
+                f"{name} target {item!r} of user {user!r} is also {where} "
+                f"({common.nnz} such interactions)"
+            )

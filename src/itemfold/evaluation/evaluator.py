@@ -1,0 +1,224 @@
+"""Evaluation of a held-out part on a device, within a memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemfold import ranks
+from itemfold.data.array_types import Floats, Ints
+from itemfold.data.split import HeldOut
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.conventions import convention_values
+from itemfold.evaluation.list_metrics import list_metric
+from itemfold.evaluation.metrics import (
+    CATALOGUE_METRICS,
+    FULL_METRICS,
+    METRICS,
+    Metric,
+    parse_metric,
+)
+from itemfold.evaluation.ranking import (
+    BUDGET,
+    ROW_BLOCK,
+    mask_history,
+    padded_scores,
+    steered_items,
+)
+from itemfold.models.base import Model
+from itemfold.reranking.item_facts import ItemFacts
+from itemfold.reranking.reranker import Reranker
+from itemfold.reranking.steering import Steering
+
+COMPARED = {"cpu": 2**27, "cuda": 2**29}  # most scores that are ranked to compare settings
+
+
+def with_targets(held: HeldOut) -> HeldOut:
+    """Only the users who have targets."""
+    rows = np.flatnonzero(np.diff(held.target.indptr))
+    return held if len(rows) == len(held) else held.take(rows)
+
+
+def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
+    """Held-out users to choose settings on: all, or as many as can be ranked quickly."""
+    held = with_targets(held)
+    most = max(COMPARED["cuda" if device.type == "cuda" else "cpu"] // held.target.shape[1], 1000)
+    if len(held) <= most:
+        return held
+    return held.take(np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False)))
+
+
+class Evaluator:
+    """Evaluates models on a held-out part.
+
+    With several ranks, each ranks the items for its own part of the users, and all gather the lists
+    of all users, so that they compute the same figures.
+    """
+
+    def __init__(self, held: HeldOut, device: torch.device | str, budget: float = BUDGET) -> None:
+        if budget <= 0:
+            raise ItemfoldError(f"'budget' must be a positive number of MB, got {budget}")
+        held = with_targets(held)
+        if not len(held):
+            raise ItemfoldError("the held-out part must have a user with a target, got none")
+        self.held, self.users, self.device, self.budget = held, held.users, device, budget
+        self.n_items = held.target.shape[1]
+        self.own = ranks.own_rows(len(held), ROW_BLOCK)
+        rows = np.repeat(np.arange(len(held)), np.diff(held.target.indptr))
+        keys = np.append(rows * self.n_items + held.target.indices, np.iinfo(np.int64).max)
+        self.targets = torch.from_numpy(np.sort(keys)).to(device)  # row · items + item
+        self.n_target = np.diff(held.target.indptr).astype(np.int64)
+        self.reranker: Reranker | None = None
+        self.available: Tensor | None = None
+
+    def steer(self, facts: ItemFacts, steering: Steering) -> None:
+        """Set how lists are re-ranked from now on, and which items are available."""
+        self.reranker = None if steering.is_plain else Reranker(facts, steering)
+        self.available = facts.available
+
+    def metrics(self, model: Model, metric: str) -> dict[str, float]:
+        """Means of a validation metric, and of three that are always reported."""
+        asked = parse_metric(metric)
+        k = asked.k or 20
+        wanted = [Metric(name, k) for name in ("recall", "capped_recall", "ndcg")]
+        values, _ = self.values(model, [*wanted, *([] if asked in wanted else [asked])])
+        return {name: float(np.mean(v)) for name, v in values.items()}
+
+    def values(
+        self,
+        model: Model,
+        wanted: list[Metric],
+        facts: ItemFacts | None = None,
+        metrics_as: str | None = None,
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """Per-user values of metrics, and the metrics of all lists together."""
+        return self.values_of(self.blocks(model), wanted, facts, metrics_as)
+
+    def values_of(
+        self,
+        blocks: Iterable[tuple[int, Tensor]],
+        wanted: list[Metric],
+        facts: ItemFacts | None = None,
+        metrics_as: str | None = None,
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """The same for scores that were computed before by `blocks`."""
+        full = [metric for metric in wanted if metric.k is None]
+        if full and self.reranker is not None:
+            raise ItemfoldError(
+                f"'{full[0].key}' needs the whole ranking; re-ranked lists are cut, so use "
+                f"{full[0].name}@20"
+            )
+        cuts = {min(metric.k, self.n_items) for metric in wanted if metric.k} or {1}
+        depths = sorted(cuts) if self.reranker else [max(cuts)]  # lengths of the lists to make
+        lists, places = self._lists(blocks, depths, with_ranks=bool(full))
+        out: dict[str, Floats] = {}
+        catalogue: dict[str, float] = {}
+        where = np.repeat(np.arange(len(self.held)), self.n_target)
+        for metric in wanted:
+            if metric.k is None:
+                out[metric.key] = FULL_METRICS[metric.name](places, where, len(self.held))
+                continue
+            k = min(metric.k, self.n_items)
+            hits, top = lists[min(depth for depth in depths if depth >= k)]
+            if metrics_as is not None:
+                out[metric.key] = convention_values(metrics_as, metric, hits, self.n_target, top)
+                continue
+            if metric.name in METRICS:
+                out[metric.key] = METRICS[metric.name](hits, self.n_target, k)
+                continue
+            assert facts is not None
+            found = list_metric(Metric(metric.name, k), top, self.held.history, facts)
+            (catalogue if metric.name in CATALOGUE_METRICS else out)[metric.key] = found
+        return out, catalogue
+
+    def _lists(
+        self, blocks: Iterable[tuple[int, Tensor]], depths: list[int], *, with_ranks: bool
+    ) -> tuple[dict[int, tuple[npt.NDArray[Any], ...]], Ints]:
+        """Hits and items of the lists of each length, and the ranks of all targets."""
+        made: dict[int, list[tuple[Tensor, Tensor]]] = {depth: [] for depth in depths}
+        places = [np.empty(0, dtype=np.int64)]
+        for start, scores in blocks:
+            for depth in depths:
+                made[depth].append(self._hits(scores, start, depth))
+            if with_ranks:
+                places.append(self._ranks(scores, start))
+
+        def gathered(blocks: list[Tensor]) -> npt.NDArray[Any]:
+            return ranks.gather_rows(torch.cat(blocks).cpu().numpy() if blocks else None)
+
+        lists = {
+            depth: tuple(gathered([pair[at] for pair in pairs]) for at in (0, 1))
+            for depth, pairs in made.items()
+        }
+        return lists, ranks.gather_rows(np.concatenate(places))
+
+    @torch.no_grad()
+    def compare(
+        self, scores_per_blend: Callable[[sp.csr_array, Ints], Iterator[Tensor]], key: str
+    ) -> Floats:
+        """One metric of several blends for the same users, ``[blends, users]``.
+
+        ``scores_per_blend`` yields the scores of a block of users, one tensor for each blend.
+        """
+        metric, blocks = parse_metric(key), []
+        depth = min(metric.k or self.n_items, self.n_items)
+        for part in self._parts():
+            start = part.start
+            history, values = self.held.history[part], []
+            for scores in scores_per_blend(history, self.users[part]):
+                hits, _ = self._hits(self._masked(scores, part), start, depth)
+                found, n_target = hits.cpu().numpy(), self.n_target[part]
+                values.append(METRICS[metric.name](found, n_target, depth))
+            blocks.append(np.stack(values, axis=1))  # [users, blends]
+        of_all = ranks.gather_rows(np.concatenate(blocks) if blocks else None)
+        return np.ascontiguousarray(of_all.T)
+
+    def _parts(self) -> Iterator[slice]:
+        """Blocks of this rank's users whose scores fit into the budget."""
+        size = int(self.budget * 2**20 / 4 / self.n_items)
+        size = max(ROW_BLOCK, size // ROW_BLOCK * ROW_BLOCK)
+        for start in range(self.own.start, self.own.stop, size):
+            yield slice(start, min(start + size, self.own.stop))
+
+    def _hits(self, scores: Tensor, start: int, depth: int) -> tuple[Tensor, Tensor]:
+        """Whether each of the best items is a target, and these items, ``[b, depth]``."""
+        top = steered_items(scores, depth, self.reranker)  # −1 where no item is left
+        rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
+        wanted = rows * self.n_items + top
+        found = self.targets[torch.searchsorted(self.targets, wanted)] == wanted
+        return found & (top >= 0), top
+
+    @torch.no_grad()
+    def blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:
+        """First row and scores of each block of users; items that are not ranked have −∞."""
+        for part in self._parts():
+            rows = self.held.history[part]
+            scores = padded_scores(model, rows, self.users[part])
+            yield part.start, self._masked(scores, part)[: rows.shape[0]]
+
+    def _masked(self, scores: Tensor, part: slice) -> Tensor:
+        """Set to −∞ what is not ranked: histories, excluded items, items that are not available."""
+        scores = mask_history(scores, self.held.history[part])
+        if self.held.excluded is not None:
+            scores = mask_history(scores, self.held.excluded[part])
+        if self.available is not None:
+            scores[:, ~self.available] = -torch.inf
+        return scores
+
+    def _ranks(self, scores: Tensor, start: int) -> Ints:
+        """1-based rank of every target in the whole list; ties go to the lower item."""
+        part = self.held.target[start : start + len(scores)]
+        place = torch.argsort(scores, dim=1, descending=True, stable=True)
+        rank = torch.empty_like(place)
+        order = torch.arange(1, scores.shape[1] + 1, device=scores.device)
+        rank.scatter_(1, place, order.expand_as(place))
+        rows = np.repeat(np.arange(part.shape[0], dtype=np.int64), np.diff(part.indptr))
+        flat = torch.from_numpy(rows * scores.shape[1] + part.indices).to(rank.device)
+        out: Ints = rank.view(-1)[flat].cpu().numpy()
+        return out

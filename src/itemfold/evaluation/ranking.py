@@ -1,0 +1,103 @@
+"""Scores of a block of users with their history masked, and the best items of each user."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemfold.data.array_types import Ints
+from itemfold.models.base import Model
+from itemfold.reranking.reranker import LARGEST_POOL, Reranker
+
+BUDGET = 256  # MB of scores held at a time
+ROW_BLOCK = 64  # block sizes are a multiple of this, so that rounding does not depend on the block
+STRETCH = 64  # consecutive items that are first compared by their largest score
+
+
+def padded_scores(model: Model, history: sp.csr_array, users: Ints) -> Tensor:
+    """Scores of users, padded to a multiple of `ROW_BLOCK` rows: rounding depends on the shape."""
+    missing = -history.shape[0] % ROW_BLOCK
+    if missing:
+        empty = np.full(missing, history.indptr[-1], dtype=history.indptr.dtype)
+        parts = (history.data, history.indices, np.concatenate([history.indptr, empty]))
+        history = sp.csr_array(parts, shape=(history.shape[0] + missing, history.shape[1]))
+        users = np.concatenate([users, np.full(missing, users[0], dtype=users.dtype)])
+    return model.scores(history, users).contiguous()
+
+
+def mask_history(scores: Tensor, history: sp.csr_array) -> Tensor:
+    """Set the scores of each user's history to −∞, in place."""
+    rows = np.repeat(np.arange(history.shape[0], dtype=np.int64), np.diff(history.indptr))
+    flat = torch.from_numpy(rows * scores.shape[1] + history.indices).to(scores.device)
+    scores.view(-1)[flat] = -torch.inf
+    return scores
+
+
+def top_items(scores: Tensor, k: int) -> Tensor:
+    """The k best items of each row, best first, −1 where scores are −∞; ties: lower item; [B, k].
+
+    ``topk`` does not define the order of equal scores. One extra position shows whether a tie
+    crosses the cut-off; only such rows are sorted in full.
+    """
+    depth = min(k + 1, scores.shape[1])
+    value, item = _largest(scores, depth)
+    # by item first, then stably by score: ties go to the lower item
+    order = torch.argsort(item, dim=1)
+    value, item = value.gather(1, order), item.gather(1, order)
+    order = torch.argsort(value, dim=1, descending=True, stable=True)
+    value, item = value.gather(1, order), item.gather(1, order)
+    if depth > k:
+        crossing = (value[:, k - 1] == value[:, k]) & (value[:, k] > -torch.inf)
+        tied = torch.nonzero(crossing).squeeze(1)
+        for row in torch.split(tied, 256):
+            full = torch.sort(scores[row], dim=1, descending=True, stable=True)
+            value[row, :k], item[row, :k] = full.values[:, :k], full.indices[:, :k]
+    return item[:, :k].masked_fill(value[:, :k] == -torch.inf, -1)
+
+
+def steered_items(scores: Tensor, k: int, reranker: Reranker | None) -> Tensor:
+    """The items of `top_items`, or those that a re-ranker chooses; ``[B, k]``.
+
+    A list that caps leave short is chosen again from a larger pool.
+    """
+    if reranker is None:
+        return top_items(scores, k)
+    k = min(k, scores.shape[1])
+    size = reranker.pool_size(k)
+    chosen = _steered(scores, k, reranker, size)
+    short = torch.nonzero(chosen[:, -1] < 0).squeeze(1)
+    if len(short) and size < min(LARGEST_POOL, scores.shape[1]):
+        chosen[short] = _steered(scores[short], k, reranker, LARGEST_POOL)
+    return chosen
+
+
+def _steered(scores: Tensor, k: int, reranker: Reranker, size: int) -> Tensor:
+    pool = top_items(scores, size)
+    width = pool.shape[1]
+    if needed := reranker.tail_needed(k):  # the pool may have too few items of the long tail
+        tail = top_items(scores.masked_fill(~reranker.facts.in_tail, -torch.inf), needed)
+        known = (tail.unsqueeze(2) == pool.unsqueeze(1)).any(2)
+        pool = torch.cat([pool, tail.masked_fill(known, -1)], dim=1)
+    return reranker.choose(pool, scores.gather(1, pool.clamp(min=0)), k, width)
+
+
+def _largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+    """The largest scores of each row and their items, ``[B, depth]``; on a CPU faster than topk.
+
+    They are in the ``depth`` stretches with the largest maxima: any other stretch has at least
+    ``depth`` stretches whose maxima are not below its own. Finding maxima is one vectorised pass.
+    """
+    stretches = scores.shape[1] // STRETCH
+    if scores.is_cuda or stretches < 4 * depth:
+        found = torch.topk(scores, depth, dim=1)
+        return found.values, found.indices
+    covered = stretches * STRETCH
+    best = scores[:, :covered].view(len(scores), stretches, STRETCH).amax(2)
+    chosen = torch.topk(best, depth, dim=1, sorted=False).indices.unsqueeze(2) * STRETCH
+    inside = (chosen + torch.arange(STRETCH)).flatten(1)  # [B, depth · STRETCH]
+    rest = torch.arange(covered, scores.shape[1]).expand(len(scores), -1)
+    item = torch.cat([inside, rest], dim=1)
+    value, at = torch.topk(scores.gather(1, item), depth, dim=1)
+    return value, item.gather(1, at)

@@ -1,0 +1,379 @@
+"""Hyper-parameter search: trials are evaluated on validation only and survive interruptions.
+
+The folder of a search holds ``tune.toml``, the configuration and search space; ``trials.jsonl``,
+one line per finished trial; ``best.toml``, the configuration of the best trial, for
+``itemfold train --config``; and ``running``, the state of the current trial.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from itemfold.data.datasets import DATASETS
+from itemfold.data.interactions import Interactions
+from itemfold.data.split import Split
+from itemfold.environment import need_extra, out_of_memory, pick_device
+from itemfold.errors import ItemfoldError
+from itemfold.experiments.build import make_data, make_split
+from itemfold.experiments.search_space import (
+    SearchRange,
+    default_search_space,
+    merged,
+    parse_search_space,
+    without_refit,
+)
+from itemfold.files import check_folder, locked, read_file, write_text
+from itemfold.models.base import Kind
+from itemfold.settings.resolve import resolve
+from itemfold.settings.schema import Config
+from itemfold.settings.toml_file import difference, dump_config, flat, load_stored, normalise
+from itemfold.training.fit import fit_and_test
+from itemfold.training.progress import duration
+from itemfold.training.run import Run
+from itemfold.validation import positive_integers
+
+FILES = ("tune.toml", "trials.jsonl", "best.toml", "running")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training run of a search."""
+
+    number: int  # 0 is the given configuration, unchanged
+    settings: dict[str, Any]  # {"train.lr": 0.003}; None for a default of None
+    value: float | None  # the best validation value; None if the trial failed
+    best_epoch: int
+    epochs: int
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The trials of a search, and the configuration of the best trial."""
+
+    trials: tuple[Trial, ...]
+    config: Config
+    metric: str
+
+    @property
+    def best(self) -> Trial:
+        """The first of the trials with the highest value."""
+        return _best(self.trials)
+
+
+@dataclass(frozen=True)
+class _Search:
+    config: Config  # as given
+    space: dict[str, SearchRange]
+    split: Split  # without a test part
+    folder: Path
+    metric: str
+    seed: int
+
+    def config_of(self, trial: Trial) -> Config:
+        """The configuration of a trial, to train with."""
+        config = merged(self.config, trial.settings if trial.number else {})
+        return {**config, "data": dict(self.split.source) or config["data"]}
+
+    def identity(self, trial: Trial) -> str:
+        """A text that is equal for trials that train in the same way."""
+        return dump_config(resolve(without_refit(self.config_of(trial))).comparable())
+
+
+def tune(
+    config: Config,
+    out: str | Path,
+    *,
+    search: Sequence[str] = (),
+    trials: int = 20,
+    time_limit: float | None = None,
+    resume: bool = False,
+    data: Interactions | None = None,
+    progress: bool = False,
+) -> Tuned:
+    """Search for the settings with the best validation value of ``train.metric``.
+
+    ``search`` holds texts such as "lr=0.0001..0.03" or "loss.name=bpr,item-ndcg"; the default is
+    `default_search_space`. ``trials`` counts finished trials, including those of earlier calls. No
+    trial starts after ``time_limit`` seconds. The first trial is the given configuration.
+    ``resume=True`` leads to the same trials as a search without interruption.
+    """
+    started = time.monotonic()
+    need_extra("tune")
+    positive_integers(trials=trials)
+    if time_limit is not None and not time_limit > 0:
+        raise ItemfoldError(f"'time_limit' must be a positive number of seconds, got {time_limit}")
+    folder, config = check_folder("out", out), _with_absolute_paths(config)
+    space = parse_search_space(config, search) if search else default_search_space(config)
+    full = resolve(config).train
+    pick_device(str(config.get("train", {}).get("device", "auto")))
+    request = {**config, "search": {"settings": [str(one) for one in space.values()]}}
+    known = _stored_fingerprint(folder, request, resume)
+    if data is None:
+        data = make_data(config)
+    if known not in ("", data.fingerprint):
+        raise ItemfoldError(f"{folder} holds a search on other data; it cannot be resumed")
+    split = make_split(config, data).without_test()
+    task = _Search(config, space, split, folder, full.metric, full.seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, wait=False):
+        if not _stored_fingerprint(folder, request, resume):  # again, now that the folder is locked
+            facts = {"name": data.name, "fingerprint": data.fingerprint}
+            write_text(folder / "tune.toml", dump_config({**request, "dataset": facts}))
+        for draft in folder.glob(".*.tmp"):  # left by a killed process
+            draft.unlink()
+        done = _search(task, trials, time_limit and started + time_limit, progress)
+    return Tuned(tuple(done), task.config_of(_best(done)), task.metric)
+
+
+def _search(task: _Search, trials: int, end: float | None, progress: bool) -> list[Trial]:
+    """Run trials until there are enough; returns all, with those of earlier calls."""
+    done = read_file(task.folder / "trials.jsonl", lambda path: _stored_trials(path, task.space))
+    trained = {task.identity(trial): trial for trial in done}
+    _save(task, done)
+    with TrialBar(len(done), trials, task.metric, show=progress) as bar:
+        while len(done) < trials and not (end is not None and time.monotonic() >= end):
+            done.append(_next_trial(task, done, trained))
+            trained.setdefault(task.identity(done[-1]), done[-1])
+            _save(task, done)
+            bar.update(done)
+    return done
+
+
+def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
+    """The ``config`` and the ``search`` stored in a folder, to resume its search."""
+    path = Path(folder) / "tune.toml"
+    if not path.is_file():
+        raise ItemfoldError(f"{folder} holds no search to resume: tune.toml is missing")
+    config = load_stored(path)
+    config.pop("dataset", None)
+    texts = config.pop("search", {}).get("settings")
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ItemfoldError(f"{path} is damaged: it has no list 'settings' in [search]")
+    return config, texts
+
+
+# --- trials --------------------------------------------------------------------------------------
+
+
+def _next_trial(search: _Search, done: Sequence[Trial], known: Mapping[str, Trial]) -> Trial:
+    """The next trial; if its settings were trained before, it has the earlier outcome."""
+    number, given = len(done), flat(resolve(search.config).comparable())
+    settings = {key: given.get(key) for key in search.space}
+    if number:
+        settings = _suggest(search.space, done, (search.seed + number) % 2**32)
+    trial = Trial(number, settings, None, 0, 0, 0.0)
+    if earlier := known.get(search.identity(trial)):
+        return replace(earlier, number=number, settings=settings, seconds=0.0)
+    config, started = without_refit(search.config_of(trial)), time.perf_counter()
+    try:
+        found = _train(search, config, search.folder / "running" / str(number)).metrics
+        value, seconds = found["valid"][search.metric], found["seconds"]["train"]
+        return Trial(number, settings, value, found["best_epoch"], found["epochs"], seconds)
+    except ItemfoldError as error:
+        problem = str(error)
+    except (MemoryError, RuntimeError) as error:
+        if not (problem := out_of_memory(error)):
+            raise  # a bug
+    finally:
+        if torch.cuda.is_available():
+            gc.collect()  # a recorded step refers to itself
+            torch.cuda.empty_cache()
+    return replace(trial, seconds=round(time.perf_counter() - started, 3), error=problem)
+
+
+def _train(search: _Search, config: Config, folder: Path) -> Run:
+    """Train, continuing an interrupted trial if there is one.
+
+    No trial is stopped for being worse than others: these losses stay on a plateau before they
+    improve (docs/research/training.md), so the best trial might be stopped first. Patience ends a
+    trial.
+    """
+    settings = resolve(config)
+    # a closed form has no state to keep
+    out = None if settings.model_class.kind is Kind.CLOSED_FORM else folder
+    if folder.exists():
+        try:
+            return fit_and_test(settings, search.split, out=out, resume=True)
+        except ItemfoldError:  # from another version, or damaged: start again
+            shutil.rmtree(folder, ignore_errors=True)
+    return fit_and_test(settings, search.split, out=out, resume=True)
+
+
+def _suggest(space: Mapping[str, SearchRange], done: Sequence[Trial], seed: int) -> dict[str, Any]:
+    """Settings suggested by TPE, which depend on the finished trials and the seed only."""
+    import optuna
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    kinds: dict[str, Any] = {}
+    for key, one in space.items():
+        if one.choices:
+            kinds[key] = CategoricalDistribution(range(len(one.choices)))
+        elif one.whole:
+            kinds[key] = IntDistribution(int(one.low), int(one.high))
+        else:
+            kinds[key] = FloatDistribution(one.low, one.high, log=one.log)
+    sampler = optuna.samplers.TPESampler(seed=seed)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for trial in done:
+        params = {key: _encode(one, trial.settings[key]) for key, one in space.items()}
+        params = {key: param for key, param in params.items() if param is not None}
+        value = -1.0 if trial.value is None else trial.value  # a failure is worse than any value
+        limits = {key: kinds[key] for key in params}
+        study.add_trial(optuna.trial.create_trial(value=value, params=params, distributions=limits))
+    drawn = study.ask(kinds).params
+    return {key: _decode(one, drawn[key]) for key, one in space.items()}
+
+
+def _encode(space: SearchRange, value: Any) -> Any:
+    """A value as optuna stores it; None for a given setting outside the range."""
+    if space.choices:
+        return space.choices.index(value) if value in space.choices else None
+    return value if isinstance(value, int | float) and space.low <= value <= space.high else None
+
+
+def _decode(space: SearchRange, drawn: Any) -> Any:
+    """A value drawn by optuna as a setting."""
+    if space.choices or space.whole:
+        return space.choices[drawn] if space.choices else drawn
+    return min(max(float(f"{drawn:.4g}"), space.low), space.high)  # four digits are enough
+
+
+def _best(trials: Sequence[Trial]) -> Trial:
+    found = [(trial.value, -trial.number, trial) for trial in trials if trial.value is not None]
+    if not found:
+        why = (
+            f", the first failed with: {trials[0].error}"
+            if trials
+            else ": 'time_limit' ended before the first"
+        )
+        raise ItemfoldError(f"none of {len(trials)} trials succeeded{why}")
+    return max(found)[2]
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def _with_absolute_paths(config: Config) -> Config:
+    """Make paths absolute, so that a search can be resumed from any folder."""
+    data = dict(config.get("data", {}))
+    for key in ("data", "titles", "data_root"):
+        name = str(data.get(key) or "")
+        if name and name.partition(":")[0] not in DATASETS and Path(name).expanduser().exists():
+            data[key] = str(Path(name).expanduser().resolve())
+    return {**config, "data": data}
+
+
+def _stored_fingerprint(folder: Path, request: Config, resume: bool) -> str:
+    """The fingerprint of the data if the folder holds this search, "" if it is new.
+
+    A folder that holds anything else is rejected.
+    """
+    if any((folder / name).exists() for name in ("config.toml", "request.toml")):
+        raise ItemfoldError(f"{folder} holds a run, not a search: choose another --out")
+    if not any((folder / name).exists() for name in FILES):
+        return ""
+    if not resume:
+        raise ItemfoldError(
+            f"{folder} already holds a search: continue it with --resume, or choose another --out"
+        )
+    config, texts = stored_search(folder)
+    stored = {**config, "search": {"settings": texts}}
+    if changed := difference(stored, normalise(request)):
+        raise ItemfoldError(f"{folder} holds a search with other settings: {changed}")
+    return str(load_stored(folder / "tune.toml").get("dataset", {}).get("fingerprint", ""))
+
+
+def _stored_trials(path: Path, space: Mapping[str, SearchRange]) -> list[Trial]:
+    """The finished trials; an incomplete last line is ignored."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = []
+    for number, line in enumerate(lines):
+        try:
+            content = json.loads(line)
+        except json.JSONDecodeError:
+            if number < len(lines) - 1:
+                raise
+            continue
+        if not isinstance(content, dict) or set(content) != set(Trial.__dataclass_fields__):
+            raise ItemfoldError(f"line {number + 1} is not a trial")
+        trial = Trial(**content)
+        keys = trial.settings.keys() if isinstance(trial.settings, dict) else ()
+        if set(keys) != set(space) or not isinstance(trial.value, float | int | None):
+            raise ItemfoldError(f"line {number + 1} is not a trial of this search")
+        found.append(trial)
+    return found
+
+
+def _save(search: _Search, done: Sequence[Trial]) -> None:
+    """Write the finished trials and the best configuration; remove the folders of these trials."""
+    texts = {"trials.jsonl": "".join(json.dumps(asdict(trial)) + "\n" for trial in done)}
+    if any(trial.value is not None for trial in done):
+        texts["best.toml"] = dump_config(search.config_of(_best(done)))
+    for name, text in texts.items():
+        path = search.folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
+    running = search.folder / "running"
+    for left in running.glob("*"):
+        if left.name != str(len(done)):  # the next trial may have begun already
+            shutil.rmtree(left, ignore_errors=True)
+    with suppress(OSError):  # missing, or not empty
+        running.rmdir()
+
+
+class TrialBar:
+    """Trials, the best value and the time left; without a terminal, one line per trial."""
+
+    def __init__(self, done: int, trials: int, metric: str, *, show: bool) -> None:
+        self.first, self.trials, self.metric = done, trials, metric
+        self.started, self.console = time.perf_counter(), Console(stderr=True)
+        self.log = show and not self.console.is_terminal
+        self.bar = Progress(
+            TextColumn("{task.completed}/{task.total} trials"),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=self.console,
+            disable=not show or self.log,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=trials, completed=done, note="")
+
+    def update(self, done: Sequence[Trial]) -> None:
+        """Show the current state of the search."""
+        pace = (time.perf_counter() - self.started) / (len(done) - self.first)
+        note = f"{duration(pace * (self.trials - len(done)))} left"
+        if any(trial.value is not None for trial in done):
+            best = _best(done)
+            note = f"best {self.metric} {best.value:.4f} (trial {best.number}) · {note}"
+        self.bar.update(self.task, completed=len(done), note=note)
+        if self.log:
+            last = done[-1]
+            outcome = last.error or f"{self.metric} {last.value:.4f}"
+            tried = [f"{k} {v}" for k, v in last.settings.items() if v is not None]
+            shown = [", ".join(tried)] if tried else []
+            parts = [f"trial {last.number}: {outcome}", *shown, note]
+            line = f"[{len(done)}/{self.trials}] " + " · ".join(parts)
+            self.console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()

@@ -1,0 +1,117 @@
+"""Models, one file per paper; MODELS is the table of models by name."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from itemfold.lazy import LazyTable, lazy_names
+
+if TYPE_CHECKING:  # each name is imported when it is first used
+    from itemfold.models.adap_tau import AdapTau
+    from itemfold.models.base import Kind, Model
+    from itemfold.models.cml import CML
+    from itemfold.models.deepwalk import DeepWalk
+    from itemfold.models.dgcf import DGCF
+    from itemfold.models.ease import EASE
+    from itemfold.models.embedding_model import EmbeddingModel
+    from itemfold.models.enmf import ENMF
+    from itemfold.models.gat import GAT
+    from itemfold.models.gcn import GCN
+    from itemfold.models.gf_cf import GFCF
+    from itemfold.models.gin import GIN
+    from itemfold.models.gnn import GNN, LinearGNN
+    from itemfold.models.hybrid import Hybrid
+    from itemfold.models.ials import IALS
+    from itemfold.models.itemknn import ItemKNN
+    from itemfold.models.lightgcn import LightGCN
+    from itemfold.models.line import LINE
+    from itemfold.models.lr_gccf import LRGCCF
+    from itemfold.models.mf import MF
+    from itemfold.models.mult_vae import MultVAE
+    from itemfold.models.ngcf import NGCF
+    from itemfold.models.nia_gcn import NIAGCN
+    from itemfold.models.node2vec import Node2Vec
+    from itemfold.models.popularity import Popularity
+    from itemfold.models.rlae import RLAE
+    from itemfold.models.sgl import SGL
+    from itemfold.models.simgcl import SimGCL
+    from itemfold.models.simplex import SimpleX
+    from itemfold.models.slim import SLIM
+    from itemfold.models.ultragcn import UltraGCN
+    from itemfold.models.xsimgcl import XSimGCL
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
+MODELS: MutableMapping[str, type[Model]] = LazyTable(
+    __name__,
+    {
+        "hybrid": "Hybrid",
+        "lightgcn": "LightGCN",
+        "gcn": "GCN",
+        "gin": "GIN",
+        "gat": "GAT",
+        "ngcf": "NGCF",
+        "lr-gccf": "LRGCCF",
+        "nia-gcn": "NIAGCN",
+        "dgcf": "DGCF",
+        "sgl": "SGL",
+        "simgcl": "SimGCL",
+        "xsimgcl": "XSimGCL",
+        "adap-tau": "AdapTau",
+        "simplex": "SimpleX",
+        "mf": "MF",
+        "cml": "CML",
+        "enmf": "ENMF",
+        "deepwalk": "DeepWalk",
+        "line": "LINE",
+        "node2vec": "Node2Vec",
+        "mult-vae": "MultVAE",
+        "ultragcn": "UltraGCN",
+        "ease": "EASE",
+        "rlae": "RLAE",
+        "slim": "SLIM",
+        "itemknn": "ItemKNN",
+        "ials": "IALS",
+        "gf-cf": "GFCF",
+        "popularity": "Popularity",
+    },
+)
+
+__all__ = [
+    "CML",
+    "DGCF",
+    "EASE",
+    "ENMF",
+    "GAT",
+    "GCN",
+    "GFCF",
+    "GIN",
+    "GNN",
+    "IALS",
+    "LINE",
+    "LRGCCF",
+    "MF",
+    "MODELS",
+    "NGCF",
+    "NIAGCN",
+    "RLAE",
+    "SGL",
+    "SLIM",
+    "AdapTau",
+    "DeepWalk",
+    "EmbeddingModel",
+    "Hybrid",
+    "ItemKNN",
+    "Kind",
+    "LightGCN",
+    "LinearGNN",
+    "Model",
+    "MultVAE",
+    "Node2Vec",
+    "Popularity",
+    "SimGCL",
+    "SimpleX",
+    "UltraGCN",
+    "XSimGCL",
+]

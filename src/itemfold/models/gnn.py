@@ -1,0 +1,335 @@
+"""Base classes of message-passing encoders, which fold in unseen users."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from itemfold.errors import ItemfoldError
+from itemfold.graph.batch_propagation import BatchEdges, propagate_batch
+from itemfold.graph.graph import Adjacency, Graph, fold_adjacency, inverse_root
+from itemfold.graph.propagation import neighbour_sum, propagate, propagate_items, propagate_layers
+from itemfold.models.embedding_model import EmbeddingModel
+from itemfold.models.random_values import glorot_bound, uniform
+from itemfold.ops.pair_scores import squared_lengths
+from itemfold.sampling.base import Encoded
+from itemfold.validation import positive_integers
+
+Pooling = Literal["auto", "mean", "sum", "concat"]
+
+
+class GNN(EmbeddingModel):
+    """Message passing over the interaction graph; a subclass defines one `layer`.
+
+    `h⁰` are free vectors of the items and, in the transductive protocol, of the users; in the
+    inductive protocol users start from zero and are computed from their items' messages. The final
+    vector pools `h⁰ … hᴸ`. A new user is folded in by running the same layers for that user only,
+    with the stored item vectors of each layer: neither the training graph nor training is needed.
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol (chosen on
+            validation, see docs/research/training.md).
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the model's
+            own choice, the sum by default.
+
+    Examples:
+        >>> from itemfold.graph.propagation import neighbour_sum
+        >>> from itemfold.models import GNN
+        >>> import itemfold as ir
+        >>> class Averaging(GNN):
+        ...     def layer(self, depth, adjacency, source, own):
+        ...         total = neighbour_sum(adjacency, source)
+        ...         return total / adjacency.degree.clamp(min=1).unsqueeze(1)
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, Averaging(dim=8, layers=2), epochs=2)
+        >>> len(ir.Recommender(run).recommend(history=[3, 5], k=4))  # a new user
+        4
+    """
+
+    user_tables = ("user_embedding",)  # in the transductive protocol
+    item_tables = ("item_embedding",)
+    init_std: float | None = 0.1  # deviation of h⁰ before training; None: Xavier's
+    depth: int
+
+    def __init__(self, dim: int = 64, layers: int | None = None, pooling: Pooling = "auto") -> None:
+        super().__init__()
+        positive_integers(dim=dim, **({} if layers is None else {"layers": layers}))
+        if pooling not in ("auto", "mean", "sum", "concat"):
+            raise ItemfoldError(f"'pooling' must be auto, mean, sum or concat, got {pooling!r}")
+        self.dim, self.given_layers, self.pooling = dim, layers, pooling
+        self.pool_by: str = pooling
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Allocate trained item vectors and, in the transductive protocol, trained user vectors."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.depth = self.given_layers or (2 if inductive else 3)
+        if self.pooling == "auto":
+            self.pool_by = self.automatic_pooling(inductive)
+        self.item_embedding = self.free_vectors(self.n_items, generator)
+        self.user_embedding = None if inductive else self.free_vectors(self.n_users, generator)
+        self.make_layers(generator)
+
+    def free_vectors(self, n: int, generator: torch.Generator) -> nn.Parameter:
+        """Initial ``h⁰`` of n nodes: normal with `init_std`, or Xavier's uniform start."""
+        if self.init_std is not None:
+            return self.normal_table(n, self.init_std, generator)
+        bound = glorot_bound((n, self.dim))
+        return self.free_table(n, lambda rows: uniform((rows, self.dim), bound, generator))
+
+    def automatic_pooling(self, inductive: bool) -> str:
+        """The pooling that "auto" stands for: "sum", unless a subclass overrides it."""
+        return "sum"
+
+    def make_layers(self, generator: torch.Generator) -> None:
+        """Allocate the weights of the layers, if there are any; a hook for subclasses."""
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """One step of message passing.
+
+        Args:
+            depth: The step, from 0.
+            adjacency: Targets and the sources of their messages: the whole graph in training, new
+                users and their items when users are folded in.
+            source: Vectors of the sources, `[sources, d]`.
+            own: Vectors of the targets before the step, `[targets, d]`.
+
+        Returns:
+            Vectors of the targets after the step, `[targets, d]`.
+        """
+        raise ItemfoldError(f"{type(self).__name__} must define 'layer'")
+
+    def base(self, graph: Graph) -> Tensor:
+        """``h⁰`` of all nodes, ``[nodes, d]``; users without parameters start from zero."""
+        users = () if self.user_embedding is None else (self.user_embedding,)
+        known = sum(len(part) for part in users)
+        zeros = self.item_embedding.new_zeros(graph.n_users - known, self.item_embedding.shape[1])
+        return torch.cat([*users, zeros, self.item_embedding])
+
+    def layers(self, graph: Graph) -> list[Tensor]:
+        """``h⁰ … hᴸ`` of all nodes."""
+        out = [self.base(graph)]
+        for depth in range(self.depth):
+            out.append(self.layer(depth, graph, out[-1], out[-1]))
+        return out
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """Combine the vectors of a node at all depths into one."""
+        if self.pool_by == "concat":
+            return torch.cat(layers, dim=-1)
+        total = layers[0]
+        for layer in layers[1:]:
+            total = total + layer
+        return total / len(layers) if self.pool_by == "mean" else total
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """Message passing, then pooling."""
+        return split_nodes(graph, self.pool(self.layers(graph)))
+
+    def training_layers(self, graph: Graph, generator: torch.Generator) -> list[Tensor]:
+        """`layers` with the noise or dropout of a training step, if the model has any."""
+        return self.layers(graph)
+
+    def encode_step(
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        layers: bool = False,
+        users: Tensor | None = None,
+    ) -> Encoded:
+        """`training_layers`, then pooling."""
+        return self.encoded(graph, self.training_layers(graph, generator), layers)
+
+    def encoded(
+        self,
+        graph: Graph,
+        layers: list[Tensor],
+        keep_layers: bool,
+        views: tuple[tuple[Tensor, Tensor], ...] = (),
+    ) -> Encoded:
+        """The pooled vectors of a step, with its layers if they are kept, and its views."""
+        users, items = split_nodes(graph, self.pool(layers))
+        kept = tuple(layer[graph.n_users :] for layer in layers) if keep_layers else ()
+        return Encoded(users, items, kept, self.pool, views)
+
+    def base_norms(self) -> tuple[Tensor, Tensor]:
+        """Squared lengths at layer 0; users without parameters have length 0."""
+        items = squared_lengths(self.item_embedding)
+        if self.user_embedding is None:
+            return items.new_zeros(self.n_users), items
+        return squared_lengths(self.user_embedding), items
+
+    @torch.no_grad()
+    def cache_embeddings(self, graph: Graph) -> None:
+        """Store final vectors and, for folding in, item degrees and item vectors of each layer."""
+        layers = self.layers(graph)
+        pooled = self.pool(layers)
+        self.store("user_vectors", self.whole(pooled[: graph.n_users]).contiguous())
+        self.store("item_vectors", self.whole(pooled[graph.n_users :]).contiguous())
+        self.store("item_degree", graph.item_degree.clone())
+        self.cache_fold_in([layer[graph.n_users :] for layer in layers[:-1]])
+
+    item_degree: Tensor
+    fold_layers: Tensor
+
+    def cache_fold_in(self, item_layers: list[Tensor]) -> None:
+        """Store the item vectors whose messages reach new users, ``[L, items, d]``."""
+        self.store("fold_layers", self.whole(torch.stack(item_layers)))
+
+    @torch.no_grad()
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """Run the layers for these users only, with stored item vectors."""
+        adjacency = fold_adjacency(history, self.item_degree)
+        own = self.item_vectors.new_zeros(history.shape[0], self.dim)
+        out = [own]
+        for depth in range(self.depth):
+            own = self.layer(depth, adjacency, self.fold_layers[depth], own)
+            out.append(own)
+        return self.pool(out)
+
+
+class LinearGNN(GNN):
+    """Linear message passing, `h⁽ˡ⁺¹⁾ = Â h⁽ˡ⁾` with `Â = D^-1/2 A D^-1/2`, then pooling.
+
+    The vector of a new user with history H is a weighted sum of stored item vectors, and each
+    history item's share of a score is exact:
+
+        u = Σ_{i∈H} f_i / √|H|        f_i = pool(0, h⁰_i … hᴸ⁻¹_i) / √d_i
+
+    With weights w it is `Σ w_i f_i / √Σ|w_i|`, and degrees are sums of weights.
+
+    Args:
+        dim: Length of a vector.
+        layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
+        pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
+            or the sum in the inductive protocol.
+
+    Attributes:
+        encodes_batch_users: Whether a training step on a CPU may compute the vectors of the batch's
+            users only, from the two tables of parameters. Not inherited: a subclass that overrides
+            neither `base` nor `encode` may set it again.
+
+    Examples:
+        >>> from itemfold.models import LinearGNN
+        >>> import itemfold as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> run = ir.train(split, LinearGNN(dim=8), epochs=2)
+        >>> picks = ir.Recommender(run).recommend(history=[3, 5], k=1, explain=True)
+        >>> abs(picks[0].score - sum(reason.share for reason in picks[0].reasons)) < 1e-5
+        True
+    """
+
+    explains = True
+    weighs: tuple[str, ...] = ("graph", "loss")
+    by_columns = True
+    encodes_batch_users: ClassVar[bool] = True
+    first: ClassVar[int] = 0  # the first layer that is pooled
+
+    fold_table: Tensor  # [items, d]
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Reject concatenation in the inductive protocol: each layer has users or items only."""
+        if inductive and self.pooling == "concat":
+            raise ItemfoldError(
+                "'pooling' must be sum or mean in the inductive protocol, got 'concat': users "
+                "start from zero, so no layer has both users and items, and all scores would be 0"
+            )
+        super().setup(train, inductive=inductive, generator=generator)
+
+    def automatic_pooling(self, inductive: bool) -> str:
+        """Mean in the transductive protocol, sum in the inductive one, as in the ITEM paper."""
+        return "sum" if inductive else "mean"
+
+    def layer(self, depth: int, adjacency: Adjacency, source: Tensor, own: Tensor) -> Tensor:
+        """``Â h`` in the graph; the same formula for targets outside it."""
+        return propagate(adjacency, source)
+
+    def pool(self, layers: list[Tensor]) -> Tensor:
+        """Combine the vectors of a node from layer `first` on into one."""
+        return super().pool(layers[self.first :])
+
+    def encode(self, graph: Graph) -> tuple[Tensor, Tensor]:
+        """Message passing and pooling in one operation, if pooling is a sum or mean."""
+        from_items = self.user_embedding is None
+        if self.pool_by == "concat" or (from_items and self.first):
+            return super().encode(graph)
+        weight = self.layer_weight
+        if from_items:
+            return propagate_items(graph, self.item_embedding, self.depth, layer_weight=weight)
+        start = self.base(graph)
+        nodes = propagate_layers(graph, start, self.depth, first=self.first, layer_weight=weight)
+        return split_nodes(graph, nodes)
+
+    @property
+    def layer_weight(self) -> float:
+        """The weight of a layer in a sum or mean."""
+        return 1 / (self.depth + 1 - self.first) if self.pool_by == "mean" else 1.0
+
+    def encode_step(
+        self,
+        graph: Graph,
+        generator: torch.Generator,
+        layers: bool = False,
+        users: Tensor | None = None,
+    ) -> Encoded:
+        """Layer by layer if the layers are requested; see `encodes_batch_users`."""
+        if layers:
+            return super().encode_step(graph, generator, layers)
+        free, edges = self.user_embedding, None
+        by_batch = vars(type(self)).get("encodes_batch_users", False)
+        if by_batch and self.pool_by != "concat" and free is not None and users is not None:
+            edges = BatchEdges.of(graph, users)
+        if edges is None or free is None:
+            return Encoded(*self.encode(graph))
+        tables, weight = (free, self.item_embedding), self.layer_weight
+        found = propagate_batch(
+            graph, tables, edges, self.depth, first=self.first, layer_weight=weight
+        )
+        return Encoded(*found, of_batch=True)
+
+    def cache_fold_in(self, item_layers: list[Tensor]) -> None:
+        """Pool all depths before the step, which is linear."""
+        pooled = self.pool([torch.zeros_like(item_layers[0]), *item_layers])
+        self.store("fold_table", self.whole(pooled * inverse_root(self.item_degree)))
+
+    @torch.no_grad()
+    def fold_in(self, history: sp.csr_array) -> Tensor:
+        """``Σ w_i f_i / √Σ|w_i|``; without weights ``Σ f_i / √|H|``."""
+        adjacency = fold_adjacency(history, self.item_degree)
+        messages = neighbour_sum(adjacency, self.fold_table)
+        return messages * inverse_root(adjacency.degree)
+
+    @torch.no_grad()
+    def vectors_with_dislikes(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """A known user keeps the trained vector, to which the dislikes alone are added."""
+        out, known = self.fold_in(history), np.flatnonzero(users >= 0)
+        if len(known):
+            rows = history[known]
+            degree = fold_adjacency(rows, self.item_degree).degree
+            rows.data = np.minimum(rows.data, 0)
+            away = neighbour_sum(fold_adjacency(rows, self.item_degree), self.fold_table)
+            own = self.user_vectors[torch.from_numpy(users[known]).to(self.device)]
+            out[torch.from_numpy(known).to(self.device)] = own + away * inverse_root(degree)
+        return out
+
+    @torch.no_grad()
+    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """Shares ``w_i f_i·e_j/√Σ|w|``; the rest comes from a trained user vector."""
+        adjacency = fold_adjacency(history, self.item_degree)
+        parts = self.fold_table[adjacency.col.long()]  # [H, d]
+        if adjacency.weight is not None:
+            parts = parts * adjacency.weight.unsqueeze(1)
+        parts = parts / (float(adjacency.degree.sum()) or 1.0) ** 0.5
+        shares: Tensor = self.item_vectors[items] @ parts.T
+        return shares
+
+
+def split_nodes(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Users and items of all nodes; the gradient of a split is cheaper than of two slices."""
+    users, items = torch.split(nodes, [graph.n_users, graph.n_items])
+    return users, items

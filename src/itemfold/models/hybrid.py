@@ -1,0 +1,399 @@
+"""Hybrid: a graph neural network, a prior by popularity and a linear item–item model, summed.
+
+For a user u with history H, every part is divided by its standard deviation over the catalogue:
+
+    score(u, i) = û·ê_i |e_i|^norm / σ  +  prior · log popularity(i)  +  weight · Σ_{h∈H} W_hi / σ'
+
+The network is trained on cosines with negatives drawn by popularity, so it learns how much more a
+user likes an item than everybody does; the prior adds what everybody likes. The linear part knows
+which items go together. `prior` and `weight` are chosen on validation. Any other model can be a
+further part, with a weight of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from math import isfinite
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from itemfold.data.csr import row_of_entry
+from itemfold.errors import ItemfoldError
+from itemfold.graph.graph import Graph
+from itemfold.models.base import Explainer, Kind, Model
+from itemfold.models.embedding_model import EmbeddingModel
+from itemfold.models.network_with_prior import log_popularity
+from itemfold.validation import (
+    at_least_zero,
+    check_settings,
+    is_number,
+    lookup,
+    shown,
+)
+
+TYPICAL_PRIOR, TYPICAL_WEIGHT = 0.4, 1.5  # of a network on cosines and of the linear part
+PartSettings = Model | Mapping[str, Any] | str | None
+Rows = tuple[tuple[float, ...], ...]  # of a blend
+
+
+class Hybrid(Model):
+    """A message-passing network and a linear item–item model, summed; the default.
+
+    A part is given as a model, by its name, or as a table of its settings. Settings left open, such
+    as `l2` of `RLAE`, are chosen on validation; `dim` of a network that is not given as a model
+    depends on the device. A score is a sum over the history, the user's own vector and the item's
+    popularity, so that explanations are exact if those of all parts are.
+
+    Args:
+        gnn: The network, a model with vectors that can fold in unseen users; None: none.
+        linear: The linear model, or any other closed form; None: none.
+        others: Further models, each weighted on validation.
+        norm: Exponent of the length of an item's vector; 0 is the cosine, 1 the inner product.
+        blend: Rows of (least length of a history, prior, weight of each part after the first); the
+            last row that applies to a user is used. Default: chosen on validation.
+        **old: Settings of the parts under their names of release 0.2, such as `linear_l2`.
+
+    Raises:
+        ItemfoldError: A setting is invalid, or the network cannot fold in unseen users.
+
+    Examples:
+        >>> import itemfold as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> model = ir.models.Hybrid(gnn=ir.models.LightGCN(dim=8), linear=ir.models.RLAE(l2=50.0))
+        >>> run = ir.train(split, model, epochs=2)
+        >>> picks = ir.Recommender(run).recommend(history=[3, 5], k=1, explain=True)
+        >>> rest = picks[0].score - sum(reason.share for reason in picks[0].reasons)
+        >>> abs(rest - picks[0].own) < 1e-5
+        True
+    """
+
+    paper = "itemfold: a network, a prior by popularity and a linear model, summed"
+    year = 2026
+    kind = Kind.HYBRID
+    explains = True
+    default_loss = "item-log"
+    default_negatives = "in-batch"
+    default_settings = MappingProxyType({"loss": {"tau": 0.1}, "negatives": {"group": 4096}})
+    default_training = MappingProxyType(
+        {
+            "batch_by": "interactions",
+            "batch": 32768,
+            "similarity": "cosine",
+            "lr": 0.01,
+            "epochs": 100,
+            "eval_every": 2,
+            "patience": 6,
+            "min_gain": 0.003,
+        }
+    )
+    chooses = (
+        *("loss", "negatives", "train.batch", "train.batch_by", "train.lr", "train.l2"),
+        *("train.similarity", "train.n_negatives", "train.epochs", "train.eval_every"),
+        "train.patience",
+    )
+    moved = MappingProxyType(
+        {"dim": "gnn.dim", "layers": "gnn.layers", "keep": "linear.keep"}
+        | {
+            f"linear_{name}": f"linear.{name}"
+            for name in ("l2", "item_power", "user_power", "dropout", "relax", "items")
+        }
+        | {"linear_form": "linear.form", "linear_neighbours": "linear.neighbours"}
+    )
+
+    gnn: EmbeddingModel | None
+    linear: Model | None
+    popularity: Tensor  # log of the number of interactions, scaled to deviation 1, [items]
+
+    def __init__(
+        self,
+        gnn: Model | Mapping[str, Any] | str | None = "lightgcn",
+        linear: Model | Mapping[str, Any] | str | None = "rlae",
+        others: Sequence[Model | Mapping[str, Any] | str] = (),
+        norm: float = 0.5,
+        blend: Sequence[Sequence[float]] | None = None,
+        **old: Any,
+    ) -> None:
+        super().__init__()
+        given: dict[str, Any] = {"gnn": gnn, "linear": linear, "others": others}
+        if old:
+            unknown = [name for name in old if name not in self.moved]
+            if unknown:
+                raise ItemfoldError(
+                    f"'Hybrid' has no setting {unknown[0]!r}; its settings are: "
+                    "gnn, linear, others, norm, blend"
+                )
+            given = self.current_settings({**given, **old})
+        at_least_zero(norm=norm)
+        network, recorded_gnn = make_part("gnn", given["gnn"], "lightgcn")
+        self.linear, recorded_linear = make_part("linear", given["linear"], "rlae")
+        several = given["others"]
+        several = [several] if isinstance(several, str | Mapping | Model) else several
+        made = [make_part("others", each, "") for each in several]
+        self.others = nn.ModuleList(part for part, _ in made if part is not None)
+        if network is not None and not is_network(type(network)):
+            raise ItemfoldError(
+                f"'gnn' must be a network that folds in unseen users: {', '.join(networks())}; "
+                f"got {_shown_part(given['gnn'])}"
+            )
+        if network is None and self.linear is None and not made:
+            raise ItemfoldError("'gnn', 'linear' or 'others' must be given: a hybrid needs a part")
+        self.gnn = network  # type: ignore[assignment] # checked above
+        self.norm, self.blend = norm, check_blend(blend, len(self.parts))
+        self.settings = {
+            "gnn": recorded_gnn,
+            "linear": recorded_linear,
+            "others": tuple(recorded for _, recorded in made),
+            "norm": norm,
+            "blend": self.blend,
+        }
+        self.explains = all(part.explains for part in self.parts)
+        weighted = all(part.weighs for part in self.parts)
+        uses = [use for part in self.parts for use in part.weighs] if weighted else []
+        self.weighs = tuple(dict.fromkeys(uses))
+        self._scaled: tuple[Tensor, Tensor] | None = None
+        if self.gnn is not None:
+            self.gnn.recomputed = True  # its final vectors are not stored, but computed on loading
+            for name, vectors in list(self.gnn.named_buffers(recurse=False)):
+                delattr(self.gnn, name)
+                self.gnn.store(name, vectors)
+
+    @property
+    def parts(self) -> list[Model]:
+        """The models that are summed, the first with weight 1."""
+        return [part for part in (self.gnn, self.linear, *self.others) if part is not None]
+
+    @property
+    def network(self) -> Model:
+        """The network, or else the first part."""
+        return self.parts[0]
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Set up all parts and count the interactions of every item."""
+        super().setup(train, inductive=inductive, generator=generator)
+        device = self.device
+        for part in self.parts:
+            part.setup(train, inductive=inductive, generator=generator)
+        self.to(device)
+        self.count(train)
+
+    def count(self, train: sp.csr_array) -> None:
+        """Store the number of users and items, and the popularity of the items, by weight."""
+        self.n_users, self.n_items = train.shape
+        popularity, _ = log_popularity(train, self.network.device)
+        self.store("popularity", popularity)
+
+    def restore(self, train: sp.csr_array) -> None:
+        """Compute the final vectors again, which are not stored."""
+        for part in self.parts:
+            if part is not self.gnn:
+                part.restore(train)
+        if self.gnn is not None:
+            self.cache_embeddings(Graph.from_csr(train, self.gnn.device))
+
+    @torch.no_grad()
+    def cache_embeddings(self, graph: Graph) -> None:
+        """Message passing over the whole graph."""
+        if self.gnn is not None:
+            self.gnn.cache_embeddings(graph)
+
+    @property
+    def table(self) -> Tensor:
+        """Item vectors of length |e|^norm, ``[items, d]``; scaled once for each training state."""
+        assert self.gnn is not None
+        if self._scaled is None or self._scaled[0] is not self.gnn.item_vectors:
+            vectors = self.gnn.item_vectors
+            self._scaled = vectors, scaled_items(vectors, self.norm)
+        return self._scaled[1]
+
+    def unshard(self) -> None:
+        """Collect the columns of the network's parameters."""
+        if self.gnn is not None:
+            self.gnn.unshard()
+        super().unshard()
+
+    def check_inductive(self) -> None:
+        """Raise if one of the parts cannot score unseen users."""
+        for part in self.parts:
+            part.check_inductive()
+
+    def part_scores(
+        self, history: sp.csr_array, users: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Scores of each part, ``[B, items]``, and their deviations, ``[B, 1]``."""
+        for part in self.parts:
+            if part is self.gnn:
+                scores = self.gnn.vectors_of(history, users) @ self.table.T
+            else:
+                scores = part.scores(history, users)
+            yield scores, deviation(scores)
+
+    @torch.no_grad()
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """The sum of the parts and the prior."""
+        return self._scores_and_deviations(history, users)[0]
+
+    def _scores_and_deviations(
+        self, history: sp.csr_array, users: npt.NDArray[np.int64]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The sum of the parts and the prior, and the deviation of each part, ``[B, 1]``."""
+        prior, *weights = self.blend_of(history)
+        parts = self.part_scores(history, users)
+        total, spread = next(parts)
+        total.div_(spread).addcmul_(prior, self.popularity)
+        spreads = [spread]
+        for weight, (scores, spread) in zip(weights, parts, strict=True):
+            total.addcmul_(weight, scores.div_(spread))
+            spreads.append(spread)
+        return total, spreads
+
+    def blend_of(self, history: sp.csr_array) -> list[Tensor]:
+        """Prior and weights of each user, by the length of the history, ``[B, 1]`` each."""
+        rows = np.asarray(self.blend or self.typical_blend(), dtype=np.float32)  # [groups, 1 + n]
+        group = np.searchsorted(rows[:, 0], liked_items(history), side="right") - 1
+        chosen = torch.from_numpy(rows[np.maximum(group, 0), 1:]).to(self.network.device)
+        return list(torch.split(chosen, 1, dim=1))
+
+    def typical_blend(self) -> Rows:
+        """The blend where there is no validation data to choose one on."""
+        weights = [TYPICAL_WEIGHT if part is self.linear else 0.0 for part in self.parts[1:]]
+        return ((0.0, TYPICAL_PRIOR if self.gnn is not None else 0.0, *weights),)
+
+    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """Shares of all parts; the rest is popularity and, if there is one, the user's vector."""
+        return self.scores_and_explainer(history, user)[1](items)
+
+    @torch.no_grad()
+    def scores_and_explainer(self, history: sp.csr_array, user: int) -> tuple[Tensor, Explainer]:
+        """Scores for one user, and a function that keeps the deviations of the parts."""
+        row = np.array([user], dtype=np.int64)
+        scores, spreads = self._scores_and_deviations(history, row)
+        return scores, partial(self._shares, history, user, spreads)
+
+    @torch.no_grad()
+    def _shares(
+        self, history: sp.csr_array, user: int, spreads: list[Tensor], items: Tensor
+    ) -> Tensor:
+        """Shares of all parts, each divided by the deviation of its part."""
+        _, *weights = self.blend_of(history)
+        total: Tensor | None = None
+        for part, weight, spread in zip(self.parts, [None, *weights], spreads, strict=True):
+            shares = part.explain(history, user, items)
+            if part is self.gnn:
+                length = self.gnn.item_vectors[items].norm(dim=1).clamp(min=1e-12)
+                scale = (self.table[items].norm(dim=1) / length / spread[0]).unsqueeze(1)
+            else:
+                scale = (1.0 if weight is None else weight) / spread
+            total = shares * scale if total is None else total + shares * scale
+        assert total is not None
+        return total
+
+    def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
+        """prior · log popularity."""
+        prior, *_ = self.blend_of(history)
+        return self.popularity[items] * prior[0]
+
+    @torch.no_grad()
+    def similar_to(self, item: int) -> Tensor:
+        """Cosines of item vectors and weights of the linear part, each standardised."""
+        _, *weights = self.blend_of(sp.csr_array((1, self.n_items)))
+        total: Tensor | None = None
+        for part, weight in zip(self.parts, [torch.ones(1, 1), *weights], strict=True):
+            if part in (self.gnn, self.linear) or part.explains:
+                found = torch.nan_to_num(part.similar_to(item), neginf=0.0).unsqueeze(0)
+                found = standardise_(found)
+                total = found if total is None else total.addcmul_(weight.to(found), found)
+        if total is None:
+            raise ItemfoldError("no part of this hybrid can compare items")
+        return total[0]
+
+
+def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | None, PartSettings]:
+    """A part, and how it is recorded; of a network given by name, ``dim`` stays open."""
+    from itemfold.models import MODELS
+
+    if value is None or value == "none":
+        return None, "none"
+    if isinstance(value, Model):
+        return value, value
+    if not isinstance(value, str | Mapping):
+        raise ItemfoldError(f"'{what}' must be a model, a name or a table, got {shown(value)}")
+    given = {"name": value} if isinstance(value, str) else dict(value)
+    name = given.pop("name", default)
+    kind = lookup(MODELS, what, name)
+    given = {key: entry for key, entry in given.items() if entry is not None}
+    if what == "gnn" and not is_network(kind):  # before its settings are checked
+        return kind(), value
+    part: Model = kind(**check_settings(kind, name, kind.current_settings(given)))
+    is_open = {"dim": None} if what == "gnn" and "dim" not in given else {}
+    return part, {"name": name, **part.record(), **is_open}
+
+
+def is_network(kind: type[Model]) -> bool:
+    """Whether a model can be the network: vectors that descent trains, also of unseen users."""
+    trained = kind.kind is not Kind.CLOSED_FORM
+    return issubclass(kind, EmbeddingModel) and kind.inductive and trained
+
+
+def networks() -> list[str]:
+    """The names of the models that can be the network."""
+    from itemfold.models import MODELS
+
+    return [name for name, model in MODELS.items() if is_network(model)]
+
+
+def _shown_part(value: Any) -> str:
+    if isinstance(value, Model):
+        return type(value).__name__
+    return repr(value["name"] if isinstance(value, Mapping) else value)
+
+
+def scaled_items(vectors: Tensor, norm: float) -> Tensor:
+    """Item vectors with their length raised to the power ``norm``."""
+    length = vectors.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    out: Tensor = vectors * length.pow(norm - 1)
+    return out
+
+
+def liked_items(history: sp.csr_array) -> npt.NDArray[np.int64]:
+    """How many items of each history are not dislikes, ``[B]``."""
+    length: npt.NDArray[np.int64] = np.diff(history.indptr).astype(np.int64)
+    disliked = history.data < 0
+    if disliked.any():
+        length -= np.bincount(row_of_entry(history)[disliked], minlength=len(length))
+    return length
+
+
+def deviation(scores: Tensor) -> Tensor:
+    """Standard deviation over the catalogue, ``[B, items] → [B, 1]``."""
+    return scores.std(1, keepdim=True, correction=0).clamp(min=1e-12)
+
+
+def standardise_(scores: Tensor) -> Tensor:
+    """Divide scores by their standard deviation over the catalogue, in place."""
+    return scores.div_(deviation(scores))
+
+
+def check_blend(blend: Any, parts: int) -> Rows | None:
+    """Rows of 1 + ``parts`` numbers that begin with a history of length 0, or None."""
+    if blend is None:
+        return None
+    rows = blend if isinstance(blend, list | tuple) else ()
+    rows = [tuple(row) if isinstance(row, list | tuple) else () for row in rows]
+    valid = bool(rows) and all(
+        len(row) == parts + 1 and all(is_number(value) and isfinite(value) for value in row)
+        for row in rows
+    )
+    starts = [row[0] for row in rows] if valid else []
+    if not valid or starts != sorted({0.0, *starts}):
+        raise ItemfoldError(
+            "'blend' must be rows of (least length of a history, prior, weight of each part after "
+            f"the first: {parts - 1} here) that begin with length 0, got {blend!r}"
+        )
+    return tuple(tuple(float(value) for value in row) for row in rows)

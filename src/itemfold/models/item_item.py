@@ -1,0 +1,171 @@
+"""Item–item statistics in blocks, and the base of models with sparse item–item weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemfold.data.csr import as_ones
+from itemfold.graph.edge_ops import weighted_sum
+from itemfold.graph.graph import Adjacency, fold_adjacency
+from itemfold.models.base import Kind, Model
+from itemfold.ops.segment import dense_rows, row_tensors, segment_sum
+
+Floats = npt.NDArray[np.float32]
+BLOCK = 1024  # items at a time
+DENSE = 2**28  # elements of the interactions that a GPU holds at a time
+
+
+def cooccurrence(train: sp.csr_array, size: int = BLOCK) -> Iterator[tuple[int, Floats]]:
+    """``XᵀX`` in blocks of rows: first item, dense counts ``[≤ size, items]``."""
+    by_item = sp.csr_array(train.T)  # [items, users]
+    for start in range(0, train.shape[1], size):
+        block = by_item[start : start + size] @ train
+        yield start, np.asarray(block.toarray(), dtype=np.float32)
+
+
+def gram_matrix(train: sp.csr_array) -> Floats:
+    """``XᵀX`` in full ``[items, items]``, filled block by block without a second copy."""
+    n_items = train.shape[1]
+    gram = np.empty((n_items, n_items), np.float32)
+    for start, block in cooccurrence(train):
+        gram[start : start + len(block)] = block
+    return gram
+
+
+def gram_on_device(train: sp.csr_array, device: torch.device) -> Tensor:
+    """``XᵀX`` in full on a device: sums over the users of each item, some columns at a time."""
+    n_users, n_items = train.shape
+    by_item = sp.csr_array(train.T)  # [items, users]
+    starts, index, weight = row_tensors(by_item, device)
+    gram = torch.empty(n_items, n_items, device=device)
+    size = max(DENSE // n_users, 1)
+    for start in range(0, n_items, size):
+        part = slice(start, start + size)
+        columns = dense_rows(by_item[part], device).T.contiguous()  # [users, ≤ size]
+        gram[:, part] = segment_sum(starts, index, columns, weight=weight)
+    return gram
+
+
+def history_values(history: sp.csr_array, device: torch.device) -> Tensor:
+    """The entries of a history: ones, weights, or numbers below 0 for dislikes, ``[H]``."""
+    return torch.from_numpy(history.data.astype(np.float32)).to(device)
+
+
+def strongest(values: Floats, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row and their columns, both ``[rows, k]``."""
+    top = torch.from_numpy(values).topk(min(k, values.shape[1]), dim=1)
+    return top.values, top.indices
+
+
+class SparseWeights(Model):
+    """A linear model with few weights: ``scores = history · W`` with a sparse W [items, items].
+
+    ``W[i, j]`` is the contribution of an item i in the history to the score of item j, so a score
+    is a sum over the history and every share is exact. Users have no parameters: a new user is a
+    history like any other. Weights of interactions are the entries of the histories.
+    """
+
+    explains = True
+    kind = Kind.CLOSED_FORM
+    weighs = ("linear",)
+
+    weight_starts: Tensor  # int64 [items + 1]
+    weight_items: Tensor  # int32 [weights]
+    weight_values: Tensor  # float32 [weights]
+
+    def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
+        """Start without weights."""
+        super().setup(train, inductive=inductive, generator=generator)
+        self.register_buffer("nothing", torch.empty(0), persistent=False)  # has a device
+        self.targets: tuple[Adjacency, Tensor] | None = None
+        self.matrix: tuple[Tensor, sp.csr_array] | None = None
+
+    def keep(
+        self, columns: Iterable[tuple[int, Tensor, Tensor]], items: Tensor | None = None
+    ) -> None:
+        """Store blocks: first item j, sources i ``[b, k]``, weights ``[b, k]``; drop zeros.
+
+        If only some items have weights, blocks number these, and ``items`` lists them, ascending. A
+        single block's memory may be used for the result.
+        """
+        rows, values, lengths = [], [], np.zeros(self.n_items + 1, dtype=np.int64)
+        for start, sources, weights in columns:
+            targets = torch.arange(start, start + len(sources))
+            if items is not None:
+                sources, targets = items[sources.long()], items[targets]
+            rows.append(sources.reshape(-1).to(torch.int32).numpy())
+            values.append(weights.reshape(-1).numpy())
+            lengths[targets.numpy() + 1] = sources.shape[1]
+        if len(rows) > 1:  # a single block is not copied
+            rows, values = [np.concatenate(rows)], [np.concatenate(values)]
+        parts = (values[0], rows[0], lengths.cumsum())
+        by_target = sp.csc_array(parts, shape=(self.n_items, self.n_items))
+        by_target.eliminate_zeros()
+        matrix = sp.csr_array(by_target)
+        matrix.sort_indices()
+        device, indices = self.device, matrix.indices.astype(np.int32, copy=False)
+        self.store("weight_starts", torch.from_numpy(matrix.indptr.astype(np.int64)).to(device))
+        self.store("weight_items", torch.from_numpy(indices).to(device))
+        self.store("weight_values", torch.from_numpy(matrix.data).to(device))
+        self.targets = None
+
+    def restore(self, train: sp.csr_array) -> None:
+        """Check the weights of a file: compiled code that reads them trusts their positions."""
+        names = ("weight_starts", "weight_items", "weight_values")
+        if not all(name in self._buffers for name in names):
+            raise ValueError("the item–item weights are missing")
+        starts, items, values = (self.get_buffer(name).cpu() for name in names)
+        if starts.shape != (self.n_items + 1,) or items.shape != values.shape or items.ndim != 1:
+            raise ValueError(f"the item–item weights are not those of {self.n_items} items")
+        if starts[0] != 0 or starts[-1] != len(items) or bool((starts.diff() < 0).any()):
+            raise ValueError("the item–item weights of items overlap")
+        if len(items) and not 0 <= int(items.min()) <= int(items.max()) < self.n_items:
+            raise ValueError(f"some item–item weights are of items outside the {self.n_items}")
+
+    @torch.no_grad()
+    def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+        """A sparse product; on the CPU scipy's, which reads only the rows of the history."""
+        if self.device.type == "cpu":
+            matrix = self._matrix()
+            ends, items = (
+                part.astype(matrix.indices.dtype, copy=False)  # else scipy converts the weights
+                for part in (history.indptr, history.indices)
+            )
+            short = sp.csr_array((history.data, items, ends), shape=history.shape)
+            out: Tensor = torch.from_numpy((short @ matrix).toarray())
+            return out
+        return self.scores_on_device(history)
+
+    def scores_on_device(self, history: sp.csr_array) -> Tensor:
+        """A neighbourhood sum: each item sums over its sources, for all histories at once."""
+        if self.targets is None or self.targets[0].crow.device != self.device:
+            transposed = sp.csr_array(self._matrix().T)  # [targets, sources]
+            zeros = torch.zeros(self.n_items, device=self.device)
+            adjacency = fold_adjacency(as_ones(transposed), zeros)
+            self.targets = adjacency, torch.from_numpy(transposed.data).to(self.device)
+        seen = dense_rows(history, self.device).T.contiguous()  # [items, B]
+        return weighted_sum(*self.targets, seen).T.contiguous()
+
+    @torch.no_grad()
+    def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """The weight from each history item to each recommended one, times the history's."""
+        part = self._matrix()[history.indices][:, items.cpu().numpy()].toarray()
+        weights = torch.from_numpy(part.T.copy()).to(self.device)
+        return weights * history_values(history, self.device)
+
+    def _matrix(self) -> sp.csr_array:
+        """The stored weights as a scipy matrix, made once; on the CPU no weight is copied."""
+        if self.matrix is None or self.matrix[0] is not self.weight_values:
+            parts = (self.weight_values, self.weight_items, self.weight_starts)
+            data, indices, indptr = (part.cpu().numpy() for part in parts)
+            if indptr[-1] < 2**31:  # scipy needs one type, and would convert the longer array
+                indptr = indptr.astype(indices.dtype)
+            shape = (self.n_items, self.n_items)
+            self.matrix = self.weight_values, sp.csr_array((data, indices, indptr), shape=shape)
+        return self.matrix[1]

@@ -1,0 +1,27 @@
+"""Negative samplers under their public names: ``ir.negatives.PPR()``."""
+
+from itemfold.sampling import (
+    NEGATIVES,
+    PPR,
+    All,
+    DrawnNegatives,
+    Dynamic,
+    InBatch,
+    MixGCF,
+    Sampler,
+    Uniform,
+)
+from itemfold.sampling import PopularityNegatives as Popularity
+
+__all__ = [
+    "NEGATIVES",
+    "PPR",
+    "All",
+    "DrawnNegatives",
+    "Dynamic",
+    "InBatch",
+    "MixGCF",
+    "Popularity",
+    "Sampler",
+    "Uniform",
+]

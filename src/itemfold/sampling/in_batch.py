@@ -1,0 +1,103 @@
+"""The positives of a batch as the negatives of each of its users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from itemfold import ranks
+from itemfold.ops.columns import whole_rows
+from itemfold.ops.pair_scores import take_rows
+from itemfold.sampling.base import Batch, Encoded, Sampler, ScoredLists
+from itemfold.sampling.exact import prepared
+from itemfold.sampling.positives import Positives
+from itemfold.validation import positive_integers
+
+
+@dataclass
+class InBatch(Sampler):
+    """The positives of the whole batch, or of a part of it, are the negatives of its users.
+
+    Nothing is drawn, so `n_negatives` has no effect; the user's training items are masked. With
+    `group` a batch is cut into parts of so many rows, and each part shares its own positives: a
+    large batch then costs one propagation, but not the square of its size.
+
+    Args:
+        group: Rows of a batch that share their positives; default: all.
+    """
+
+    by_columns = True
+    group: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.group is not None:
+            positive_integers(group=self.group)
+
+    def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
+        """Store the training positives, which are masked."""
+        self._positives = Positives(train, device)
+
+    def score(
+        self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
+    ) -> ScoredLists:
+        """One product with the positives of each part; ``n`` has no effect.
+
+        Each of several ranks scores its own rows of the batch, ``[b]``, with all columns of their
+        vectors: as vectors are shorter than lists of shared items, exchanging them takes fewer
+        bytes than sums of products.
+        """
+        n_rows, width = batch.positives.shape  # B, P
+        size = min(self.group or n_rows, n_rows)
+        length = size * width  # M
+        # the last part is filled up with rows of the first, whose items do not count
+        place = torch.arange(-(-n_rows // size) * size, device=batch.users.device) % n_rows
+        shared, real = (x[place].view(-1, length) for x in (batch.positives, batch.mask))
+        real[-1, length - (len(place) - n_rows) * width :] = False
+        rows, own = ranks.row_slices(n_rows), ranks.own_rows(n_rows)
+        parts = [parts_of(some, size) for some in rows]  # of each rank; two may share one
+        wanted = [slice(some.start * length, some.stop * length) for some in parts]
+        users = whole_rows(encoded.users_of(batch), rows)  # [b, d]
+        items = whole_rows(take_rows(encoded.items, shared.view(-1)), wanted)
+        items = items.view(-1, length, users.shape[1])  # [parts, M, d]
+        part = parts_of(own, size)
+        before = own.start - part.start * size  # rows of the first part that another rank has
+        positives = items.view(-1, width, users.shape[1])[before : before + len(users)]
+        pos = (users.unsqueeze(1) * positives).sum(2)  # [b, P]
+        neg = products(users, items, before, size)  # [b, M]
+        by_part = batch.users[own].tensor_split(tuple(range(size - before, len(users), size)))
+        mask = self.mask(by_part, shared[part], real[part])
+        return ScoredLists(pos, neg, batch.positives.reshape(-1), mask, batch.mask.reshape(-1))
+
+    def mask(self, users: Sequence[Tensor], shared: Tensor, real: Tensor) -> Tensor:
+        """Which of the items that each part shares are negatives of its users, bool ``[b, M]``."""
+        positives: Positives = prepared(self, "_positives")
+        parts = zip(users, shared, real, strict=True)
+        return torch.cat(
+            [known & ~positives.is_positive(some, items) for some, items, known in parts]
+        )
+
+
+def parts_of(rows: slice, size: int) -> slice:
+    """The parts that rows of a batch belong to; at least one, even if there are no rows."""
+    start = max(min(rows.start, rows.stop - 1), 0) // size
+    return slice(start, max(-(-rows.stop // size), start + 1))
+
+
+def products(users: Tensor, shared: Tensor, before: int, size: int) -> Tensor:
+    """Users ``[b, d]`` times the items that their part shares, ``[parts, M, d] → [b, M]``.
+
+    A part has ``size`` users, of which the first part lacks ``before`` and the last maybe some.
+    """
+    parts, n = len(shared), len(users)
+    if parts == 1:
+        return users @ shared[0].T
+    after = parts * size - before - n
+    padded = F.pad(users, (0, 0, before, after)) if before or after else users
+    out = torch.bmm(padded.view(parts, size, -1), shared.transpose(1, 2))
+    return out.view(parts * size, -1)[before : before + n]

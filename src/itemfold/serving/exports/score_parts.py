@@ -1,0 +1,143 @@
+"""The scores of known users as plain arrays that any system can multiply.
+
+    score(u, i) = user_u · item_i + factor_u · Σ_{h∈H_u} W_hi
+
+up to a constant per user, which changes no list. Models with vectors have the first term,
+item–item models the second, the hybrid both: its network and its prior form the product, and a
+user's two standard deviations are divided out beforehand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from itemfold.errors import ItemfoldError
+from itemfold.models import CML, EASE, GFCF, Hybrid
+from itemfold.models.base import Model
+from itemfold.models.embedding_model import EmbeddingModel
+from itemfold.models.item_item import SparseWeights
+from itemfold.training.progress import track
+from itemfold.training.run import Run
+
+Floats = npt.NDArray[np.float32]
+BLOCK = 512  # users or items at a time
+
+
+@dataclass(frozen=True)
+class ScoreParts:
+    """The two terms of a score; a term that a model does not have is None.
+
+    Attributes:
+        users: Vectors of the known users, `[users, d]`.
+        items: Vectors of the items, `[items, d]`.
+        factors: Factor of a user's sum of weights, `[users]`.
+        weights: Weight from a history item to a recommended one, `[items, items]`.
+    """
+
+    users: Floats | None
+    items: Floats | None
+    factors: Floats | None = None
+    weights: sp.csr_array | None = None
+
+    def scores(self, histories: sp.csr_array, rows: npt.NDArray[np.int64]) -> Floats:
+        """Scores of known users, `[B, items]`, from these arrays alone."""
+        out = np.zeros((len(rows), histories.shape[1]), dtype=np.float32)
+        if self.users is not None and self.items is not None:
+            out += self.users[rows] @ self.items.T
+        if self.weights is not None and self.factors is not None:
+            out += (histories @ self.weights).toarray() * self.factors[rows, None]
+        return out
+
+
+def score_parts(run: Run, *, progress: bool = False) -> ScoreParts:
+    """The parts of a run's scores; raise if the model has neither vectors nor weights."""
+    model = run.model
+    if isinstance(model, Hybrid):
+        return _of_hybrid(model, run.train, progress)
+    if isinstance(model, CML):  # −|u − i|² = 2u·i − |i|² − |u|², and |u|² changes no list
+        users, items = model.user_vectors, model.item_vectors
+        ones, lengths = torch.ones_like(users[:, :1]), items.square().sum(1, keepdim=True)
+        return ScoreParts(_array(users * 2, ones), _array(items, -lengths))
+    if isinstance(model, EmbeddingModel) and type(model).scores is EmbeddingModel.scores:
+        return ScoreParts(_array(model.user_vectors), _array(model.item_vectors))
+    weights = weights_of(model)
+    if weights is not None:
+        return ScoreParts(None, None, np.ones(run.train.shape[0], np.float32), weights)
+    raise ItemfoldError(
+        f"{type(model).__name__} has neither vectors nor item–item weights to export: "
+        "choose --to onnx"
+    )
+
+
+def weights_of(model: Model) -> sp.csr_array | None:
+    """The item–item weights of a linear model, or None."""
+    shape = (model.n_items, model.n_items)
+    if isinstance(model, EASE) and model.has_all_weights:
+        return sp.csr_array(_array(model.weights))
+    if isinstance(model, SparseWeights):
+        parts = (model.weight_values, model.weight_items, model.weight_starts)
+        return sp.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)
+    if isinstance(model, GFCF):  # scores are additive over the history
+        return sp.csr_array(_scores_of_single_items(model))
+    return None
+
+
+@torch.no_grad()
+def _scores_of_single_items(model: Model) -> Floats:
+    """Scores of each history of a single item, ``[items, items]``."""
+    everything = sp.eye_array(model.n_items, dtype=np.float32, format="csr")
+    blocks = []
+    for start in range(0, model.n_items, BLOCK):
+        part = sp.csr_array(everything[start : start + BLOCK])
+        nobody = np.full(len(part.indptr) - 1, -1, dtype=np.int64)
+        blocks.append(_array(model.scores(part, nobody)))
+    return np.concatenate(blocks)
+
+
+@torch.no_grad()
+def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts:
+    """Network and prior as one product; the deviations of the parts belong to the user."""
+    check_exportable(model)
+    blocks, factors = [], []
+    starts = range(0, train.shape[0], BLOCK)
+    for start in track(starts, "collecting vectors", show=progress):
+        rows = np.arange(start, min(start + BLOCK, train.shape[0]))
+        history = train[rows]
+        prior, *weights = model.blend_of(history)
+        spreads = [spread for _, spread in model.part_scores(history, rows)]
+        columns = [prior]
+        if model.gnn is not None:
+            columns = [model.gnn.vectors_of(history, rows) / spreads.pop(0), prior]
+        blocks.append(_array(*columns))
+        if model.linear is not None:
+            weight = weights[0] if weights else torch.ones_like(prior)
+            factors.append(_array(weight / spreads[0])[:, 0])
+    popularity = model.popularity.unsqueeze(1)
+    items = _array(popularity) if model.gnn is None else _array(model.table, popularity)
+    users = np.concatenate(blocks)
+    if model.linear is None:
+        return ScoreParts(users, items)
+    return ScoreParts(users, items, np.concatenate(factors), weights_of(model.linear))
+
+
+def check_exportable(model: Hybrid) -> None:
+    """Raise if a hybrid has parts that are neither vectors nor item–item weights."""
+    linear = model.linear
+    if len(model.others) or (linear is not None and weights_of(linear) is None):
+        names = ", ".join(type(part).__name__ for part in model.parts if part is not model.gnn)
+        raise ItemfoldError(
+            f"this hybrid cannot be exported: besides a network it may have one linear model with "
+            f"item–item weights, such as rlae or ease; it has {names}"
+        )
+
+
+def _array(*columns: Tensor) -> Floats:
+    """Tensors side by side as one float32 array."""
+    out: Floats = torch.cat(columns, dim=1).detach().cpu().float().contiguous().numpy()
+    return out

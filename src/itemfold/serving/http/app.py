@@ -1,0 +1,152 @@
+"""The HTTP service as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableSequence, Sequence
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+from starlette.middleware.cors import CORSMiddleware
+
+from itemfold.serving.http.access import HostCheck, KeyCheck, RateLimit
+from itemfold.serving.http.errors import add_error_handlers
+from itemfold.serving.http.feedback import FeedbackFile
+from itemfold.serving.http.middleware import (
+    RUN_FINGERPRINT,
+    BodyLimit,
+    LoadShedding,
+    RequestObserver,
+)
+from itemfold.serving.http.reload import Reloader
+from itemfold.serving.http.routes import Api
+from itemfold.serving.http.runs import ServedRuns
+from itemfold.serving.http.settings import ServiceSettings
+from itemfold.serving.http.telemetry import Telemetry
+from itemfold.serving.http.work_queue import WorkQueue
+
+MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+PAGE_HEADERS = {
+    "Referrer-Policy": "no-referrer",  # the URL of the page holds ids
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+def create_app(
+    runs: ServedRuns,
+    settings: ServiceSettings | None = None,
+    *,
+    folders: Mapping[str, Path] | None = None,
+    device: str = "cpu",
+    buckets: MutableSequence[float] | None = None,
+) -> FastAPI:
+    """The service as an application for any ASGI server.
+
+    Args:
+        runs: The runs by name.
+        settings: API keys, limits and other settings.
+        folders: Run folders to reload when they change.
+        device: Device of reloaded runs.
+        buckets: Token buckets of the rate limit that workers share, two numbers per key.
+
+    Returns:
+        An application. `app.state.stopping.set()` makes it ask clients to disconnect, and
+        `app.state.reloader.reload_all()` reloads the folders.
+
+    Examples:
+        >>> import itemfold as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> runs = ServedRuns({"ease": ir.Recommender(ir.train(split, ir.models.EASE()))})
+        >>> "/v1/recommend" in create_app(runs).openapi()["paths"]
+        True
+    """
+    settings = settings or ServiceSettings()
+    queue = WorkQueue(settings.threads, settings.max_waiting, settings.max_wait_s)
+    telemetry, stopping = Telemetry(), threading.Event()
+    reloader = Reloader(runs, folders or {}, telemetry, device, settings)
+    feedback = None if settings.feedback is None else FeedbackFile(settings.feedback)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(reloader.watch())
+        yield
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        queue.close()
+
+    app = FastAPI(
+        title="itemfold",
+        summary="Recommendations for known users and for new users with a history.",
+        version="1",
+        lifespan=lifespan,
+        docs_url=None,  # these pages load scripts from other sites
+        redoc_url=None,
+        redirect_slashes=False,  # redirects would trust the Host header of the request
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.stopping, app.state.reloader = stopping, reloader
+    app.state.queue, app.state.telemetry = queue, telemetry
+    router = Api(runs, queue, telemetry, stopping, feedback, settings.image_hosts).router()
+    app.include_router(router, prefix="/v1")
+    app.include_router(router, include_in_schema=False)  # the paths of 0.1
+    _add_page(app, settings.image_hosts)
+    add_error_handlers(app)
+    for run in runs:
+        telemetry.describe_run(run)
+    _add_middleware(app, settings, buckets)
+    return app
+
+
+def _add_middleware(
+    app: FastAPI, settings: ServiceSettings, buckets: MutableSequence[float] | None
+) -> None:
+    """Add middleware from the innermost to the outermost."""
+    state = app.state
+    app.add_middleware(BodyLimit)
+    app.add_middleware(LoadShedding, queue=state.queue)
+    if settings.api_keys:
+        limit = None
+        if settings.rate_limit is not None:
+            lock = None if buckets is None else buckets.get_lock()  # type: ignore[attr-defined]
+            full = [0.0] * (2 * len(settings.api_keys))
+            limit = RateLimit(settings.rate_limit, full if buckets is None else buckets, lock)
+        app.add_middleware(KeyCheck, keys=settings.api_keys, limit=limit)
+    if settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+            expose_headers=["X-Request-ID", "Retry-After", RUN_FINGERPRINT],
+        )
+    app.add_middleware(HostCheck, names=settings.allowed_hosts)
+    app.add_middleware(
+        RequestObserver,
+        telemetry=state.telemetry,
+        stopping=state.stopping,
+        access_log=settings.access_log,
+    )
+
+
+def _add_page(app: FastAPI, image_hosts: Sequence[str]) -> None:
+    """Add a route for each file of the page; only images may come from other hosts."""
+    images = " ".join(["data:", *image_hosts])
+    policy = f"default-src 'self'; img-src {images}; frame-ancestors 'none'"
+    headers = {"Content-Security-Policy": policy, **PAGE_HEADERS}
+
+    def endpoint(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
+        async def send() -> Response:
+            return Response(content, media_type=media_type, headers=headers)
+
+        return send
+
+    for file in files("itemfold.serving.http").joinpath("page").iterdir():
+        path = "/" if file.name == "index.html" else f"/page/{file.name}"
+        media_type = MEDIA_TYPES[file.name[file.name.rfind(".") :]]
+        app.add_api_route(path, endpoint(file.read_bytes(), media_type), include_in_schema=False)

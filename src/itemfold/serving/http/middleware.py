@@ -1,0 +1,193 @@
+"""ASGI middleware: metrics and logs of every request, load shedding, and limits on bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+import time
+import uuid
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from itemfold.serving.http.access import is_keyless
+from itemfold.serving.http.access_log import log
+from itemfold.serving.http.errors import error_response, route_path
+from itemfold.serving.http.telemetry import Telemetry
+from itemfold.serving.http.work_queue import CLIENT_GONE, WorkQueue, busy
+
+RUN_FINGERPRINT = "X-Run-Fingerprint"
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+UNQUEUED = ("/about", "/metrics", "/openapi.json")  # answered even if the queue is full
+MAX_BODY = 2**20  # bytes
+BODY_SECONDS = 30.0  # time limit of an upload
+
+
+class RequestObserver:
+    """Count, time and log every request, and give it an id.
+
+    HEAD is handled as GET without a body. An unexpected exception becomes status 500. Once
+    `stopping` is set, responses ask clients to close their connections.
+    """
+
+    def __init__(
+        self, app: ASGIApp, telemetry: Telemetry, stopping: threading.Event, *, access_log: bool
+    ) -> None:
+        self.app, self.telemetry = app, telemetry
+        self.stopping, self.access_log = stopping, access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle an ASGI connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, send, self.stopping)
+        self.telemetry.in_flight.inc()
+        try:
+            await self.app(exchange.scope, receive, exchange.send)
+        except asyncio.CancelledError:  # the grace period of a shutdown is over
+            await exchange.fail(503, "the service is stopping")
+        except Exception as error:
+            log(logging.ERROR, "unexpected error", error=error, request_id=exchange.request_id)
+            await exchange.fail(500, "unexpected error; see the log of the service")
+        finally:
+            self.telemetry.in_flight.dec()
+            self._record(exchange)
+
+    def _record(self, exchange: _Exchange) -> None:
+        path, upload = route_path(exchange.scope), exchange.scope.get("upload_seconds", 0.0)
+        seconds = max(0.0, time.perf_counter() - exchange.started - upload)
+        self.telemetry.answers.labels(path, exchange.status).inc()
+        self.telemetry.seconds.labels(path).observe(seconds)
+        self.telemetry.upload_seconds.labels(path).observe(upload)
+        if self.access_log:
+            log(
+                logging.INFO,
+                "request",
+                request_id=exchange.request_id,
+                method=exchange.method,
+                path=path,
+                status=exchange.status,
+                ms=round(1e3 * seconds, 2),
+                upload_ms=round(1e3 * upload, 2),
+                bytes=exchange.size,
+                **exchange.scope.get("log", {}),
+            )
+
+
+class _Exchange:
+    """One request and its response."""
+
+    def __init__(self, scope: Scope, send: Send, stopping: threading.Event) -> None:
+        self.started, self.status, self.size, self.has_begun = time.perf_counter(), 500, 0, False
+        self.method = scope["method"]
+        given = Headers(scope=scope).get("x-request-id", "")
+        self.request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        self.scope: MutableMapping[str, Any] = scope
+        if self.method == "HEAD":
+            self.scope = {**scope, "method": "GET"}
+        self._send, self._stopping = send, stopping
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the response."""
+        if message["type"] == "http.response.start":
+            self.has_begun, self.status = True, message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-ID"] = self.request_id
+            if found := self.scope.get("log", {}).get("run_fingerprint"):
+                headers[RUN_FINGERPRINT] = found
+            if self._stopping.is_set():
+                headers["Connection"] = "close"
+        elif message["type"] == "http.response.body":
+            if self.method == "HEAD":
+                message = {**message, "body": b""}
+            self.size += len(message.get("body", b""))
+        await self._send(message)
+
+    async def fail(self, status: int, text: str) -> None:
+        """Send an error, unless a response has begun."""
+
+        async def receive() -> Message:
+            return {"type": "http.disconnect"}
+
+        if not self.has_begun:
+            await error_response(status, text)(dict(self.scope), receive, self.send)
+
+
+class LoadShedding:
+    """Answer 503 before a body is read, if the queue is full and the request needs it."""
+
+    def __init__(self, app: ASGIApp, queue: WorkQueue) -> None:
+        self.app, self.queue = app, queue
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle an ASGI connection."""
+        app = self.app
+        if scope["type"] == "http" and self.queue.is_full:
+            path = scope["path"]
+            if not is_keyless(path) and path.removeprefix("/v1") not in UNQUEUED:
+                app = error_response(503, busy().detail, busy().headers)
+        await app(scope, receive, send)
+
+
+class BodyLimit:
+    """Read each body before its request is handled: 413 if it is too large, 408 if too slow.
+
+    The time of the upload goes into ``scope["upload_seconds"]``.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle an ASGI connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, close = time.perf_counter(), {"Connection": "close"}
+        try:
+            body = await asyncio.wait_for(_read_body(receive), BODY_SECONDS)
+        except TimeoutError:
+            text = f"a request body must arrive within {BODY_SECONDS:g} s"
+            await error_response(408, text, close)(scope, receive, send)
+            return
+        finally:
+            scope["upload_seconds"] = time.perf_counter() - started
+        if body is None:
+            await error_response(CLIENT_GONE, "client disconnected")(scope, receive, send)
+        elif len(body) > MAX_BODY:
+            text = f"a request body must have at most {MAX_BODY:,} bytes"
+            await error_response(413, text, close)(scope, receive, send)
+        else:
+            await self.app(scope, _replay(body, receive), send)
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """The body, cut off soon after `MAX_BODY`; None if the client disconnects."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= MAX_BODY:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        size, more = size + len(parts[-1]), message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A channel that yields the body first, then what the client sends next."""
+    given = False
+
+    async def next_message() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return next_message

@@ -1,0 +1,263 @@
+"""The routes of the API: each validates its request, then calls the recommender of a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import TypeAdapter
+from starlette.exceptions import HTTPException
+
+from itemfold.errors import ItemfoldError
+from itemfold.serving.http.errors import RESPONSES
+from itemfold.serving.http.feedback import FeedbackFile
+from itemfold.serving.http.middleware import RUN_FINGERPRINT
+from itemfold.serving.http.runs import ServedRun, ServedRuns
+from itemfold.serving.http.schemas import (
+    MAX_BATCH_ITEMS,
+    MAX_K,
+    MAX_REASONS,
+    MAX_SHARES,
+    About,
+    Answer,
+    BatchRequest,
+    Error,
+    FeedbackRequest,
+    Item,
+    RecommendRequest,
+    Status,
+    Stored,
+)
+from itemfold.serving.http.telemetry import Telemetry
+from itemfold.serving.http.work_queue import WorkQueue
+from itemfold.serving.recommendations import Recommendation
+
+USERS_PER_TURN = 16  # users of a batch that are served before other requests have their turn
+ANSWER, ANSWERS = TypeAdapter(Answer), TypeAdapter(list[Answer])
+FINGERPRINT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "headers": {
+            RUN_FINGERPRINT: {
+                "description": "A hash of everything that the answer depends on.",
+                "schema": {"type": "string"},
+            }
+        }
+    }
+}
+RunName = Annotated[str | None, Query(description="Name of a run; default: the first.")]
+ItemId = Annotated[str, Query(examples=["12"])]
+UserId = Annotated[str, Query(examples=["5"])]
+
+
+class Api:
+    """The endpoints, and what they share: the runs, the work queue, feedback and metrics."""
+
+    def __init__(
+        self,
+        runs: ServedRuns,
+        queue: WorkQueue,
+        telemetry: Telemetry,
+        stopping: threading.Event,
+        feedback: FeedbackFile | None,
+        image_hosts: Sequence[str] = (),
+    ) -> None:
+        self.runs, self.queue, self.telemetry = runs, queue, telemetry
+        self.stopping, self.feedback, self.image_hosts = stopping, feedback, list(image_hosts)
+
+    def router(self) -> APIRouter:
+        """All routes."""
+        router = APIRouter(responses=RESPONSES)
+        add, signed = router.add_api_route, FINGERPRINT
+        add("/livez", self.livez, summary="Liveness probe")
+        add("/health", self.livez, include_in_schema=False)  # its name in 0.1
+        add("/readyz", self.readyz, summary="Readiness probe")
+        add("/about", self.about, summary="Describe a run")
+        add("/similar", self.similar, responses=signed, summary="Similar items")
+        add("/items", self.items, responses=signed, summary="Search the catalogue")
+        add("/history", self.history, responses=signed, summary="History of a known user")
+        add(
+            "/recommend",
+            self.recommend,
+            methods=["POST"],
+            responses=signed,
+            summary="Recommend to one user",
+            response_model=Answer,
+        )
+        add(
+            "/recommend/batch",
+            self.batch,
+            methods=["POST"],
+            summary="Recommend to many users",
+            response_model=list[Answer],
+        )
+        add(
+            "/feedback",
+            self.store,
+            methods=["POST"],
+            summary="Store feedback",
+            responses={404: {"model": Error, "description": "Feedback is not collected."}},
+        )
+        add("/metrics", self.metrics, include_in_schema=False)
+        return router
+
+    # --- the service: no thread is needed, so these respond even if all threads are busy ----------
+
+    async def livez(self) -> Status:
+        """The process is up, even if it is about to stop."""
+        return Status()
+
+    async def readyz(self) -> Status:
+        """Ready for requests; 503 once the service is stopping."""
+        if self.stopping.is_set():
+            raise HTTPException(503, "the service is stopping")
+        return Status()
+
+    async def about(self, run: RunName = None) -> About:
+        """The data, the model and the counts of a run, and the names of all runs."""
+        served = self.runs.choose(run or self.runs.names[0], None)
+        data = served.recommender.run
+        return About(
+            run=served.name,
+            run_fingerprint=served.fingerprint,
+            since=served.since,
+            model=str(data.metrics["model"]),
+            data=str(data.dataset["name"]),
+            fingerprint=str(data.dataset["fingerprint"]),
+            protocol=data.protocol,
+            users=len(data.user_ids),
+            items=served.recommender.n_items,
+            new_items=len(served.recommender.items.new),
+            explains=served.recommender.model.explains,
+            titled=served.recommender.items.titles is not None,
+            genres=list(served.recommender.genres),
+            test=data.metrics["test"],
+            runs=self.runs.names,
+            split=self.runs.split,
+            feedback=self.feedback is not None,
+            image_hosts=self.image_hosts,
+        )
+
+    async def metrics(self) -> Response:
+        """Metrics for Prometheus."""
+        return Response(self.telemetry.exposition(), media_type=self.telemetry.media_type)
+
+    # --- recommendations -------------------------------------------------------------------------
+
+    async def recommend(self, request: Request, body: RecommendRequest) -> Response:
+        """The k best items, best first; `explain` adds the exact share of each history item."""
+        keys = (key for key in (body.user, body.visitor) if key is not None)
+        run = self._choose_run(request, body.run, next(keys, body.history))
+        if body.explain:
+            _check_explanation(run, body)
+        arguments = body.arguments()
+        content = await self.queue.run(request, lambda: ANSWER.dump_json(run.answer(arguments)))
+        return Response(content, media_type="application/json")
+
+    async def batch(self, request: Request, body: BatchRequest) -> Response:
+        """A list for each of many users, the same as in one request per user."""
+        if (body.users is None) == (body.histories is None):
+            raise ItemfoldError("give either 'users' or 'histories'")
+        name = "user" if body.histories is None else "history"
+        asked: list[Any] = body.users if body.histories is None else body.histories  # type: ignore[assignment]
+        if len(asked) * body.k > MAX_BATCH_ITEMS:
+            raise ItemfoldError(
+                f"a batch must ask for at most {MAX_BATCH_ITEMS:,} items, got {len(asked):,} users "
+                f"× {body.k}: choose a smaller 'k' or fewer users"
+            )
+        shared = body.arguments()
+        pairs = [(self.runs.choose(body.run, one), {name: one, **shared}) for one in asked]
+        answers: list[Answer] = []
+        for start in range(0, len(pairs), USERS_PER_TURN):
+            block = pairs[start : start + USERS_PER_TURN]
+            answers += await self.queue.run(
+                request,
+                lambda block=block: [run.answer(arguments) for run, arguments in block],  # type: ignore[misc]
+                patient=start > 0,
+            )
+        content = await self.queue.run(request, lambda: ANSWERS.dump_json(answers), patient=True)
+        return Response(content, media_type="application/json")
+
+    async def similar(
+        self,
+        request: Request,
+        item: ItemId,
+        k: Annotated[int, Query(ge=1, le=MAX_K)] = 20,
+        run: RunName = None,
+    ) -> list[Recommendation]:
+        """The k most similar items, without the item itself."""
+        recommender = self._choose_run(request, run or self.runs.names[0]).recommender
+        return await self.queue.run(request, lambda: list(recommender.similar_items(item, k)))
+
+    # --- the catalogue ---------------------------------------------------------------------------
+
+    async def items(
+        self,
+        request: Request,
+        q: Annotated[str, Query(max_length=200)] = "",
+        limit: Annotated[int, Query(ge=1, le=MAX_K)] = 10,
+        genre: Annotated[str | None, Query(max_length=200)] = None,
+        new: Annotated[bool, Query(description="Only items without interactions.")] = False,
+        run: RunName = None,
+    ) -> list[Item]:
+        """Items by a part of their title or by id; without a query, the most popular."""
+        served = self._choose_run(request, run or self.runs.names[0])
+        return await self.queue.run(request, lambda: served.find(q, limit, genre, only_new=new))
+
+    async def history(
+        self,
+        request: Request,
+        user: UserId,
+        limit: Annotated[int, Query(ge=1, le=MAX_K)] = MAX_K,
+        run: RunName = None,
+    ) -> list[Item]:
+        """The items in the training history of a known user."""
+        served = self._choose_run(request, run or self.runs.names[0])
+        return await self.queue.run(request, lambda: served.items(served.history(user)[:limit]))
+
+    # --- feedback --------------------------------------------------------------------------------
+
+    async def store(self, request: Request, body: FeedbackRequest) -> Stored:
+        """Store one event per item."""
+        file = self.feedback
+        if file is None:
+            raise HTTPException(404, "feedback is not collected: start with --feedback FOLDER")
+        run = self.runs.choose(body.run, body.user)
+        rows = [
+            {
+                "user_id": body.user,
+                "item_id": item,
+                "event": body.event,
+                "run": run.name,
+                "run_fingerprint": run.fingerprint,
+            }
+            for item in body.items
+        ]
+        await self.queue.run(request, lambda: file.append(rows))
+        self.telemetry.feedback.labels(body.event, run.name).inc(len(rows))
+        return Stored(stored=len(rows))
+
+    def _choose_run(
+        self, request: Request, name: str | None, assignment_key: Any = None
+    ) -> ServedRun:
+        """The run of a request; its name goes into the log line, its fingerprint into a header."""
+        run = self.runs.choose(name, assignment_key)
+        request.scope["log"] = {"run": run.name, "run_fingerprint": run.fingerprint}
+        return run
+
+
+def _check_explanation(run: ServedRun, body: RecommendRequest) -> None:
+    """Reject explanations that would take too much time or memory."""
+    history = len(body.history or ())
+    if body.user is not None:
+        history = len(run.history(body.user))
+    history += len(body.dislikes or ())
+    listed = min(history, body.reasons or history)
+    for number, most, what in ((history, MAX_SHARES, "compute"), (listed, MAX_REASONS, "list")):
+        if body.k * number > most:
+            raise ItemfoldError(
+                f"'explain' must {what} at most {most:,} shares, got {body.k} items × "
+                f"{number:,} history items: choose a smaller 'k' or 'reasons'"
+            )

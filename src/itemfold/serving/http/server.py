@@ -1,0 +1,240 @@
+"""The server process: open the socket first, so that a taken port is reported at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import uvicorn
+
+from itemfold.errors import ItemfoldError
+from itemfold.serving.http.access_log import set_up_logging
+from itemfold.serving.http.app import create_app
+from itemfold.serving.http.connection import LimitedConnection, connection_limit
+from itemfold.serving.http.runs import ServedRuns, check_split, run_folders
+from itemfold.serving.http.settings import ServiceSettings, check_exposed
+from itemfold.threads import usable_cpus
+from itemfold.validation import positive_integer
+
+BACKLOG = 1024  # connections that the system queues before they are accepted
+ACCEPT_BATCH = 16  # connections accepted at a time: fewer than there are spare files
+SHUTDOWN_SECONDS = 10  # grace period of requests in progress
+LINGER_SECONDS = 1.0  # longest wait for new connections to end, and then for open ones to close
+MAX_WORKERS = 4  # default limit: each worker has the runs in memory
+
+
+def serve(
+    runs: Sequence[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    device: str = "cpu",
+    split: Mapping[str, float] | None = None,
+    workers: int | None = None,
+    insecure: bool = False,
+    settings: ServiceSettings | None = None,
+    when_ready: Callable[[str], object] | None = None,
+) -> None:
+    """Serve over HTTP until Ctrl-C or SIGTERM; requests in progress are completed.
+
+    Args:
+        runs: Run folders, or NAME=FOLDER; the first is the default of requests.
+        host: Address to listen on.
+        port: Port to listen on; 0: any free port.
+        device: "cpu", "cuda" or "auto".
+        split: Traffic weight of each run name.
+        workers: Worker processes; default: one per CPU, four at most.
+        insecure: Listen on a public address without an API key.
+        settings: API keys, limits and other settings.
+        when_ready: Called with the URL once the service answers.
+
+    Raises:
+        ItemfoldError: A run cannot be loaded, the address is taken, or a setting is invalid.
+    """
+    folders, settings = run_folders(runs), settings or ServiceSettings()
+    weights = check_split(split or {}, list(folders))
+    check_exposed(host, settings, insecure=insecure)
+    cpus = usable_cpus()
+    usual = min(cpus, MAX_WORKERS) if hasattr(socket, "send_fds") else 1
+    n_workers = usual if workers is None else positive_integer("workers", workers)
+    settings = replace(
+        settings,
+        threads=max(1, cpus // n_workers),
+        allowed_hosts=(*settings.allowed_hosts, host),
+    )
+    with listen(host, port) as listener:
+        bound_port = listener.getsockname()[1]
+        url = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}"
+
+        def ready() -> None:
+            print(f"itemfold is serving at {url} (stop with Ctrl-C)", flush=True)
+            if when_ready is not None:
+                when_ready(url)
+
+        task = WorkerTask(folders, weights, device, settings)
+        if n_workers == 1:
+            task.run(listener, None, ready)
+        else:
+            from itemfold.serving.http.workers import supervise
+
+            supervise(task, listener, n_workers, ready)
+
+
+@dataclass(frozen=True)
+class WorkerTask:
+    """The work of one process: load the runs, then answer at a socket. It can be pickled."""
+
+    folders: dict[str, Path]
+    split: dict[str, float]
+    device: str
+    settings: ServiceSettings
+
+    def run(
+        self,
+        source: socket.socket,
+        buckets: MutableSequence[float] | None,
+        ready: Callable[[], None],
+        *,
+        is_channel: bool = False,
+    ) -> None:
+        """Answer until a signal arrives.
+
+        Args:
+            source: A socket to listen on, or a channel that passes accepted connections.
+            buckets: Token buckets of the rate limit that workers share.
+            ready: Called when requests are answered.
+            is_channel: Which of the two the source is.
+        """
+        if hasattr(signal, "SIGHUP"):  # ignored until loaded: there is nothing to reload yet
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        set_up_logging()
+        sys.setswitchinterval(0.0005)  # scoring must not wait for a busy event loop
+        torch.set_num_threads(1)  # a request is one product: other cores serve other requests
+        loaded = {name: self.settings.load(f, self.device) for name, f in self.folders.items()}
+        app = create_app(
+            ServedRuns(loaded, self.split),
+            self.settings,
+            folders=self.folders,
+            device=self.device,
+            buckets=buckets,
+        )
+        app.state.max_connections = connection_limit()
+        config = uvicorn.Config(
+            app,
+            http=LimitedConnection,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            backlog=ACCEPT_BATCH,
+        )
+        server = DrainingServer(config, app.state, ready, channel=source if is_channel else None)
+        server.run(sockets=[] if is_channel else [source])
+
+
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server that drains connections before it stops and reloads runs on SIGHUP."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: Any,
+        ready: Callable[[], None],
+        channel: socket.socket | None,
+    ) -> None:
+        super().__init__(config)
+        self.state, self.ready, self.channel = state, ready, channel
+        self._arriving: set[asyncio.Task[Any]] = set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to answer."""
+        await super().startup(sockets)
+        loop = asyncio.get_running_loop()
+        if hasattr(signal, "SIGHUP"):
+            loop.add_signal_handler(signal.SIGHUP, self.state.reloader.reload_all)
+        if self.channel is not None:
+            self.channel.setblocking(False)
+            loop.add_reader(self.channel, self._receive, self.channel)
+        for listener in sockets or []:
+            listener.listen(BACKLOG)
+        self.ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain connections, then stop; responses ask clients to close."""
+        self.state.stopping.set()
+        connections = self.server_state.connections
+        if self.channel is not None:  # until the supervisor closes it
+            await self._wait_while(lambda: self.channel is not None)
+        else:
+            await self._wait_while(lambda: bool(connections))
+            for server in self.servers:
+                server.close()
+        await self._wait_while(lambda: bool(connections or self._arriving))
+        await super().shutdown(sockets)
+
+    async def _wait_while(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + LINGER_SECONDS
+        while condition() and time.monotonic() < end and not self.force_exit:
+            await asyncio.sleep(0.02)
+
+    def _receive(self, channel: socket.socket) -> None:
+        """Receive a batch of the connections that the supervisor has accepted."""
+        for _ in range(ACCEPT_BATCH):
+            try:
+                content, handles, _, _ = socket.recv_fds(channel, 1, 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                content, handles = b"", []
+            if not content:  # the supervisor stops, or has died
+                asyncio.get_running_loop().remove_reader(channel)
+                channel.close()
+                self.channel, self.should_exit = None, True
+                return
+            if handles:  # otherwise too many files are open, and the connection is lost
+                self._open(socket.socket(fileno=handles[0]))
+
+    def _open(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        protocol = partial(
+            LimitedConnection,
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(loop.connect_accepted_socket(protocol, connection))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to this address; port 0 takes a free one."""
+    if not 0 <= port < 2**16:
+        raise ItemfoldError(f"'port' must be between 0 and 65535, got {port}")
+    sock = None
+    try:
+        # TCP is named because asyncio sets TCP_NODELAY only then
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except (OSError, UnicodeError) as error:  # the latter for an invalid host name
+        if sock is not None:
+            sock.close()
+        why = getattr(error, "strerror", None) or "not a valid host name"
+        raise ItemfoldError(
+            f"cannot listen on {host}:{port} ({why}): choose another --host or --port"
+        ) from error
+    return sock

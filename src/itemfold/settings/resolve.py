@@ -1,0 +1,373 @@
+"""From a request to complete settings: `resolve(request) → Settings`.
+
+A *request* is what was asked for: some settings, by section, from a file, options or Python
+arguments. It is never rewritten. *Settings* are complete and immutable, and know the source of each
+value. Training that chooses a setting returns new settings; the request stays what it was.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from itemfold.data.split import Split
+from itemfold.data.splitters import SPLITS
+from itemfold.errors import ItemfoldError
+from itemfold.losses import default_training
+from itemfold.models import MODELS
+from itemfold.models.base import Kind, Model
+from itemfold.sampling import Sampler
+from itemfold.settings.component import TABLES, Component, Tables, component_from, component_of
+from itemfold.settings.schema import (
+    DEFAULTS,
+    PROTOCOL,
+    PROTOCOL_OF,
+    SECTIONS,
+    SPLIT_OF,
+    Config,
+    TrainConfig,
+)
+from itemfold.settings.toml_file import difference, flat, normalise, put
+from itemfold.validation import check_settings, lookup, schema
+
+# Settings that do not affect the figures are left out of comparisons.
+INDIFFERENT = (
+    ("train", "device"),
+    ("train", "precision"),
+    ("train", "save_seconds"),
+    ("negatives", "cache"),
+)
+OF_CLOSED_FORMS = ("metric", "refit", "seed")  # the training settings that apply to closed forms
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for, and how; never rewritten.
+
+    Attributes:
+        values: Settings by section. Model, loss and negatives may also be objects.
+        sources: How single settings were given, such as "train.lr": "option".
+        source: How all others were given.
+    """
+
+    values: Mapping[str, Any]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    source: str = "given"
+
+    @classmethod
+    def from_options(cls, base: Config, values: Config, source: str) -> Request:
+        """The settings of a file or a stored run, and options that were laid over them."""
+        before, now = flat(base), flat(values)
+        unchanged = {path: source for path, value in now.items() if before.get(path) == value}
+        return cls(values, unchanged, "option")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The complete settings of one run; immutable.
+
+    Attributes:
+        data: Where the data comes from.
+        split: How it is split.
+        model: The model to train.
+        loss: Its loss; not used by closed forms and models with their own objective.
+        negatives: Its sampler of negatives; likewise.
+        train: The settings of training.
+        given: How each setting was given that was asked for, such as "train.lr": "option".
+        chosen: How each setting was chosen that training chose.
+    """
+
+    data: dict[str, Any]
+    split: dict[str, Any]
+    model: Component
+    loss: Component
+    negatives: Component
+    train: TrainConfig
+    given: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def model_class(self) -> type[Model]:
+        """The class of the model."""
+        assert isinstance(self.model.kind, type)
+        return self.model.kind
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The source of every setting: given, chosen, or a default of model, loss or training."""
+        of_model = f"default of {self.model.name}"
+        has_lists = self.model_class.kind.has_lists
+        of_loss = default_training(self.loss.kind) if has_lists else {}
+        labels = {f"train.{name}": f"default of {self.loss.name}" for name in of_loss}
+        labels |= {f"train.{name}": of_model for name in self.model_class.default_training}
+        for section, values in self.model_class.default_settings.items():
+            labels |= {f"{section}.{name}": of_model for name in values}
+        labels |= {section: f"default of {getattr(self, section).name}" for section in TABLES}
+        labels |= {"model.name": "default", "loss.name": of_model, "negatives.name": of_model}
+        labels |= {**self.given, **self.chosen}
+
+        def source(path: str) -> str:
+            while path and path not in labels:  # of the whole component, if not of the setting
+                path = path.rpartition(".")[0]
+            return labels.get(path, "default")
+
+        return {path: source(path) for path in flat(normalise(self.record()))}
+
+    def is_given(self, path: str) -> bool:
+        """Whether a setting was asked for, or any setting of a section."""
+        return any(known == path or known.startswith(f"{path}.") for known in self.given)
+
+    def make_model(self) -> Model:
+        """A new model, not yet set up."""
+        model: Model = self.model.make()
+        return model
+
+    def make_loss(self) -> Callable[..., Tensor]:
+        """The loss with its settings bound."""
+        loss: Callable[..., Tensor] = self.loss.make()
+        return loss
+
+    def make_sampler(self) -> Sampler:
+        """A new sampler of negatives."""
+        sampler: Sampler = self.negatives.make()
+        return sampler
+
+    def choose(self, chosen: Config, how: str) -> Settings:
+        """Settings with other values, by section; a section with a name is another component."""
+        out = self
+        for section, values in chosen.items():
+            if section == "train":
+                out = replace(out, train=replace(out.train, **values))
+                continue
+            component: Component = getattr(out, section)
+            if "name" in values:
+                kind = TABLES[section][values["name"]]
+                component = Component(kind, values["name"], schema(kind))
+            own = {name: value for name, value in values.items() if name != "name"}
+            changed: dict[str, Any] = {section: component.choose(own)}
+            out = replace(out, **changed)
+        return replace(out, chosen={**self.chosen, **dict.fromkeys(flat(chosen), how)})
+
+    def of_split(self, split: Split, source: str | None = None) -> Settings:
+        """The settings with the data that was read and the split that was made, by ``source``."""
+        out = replace(self, data=dict(split.source), split=dict(split.settings))
+        if source is None:
+            return out
+        made = flat({"data": out.data, "split": out.split})
+        return replace(out, given={**self.given, **dict.fromkeys(made, source)})
+
+    def refits(self, split: Split) -> bool:
+        """Whether the model is trained again on training and validation data together."""
+        known_users = split.protocol == "transductive"
+        return self.train.refit and known_users and split.valid is not None
+
+    def record(self) -> Config:
+        """All settings by section, as in ``config.toml``."""
+        none = {"name": "none"}
+        lists = self.model_class.kind.has_lists
+        return {
+            "data": dict(self.data),
+            "split": dict(self.split),
+            "model": self.model.record(),
+            "loss": self.loss.record() if lists else dict(none),
+            "negatives": self.negatives.record() if lists else dict(none),
+            "train": asdict(self.train),
+        }
+
+    def request(self) -> Config:
+        """What was asked for, as stored in ``request.toml``."""
+        out: Config = {"data": dict(self.data), "split": dict(self.split), "model": {}}
+        for path, value in flat(normalise(self.record())).items():
+            section, _, name = path.partition(".")
+            parents = [path[:end] for end, letter in enumerate(f"{path}.") if letter == "."]
+            if section not in ("data", "split") and any(p in self.given for p in parents):
+                put(out.setdefault(section, {}), name, value)
+        return normalise({**out, "model": {"name": self.model.name, **out["model"]}})
+
+    def fixed(self) -> Config:
+        """The settings that training will not change, by which requests are compared.
+
+        What the model chooses unless it was given is left out.
+        """
+        out = normalise(self.record())
+        for path in self.model_class.chooses:
+            section, _, name = path.partition(".")
+            if not self.is_given(path):
+                if name:
+                    out[section].pop(name, None)
+                else:
+                    out[section] = {}
+        return out
+
+    def comparable(self) -> Config:
+        """Every setting that affects the figures, in the types of a file."""
+        out = self.record()
+        if self.model_class.kind is Kind.CLOSED_FORM:  # no descent: the rest has no effect
+            some = {name: getattr(self.train, name) for name in OF_CLOSED_FORMS}
+            train = TrainConfig(**{**self.model_class.default_training, **some})
+            out["train"] = asdict(train)
+        for section, key in INDIFFERENT:
+            out[section].pop(key, None)
+        return normalise(out)
+
+
+def resolve(request: Request | Config, tables: Tables = TABLES) -> Settings:
+    """Check a request and fill in the defaults; no data is read and nothing is sampled.
+
+    Whatever the constructor of a component rejects is rejected here.
+    """
+    request = request if isinstance(request, Request) else Request(request)
+    plain = {name: part for name, part in request.values.items() if isinstance(part, Mapping)}
+    made = {
+        section: component_of(section, part)
+        for section, part in request.values.items()
+        if part is not None and not isinstance(part, Mapping)
+    }
+    kind = made["model"].kind if "model" in made else None
+    config = with_names(plain, tables, kind)  # type: ignore[arg-type]
+    if "model" in plain:
+        named: type[Model] = lookup(tables["model"], "model", config["model"]["name"])
+        plain["model"] = named.current_settings(plain["model"])
+        config["model"] = named.current_settings(config["model"], warn=False)
+    for section in TABLES:
+        if section not in made:
+            made[section] = component_from(section, config[section], tables)
+    train = _training(made["model"].kind, made["loss"].kind, config["train"])  # type: ignore[arg-type]
+    given = {path: request.sources.get(path, request.source) for path in flat(plain)}
+    for section, part in made.items():
+        if section not in plain and request.values.get(section) is not None:
+            given |= {f"{section}.{name}": request.source for name in ("name", *part.values)}
+    settings = Settings(
+        data=config["data"],
+        split=_split(config["split"]),
+        model=made["model"],
+        loss=made["loss"],
+        negatives=made["negatives"],
+        train=train,
+        given=given,
+    )
+    model = settings.make_model()  # its constructor checks the settings
+    settings.make_loss(), settings.make_sampler()
+    if protocol_of(config) == "inductive":
+        model.check_inductive()
+    return settings
+
+
+def difference_of_requests(stored: Config, settings: Settings) -> str:
+    """The first setting in which a stored request differs from these settings; "" if none."""
+    tables = {
+        section: ChainMap({getattr(settings, section).name: getattr(settings, section).kind}, table)  # type: ignore[arg-type]
+        for section, table in TABLES.items()
+    }
+    components = {name: part for name, part in stored.items() if name not in ("data", "split")}
+    try:
+        before = resolve(components, tables).fixed()
+    except ItemfoldError as error:
+        return str(error)
+    before |= {"data": stored.get("data", {}), "split": stored.get("split", {})}
+    return difference(before, settings.fixed())
+
+
+def with_names(
+    config: Mapping[str, Any], tables: Tables = TABLES, kind: type[Model] | None = None
+) -> Config:
+    """Every section with its component named; unknown sections are rejected.
+
+    The default model is the hybrid; if only a loss or a sampler is named, it is LightGCN. ``kind``
+    is the class of a model that is given as an object.
+    """
+    for name in config:
+        if name not in SECTIONS:
+            raise ItemfoldError(f"unknown section [{name}]; the sections are {', '.join(SECTIONS)}")
+    out = {name: dict(config.get(name, {})) for name in SECTIONS}
+    named = any("name" in out[name] for name in ("loss", "negatives"))
+    out["model"].setdefault("name", "lightgcn" if named else DEFAULTS["model"])
+    model: type[Model] = kind or lookup(tables["model"], "model", out["model"]["name"])
+    defaults = {"loss": model.default_loss, "negatives": model.default_negatives}
+    for name, default in defaults.items():
+        given = dict(config.get(name, {}))
+        if not model.kind.has_lists:
+            default = "none"
+        elif given.get("name") == "none":  # written for a model without this component
+            given.pop("name")
+        own = model.default_settings.get(name, {}) if given.get("name", default) == default else {}
+        out[name] = {"name": default, **own, **given}
+    out["split"].setdefault("strategy", SPLIT_OF[PROTOCOL])
+    lookup(SPLITS, "split", out["split"]["strategy"])
+    return out
+
+
+def model_class(config: Config) -> type[Model]:
+    """The class of the model in a configuration."""
+    found: type[Model] = lookup(MODELS, "model", with_names(config)["model"]["name"])
+    return found
+
+
+def protocol_of(config: Config) -> str:
+    """The protocol that a split belongs to: by its strategy, or by its own setting."""
+    split = with_names({"split": config.get("split", {})})["split"]
+    return str(split.get("protocol") or PROTOCOL_OF.get(split["strategy"], PROTOCOL))
+
+
+def changes(before: Config, now: Config) -> list[str]:
+    """The settings in which two comparable configurations differ, such as "train.lr".
+
+    If only one of them has a setting, the other is assumed to have its default: settings that are
+    added to a component later leave older results valid.
+    """
+    names = {section: {"name": now[section]["name"]} for section in TABLES}
+    base = resolve({**names, "split": {"strategy": now["split"]["strategy"]}}).comparable()
+    before, out = current_config(before), []
+    for section in SECTIONS:
+        values = dict(before.get(section, {}))
+        for key, value in values.items():  # a model within that was stored by its name alone
+            if isinstance(value, str) and isinstance(now[section].get(key), dict):
+                values[key] = {"name": value}
+        one, two, default = (flat({section: v}) for v in (values, now[section], base[section]))
+        out += [
+            path
+            for path in dict.fromkeys([*one, *two])
+            if one.get(path, default.get(path)) != two.get(path, default.get(path))
+        ]
+    return out
+
+
+def current_config(config: Config) -> Config:
+    """A stored configuration with the names that settings have now."""
+    name = str(config.get("model", {}).get("name"))
+    if name not in MODELS:
+        return config
+    return {**config, "model": MODELS[name].current_settings(config["model"], warn=False)}
+
+
+def _training(
+    model: type[Model], loss: Callable[..., Tensor], given: Mapping[str, Any]
+) -> TrainConfig:
+    """The given settings, then the defaults of the model, then those of the loss, if any."""
+    given = check_settings(TrainConfig, "train", given)
+    of_loss = default_training(loss) if model.kind.has_lists else {}
+    defaults = {**of_loss, **model.default_training}
+    if "eval_every" in given and defaults.get("patience"):  # at least one validation
+        defaults["patience"] = max(defaults["patience"], given["eval_every"])
+    config = TrainConfig(**{**defaults, **given})
+    if model.batch_by not in (None, config.batch_by):
+        raise ItemfoldError(
+            f"'batch_by' must be {model.batch_by} for {model.__name__}, got {config.batch_by!r}"
+        )
+    return config
+
+
+def _split(section: Mapping[str, Any]) -> dict[str, Any]:
+    """The complete split settings: strategy, its settings, and thinning of training, if any."""
+    settings = dict(section)
+    strategy, thin = settings.pop("strategy"), settings.pop("cold_start", None)
+    given = {"test": settings.pop("test")} if settings.get("test") == "given" else {}
+    settings = check_settings(SPLITS[strategy], "split", settings)
+    if settings.get("seed", 0) < 0:
+        raise ItemfoldError(f"'split.seed' must be at least 0, got {settings['seed']}")
+    known = {**schema(SPLITS[strategy]), **settings, **given}
+    return {"strategy": strategy, **known, "cold_start": thin}

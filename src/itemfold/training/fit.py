@@ -1,0 +1,230 @@
+"""From settings and a split to a tested run: fit, evaluate the test users once, save.
+
+How a model is fitted depends on its kind: `strategies`. The loop over epochs is `loop.descend`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from itemfold import ranks
+from itemfold.data.interactions import IdMap
+from itemfold.data.item_features import ItemFeatures
+from itemfold.data.split import Split
+from itemfold.data.weights import is_weighted
+from itemfold.environment import memory_of, pick_device
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.evaluate import evaluate
+from itemfold.evaluation.significance import paired_test
+from itemfold.models.base import Kind, Model
+from itemfold.models.with_new_items import WithNewItems
+from itemfold.sampling import Sampler
+from itemfold.sampling.exact import check_negatives_left
+from itemfold.settings.resolve import Request, Settings, resolve
+from itemfold.settings.schema import list_settings
+from itemfold.training.across_ranks import join_ranks
+from itemfold.training.fitted import Context, FittedModel
+from itemfold.training.progress import watch
+from itemfold.training.run import Run
+from itemfold.training.run_folder import RunFolder
+from itemfold.training.strategies import STRATEGIES
+from itemfold.validation import shown
+
+COPIES = 4  # of each weight in training: itself, its gradient and Adam's two moments
+
+
+@list_settings
+def train(
+    split: Split,
+    model: Model | None = None,
+    *,
+    loss: Callable[..., Tensor] | None = None,
+    negatives: Sampler | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train a model on a split, select the epoch on validation, evaluate the test users once.
+
+    With `out`, the run and its state during training are saved there, so that `resume=True`
+    continues an interrupted run to the same weights. The given model is left unchanged: `run.model`
+    is a new one. Training `run.model` again keeps the settings that its run chose.
+
+    Args:
+        split: A split, as returned by `split_interactions`, `split_users` and the others.
+        model: A model, such as `ir.models.LightGCN()`; default: `ir.models.Hybrid()`, which chooses
+            its own settings.
+        loss: A loss, such as `ir.losses.item_ndcg(tau=0.5)`; default: the model's. A model with
+            its own objective or a closed form does not use it.
+        negatives: A sampler, such as `ir.negatives.PPR()`; default: the model's.
+        out: The run folder; without it, the run is not saved.
+        resume: Continue the run in `out`.
+        progress: Show a progress bar.
+        **settings: Fields of `TrainConfig`. Defaults come from the model, then from the loss, then
+            from `TrainConfig`.
+
+    Returns:
+        The run: the trained model, its settings, and its metrics on validation and test.
+
+    Raises:
+        ItemfoldError: A setting is unknown or invalid, components are incompatible, `out`
+            holds another run, or the loss became infinite.
+        LeakError: A held-out interaction is part of the training data.
+
+    Examples:
+        >>> import itemfold as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> model = ir.models.LightGCN(dim=8, layers=2)
+        >>> run = ir.train(ir.split_users(data), model, loss=ir.losses.item_ndcg(tau=0.5), epochs=2)
+        >>> sorted(run.metrics["valid"])
+        ['capped_recall@20', 'ndcg@20', 'recall@20']
+    """
+    _check_types(split, model, loss, negatives)
+    values = {"model": model or {}, "loss": loss, "negatives": negatives, "train": settings}
+    complete = resolve(Request(values, source="argument")).of_split(split, "argument")
+    return fit_and_test(complete, split, out=out, resume=resume, progress=progress)
+
+
+def fit_and_test(
+    settings: Settings,
+    split: Split,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+) -> Run:
+    """Fit a model, evaluate it and save it; with several ranks, all of them together.
+
+    Of these, the first one shows progress and writes the folder. If one fails and ``torchrun``
+    starts them again, they continue from the last state.
+    """
+    settings = settings.of_split(split)
+    model, device = settings.make_model(), settings.train.device
+    join_ranks(model, settings.make_sampler(), device)
+    progress, resume = progress and ranks.is_first(), resume or ranks.is_restart()
+    check(settings, model, split)
+    if out is None:
+        return _tested(_fitted(settings, split, None, resume, progress), split, progress)
+    folder = RunFolder(out)
+    with folder.locked():
+        if resume and ranks.from_first(lambda: folder.is_finished_run_of(settings, split)):
+            return folder.load()
+        fitted = _fitted(settings, split, folder, resume, progress)
+        run = _tested(fitted, split, progress)
+        ranks.from_first(lambda: folder.save(run))
+    return run
+
+
+def _fitted(
+    settings: Settings, split: Split, folder: RunFolder | None, resume: bool, progress: bool
+) -> FittedModel:
+    """The fitted model; an interrupted fit continues from the state in the folder."""
+    strategy = STRATEGIES[settings.model_class.kind]
+    found = None if folder is None else folder.claim(settings, split, resume)
+    state = strategy.state() if found is None else strategy.state.loaded(found)
+    return strategy.fit(settings, split, state, Context(folder, progress))
+
+
+def _tested(fitted: FittedModel, split: Split, progress: bool) -> Run:
+    """The run of a fitted model, with the metrics of the test users."""
+    run, split = Run.of(fitted, split), split.refit() if fitted.refit else split
+    if split.features is not None:
+        watch(run.model, show=progress)
+        run.metrics["new_items"] = map_settings(run, split.features)
+    if len(split.test):
+        started = time.perf_counter()
+        run.add_evaluation(evaluate(run, split), time.perf_counter() - started)
+        if split.new_items is not None:
+            run.metrics["among_all_items"] = evaluate(run, split.among_all_items()).metrics
+        elif fitted.parts:
+            run.metrics["parts"] = part_metrics(run, fitted.parts, split)
+    return run
+
+
+def map_settings(run: Run, features: ItemFeatures) -> dict[str, float]:
+    """The settings of the map from features to scores, chosen on the training interactions."""
+    none = IdMap(features.ids.ids[:0])
+    found = WithNewItems.of(run.model, run.train, features, run.item_ids, none)
+    return found.map.settings.record()
+
+
+def part_metrics(run: Run, parts: dict[str, Model], split: Split) -> dict[str, dict[str, Any]]:
+    """The selecting metric of each part on test data, and the p-value of the paired t-test."""
+    key = run.config["train"]["metric"]
+    whole = run.per_user.get(key)
+    if whole is None:  # at another cut-off than those of the test
+        whole = evaluate(run.model, split, metrics=[key]).per_user[key]
+    out = {}
+    for name, part in parts.items():
+        found = evaluate(part, split, metrics=[key])
+        p = float(paired_test(whole, found.per_user[key]).p_t)
+        out[name] = {key: found.metrics[key], "p": p}
+    return out
+
+
+# --- checks before anything is written or trained ------------------------------------------------
+
+
+def check(settings: Settings, model: Model, split: Split) -> None:
+    """Reject invalid combinations of settings and data."""
+    is_blind = split.valid is None and not len(split.test)
+    if is_blind and not settings.is_given("train.epochs") and model.kind is not Kind.CLOSED_FORM:
+        raise ItemfoldError("'epochs' must be given if nothing is held out to select it on")
+    check_memory(model, split, pick_device(settings.train.device))
+    split.check()
+    if is_weighted(split.train):
+        model.check_weights()
+    if split.protocol == "inductive":
+        model.check_inductive()
+    if settings.refits(split) and model.kind.has_lists and settings.make_sampler().draws:
+        check_negatives_left(split.n_items - np.diff(split.refit().train.indptr))
+
+
+def check_memory(model: Model, split: Split, device: torch.device) -> None:
+    """Raise if the embeddings of a model need more memory than there is.
+
+    This is a lower bound: a model below it may still be too large.
+    """
+    dim = model.network.settings.get("dim")
+    if not isinstance(dim, int):
+        return
+    rows = split.n_items + (split.n_users if split.protocol == "transductive" else 0)
+    copies = 1 if model.kind is Kind.CLOSED_FORM else COPIES
+    needed, available = 4 * copies * rows * dim // ranks.size(), memory_of(device)
+    if needed > available:
+        where = "the GPU" if device.type == "cuda" else "this machine"
+        raise ItemfoldError(
+            f"'dim' must be smaller: {rows:,} rows of {dim:,} numbers need at least "
+            f"{needed / 2**30:,.0f} GiB in training; {where} has {available / 2**30:,.0f} GiB"
+        )
+
+
+def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
+    """Reject names and classes, which belong in a configuration: instances are expected."""
+    for name, value, right, kind in (
+        ("split", split, isinstance(split, Split), "a Split, such as ir.split_users(data)"),
+        (
+            "model",
+            model,
+            model is None or isinstance(model, Model),
+            "a model, such as ir.models.LightGCN()",
+        ),
+        ("loss", loss, loss is None or callable(loss), "a function, such as ir.losses.bpr"),
+        (
+            "negatives",
+            sampler,
+            sampler is None or (isinstance(sampler, Sampler) and is_dataclass(sampler)),
+            "a sampler, such as ir.negatives.PPR()",
+        ),
+    ):
+        if not right:
+            raise ItemfoldError(f"'{name}' must be {kind}, got {shown(value)}")

@@ -1,0 +1,59 @@
+"""What training takes besides settings and data, and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import scipy.sparse as sp
+
+from itemfold.models.base import Model
+from itemfold.settings.resolve import Settings
+
+if TYPE_CHECKING:
+    from itemfold.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where the state of training is saved, and whether progress is shown."""
+
+    folder: RunFolder | None = None
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A trained model, and how it was trained.
+
+    Attributes:
+        model: The model, ready to score.
+        settings: Its complete settings, with what was chosen.
+        train: The interactions that it was trained on.
+        refit: Whether validation data was among them.
+        seconds: Seconds of training.
+        best_epoch: The epoch that was selected.
+        epochs: Epochs of the selection.
+        valid: Metrics on validation.
+        history: One entry per validation.
+        chosen: Settings that were left open, with the values they got.
+        trials: Settings that were tried for a closed form, with their metric.
+        candidates: Networks that were trained, with their metric.
+        parts: Models that it is made of, by name, to be compared with it on test.
+        notes: Sentences about training.
+    """
+
+    model: Model
+    settings: Settings
+    train: sp.csr_array
+    refit: bool
+    seconds: float
+    best_epoch: int = 0
+    epochs: int = 0
+    valid: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    chosen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+    parts: dict[str, Model] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

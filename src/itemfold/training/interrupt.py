@@ -1,0 +1,70 @@
+"""Ctrl-C and SIGTERM wait for the end of an epoch, so that only complete states are saved."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from itemfold import ranks
+
+
+class Interrupt:
+    """Within this context the first signal is deferred; a second one interrupts at once.
+
+    Only a complete epoch can be resumed to the same result. Ignored signals stay ignored, and
+    outside the main thread, where signals do not arrive, nothing changes. With several ranks every
+    signal is deferred: a terminal and ``torchrun`` may both send one, and all ranks must end after
+    the same epoch.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0  # of the deferred signal
+        self.previous: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal was received."""
+        return self.number > 0
+
+    def _defer(self, number: int, frame: FrameType | None) -> None:
+        first, self.number = not self.requested, number
+        if not first and ranks.size() == 1:
+            self.check()
+
+    def agree(self) -> None:
+        """Share a signal that any rank has received with all ranks."""
+        self.number = ranks.largest(self.number)
+
+    def check(self) -> None:
+        """Pass a deferred signal to the previous handler; call it where it is safe to stop.
+
+        Without a handler SIGTERM raises an exception as well, so that files and the terminal are
+        cleaned up.
+        """
+        if not self.requested:
+            return
+        handler = self.previous.get(self.number)
+        if callable(handler):
+            handler(self.number, None)
+        if self.number == signal.SIGTERM:
+            raise SystemExit(128 + self.number)
+        raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self.previous[number] = signal.signal(number, self._defer)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self.previous.items():
+            if handler is not None:  # None: installed by a program that embeds Python
+                signal.signal(number, handler)

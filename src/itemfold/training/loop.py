@@ -1,0 +1,120 @@
+"""The loop over epochs: gradient descent, validation, the best weights, a state to resume from."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from itemfold import ranks
+from itemfold.data.split import HeldOut, Split
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.evaluator import Evaluator
+from itemfold.models.base import Model
+from itemfold.settings.resolve import Settings
+from itemfold.training.fitted import Context
+from itemfold.training.interrupt import Interrupt
+from itemfold.training.kept_memory import memory_returned
+from itemfold.training.learner import Learner
+from itemfold.training.progress import EpochBar
+from itemfold.training.state import DescentState, State, put_weights
+
+
+@memory_returned()
+def descend(
+    model: Model,
+    settings: Settings,
+    split: Split,
+    state: DescentState,
+    context: Context,
+    *,
+    valid: HeldOut | None,
+    scorer: Callable[[Model], Model] | None = None,
+    start: Mapping[str, Tensor] | None = None,
+    saved: State | None = None,
+) -> None:
+    """Gradient descent; the model ends with the weights selected on validation.
+
+    Args:
+        model: A new model; it is set up for the training part of ``split``.
+        settings: Loss, negatives and settings of training.
+        split: The data.
+        state: How far an interrupted descent has come.
+        context: Where the state is saved.
+        valid: Held-out users to select the epoch on; None: all epochs are trained.
+        scorer: Makes what is validated, of which the model may be a part; default: the model.
+        start: Weights to start from instead of random ones.
+        saved: The state to save, of which ``state`` may be a part; default: ``state``.
+    """
+    learner, config = Learner(model, settings, split), settings.train
+    put_weights(model, start or {})
+    state.restore(learner)
+    step = learner.recorded_step()
+    average, graph = learner.average, learner.graph
+    scored = model if scorer is None else scorer(model)
+    evaluator = Evaluator(valid, learner.device) if valid is not None else None
+    last = config.epochs if state.phase == "select" else max(state.best.epoch, 1)
+    patience = _patience(settings, split, learner) if evaluator else last  # else no early stopping
+    with EpochBar(state.phase, last, config.metric, show=context.progress) as bar, Interrupt() as i:
+        while state.epoch < last and state.epoch - state.gain_epoch < patience:
+            started = time.perf_counter()
+            learner.set_rate(state.rate(config))
+            loss = learner.epoch(step)
+            state.epoch += 1
+            state.seconds += time.perf_counter() - started
+            if not math.isfinite(loss):
+                raise ItemfoldError(
+                    f"the loss became {loss} in epoch {state.epoch}: "
+                    f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
+                )
+            if evaluator and (config.validates_at(state.epoch) or state.epoch == last):
+                with average.applied():
+                    model.eval()
+                    model.cache_embeddings(graph)
+                    metrics = evaluator.metrics(scored, config.metric)
+                    state.record(loss, metrics, config, model)
+                    model.drop_embeddings()
+                state.note_plateau(config)
+            bar.update(state, loss)
+            i.agree()
+            if context.folder is not None:
+                pause = 0.0 if i.requested else config.save_seconds
+                context.folder.save_state(saved or state, learner, least_seconds=pause)
+            i.check()
+            state.elapsed += time.perf_counter() - started
+            if evaluator and state.best.epoch and _is_spent(settings, split, state):
+                break
+    if evaluator:
+        put_weights(model, state.best.weights)
+    else:
+        state.best.epoch = state.epoch
+        average.keep()
+    model.eval()
+    model.cache_embeddings(graph)
+
+
+def _is_spent(settings: Settings, split: Split, state: DescentState) -> bool:
+    """Whether the budget has only as much left as the refit will take."""
+    budget = settings.train.budget
+    if budget is None:
+        return False
+    pace = (state.seconds - state.begun) / state.epoch
+    refit = state.best.epoch * pace if settings.refits(split) else 0.0
+    return ranks.from_first(lambda: state.elapsed + refit > budget)  # by its clock
+
+
+def _patience(settings: Settings, split: Split, learner: Learner) -> int:
+    """Patience in epochs: as given, or 150, and for known users at least 400 steps.
+
+    Trained user vectors stay on a plateau for some hundred steps before validation improves
+    (docs/research).
+    """
+    config = settings.train
+    if config.patience is not None:
+        return config.patience
+    steps = len(learner.batches.epoch(torch.Generator(learner.device)))
+    least = math.ceil(400 / steps) if split.protocol == "transductive" else 0
+    return max(150, least, config.eval_every)

@@ -1,0 +1,67 @@
+"""The objective of one batch: list loss, L2 penalty and the model's extra loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from itemfold import ranks
+from itemfold.graph.graph import Graph
+from itemfold.models.base import Kind, Model
+from itemfold.models.embedding_model import EmbeddingModel
+from itemfold.ops.columns import sum_over_ranks
+from itemfold.sampling.base import Batch, Sampler, ScoredLists
+from itemfold.settings.schema import TrainConfig
+
+
+def objective(
+    model: Model,
+    graph: Graph,
+    batch: Batch,
+    loss: Callable[..., Tensor],
+    sampler: Sampler,
+    config: TrainConfig,
+    generator: torch.Generator,
+) -> Tensor:
+    """The list loss plus L2 penalty and the model's extra loss, or the model's own objective."""
+    if model.kind is Kind.OWN_OBJECTIVE:
+        return model.own_loss(graph, batch, generator)
+    encoder: EmbeddingModel = model  # type: ignore[assignment] # a list loss needs vectors
+    encoded = encoder.encode_step(graph, generator, sampler.needs_layers, batch.users)
+    compared = encoded.as_cosine() if config.similarity == "cosine" else encoded
+    lists = sampler.score(compared, batch, config.n_negatives, generator)
+    value = list_loss(loss, lists, batch)
+    if config.l2 > 0:
+        value = value + config.l2 * penalty(encoder, batch, lists)
+    extra = encoder.extra_loss(graph, batch, encoded, generator)
+    return value if extra is None else value + extra
+
+
+def list_loss(loss: Callable[..., Tensor], lists: ScoredLists, batch: Batch) -> Tensor:
+    """The mean loss over the users of a batch; each rank computes it for its own rows."""
+    if ranks.size() == 1:
+        return loss(lists.pos, lists.neg, batch.mask, lists.neg_mask)
+    mask = batch.mask[ranks.own_rows(len(batch.mask))]
+    own_users = mask.any(1).sum() / batch.mask.any(1).sum().clamp(min=1)  # as a fraction
+    return sum_over_ranks(own_users * loss(lists.pos, lists.neg, mask, lists.neg_mask))
+
+
+def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:
+    """½(|u⁰|² + |p⁰|² + |n⁰|²), averaged over a batch's users, positives and negatives.
+
+    The squared norm of each row is weighted by its frequency, which avoids a gather.
+    """
+    users, items = model.base_norms()
+    drawn, counted = lists.items, lists.counted
+    total = users @ frequencies(batch.users, batch.mask.any(1).to(users.dtype), len(users))
+    total = total + items @ frequencies(batch.positives, batch.mask.to(items.dtype), len(items))
+    real = torch.ones_like(drawn, dtype=items.dtype) if counted is None else counted.to(items.dtype)
+    return sum_over_ranks(0.5 * (total + items @ frequencies(drawn, real, len(items))))
+
+
+def frequencies(index: Tensor, weight: Tensor, size: int) -> Tensor:
+    """Relative frequency of each row, ``[size]``; sums of ones are exact in any order."""
+    counts = weight.new_zeros(size).index_add_(0, index.reshape(-1), weight.reshape(-1))
+    return counts / counts.sum().clamp(min=1)

@@ -1,0 +1,105 @@
+"""The networks that a hybrid tries, and the settings that follow from the size of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from itemfold.data.split import Split
+from itemfold.environment import pick_device
+from itemfold.settings.resolve import Settings
+from itemfold.settings.schema import Config
+
+STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred steps
+SMALLEST, LARGEST = 512, 32768  # interactions in a step
+WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
+SHARED = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
+COUNTED = 4096  # ranks within a smaller group are scaled to those among as many
+COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
+DENSE = 0.005  # density of interactions from which inner products are tried
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings of the network, by section; a section with a name replaces the given one."""
+
+    name: str
+    settings: Config = field(default_factory=dict)
+
+
+# On sparse data cosines are better by far, on dense data either may be (docs/research).
+INNER_PRODUCTS = Candidate(
+    "inner products, uniform negatives",
+    {
+        "loss": {"tau": 1.5},
+        "negatives": {"name": "uniform"},
+        "train": {
+            "batch_by": "users",
+            "batch": 512,
+            "similarity": "dot",
+            "n_negatives": 200,
+            "lr": 0.01,
+            "l2": 0.003,
+            "epochs": 1000,
+            "eval_every": 20,
+            "patience": 100,
+        },
+    },
+)
+
+
+def candidates(settings: Settings, split: Split) -> list[Candidate]:
+    """The networks that are trained; a component that was asked for is not replaced."""
+    own_list = settings.is_given("loss") or settings.is_given("negatives")
+    is_own = own_list or settings.is_given("train.similarity")
+    name = "as given" if is_own else "cosines, negatives by popularity"
+    cosines = Candidate(name, by_data(settings, split))
+    if settings.model.values["gnn"] in (None, "none"):
+        return [Candidate("no network", cosines.settings)]
+    fixed = any(map(settings.is_given, ("train.similarity", "train.batch_by", "train.batch")))
+    density = split.train.nnz / (split.n_users * split.n_items)
+    if density < DENSE or fixed or own_list or not can_draw(settings, split):
+        return [cosines]
+    config = settings.train
+    train = INNER_PRODUCTS.settings["train"].items()
+    open_settings = {k: v for k, v in train if not settings.is_given(f"train.{k}")}
+    every, patience = open_settings.get("eval_every"), open_settings.get("patience")
+    if every and not patience and config.patience:  # the one that is open follows the other
+        open_settings["eval_every"] = min(every, config.patience)
+    if patience and not every:
+        open_settings["patience"] = max(patience, config.eval_every)
+    own = {"train": open_settings, "model": cosines.settings["model"]}
+    return [cosines, Candidate(INNER_PRODUCTS.name, {**INNER_PRODUCTS.settings, **own})]
+
+
+def can_draw(settings: Settings, split: Split) -> bool:
+    """Whether every user has items to draw negatives from, in the refit, too."""
+    train = (split.refit() if settings.refits(split) else split).train
+    return int(np.diff(train.indptr).max(initial=0)) < train.shape[1]
+
+
+def by_data(settings: Settings, split: Split) -> Config:
+    """Settings that follow from the size of the data and the device, unless they were given."""
+    device = "cuda" if pick_device(settings.train.device).type == "cuda" else "cpu"
+    out: Config = {"model": {}}
+    gnn, linear = (settings.model.record()[name] for name in ("gnn", "linear"))
+    if isinstance(gnn, dict) and "dim" in gnn and gnn["dim"] is None:
+        out["model"]["gnn"] = {"dim": WIDTH[device]}
+    if isinstance(linear, dict) and "items" in linear and linear["items"] is None:
+        if linear["form"] == "auto" and split.n_items > COVERED[device]:
+            out["model"]["linear"] = {"form": "sparse"}
+        elif linear["form"] != "sparse":
+            out["model"]["linear"] = {"items": min(COVERED[device], split.n_items)}
+    batch = settings.train.batch
+    if not settings.is_given("train.batch"):
+        batch = 2 ** max(split.train.nnz // STEPS, 1).bit_length() // 2
+        batch = min(max(batch, SMALLEST), LARGEST)
+        out["train"] = {"batch": batch}
+    if not settings.is_given("negatives"):
+        group = SHARED[device]
+        out["negatives"] = {"group": group}
+        is_open = not settings.is_given("loss.name") and not settings.is_given("loss.scale")
+        if "scale" in settings.loss.values and is_open:
+            out["loss"] = {"scale": min(COUNTED, batch) / min(group, batch)}
+    return out

@@ -1,0 +1,111 @@
+"""Closed forms: settings that were left open are chosen on validation, then one fit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from itemfold import ranks
+from itemfold.data.split import HeldOut, Split
+from itemfold.environment import pick_device
+from itemfold.evaluation.evaluator import Evaluator, sample_users
+from itemfold.evaluation.metrics import parse_metric
+from itemfold.models.base import Model
+from itemfold.settings.resolve import Settings
+from itemfold.settings.schema import TrainConfig
+from itemfold.training.across_ranks import fit_on_first
+from itemfold.training.fitted import Context, FittedModel
+from itemfold.training.progress import track, watch
+
+Trials = list[dict[str, Any]]
+
+
+@dataclass
+class ClosedFormState:
+    """Nothing to resume from: an interrupted fit begins again."""
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def fit(settings: Settings, split: Split, state: ClosedFormState, context: Context) -> FittedModel:
+    """Choose what is open, fit, validate once, and fit again with the validation data."""
+    started, config, refits = time.perf_counter(), settings.train, settings.refits(split)
+    found, trials = choose_settings(settings.make_model(), split, split.valid, config, context)
+    chosen = {"model": found} if found else {}
+    settings = settings.choose(chosen, "chosen on validation" if trials else "typical value")
+    model = solve(settings.make_model(), split, config, context)
+    seconds, metrics = time.perf_counter() - started, {}
+    if split.valid is not None:
+        metrics = Evaluator(split.valid, model.device).metrics(model, config.metric)
+        row = {"epoch": 0, "loss": 0.0, "seconds": round(seconds, 3), **metrics}
+        state.history.append(row)
+    if refits:
+        started, split = time.perf_counter(), split.refit()
+        model = solve(settings.make_model(), split, config, context)
+        seconds += time.perf_counter() - started
+    return FittedModel(
+        model=model,
+        settings=settings,
+        train=split.train,
+        refit=refits,
+        seconds=seconds,
+        valid=metrics,
+        history=state.history,
+        chosen=chosen,
+        trials=trials,
+    )
+
+
+def solve(model: Model, split: Split, config: TrainConfig, context: Context) -> Model:
+    """Set up and fit a new model, by the first of several ranks."""
+    _set_up(model, split, config)
+    watch(model, show=context.progress)
+    fit_on_first(model, split.train)
+    return model
+
+
+def choose_settings(
+    model: Model, split: Split, valid: HeldOut | None, config: TrainConfig, context: Context
+) -> tuple[dict[str, Any], Trials]:
+    """The settings that a model leaves open, and what was tried for them on validation.
+
+    The first settings are kept unless the best are better by more than a standard error of the
+    difference: with few validation users the best is often only lucky.
+    """
+    if valid is None:
+        return model.typical_settings(), []
+    _set_up(model, split, config)
+    return ranks.from_first(lambda: _try_settings(model, split, valid, config, context))
+
+
+def _try_settings(
+    model: Model, split: Split, valid: HeldOut, config: TrainConfig, context: Context
+) -> tuple[dict[str, Any], Trials]:
+    evaluator = Evaluator(sample_users(valid, model.device), model.device)
+    metric = parse_metric(config.metric)
+    tried, trials, values = Trials(), Trials(), list[npt.NDArray[np.float64]]()
+    for settings in track(model.trials(split.train), "trying settings", show=context.progress):
+        started = time.perf_counter()
+        found, _ = evaluator.values(model, [metric])
+        seconds = round(time.perf_counter() - started, 3)
+        tried.append(settings)
+        values.append(found[metric.key])
+        trials.append({**settings, metric.key: float(values[-1].mean()), "seconds": seconds})
+    if not tried:
+        return {}, []
+    best = int(np.argmax([value.mean() for value in values]))
+    ahead = values[best] - values[0]
+    if ahead.mean() <= ahead.std() / np.sqrt(len(ahead)):
+        best = 0
+    return dict(tried[best]), trials
+
+
+def _set_up(model: Model, split: Split, config: TrainConfig) -> None:
+    generator = torch.Generator().manual_seed(config.seed)
+    model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
+    model.to(pick_device(config.device))  # before the fit, which creates tensors there

@@ -1,0 +1,43 @@
+"""Models that gradient descent trains: select the epoch on validation, then train on all data."""
+
+from __future__ import annotations
+
+from itemfold.data.split import Split
+from itemfold.settings.resolve import Settings
+from itemfold.training.across_ranks import sharded
+from itemfold.training.fitted import Context, FittedModel
+from itemfold.training.loop import descend
+from itemfold.training.state import DescentState
+
+
+def fit(settings: Settings, split: Split, state: DescentState, context: Context) -> FittedModel:
+    """Train a model; an interrupted training continues from ``state``."""
+    model, refits = sharded(settings.make_model()), settings.refits(split)
+    if state.phase == "select":
+        descend(model, settings, split, state, context, valid=split.valid)
+        state.begin_refit()
+    if refits:
+        model, split = sharded(settings.make_model()), split.refit()
+        descend(model, settings, split, state, context, valid=None)
+    model.unshard()
+    return FittedModel(
+        model=model,
+        settings=settings,
+        train=split.train,
+        refit=refits,
+        seconds=state.seconds,
+        best_epoch=state.best.epoch,
+        epochs=state.selected_epochs,
+        valid=state.best.metrics,
+        history=state.history,
+        notes=_notes(state),
+    )
+
+
+def _notes(state: DescentState) -> tuple[str, ...]:
+    if not state.first_validation_best:
+        return ()
+    return (
+        f"The first validation, after epoch {state.best.epoch}, was the best: validate earlier "
+        "(train.eval_early) or lower train.lr, since a better epoch may have been missed.",
+    )

@@ -1,0 +1,280 @@
+"""Fresh data: new interactions, users and items join a run without training it anew.
+
+Known users and items keep their rows and go on from their trained vectors; new ones are predicted
+from their neighbours. A few epochs follow, with the settings of the run: nothing is chosen again.
+The linear part is corrected or refitted, whichever is less work.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from itemfold.data.csr import as_ones
+from itemfold.data.interactions import Interactions
+from itemfold.data.item_features import ItemFeatures
+from itemfold.data.joining import ItemCatalogue, Joined, described, join
+from itemfold.data.split import HeldOut, Split
+from itemfold.data.weights import is_weighted
+from itemfold.environment import pick_device
+from itemfold.errors import ItemfoldError
+from itemfold.graph.graph import Graph
+from itemfold.models.base import Kind, Model
+from itemfold.models.ease import EASE
+from itemfold.models.embedding_model import EmbeddingModel
+from itemfold.models.growth import check_growth, grown_weights
+from itemfold.models.hybrid import Hybrid
+from itemfold.models.linear_update import update_linear
+from itemfold.models.rlae import RLAE
+from itemfold.settings.resolve import Request, Settings, resolve
+from itemfold.settings.schema import TrainConfig
+from itemfold.training.fit import check
+from itemfold.training.fitted import Context
+from itemfold.training.loop import descend
+from itemfold.training.new_data import grown_features, read_new
+from itemfold.training.progress import watch
+from itemfold.training.run import Run
+from itemfold.training.run_folder import RunFolder
+from itemfold.training.state import Best, DescentState, put_weights
+from itemfold.training.strategies.candidates import COVERED
+from itemfold.training.strategies.closed_form import solve
+from itemfold.training.updated_run import SECTION, UpdatedModel, updated_run
+from itemfold.validation import positive_integer, shown
+
+SHARE = 0.1  # of the epochs that the run was trained for
+
+
+def update(
+    run: Run | str | Path,
+    new: Any,
+    *,
+    out: str | Path | None = None,
+    epochs: int | None = None,
+    device: str | None = None,
+    progress: bool = False,
+    **reading: Any,
+) -> Run:
+    """Add new interactions, users and items to a run without training it anew.
+
+    Known users and items keep their rows and their vectors as a start, new ones start from the
+    vectors of their neighbours, and training goes on for a few epochs with the settings of the run.
+    A linear part is corrected or fitted again, whichever is less work. The given run is unchanged.
+
+    An update is for deployment: it holds nothing out, so it has no test metrics. New data may
+    contain what the run had held out; nothing guards against that.
+
+    Args:
+        run: A run, or its folder.
+        new: New interactions: a path, a frame, a sparse matrix, or what `read` and `load` return. A
+            file of feedback that `itemfold serve` wrote is read, too. Pairs that the run knows are
+            ignored.
+        out: The new run folder; without it, the run is not saved.
+        epochs: Epochs of training; default: a tenth of those that the run was trained for. With 0
+            vectors are only predicted from neighbours.
+        device: "cpu", "cuda" or "auto"; default: as the run was trained.
+        progress: Show progress bars.
+        **reading: Arguments of `read`; default: those that the run's data was read with. The
+            features of the run stay; `item_features` adds those of further items.
+
+    Returns:
+        The updated run. `run.metrics["update"]` tells what was done.
+
+    Raises:
+        ItemfoldError: The model cannot be updated, the data cannot be read, or `out` holds a run.
+
+    Examples:
+        >>> import polars as pl
+        >>> import itemfold as ir
+        >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+        >>> run = ir.train(ir.split_interactions(data), ir.models.EASE())
+        >>> fresh = pl.DataFrame({"user": ["eve", "eve"], "item": [3, "new"]}, strict=False)
+        >>> newer = ir.update(run, fresh)
+        >>> newer.metrics["update"]["new_users"], newer.item_ids.ids[-1].item()
+        (1, 'new')
+        >>> len(ir.Recommender(newer).recommend("eve", k=5))
+        5
+    """
+    if isinstance(run, str | Path):
+        run = Run.load(run)
+    if not isinstance(run, Run):
+        raise ItemfoldError(f"'run' must be a Run or its folder, got {shown(run)}")
+    if epochs not in (None, 0):
+        positive_integer("epochs", epochs)
+    if is_weighted(run.train):
+        raise ItemfoldError("a run with weighted interactions cannot be updated: train it anew")
+    if run.model.kind is not Kind.CLOSED_FORM:
+        check_growth(run.model.network, run.config["model"]["name"])
+    table, before = reading.pop("item_features", None), run.config.get("data", {})
+    if out is None:
+        data = read_new(before, new, reading)
+        features = grown_features(run.features, data, table)
+        return _updated(run, data, features, epochs, device, progress)
+    folder = RunFolder(out)
+    with folder.locked():
+        folder.check_free(SECTION)
+        data = read_new(before, new, reading)
+        features = grown_features(run.features, data, table)
+        found = _updated(run, data, features, epochs, device, progress)
+        folder.save(found)
+    return found
+
+
+def _updated(
+    run: Run,
+    data: Interactions | None,
+    features: ItemFeatures | None,
+    epochs: int | None,
+    device: str | None,
+    progress: bool,
+) -> Run:
+    """The new run in memory."""
+    started = time.perf_counter()
+    catalogue = ItemCatalogue(run.item_ids, run.titles, run.genres)
+    joined = join(run.train, run.user_ids, catalogue, data)
+    if features is not None:
+        joined = replace(joined, catalogue=described(joined.catalogue, features))
+    settings = _settings(run, device)
+    if epochs is None:
+        epochs = max(1, round(SHARE * run.metrics["best_epoch"]))
+    if joined.new_interactions:
+        way = WAYS.get(run.model.kind, _descended)
+        outcome = way(run.model, joined, _split(run, joined), settings, epochs, progress)
+    else:
+        outcome = UpdatedModel(copy.deepcopy(run.model))
+    outcome = replace(outcome, seconds=time.perf_counter() - started)
+    return updated_run(run, data, joined, outcome, features)
+
+
+def _closed_form(
+    old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
+) -> UpdatedModel:
+    """EASE and RLAE by the cheapest way, other closed forms by a refit."""
+    model, how = _extended(old.fresh(), old, joined, split, settings.train, progress)
+    return UpdatedModel(model, linear=how)
+
+
+def _extended(
+    model: Model,
+    old: Model,
+    joined: Joined,
+    split: Split,
+    config: TrainConfig,
+    progress: bool,
+) -> tuple[Model, str]:
+    """A new closed form for all interactions, and how it was made from the old one."""
+    if not isinstance(model, EASE | RLAE) or type(model) is not type(old):
+        return solve(model, split, config, Context(progress=progress)), "refitted"
+    assert isinstance(old, EASE | RLAE)
+    generator = torch.Generator().manual_seed(config.seed)
+    model.setup(joined.train, inductive=split.protocol == "inductive", generator=generator)
+    model.to(pick_device(config.device))
+    watch(model, show=progress)
+    how = str(update_linear(model, old, joined.before, joined.train))
+    return model.eval(), how
+
+
+def _descended(
+    old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
+) -> UpdatedModel:
+    """Vectors that grow and a few epochs."""
+    assert isinstance(old, EmbeddingModel)
+    model = old.fresh()
+    check(settings, model, split)
+    generator = torch.Generator().manual_seed(settings.train.seed)
+    start = grown_weights(old, joined.train, generator)
+    if epochs:
+        state = DescentState(phase="refit", best=Best(epoch=epochs))
+        context = Context(progress=progress)
+        descend(model, settings, split, state, context, valid=None, start=start)
+        return UpdatedModel(model, epochs)
+    model.setup(
+        split.train,
+        inductive=split.protocol == "inductive",
+        generator=torch.Generator().manual_seed(0),
+    )
+    model.to(pick_device(settings.train.device))
+    put_weights(model, start)
+    model.eval()
+    model.cache_embeddings(Graph.from_csr(split.train, model.device))
+    return UpdatedModel(model, epochs)
+
+
+def _hybrid(
+    old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
+) -> UpdatedModel:
+    """The linear part, then the network, with the blend that the run had chosen."""
+    assert isinstance(old, Hybrid)
+    check(settings, old.fresh(), split)
+    further = [part for part in old.parts if part not in (old.gnn, old.linear)]
+    for part in further:
+        if part.kind is not Kind.CLOSED_FORM:
+            raise ItemfoldError(
+                f"a hybrid with {type(part).__name__} cannot be updated: train it anew"
+            )
+    how, linear, gnn = "", old.linear, old.gnn
+    if linear is not None:
+        fresh = _covering_new_items(linear, old.n_items, split, settings.train)
+        linear, how = _extended(fresh, linear, joined, split, settings.train, progress)
+    others = [
+        _extended(part.fresh(), part, joined, split, settings.train, progress)[0]
+        for part in further
+    ]
+    if gnn is not None:
+        found = _descended(gnn, joined, split, settings, epochs, progress).model
+        assert isinstance(found, EmbeddingModel)
+        gnn = found
+    model = Hybrid(gnn=gnn, linear=linear, others=others, norm=old.norm, blend=old.blend)
+    model.count(split.train)
+    model.restore(split.train)
+    return UpdatedModel(model.eval(), epochs, how)
+
+
+WAYS: dict[Kind, Callable[..., UpdatedModel]] = {  # all others: `_descended`
+    Kind.CLOSED_FORM: _closed_form,
+    Kind.HYBRID: _hybrid,
+}
+
+
+def _covering_new_items(linear: Model, before: int, split: Split, config: TrainConfig) -> Model:
+    """A linear part that covered all items covers the new ones as well, as far as allowed."""
+    items = linear.settings.get("items")
+    if items is None or items < before:
+        return linear.fresh()
+    most = COVERED["cuda" if pick_device(config.device).type == "cuda" else "cpu"]
+    return type(linear)(**{**linear.settings, "items": min(max(most, items), split.n_items)})
+
+
+def _settings(run: Run, device: str | None) -> Settings:
+    """The settings of the run, of which nothing is chosen again."""
+    train = dict(run.config["train"])
+    if device is not None:
+        train["device"] = device
+    pick_device(train.get("device", "auto"))
+    lists = {name: run.config[name] for name in ("loss", "negatives")}
+    lists = lists if run.model.kind.has_lists else {}
+    return resolve(Request({"model": run.model, **lists, "train": train}))
+
+
+def _split(run: Run, joined: Joined) -> Split:
+    """All interactions as training data; nothing is held out."""
+    empty = as_ones(sp.csr_array((0, joined.train.shape[1]), dtype=np.float32))
+    return Split(
+        protocol="inductive" if run.protocol == "inductive" else "transductive",
+        train=joined.train,
+        valid=None,
+        test=HeldOut(empty, empty, np.empty(0, np.int64), joined.user_ids.ids[:0]),
+        user_ids=joined.user_ids,
+        item_ids=joined.catalogue.item_ids,
+        titles=joined.catalogue.titles,
+        genres=joined.catalogue.genres,
+        dataset={},
+        settings={},
+    )
