@@ -89,7 +89,7 @@ def made_old(folder: Path) -> Path:
 
 
 def test_an_older_folder_loads_with_a_note() -> None:
-    with pytest.warns(ItemfoldWarning, match="written by an older itemfold, without checksums"):
+    with pytest.warns(ItemfoldWarning, match="written by an older version, without checksums"):
         ir.Run.load(FIXTURES / "run-0.1")
 
 
