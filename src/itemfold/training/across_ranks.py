@@ -92,7 +92,7 @@ def fit_on_first(model: Model, train: sp.csr_array) -> None:
             tensor.copy_(model.state_dict()[name])
         ranks.broadcast(tensor, 0)
         if not ranks.is_first():
-            put(model, name, tensor)
+            replace_tensor(model, name, tensor)
     if not ranks.is_first():
         model.restore(train)
     model.eval()
@@ -106,7 +106,7 @@ def stored_shapes(model: Model) -> dict[str, Any]:
     }
 
 
-def put(model: Model, name: str, tensor: torch.Tensor) -> None:
+def replace_tensor(model: Model, name: str, tensor: torch.Tensor) -> None:
     """Replace a parameter or a buffer."""
     own = dict(model.named_parameters()).get(name)
     if own is None:
