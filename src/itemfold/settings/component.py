@@ -57,9 +57,8 @@ class Component:
 def component_of(section: str, part: Any) -> Component:
     """The component of an object that was given in Python."""
     if section == "model":
-        is_fresh = "n_items" not in vars(part)  # else it was trained before: start anew
-        template = part if is_fresh else None
-        return Component(type(part), name_of(MODELS, type(part)), part.settings, template)
+        template = part.fresh() if "n_items" in vars(part) else part  # trained before: start anew
+        return Component(type(part), name_of(MODELS, type(part)), template.settings, template)
     if section == "loss":
         function, bound = unbind(part)
         return Component(function, name_of(LOSSES, function), bound)

@@ -250,8 +250,9 @@ def resolve(request: Request | Config, tables: Tables = TABLES) -> Settings:
         train=train,
         given=given,
     )
-    model = settings.make_model()  # its constructor checks the settings
-    settings.make_loss(), settings.make_sampler()
+    settings.make_loss()  # constructors check the settings
+    settings.make_sampler()
+    model = settings.make_model()
     if protocol_of(config) == "inductive":
         model.check_inductive()
     return settings
