@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from command import sigint
 
 from itemfold.experiments.suites.pool import DIED, JobResult, run_jobs
 from itemfold.threads import usable_cpus
@@ -130,9 +131,10 @@ def test_workers_end_with_their_parent(tmp_path: Path, toy: ModuleType, number: 
     (tmp_path / "parent.py").write_text(PARENT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(tmp_path / "parent.py"), str(tmp_path / "pid")]
-    parent = subprocess.Popen(
-        command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    with sigint():
+        parent = subprocess.Popen(
+            command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+        )
     pids = [_pid(tmp_path / f"pid{n}") for n in range(2)]
     if number == signal.SIGINT:
         os.killpg(parent.pid, number)  # as a terminal does: to the parent and its workers
