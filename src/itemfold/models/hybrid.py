@@ -2,19 +2,18 @@
 
 For a user u with history H, every part is divided by its standard deviation over the catalogue:
 
-    score(u, i) = û·ê_i |e_i|^norm / σ  +  prior · log popularity(i)  +  weight · Σ_{h∈H} W_hi / σ'
+    score(u, i) = w · û·ê_i |e_i|^norm / σ  +  prior · log popularity(i)  +  w' · Σ_{h∈H} W_hi / σ'
 
 The network is trained on cosines with negatives drawn by popularity, so it learns how much more a
-user likes an item than everybody does; the prior adds what everybody likes. The linear part knows
-which items go together. `prior` and `weight` are chosen on validation. Any other model can be a
-further part, with a weight of its own.
+user likes an item than everybody does; the prior adds what everybody likes, or has liked recently.
+The linear part knows which items go together. `prior` and the weights w are chosen on validation.
+Any other model can be a further part, with a weight of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
@@ -29,18 +28,19 @@ from itemfold.errors import ItemfoldError
 from itemfold.graph.graph import Graph
 from itemfold.models.base import Explainer, Kind, Model
 from itemfold.models.embedding_model import EmbeddingModel
-from itemfold.models.network_with_prior import log_popularity
-from itemfold.validation import (
-    at_least_zero,
-    check_settings,
-    is_number,
-    lookup,
-    shown,
+from itemfold.models.hybrid_settings import (
+    Rows,
+    check_blend,
+    check_half_life,
+    is_network,
+    make_part,
+    networks,
+    shown_part,
 )
+from itemfold.models.network_with_prior import log_popularity
+from itemfold.validation import at_least_zero
 
 TYPICAL_PRIOR, TYPICAL_WEIGHT = 0.4, 1.5  # of a network on cosines and of the linear part
-PartSettings = Model | Mapping[str, Any] | str | None
-Rows = tuple[tuple[float, ...], ...]  # of a blend
 
 
 class Hybrid(Model):
@@ -56,8 +56,13 @@ class Hybrid(Model):
         linear: The linear model, or any other closed form; None: none.
         others: Further models, each weighted on validation.
         norm: Exponent of the length of an item's vector; 0 is the cosine, 1 the inner product.
-        blend: Rows of (least length of a history, prior, weight of each part after the first); the
-            last row that applies to a user is used. Default: chosen on validation.
+        blend: Rows of (least length of a history, prior, weight of each part); the last row that
+            applies to a user is used. Default: chosen on validation.
+        popularity_half_life: Age at which an interaction counts half in the popularity of the
+            prior, such as "12h" or "30d", or "never". Default: chosen on validation if the data
+            has times.
+        half_life: Age at which an interaction counts half in the linear part, in messages and in
+            histories, or "never". Default: chosen on validation if the data has times.
         **old: Settings of the parts under their names of release 0.2, such as `linear_l2`.
 
     Raises:
@@ -118,6 +123,8 @@ class Hybrid(Model):
         others: Sequence[Model | Mapping[str, Any] | str] = (),
         norm: float = 0.5,
         blend: Sequence[Sequence[float]] | None = None,
+        popularity_half_life: str | None = None,
+        half_life: str | None = None,
         **old: Any,
     ) -> None:
         super().__init__()
@@ -127,7 +134,7 @@ class Hybrid(Model):
             if unknown:
                 raise ItemfoldError(
                     f"'Hybrid' has no setting {unknown[0]!r}; its settings are: "
-                    "gnn, linear, others, norm, blend"
+                    "gnn, linear, others, norm, blend, popularity_half_life, half_life"
                 )
             given = self.current_settings({**given, **old})
         at_least_zero(norm=norm)
@@ -140,18 +147,21 @@ class Hybrid(Model):
         if network is not None and not is_network(type(network)):
             raise ItemfoldError(
                 f"'gnn' must be a network that folds in unseen users: {', '.join(networks())}; "
-                f"got {_shown_part(given['gnn'])}"
+                f"got {shown_part(given['gnn'])}"
             )
-        if network is None and self.linear is None and not made:
-            raise ItemfoldError("'gnn', 'linear' or 'others' must be given: a hybrid needs a part")
         self.gnn = network  # type: ignore[assignment] # checked above
         self.norm, self.blend = norm, check_blend(blend, len(self.parts))
+        check_half_life("popularity_half_life", popularity_half_life)
+        check_half_life("half_life", half_life)
+        self.popularity_half_life, self.half_life = popularity_half_life, half_life
         self.settings = {
             "gnn": recorded_gnn,
             "linear": recorded_linear,
             "others": tuple(recorded for _, recorded in made),
             "norm": norm,
             "blend": self.blend,
+            "popularity_half_life": popularity_half_life,
+            "half_life": half_life,
         }
         self.explains = all(part.explains for part in self.parts)
         weighted = all(part.weighs for part in self.parts)
@@ -166,13 +176,13 @@ class Hybrid(Model):
 
     @property
     def parts(self) -> list[Model]:
-        """The models that are summed, the first with weight 1."""
+        """The models that are summed with the prior."""
         return [part for part in (self.gnn, self.linear, *self.others) if part is not None]
 
     @property
     def network(self) -> Model:
-        """The network, or else the first part."""
-        return self.parts[0]
+        """The network, or else the first part; a hybrid without parts is its own."""
+        return next(iter(self.parts), self)
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Set up all parts and count the interactions of every item."""
@@ -184,9 +194,12 @@ class Hybrid(Model):
         self.count(train)
 
     def count(self, train: sp.csr_array) -> None:
-        """Store the number of users and items, and the popularity of the items, by weight."""
+        """Store the number of users and items, and the popularity of the items, by weight.
+
+        Where popularity fades, ``train`` has the weights of `popularity_half_life`.
+        """
         self.n_users, self.n_items = train.shape
-        popularity, _ = log_popularity(train, self.network.device)
+        popularity, _ = log_popularity(train, self.device)
         self.store("popularity", popularity)
 
     def restore(self, train: sp.csr_array) -> None:
@@ -244,26 +257,32 @@ class Hybrid(Model):
     ) -> tuple[Tensor, list[Tensor]]:
         """The sum of the parts and the prior, and the deviation of each part, ``[B, 1]``."""
         prior, *weights = self.blend_of(history)
-        parts = self.part_scores(history, users)
-        total, spread = next(parts)
-        total.div_(spread).addcmul_(prior, self.popularity)
-        spreads = [spread]
-        for weight, (scores, spread) in zip(weights, parts, strict=True):
-            total.addcmul_(weight, scores.div_(spread))
+        total: Tensor | None = None
+        spreads = []
+        for weight, (scores, spread) in zip(weights, self.part_scores(history, users), strict=True):
+            scores.div_(spread)
             spreads.append(spread)
-        return total, spreads
+            if total is None:
+                total = scores.mul_(weight).addcmul_(prior, self.popularity)
+            else:
+                total.addcmul_(weight, scores)
+        return prior * self.popularity if total is None else total, spreads
 
     def blend_of(self, history: sp.csr_array) -> list[Tensor]:
         """Prior and weights of each user, by the length of the history, ``[B, 1]`` each."""
-        rows = np.asarray(self.blend or self.typical_blend(), dtype=np.float32)  # [groups, 1 + n]
+        rows = np.asarray(self.blend or self.typical_blend(), dtype=np.float32)  # [groups, 2 + n]
         group = np.searchsorted(rows[:, 0], liked_items(history), side="right") - 1
-        chosen = torch.from_numpy(rows[np.maximum(group, 0), 1:]).to(self.network.device)
+        chosen = torch.from_numpy(rows[np.maximum(group, 0), 1:]).to(self.popularity.device)
         return list(torch.split(chosen, 1, dim=1))
 
     def typical_blend(self) -> Rows:
         """The blend where there is no validation data to choose one on."""
-        weights = [TYPICAL_WEIGHT if part is self.linear else 0.0 for part in self.parts[1:]]
-        return ((0.0, TYPICAL_PRIOR if self.gnn is not None else 0.0, *weights),)
+        parts = self.parts
+        typical = {id(self.gnn): 1.0, id(self.linear): TYPICAL_WEIGHT}
+        weights = [typical.get(id(part), 0.0) for part in parts]
+        if self.gnn is None:
+            weights = [float(part is parts[0]) for part in parts]
+        return ((0.0, 0.0 if parts and self.gnn is None else TYPICAL_PRIOR, *weights),)
 
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Shares of all parts; the rest is popularity and, if there is one, the user's vector."""
@@ -282,16 +301,13 @@ class Hybrid(Model):
     ) -> Tensor:
         """Shares of all parts, each divided by the deviation of its part."""
         _, *weights = self.blend_of(history)
-        total: Tensor | None = None
-        for part, weight, spread in zip(self.parts, [None, *weights], spreads, strict=True):
-            shares = part.explain(history, user, items)
+        total = torch.zeros(len(items), history.nnz, device=self.popularity.device)
+        for part, weight, spread in zip(self.parts, weights, spreads, strict=True):
+            scale = weight / spread
             if part is self.gnn:
                 length = self.gnn.item_vectors[items].norm(dim=1).clamp(min=1e-12)
-                scale = (self.table[items].norm(dim=1) / length / spread[0]).unsqueeze(1)
-            else:
-                scale = (1.0 if weight is None else weight) / spread
-            total = shares * scale if total is None else total + shares * scale
-        assert total is not None
+                scale = scale[0] * (self.table[items].norm(dim=1) / length).unsqueeze(1)
+            total += part.explain(history, user, items) * scale
         return total
 
     def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
@@ -304,54 +320,14 @@ class Hybrid(Model):
         """Cosines of item vectors and weights of the linear part, each standardised."""
         _, *weights = self.blend_of(sp.csr_array((1, self.n_items)))
         total: Tensor | None = None
-        for part, weight in zip(self.parts, [torch.ones(1, 1), *weights], strict=True):
+        for part, weight in zip(self.parts, weights, strict=True):
             if part in (self.gnn, self.linear) or part.explains:
                 found = torch.nan_to_num(part.similar_to(item), neginf=0.0).unsqueeze(0)
-                found = standardise_(found)
-                total = found if total is None else total.addcmul_(weight.to(found), found)
+                found = standardise_(found) * weight.to(found)
+                total = found if total is None else total + found
         if total is None:
             raise ItemfoldError("no part of this hybrid can compare items")
         return total[0]
-
-
-def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | None, PartSettings]:
-    """A part, and how it is recorded; of a network given by name, ``dim`` stays open."""
-    from itemfold.models import MODELS
-
-    if value is None or value == "none":
-        return None, "none"
-    if isinstance(value, Model):
-        return value, value
-    if not isinstance(value, str | Mapping):
-        raise ItemfoldError(f"'{what}' must be a model, a name or a table, got {shown(value)}")
-    given = {"name": value} if isinstance(value, str) else dict(value)
-    name = given.pop("name", default)
-    kind = lookup(MODELS, what, name)
-    given = {key: entry for key, entry in given.items() if entry is not None}
-    if what == "gnn" and not is_network(kind):  # before its settings are checked
-        return kind(), value
-    part: Model = kind(**check_settings(kind, name, kind.current_settings(given)))
-    is_open = {"dim": None} if what == "gnn" and "dim" not in given else {}
-    return part, {"name": name, **part.record(), **is_open}
-
-
-def is_network(kind: type[Model]) -> bool:
-    """Whether a model can be the network: vectors that descent trains, also of unseen users."""
-    trained = kind.kind is not Kind.CLOSED_FORM
-    return issubclass(kind, EmbeddingModel) and kind.inductive and trained
-
-
-def networks() -> list[str]:
-    """The names of the models that can be the network."""
-    from itemfold.models import MODELS
-
-    return [name for name, model in MODELS.items() if is_network(model)]
-
-
-def _shown_part(value: Any) -> str:
-    if isinstance(value, Model):
-        return type(value).__name__
-    return repr(value["name"] if isinstance(value, Mapping) else value)
 
 
 def scaled_items(vectors: Tensor, norm: float) -> Tensor:
@@ -378,22 +354,3 @@ def deviation(scores: Tensor) -> Tensor:
 def standardise_(scores: Tensor) -> Tensor:
     """Divide scores by their standard deviation over the catalogue, in place."""
     return scores.div_(deviation(scores))
-
-
-def check_blend(blend: Any, parts: int) -> Rows | None:
-    """Rows of 1 + ``parts`` numbers that begin with a history of length 0, or None."""
-    if blend is None:
-        return None
-    rows = blend if isinstance(blend, list | tuple) else ()
-    rows = [tuple(row) if isinstance(row, list | tuple) else () for row in rows]
-    valid = bool(rows) and all(
-        len(row) == parts + 1 and all(is_number(value) and isfinite(value) for value in row)
-        for row in rows
-    )
-    starts = [row[0] for row in rows] if valid else []
-    if not valid or starts != sorted({0.0, *starts}):
-        raise ItemfoldError(
-            "'blend' must be rows of (least length of a history, prior, weight of each part after "
-            f"the first: {parts - 1} here) that begin with length 0, got {blend!r}"
-        )
-    return tuple(tuple(float(value) for value in row) for row in rows)

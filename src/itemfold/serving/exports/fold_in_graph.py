@@ -179,25 +179,26 @@ def _root_of_length(graph: OnnxGraph) -> str:
 def _hybrid(graph: OnnxGraph, model: Hybrid) -> str:
     """Network, prior and linear part, blended by the length of the history."""
     check_exportable(model)
-    rows = np.asarray(model.blend or model.typical_blend(), dtype=np.float32)  # [groups, 1 + n]
+    rows = np.asarray(model.blend or model.typical_blend(), dtype=np.float32)  # [groups, 2 + n]
     length = graph.over_items("ReduceSum", "history")
     starts = np.append(rows[1:, 0], np.float32(np.inf))  # ∞: never empty
     after = graph.add("GreaterOrEqual", length, graph.constant(starts[None]))
     group = graph.add("ReduceSum", graph.add("Cast", after, to=7), graph.constant(np.array([1])))
-    prior = graph.add("Gather", graph.constant(rows[:, 1]), group, axis=0)  # [B, 1]
+    prior, *weights = (
+        graph.add("Gather", graph.constant(column), group, axis=0) for column in rows[:, 1:].T
+    )  # [B, 1] each
     total = graph.add("Mul", prior, graph.constant(_numpy(model.popularity)[None]))
-    if model.gnn is not None:
-        vectors = _vectors(graph, model.gnn)
-        network = graph.add("MatMul", vectors, _constant_t(graph, model.table))
-        total = graph.add("Add", graph.divided_by_deviation(network), total)
-    if model.linear is not None:
-        weights = weights_of(model.linear)
-        assert weights is not None
-        linear = graph.divided_by_deviation(graph.weighted_sum(weights))
-        if model.gnn is not None:
-            weight = graph.add("Gather", graph.constant(rows[:, 2]), group, axis=0)
-            linear = graph.add("Mul", weight, linear)
-        total = graph.add("Add", total, linear)
+    for part, weight in zip(model.parts, weights, strict=True):
+        if part is model.gnn:
+            vectors = _vectors(graph, model.gnn)
+            scores = graph.add("MatMul", vectors, _constant_t(graph, model.table))
+        else:
+            linear = weights_of(part)
+            assert linear is not None
+            scores = graph.weighted_sum(linear)
+        total = graph.add(
+            "Add", total, graph.add("Mul", weight, graph.divided_by_deviation(scores))
+        )
     return total
 
 

@@ -113,11 +113,11 @@ def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts
         spreads = [spread for _, spread in model.part_scores(history, rows)]
         columns = [prior]
         if model.gnn is not None:
-            columns = [model.gnn.vectors_of(history, rows) / spreads.pop(0), prior]
+            scale = weights.pop(0) / spreads.pop(0)
+            columns = [model.gnn.vectors_of(history, rows) * scale, prior]
         blocks.append(_array(*columns))
         if model.linear is not None:
-            weight = weights[0] if weights else torch.ones_like(prior)
-            factors.append(_array(weight / spreads[0])[:, 0])
+            factors.append(_array(weights[0] / spreads[0])[:, 0])
     popularity = model.popularity.unsqueeze(1)
     items = _array(popularity) if model.gnn is None else _array(model.table, popularity)
     users = np.concatenate(blocks)

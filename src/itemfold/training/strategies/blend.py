@@ -1,111 +1,312 @@
-"""How much each part of a hybrid counts: prior and weights, chosen on validation.
+"""How much each part of a hybrid counts, chosen on validation.
 
-The numbers are chosen from short lists of values, one after the other, several times. With few
-validation users the best value is a matter of luck, so of all values that are not worse than the
-best by more than a standard error the one nearest to a typical value is taken.
+The search begins with the best part alone and adds a part, or changes a weight, as long as that is
+a gain beyond its standard error. So the sum is never below one of its parts on validation, every
+part alone can be chosen, and no part is taken whose gain is within noise of zero. Of weights that
+are as good, the linear part gets the smallest: under drift, less of it is better (docs/research).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
+from itemfold import ranks
 from itemfold.data.split import HeldOut
 from itemfold.evaluation.evaluator import Evaluator
-from itemfold.models.hybrid import Hybrid, Rows
-from itemfold.training.progress import track
+from itemfold.evaluation.metrics import METRICS, parse_metric
+from itemfold.evaluation.ranking import mask_history
+from itemfold.models.base import Model
+from itemfold.models.hybrid import standardise_
+from itemfold.models.hybrid_settings import Rows
 
-PRIORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0)
-WEIGHTS = (0.0, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0, 16.0)
-ROUNDS = 3  # in which every weight is chosen; the prior is chosen between them
+WEIGHTS = (0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0, 16.0)
+FACTORS = (0.0, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0)  # by which a weight is changed
+COARSE = (0.2, 0.45, 1.0, 2.5)  # weights of the prior with which half-lives are compared
 NEARBY = (0.5, 0.7, 1.0, 1.4, 2.0)  # factors that are tried for users of similar activity
 GROUPS = 3  # of users, by the length of their history
+POOL = 10  # times the length of a list: the best items of each part, among which sums are ranked
+COST = 0.003  # most of the metric that a smaller weight may cost, relative
+STEPS = 12  # of the search, at most
+BLOCK = 256  # users scored at a time
 UserValues = npt.NDArray[np.float64]
-Blend = tuple[float, ...]  # prior, weight of each part after the first
+
+
+@dataclass(frozen=True)
+class Blend:
+    """A sum of parts.
+
+    Attributes:
+        half_life: Which popularity the prior uses.
+        prior: Its weight.
+        weights: The weight of each part.
+    """
+
+    half_life: str
+    prior: float
+    weights: tuple[float, ...]
+
+    def with_weight(self, place: int, weight: float) -> Blend:
+        """The blend with another weight of one part."""
+        return replace(self, weights=(*self.weights[:place], weight, *self.weights[place + 1 :]))
+
+    @property
+    def size(self) -> int:
+        """How many parts count, the prior among them."""
+        return sum(weight > 0 for weight in (self.prior, *self.weights))
 
 
 class BlendSearch:
-    """Compares blends of a hybrid whose parts are trained.
+    """Compares sums of parts for validation users; the scores of each part are computed once.
 
-    ``has_prior`` says whether the typical prior is above 0: inner products contain popularity
-    already.
+    Sums are ranked among the best items of each part, which hold the best of the sum but for rare
+    exceptions. With several ranks, each scores its own users.
+
+    Args:
+        valid: Validation users.
+        popularity: Standardised log popularity by half-life, the longest first, `[items]` each.
+        metric: The metric that selects.
+        device: Where scores are computed.
+        seed: Of the halves into which users are divided.
     """
 
     def __init__(
-        self, model: Hybrid, valid: HeldOut, metric: str, seed: int, *, has_prior: bool
+        self,
+        valid: HeldOut,
+        popularity: Mapping[str, Tensor],
+        metric: str,
+        device: torch.device,
+        seed: int = 0,
     ) -> None:
-        self.model, self.metric, self.has_prior = model, metric, has_prior
-        self.evaluator = Evaluator(valid, model.device)
+        self.evaluator = Evaluator(valid, device)
         self.held = self.evaluator.held
-        self.generator = np.random.default_rng(seed)
+        self.rows = np.arange(self.evaluator.own.start, self.evaluator.own.stop)
+        self.popularity, self.device, self.seed = dict(popularity), device, seed
+        self.metric = parse_metric(metric)
+        self.names: list[str] = []
+        self.whole: list[Tensor] = []  # standardised scores of each part, [own users, items]
+        self._pool: dict[str, Any] = {}
 
-    def run(self, *, progress: bool) -> tuple[Rows, UserValues]:
-        """The rows of the setting ``blend``, and every user's metric with the best single one."""
-        _, prior, *weights = self.model.typical_blend()[0]
-        typical = (prior if self.has_prior else 0.0, *weights)
-        blend, places = typical, range(1, len(typical))
-        order = [place for _ in range(ROUNDS) for place in (*places, 0)][: -1 if places else 1]
-        for place in track(order, "blending the parts", show=progress):
-            choices = WEIGHTS if place else PRIORS
-            options = [(*blend[:place], value, *blend[place + 1 :]) for value in choices]
-            blend = options[self.best(options, choices.index(typical[place]))]
-        return self.by_length(blend), self.values([blend])[0]
+    # --- parts -----------------------------------------------------------------------------------
 
-    def best(self, blends: Sequence[Blend], typical: int) -> int:
-        """Position of a blend that is as good as the best, as near to the typical one as can be."""
-        values = self.values(blends)
-        behind = values[values.mean(1).argmax()] - values  # [blends, users]
-        error = behind.std(1) / np.sqrt(behind.shape[1])
-        good = np.flatnonzero(behind.mean(1) <= error)
-        return int(good[np.abs(good - typical).argmin()])
+    @torch.no_grad()
+    def add(self, name: str, model: Model) -> None:
+        """Score a further part; a part of that name is replaced."""
+        scores = standardised(model, self.held.take(self.rows), self.device)
+        if name in self.names:
+            self.whole[self.names.index(name)] = scores
+        else:
+            self.names.append(name)
+            self.whole.append(scores)
+        self._pool = {}
+
+    def alone(self, name: str) -> Blend:
+        """A part by itself."""
+        return Blend(self.longest, 0.0, tuple(float(each == name) for each in self.names))
+
+    def of_popularity(self, half_life: str) -> Blend:
+        """Popularity by itself."""
+        return Blend(half_life, 1.0, (0.0,) * len(self.names))
+
+    def padded(self, blend: Blend) -> Blend:
+        """A blend from before further parts were added, which do not count in it."""
+        missing = len(self.names) - len(blend.weights)
+        return replace(blend, weights=(*blend.weights, *(0.0 for _ in range(missing))))
+
+    @property
+    def longest(self) -> str:
+        """The half-life of the popularity that fades least."""
+        return next(iter(self.popularity))
+
+    # --- search ----------------------------------------------------------------------------------
+
+    def run(self, start: Blend | None = None) -> tuple[Blend, UserValues]:
+        """The chosen blend, and every user's metric with it."""
+        best = self.simplest_best() if start is None else self.padded(start)
+        value = self.values([best])[0]
+        for _ in range(STEPS):
+            options = self._options(best)
+            found = self.values(options)
+            at = int(found.mean(1).argmax())
+            gain = found[at] - value
+            if gain.mean() <= standard_error(gain) or gain.mean() <= 0:
+                break
+            best, value = options[at], found[at]
+        return self._conservative(best, value)
+
+    def simplest_best(self) -> Blend:
+        """The best single part, or a simpler one that is as good: they are ordered by simplicity."""
+        singles = [self.of_popularity(half_life) for half_life in self.popularity]
+        singles += [self.alone(name) for name in self.names]
+        values = self.values(singles)
+        behind = values[values.mean(1).argmax()] - values
+        good = [i for i, row in enumerate(behind) if row.mean() <= standard_error(row)]
+        return singles[good[0]]
+
+    def _options(self, blend: Blend) -> list[Blend]:
+        """Blends with one part more, one part less, or another weight."""
+        level = max(blend.prior, *blend.weights, 0.0)
+        out = []
+        for half_life in self.popularity:
+            if blend.prior and half_life == blend.half_life:
+                changed = [blend.prior * factor for factor in FACTORS]
+            else:
+                several = WEIGHTS if len(self.popularity) == 1 else COARSE
+                changed = [level * weight for weight in several]
+            out += [replace(blend, half_life=half_life, prior=prior) for prior in changed]
+        for place, weight in enumerate(blend.weights):
+            choices = FACTORS if weight else WEIGHTS
+            out += [blend.with_weight(place, (weight or level) * choice) for choice in choices]
+        return [each for each in out if each.size]
+
+    def _conservative(self, blend: Blend, value: UserValues) -> tuple[Blend, UserValues]:
+        """The least linear weight that is as good."""
+        if "linear" not in self.names or blend.size < 2:
+            return blend, value
+        place = self.names.index("linear")
+        options = [blend.with_weight(place, blend.weights[place] * f) for f in (0.5, 0.7, 0.85)]
+        options = [each for each in options if each.size]
+        for option, found in zip(options, self.values(options), strict=True):
+            behind = value - found
+            allowed = min(standard_error(behind), COST * float(value.mean()))
+            if behind.mean() <= allowed:
+                return option, found
+        return blend, value
 
     def by_length(self, blend: Blend) -> Rows:
         """Rows of (least length, prior, weights): one for all, or one for each group of users.
 
         Groups are used if what one half of the users chooses is better for the other half, too.
         """
-        prior, *weights = blend
         length = np.diff(self.held.history.indptr)
         cuts = np.quantile(length, np.arange(1, GROUPS) / GROUPS, method="higher").astype(int)
         bounds = np.unique([0, *cuts[cuts > length.min()]])  # every group has users
         group = np.searchsorted(bounds, length, side="right") - 1
-        nearby = [(prior * f, *(w * g for w in weights)) for f in NEARBY for g in NEARBY]
-        options = [blend, *nearby]  # the first of equals is taken
+        options = [blend] + [
+            replace(blend, prior=blend.prior * f, weights=self._scaled_linear(blend, g))
+            for f in NEARBY
+            for g in NEARBY
+        ]
         values = self.values(options)
-        base = values[0]
-        half = self.generator.permutation(len(length)) % 2
+        half = np.random.default_rng(self.seed).permutation(len(length)) % 2
         gain = np.zeros(len(length))
 
         def best_for(users: npt.NDArray[np.bool_]) -> int:
-            return int(values[:, users].sum(1).argmax())
+            return int(values[:, users].sum(1).argmax())  # the first of equals
 
         for side in (0, 1):
             for part in range(len(bounds)):
                 chosen = best_for((group == part) & (half == side))
                 there = (group == part) & (half != side)
-                gain[there] = (values[chosen] - base)[there]
-        error = gain.std() / np.sqrt(len(gain))
-        if gain.mean() <= 2 * error:
-            return ((0.0, *blend),)
+                gain[there] = (values[chosen] - values[0])[there]
+        if blend.size < 2 or gain.mean() <= 2 * standard_error(gain):
+            return ((0.0, blend.prior, *blend.weights),)
         found = [options[best_for(group == part)] for part in range(len(bounds))]
-        return tuple((float(least), *row) for least, row in zip(bounds, found, strict=True))
+        return tuple(
+            (float(least), row.prior, *row.weights)
+            for least, row in zip(bounds, found, strict=True)
+        )
 
+    def _scaled_linear(self, blend: Blend, factor: float) -> tuple[float, ...]:
+        """The weights with the first one kept and the others scaled."""
+        counted = [place for place, weight in enumerate(blend.weights) if weight]
+        kept = counted[0] if len(counted) > 1 else None
+        return tuple(
+            weight if place == kept else weight * factor
+            for place, weight in enumerate(blend.weights)
+        )
+
+    # --- values ----------------------------------------------------------------------------------
+
+    @torch.no_grad()
     def values(self, blends: Sequence[Blend]) -> UserValues:
-        """The metric of every user for every blend, ``[blends, users]``; parts are scored once."""
-        model = self.model
-
-        def scores_per_blend(
-            history: sp.csr_array, users: npt.NDArray[np.int64]
-        ) -> Iterator[Tensor]:
-            own, *rest = (s.div_(spread) for s, spread in model.part_scores(history, users))
-            for prior, *weights in blends:
-                total = own.add(model.popularity, alpha=prior)
-                for weight, scores in zip(weights, rest, strict=True):
+        """The metric of every user for every blend, ``[blends, users]``."""
+        pool = self._pool or self._make_pool()
+        depth = min(self.metric.k or self.evaluator.n_items, pool["items"].shape[1])
+        out = []
+        for blend in blends:
+            total = pool[blend.half_life] * blend.prior + pool["masked"]
+            for weight, scores in zip(blend.weights, pool["parts"], strict=True):
+                if weight:
                     total.add_(scores, alpha=weight)
-                yield total
+            top = torch.topk(total, depth, dim=1)
+            hits = pool["hits"].gather(1, top.indices) & (top.values > -torch.inf)
+            out.append(METRICS[self.metric.name](hits.cpu().numpy(), self.n_target, depth))
+        found = np.stack(out, axis=1)  # [own users, blends]
+        return np.ascontiguousarray(ranks.gather_rows(found).T)
 
-        return self.evaluator.compare(scores_per_blend, self.metric)
+    @property
+    def n_target(self) -> npt.NDArray[np.int64]:
+        """Number of targets of each of this rank's users."""
+        return self.evaluator.n_target[self.rows]
+
+    def _make_pool(self) -> dict[str, Any]:
+        """The best items of each part for each user, their scores, and which are targets."""
+        n_items, held = self.evaluator.n_items, self.held.take(self.rows)
+        size = n_items if self.metric.k is None else min(POOL * self.metric.k, n_items)
+        longest = int(np.diff(held.history.indptr).max(initial=0))
+        popular = [torch.topk(p, min(size + min(longest, size), n_items)).indices
+                   for p in self.popularity.values()]  # fmt: skip
+        shared = torch.unique(torch.cat(popular)).expand(len(held), -1)
+        own = [_best(scores, held.history, size) for scores in self.whole]
+        items = torch.cat([shared, *own], dim=1).sort(dim=1).values  # [own users, pool]
+        masked = torch.zeros(items.shape, device=self.device)
+        masked[:, 1:][items[:, 1:] == items[:, :-1]] = -torch.inf
+        rows = torch.from_numpy(self.rows).to(self.device).unsqueeze(1)
+        keys = rows * n_items + items
+        targets = self.evaluator.targets
+        hits = targets[torch.searchsorted(targets, keys)] == keys
+        not_ranked = [held.history, *([] if held.excluded is None else [held.excluded])]
+        for matrix in not_ranked:
+            masked[_holds(matrix, items)] = -torch.inf
+        parts = [scores.gather(1, items) for scores in self.whole]
+        of_popularity = {name: p[items] for name, p in self.popularity.items()}
+        pool = {"items": items, "masked": masked, "hits": hits, "parts": parts, **of_popularity}
+        self._pool = pool
+        return pool
+
+
+def standard_error(gain: UserValues) -> float:
+    """Of the mean of users' differences."""
+    return float(gain.std() / np.sqrt(max(len(gain), 1)))
+
+
+@torch.no_grad()
+def standardised(model: Model, held: HeldOut, device: torch.device) -> Tensor:
+    """Scores of a model, divided by their deviation over the catalogue, ``[users, items]``."""
+    out = torch.empty(held.history.shape, device=device)
+    for start in range(0, len(held), BLOCK):
+        part = slice(start, start + BLOCK)
+        scores = model.scores(held.history[part], held.users[part])
+        finite = torch.isfinite(scores)
+        if not bool(finite.all()):  # items without a score come last
+            scores = torch.where(finite, scores, scores[finite].min())
+        out[part] = standardise_(scores)
+    return out
+
+
+def _best(scores: Tensor, history: sp.csr_array, size: int) -> Tensor:
+    """The best items that are not in the history, ``[users, size]``."""
+    out = []
+    for start in range(0, len(scores), BLOCK):
+        block = mask_history(scores[start : start + BLOCK].clone(), history[start : start + BLOCK])
+        out.append(torch.topk(block, size, dim=1, sorted=False).indices)
+    return torch.cat(out)
+
+
+def _holds(matrix: sp.csr_array, items: Tensor) -> Tensor:
+    """Whether each row of a matrix has an entry at each of these items, ``[users, pool]``."""
+    n_items = matrix.shape[1]
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    known = np.append(np.sort(rows * n_items + matrix.indices), np.iinfo(np.int64).max)
+    table = torch.from_numpy(known).to(items.device)
+    keys = torch.arange(len(items), device=items.device).unsqueeze(1) * n_items + items
+    found: Tensor = table[torch.searchsorted(table, keys)] == keys
+    return found

@@ -1,7 +1,9 @@
-"""Training of a hybrid: the linear part, a race of networks, the blend, the refit.
+"""Training of a hybrid in stages: popularity, the linear part, the network, the refit.
 
-Settings that were not given follow from the size of the data and the device, or are chosen on
-validation. What was tried and chosen is part of the run: `chosen` and `trials` in its metrics.
+Each stage ends with a model that can be used. A stage keeps what it adds only if validation shows a
+gain beyond noise. Settings that were not given follow from the size of the data and the device, or
+are chosen on validation. What was tried and chosen is part of the run: `chosen`, `trials`,
+`candidates` and `alone` in its metrics.
 """
 
 from __future__ import annotations
@@ -13,15 +15,15 @@ from typing import Any
 
 import torch
 
-from itemfold import ranks
 from itemfold.data.split import HeldOut, Split
 from itemfold.environment import pick_device
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.evaluator import Evaluator, sample_users
-from itemfold.evaluation.metrics import parse_metric
+from itemfold.graph.graph import Graph
 from itemfold.models.base import Kind, Model
-from itemfold.models.hybrid import Hybrid, make_part
-from itemfold.models.network_with_prior import NetworkWithPrior
+from itemfold.models.growth import grown_weights
+from itemfold.models.hybrid import Hybrid
+from itemfold.models.hybrid_settings import make_part
 from itemfold.models.popularity import Popularity
 from itemfold.settings.resolve import Request, Settings, resolve
 from itemfold.settings.schema import Config
@@ -29,27 +31,38 @@ from itemfold.settings.toml_file import flat
 from itemfold.training.across_ranks import sharded
 from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.loop import descend
-from itemfold.training.state import DescentState, Weights, put_weights
+from itemfold.training.state import Best, DescentState, Weights, put_weights
 from itemfold.training.strategies import closed_form, descent
-from itemfold.training.strategies.blend import BlendSearch
+from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
 from itemfold.training.strategies.candidates import Candidate, candidates
+from itemfold.training.strategies.recency import (
+    NEVER,
+    OF_INTERACTIONS,
+    OF_POPULARITY,
+    fading,
+    half_lives,
+    popularities,
+)
+from itemfold.training.strategies.sum_validation import SumValidation
 
 FROM_DATA, ON_VALIDATION = "chosen from the data", "chosen on validation"
 BY_SIZE = (  # what follows from the size of the data and the device
-    *("model.gnn.dim", "model.linear.items", "model.linear.form", "train.batch"),
-    *("negatives.group", "loss.scale"),
+    *("model.gnn.dim", "model.gnn.start", "model.linear.items", "model.linear.form"),
+    *("train.batch", "negatives.group", "loss.scale"),
 )
+WARM_EPOCHS = 3  # of a refit that starts from the selected weights
 
 
 @dataclass
 class HybridState:
-    """How far the race has come, and the best network so far."""
+    """How far training has come, and the best network so far."""
 
     descent: DescentState = field(default_factory=DescentState)
     chosen: Config = field(default_factory=dict)
     trials: closed_form.Trials = field(default_factory=list)
     finished: list[dict[str, Any]] = field(default_factory=list)  # candidates
     others: list[dict[str, Any]] = field(default_factory=list)  # what further parts chose
+    alone: dict[str, float] = field(default_factory=dict)  # each part on validation
     best_facts: dict[str, Any] = field(default_factory=dict)  # of the best candidate
     best_weights: Weights = field(default_factory=dict)
 
@@ -60,12 +73,13 @@ class HybridState:
                 continue
             own = self.chosen.setdefault(section, {})
             for name, value in values.items():
-                is_part = isinstance(value, dict)
-                own[name] = {**own.get(name, {}), **value} if is_part else value
+                before = own.get(name)
+                is_part = isinstance(value, dict) and isinstance(before, dict | None)
+                own[name] = {**(before or {}), **value} if is_part else value
 
     def facts(self) -> dict[str, Any]:
         """Plain values by the names of ``state.pt``."""
-        names = ("chosen", "trials", "finished", "others")
+        names = ("chosen", "trials", "finished", "others", "alone")
         own = {name: getattr(self, name) for name in names}
         return {**self.descent.facts(), **own, "leader_facts": self.best_facts}
 
@@ -85,254 +99,428 @@ class HybridState:
             trials=content["trials"],
             finished=content["finished"],
             others=content.get("others", []),
+            alone=content.get("alone", {}),
             best_facts=best,
             best_weights=content["leader"],
         )
 
 
 def fit(settings: Settings, split: Split, state: HybridState, context: Context) -> FittedModel:
-    """Fit the linear part, race the networks, blend the parts, and refit on all data."""
-    refits, settings = settings.refits(split), _choose(settings, state.chosen)
-    if state.descent.phase == "select":
-        model, settings = _select(settings, split, state, context)
-        state.descent.begin_refit()
-        state.best_weights = {}
-    if refits:
-        split = split.refit()
-        linear = _fit_linear(settings, split, None, state, context)
-        others = _fit_others(settings, split, state, context)
-        model = assemble(settings, linear, others)
-        _train_network(model, settings, split, None, state, context)
-        _finish(model, split)
-    model.unshard()
-    return FittedModel(
-        model=model,
-        settings=settings,
-        train=split.train,
-        refit=refits,
-        seconds=state.descent.seconds,
-        best_epoch=state.descent.best.epoch,
-        epochs=state.descent.selected_epochs,
-        valid=state.descent.best.metrics,
-        history=state.descent.history,
-        chosen=state.chosen,
-        trials=state.trials,
-        candidates=state.finished,
-        parts=parts_alone(model, split),
-    )
+    """Popularity, then the linear part, then the network while it pays; then the refit."""
+    stages = Stages(settings, split, state, context)
+    if split.valid is None:
+        stages.without_validation()
+    elif state.descent.phase == "select":
+        stages.popularity()
+        stages.linear()
+        stages.network()
+        stages.settle()
+    return stages.result()
 
 
-def _select(
-    settings: Settings, split: Split, state: HybridState, context: Context
-) -> tuple[Hybrid, Settings]:
-    """The best hybrid on validation, and the settings that were chosen."""
-    device = pick_device(settings.train.device)
-    entries = candidates(settings, split)
-    sized = settings.choose({"model": entries[0].settings["model"]}, FROM_DATA)
-    valid = None if split.valid is None else sample_users(split.valid, device)
-    linear = _fit_linear(sized, split, valid, state, context)
-    settings = _choose(settings, state.chosen)
-    others = _fit_others(settings, split, state, context)
-    if valid is None:  # nothing was held out to choose on
-        state.choose(entries[0].settings)
-        settings = _choose(settings, state.chosen)
-        model = assemble(settings, linear, others)
-        if model.blend is None:
-            state.choose({"model": {"blend": model.typical_blend()}})
-            settings = _choose(settings, state.chosen)
-            model = assemble(settings, linear, others)
-        _train_network(model, settings, split, None, state, context)
-        return _finish(model, split), settings
-    for entry in entries[len(state.finished) :]:
-        if state.finished and _is_late(settings, state.descent):
-            break
-        entered = settings.choose(entry.settings, FROM_DATA)
-        model = assemble(entered, linear, others)
-        _train_network(model, entered, split, valid, state, context)
-        model.count(split.train)
-        _enter(entry, model, entered, valid, state, context)
-    best = state.best_facts
-    state.choose(best["settings"])
-    settings = _choose(settings, state.chosen)
-    model = assemble(settings, linear, others)
-    if model.gnn is not None:
-        model.gnn.setup(
+class Stages:
+    """The stages of one training; each leaves `blend` and the parts that it needs."""
+
+    def __init__(
+        self, settings: Settings, split: Split, state: HybridState, context: Context
+    ) -> None:
+        self.refits = settings.refits(split)
+        self.asked, self.state, self.context = settings, state, context
+        self.split = split  # without recency
+        self.device = pick_device(settings.train.device)
+        self.entries = candidates(settings, split)
+        self.metric = settings.train.metric
+        self.fitted: dict[str, Model] = {}  # parts fitted to the training part, by name
+        self.late: dict[str, Model] = {}  # parts fitted to training and validation data
+
+    @property
+    def settings(self) -> Settings:
+        """What was asked for, and what was chosen so far, each with its source."""
+        chosen = self.state.chosen
+        out, paths = self.asked.choose(chosen, ON_VALIDATION), flat(chosen)
+        by_size = {path: FROM_DATA for path in BY_SIZE if path in paths}
+        return replace(out, chosen={**out.chosen, **by_size})
+
+    def value(self, name: str) -> Any:
+        """A setting of the hybrid."""
+        return self.settings.model.values[name]
+
+    # --- stages ----------------------------------------------------------------------------------
+
+    def popularity(self) -> None:
+        """Popularity, and how fast it fades."""
+        self.state.choose({"model": self.entries[0].settings["model"]})
+        self.search = self._search(self.split)
+        self.blend, values = self.search.run()
+        for half_life in self.search.popularity:
+            alone = self.search.values([self.search.of_popularity(half_life)])[0]
+            name = "popularity" if half_life == NEVER else f"popularity, half-life {half_life}"
+            self.state.alone[name] = float(alone.mean())
+        self._stage("popularity", values.mean())
+
+    def linear(self) -> None:
+        """The linear part and further parts: settings and recency, then the weights of the sum."""
+        self._choose_half_life()
+        self.search = self._search(self.faded)
+        valid = self.search.held
+        linear = self._linear(self.faded, valid)
+        if linear is not None:
+            self.fitted["linear"] = linear
+        for number, part in enumerate(self._others(self.faded)):
+            self.fitted[f"other {number}"] = part
+        for name, part in self.fitted.items():
+            self.search.add(name, part)
+            alone = self.search.values([self.search.alone(name)])[0]
+            self.state.alone[name] = float(alone.mean())
+        self.blend, values = self.search.run()
+        self._stage("linear", values.mean())
+
+    def network(self) -> None:
+        """Networks, each trained as long as the sum improves; the best one is kept."""
+        state, before = self.state, self.search.values([self.search.padded(self.blend)])[0]
+        base, entries = self.blend, self.entries
+        if self.value("gnn") in (None, "none"):
+            return
+        for entry in entries[len(state.finished) :]:
+            if self.context.deadline.left() <= 0 or state.descent.stopped:
+                break
+            settings = self.settings.choose(entry.settings, FROM_DATA)
+            model = self._network_of(settings)
+            assert model.gnn is not None
+            descend(
+                model.gnn,
+                settings,
+                self.faded,
+                state.descent,
+                self.context,
+                valid=self.search.held,
+                validate=SumValidation(self.search, base, lambda _, scored=model: scored),
+                saved=state,
+            )
+            self._enter(entry, model, settings, base)
+        best = state.best_facts
+        if not best:
+            return
+        network = self._network_of(self.settings.choose(best["settings"], FROM_DATA))
+        self._load(network, state.best_weights, self.faded)
+        self.search.add("network", network)
+        alone = self.search.values([self.search.alone("network")])[0]
+        state.alone["network"] = float(alone.mean())
+        blend = Blend(best["half_life"], best["prior"], tuple(best["weights"]))
+        gain = self.search.values([blend])[0] - before
+        if gain.mean() > standard_error(gain) or self._is_kept("gnn"):
+            self.blend, self.fitted["network"] = blend, network
+            state.choose(best["settings"])
+
+    def settle(self) -> None:
+        """Note the chosen sum in the state; the refit follows."""
+        state, best = self.state, self.state.best_facts
+        rows = self.search.by_length(self.search.padded(self.blend))
+        chosen = self._chosen(self.blend, rows)
+        if self.value("blend") is not None:
+            chosen["model"].pop("blend", None)
+        state.choose(chosen)
+        progress, has_network = state.descent, "network" in self.fitted
+        progress.epoch = best["epochs"] if has_network else 0
+        progress.lr_drops = best.get("lr_drops", []) if has_network else []
+        progress.best = Best(best["best_epoch"] if has_network else 0)
+        model = self._assembled(self.fitted, self.faded)
+        assert self.split.valid is not None
+        valid = fading(self.split, self.value("half_life")).valid
+        assert valid is not None
+        progress.best.metrics = Evaluator(valid, self.device).metrics(model, self.metric)
+        progress.best.value = progress.best.metrics[self.metric]
+        self.model = model
+        progress.begin_refit()
+
+    def result(self) -> FittedModel:
+        """The chosen sum, fitted to training and validation data if there is a refit."""
+        state, split = self.state, fading(self.split, self.value("half_life"))
+        if self.refits:
+            split = fading(self.split.refit(), self.value("half_life"))
+            self._refit(split)
+            self.model = self._assembled(self.late, split)
+        self.model.unshard()
+        progress = state.descent
+        return FittedModel(
+            model=self.model,
+            settings=self.settings,
+            train=split.train,
+            refit=self.refits,
+            seconds=progress.seconds,
+            best_epoch=progress.best.epoch,
+            epochs=progress.selected_epochs,
+            valid=progress.best.metrics,
+            history=progress.history,
+            chosen=state.chosen,
+            trials=state.trials,
+            candidates=state.finished,
+            alone=state.alone,
+            parts=parts_alone(self.model, split),
+            complete=not progress.stopped,
+        )
+
+    def without_validation(self) -> None:
+        """Nothing was held out to choose on: typical settings and a typical blend."""
+        state = self.state
+        state.choose(self.entries[0].settings)
+        for name in ("half_life", "popularity_half_life"):
+            if self.value(name) is None:
+                state.choose({"model": {name: NEVER}})
+        split = self.faded
+        linear = self._linear(split, None)
+        parts = {} if linear is None else {"linear": linear}
+        parts |= {f"other {n}": part for n, part in enumerate(self._others(split))}
+        if self.value("blend") is None:
+            state.choose({"model": {"blend": self.settings.make_model().typical_blend()}})
+        if self.value("gnn") not in (None, "none"):
+            model = self._network_of(self.settings)
+            self._descend(model, split, state.descent)
+            parts["network"] = model
+        self.model = self._assembled(parts, split)
+
+    # --- recency ---------------------------------------------------------------------------------
+
+    @property
+    def faded(self) -> Split:
+        """The split with the chosen half-life of interactions; computed once."""
+        key = self.value("half_life") or NEVER
+        if getattr(self, "_faded", (None,))[0] != key:
+            self._faded = key, fading(self.split, key)
+        return self._faded[1]
+
+    def _search(self, split: Split) -> BlendSearch:
+        """A search on a sample of the validation users of a split."""
+        assert split.valid is not None
+        tried = half_lives(self.split, self.value("popularity_half_life"), OF_POPULARITY)
+        popularity = popularities(self.split, tried, self.device)
+        valid = sample_users(split.valid, self.device)
+        return BlendSearch(valid, popularity, self.metric, self.device, self.asked.train.seed)
+
+    def _choose_half_life(self) -> None:
+        """How fast interactions fade: the longest half-life unless another is clearly better."""
+        tried = half_lives(self.split, self.value("half_life"), OF_INTERACTIONS)
+        chosen, found = tried[0], []
+        for half_life in tried if len(tried) > 1 else ():
+            part, _ = make_part("linear", self.value("linear"), "rlae")
+            if part is None or self.context.deadline.left() <= 0:
+                break
+            split = fading(self.split, half_life)
+            closed_form.set_up(part, split, self.asked.train)
+            if next(iter(part.trials(split.train)), None) is None:
+                part.fit(split.train)
+            search = self._search(split)
+            search.add("linear", part)
+            found.append(search.run()[1])
+        if found:
+            best = max(range(len(found)), key=lambda place: float(found[place].mean()))
+            gain = found[best] - found[0]
+            if gain.mean() > 2 * standard_error(gain):
+                chosen = tried[best]
+        self.state.choose({"model": {"half_life": chosen}})
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    def _linear(self, split: Split, valid: HeldOut | None) -> Model | None:
+        """The fitted linear part; what it leaves open is chosen on validation."""
+        started, state = time.perf_counter(), self.state
+        linear, _ = make_part("linear", self.value("linear"), "rlae")
+        if linear is None:
+            return None
+        if linear.kind is not Kind.CLOSED_FORM:
+            raise ItemfoldError(
+                "'linear' must be a closed form, such as rlae or ease, got "
+                f"{type(linear).__name__}; give other models as 'others'"
+            )
+        config = self.asked.train
+        found, trials = closed_form.choose_settings(
+            copy.deepcopy(linear), split, valid, config, self.context
+        )
+        if found:
+            state.choose({"model": {"linear": found}})
+            state.trials += trials
+        fresh = type(linear)(**{**linear.settings, **found})
+        fitted = closed_form.solve(fresh, split, config, self.context)
+        state.descent.seconds += time.perf_counter() - started
+        return fitted
+
+    def _others(self, split: Split) -> list[Model]:
+        """Further parts, each trained with the defaults of its kind; nothing is chosen twice."""
+        out, state = list[Model](), self.state
+        for number, value in enumerate(self.value("others")):
+            part, _ = make_part("others", value, "")
+            if part is None or part.kind is Kind.HYBRID:
+                raise ItemfoldError("'others' must be models that are no hybrids")
+            config = self.asked.train
+            shared = {name: getattr(config, name) for name in ("seed", "device", "metric")}
+            own = resolve(
+                Request({"model": copy.deepcopy(part), "train": {**shared, "refit": False}})
+            )
+            known = state.others[number] if number < len(state.others) else None
+            if known is not None:
+                own = own.choose(known["chosen"], ON_VALIDATION)
+            if split.valid is None and known is not None and known["epochs"]:
+                own = own.choose({"train": {"epochs": known["epochs"]}}, ON_VALIDATION)
+            started, context = time.perf_counter(), Context(None, self.context.progress)
+            if part.kind is Kind.CLOSED_FORM:
+                fitted = closed_form.fit(own, split, closed_form.ClosedFormState(), context)
+            else:
+                fitted = descent.fit(own, split, DescentState(), context)
+            if known is None:
+                state.others.append({"chosen": fitted.chosen, "epochs": fitted.best_epoch})
+            state.descent.seconds += time.perf_counter() - started
+            out.append(fitted.model)
+        return out
+
+    def _network_of(self, settings: Settings) -> Hybrid:
+        """A hybrid of a new network alone, as it is scored in the sum."""
+        new = settings.make_model()
+        assert isinstance(new, Hybrid)
+        model = type(new)(gnn=new.gnn, linear=None, norm=new.norm, blend=((0.0, 0.0, 1.0),))
+        model.count(self.split.train)
+        model.to(self.device)
+        sharded(model)
+        return model
+
+    def _enter(self, entry: Candidate, model: Hybrid, settings: Settings, base: Blend) -> None:
+        """Find the weight of a trained network, and keep it if it is the best so far."""
+        state, progress, search = self.state, self.state.descent, self.search
+        search.add("network", model)
+        blend, values = max(
+            (search.run(base), search.run()), key=lambda found: float(found[1].mean())
+        )
+        facts = {
+            "name": entry.name,
+            self.metric: float(values.mean()),
+            "best_epoch": progress.best.epoch,
+            "epochs": progress.epoch,
+            "seconds": round(progress.seconds - progress.begun, 3),
+        }
+        if facts[self.metric] > state.best_facts.get(self.metric, -1.0):
+            state.best_facts = {
+                **facts,
+                "settings": entry.settings,
+                "lr_drops": progress.lr_drops,
+                "half_life": blend.half_life,
+                "prior": blend.prior,
+                "weights": list(blend.weights),
+            }
+            assert model.gnn is not None
+            weights = dict(model.gnn.named_parameters())
+            state.best_weights = {k: v.detach().clone() for k, v in weights.items()}
+        state.finished.append(facts)
+        progress.next_candidate()
+
+    def _load(self, model: Hybrid, weights: Weights, split: Split) -> None:
+        """Put weights into a network and pass messages once."""
+        gnn = model.gnn
+        assert gnn is not None
+        gnn.setup(
             split.train,
             inductive=split.protocol == "inductive",
             generator=torch.Generator().manual_seed(0),
         )
-        model.to(device)
-        put_weights(model.gnn, state.best_weights)
-    _finish(model, split)
-    progress = state.descent
-    progress.epoch, progress.lr_drops = best["epochs"], best.get("lr_drops", [])
-    progress.best.epoch = best["best_epoch"]
-    assert split.valid is not None
-    progress.best.metrics = Evaluator(split.valid, device).metrics(model, settings.train.metric)
-    progress.best.value = progress.best.metrics[settings.train.metric]
-    return model, settings
+        model.to(self.device)
+        put_weights(gnn, weights)
+        gnn.eval()
+        model.cache_embeddings(Graph.from_csr(split.train, self.device))
 
-
-def assemble(settings: Settings, linear: Model | None, others: list[Model]) -> Hybrid:
-    """A hybrid with a new network, and with parts that are fitted already."""
-    new = settings.make_model()
-    assert isinstance(new, Hybrid)
-    model = type(new)(gnn=new.gnn, linear=linear, others=others, norm=new.norm, blend=new.blend)
-    sharded(model)
-    return model
-
-
-def _choose(settings: Settings, chosen: Config) -> Settings:
-    """The settings with what was chosen, each with its source."""
-    out, paths = settings.choose(chosen, ON_VALIDATION), flat(chosen)
-    by_size = {path: FROM_DATA for path in BY_SIZE if path in paths}
-    return replace(out, chosen={**out.chosen, **by_size})
-
-
-# --- the linear part, and further parts ----------------------------------------------------------
-
-
-def _fit_linear(
-    settings: Settings, split: Split, valid: HeldOut | None, state: HybridState, context: Context
-) -> Model | None:
-    """The fitted linear part; what it leaves open is chosen on validation."""
-    started = time.perf_counter()
-    linear, _ = make_part("linear", settings.model.values["linear"], "rlae")
-    if linear is None:
-        return None
-    if linear.kind is not Kind.CLOSED_FORM:
-        raise ItemfoldError(
-            f"'linear' must be a closed form, such as rlae or ease, got {type(linear).__name__}; "
-            "give other models as 'others'"
+    def _descend(self, model: Hybrid, split: Split, state: DescentState, **how: Any) -> None:
+        assert model.gnn is not None
+        descend(
+            model.gnn, self.settings, split, state, self.context, valid=None, saved=self.state, **how
         )
-    config = settings.train
-    found, trials = closed_form.choose_settings(
-        copy.deepcopy(linear), split, valid, config, context
-    )
-    if found:
-        state.choose({"model": {"linear": found}})
-        state.trials += trials
-    fresh = type(linear)(**{**linear.settings, **found})
-    fitted = closed_form.solve(fresh, split, config, context)
-    seconds = time.perf_counter() - started
-    state.descent.seconds += seconds
-    state.descent.elapsed += seconds
-    return fitted
 
+    # --- the sum ---------------------------------------------------------------------------------
 
-def _fit_others(
-    settings: Settings, split: Split, state: HybridState, context: Context
-) -> list[Model]:
-    """Further parts, each trained with the defaults of its own kind; nothing is chosen twice."""
-    out = []
-    for number, value in enumerate(settings.model.values["others"]):
-        part, _ = make_part("others", value, "")
-        if part is None or part.kind is Kind.HYBRID:
-            raise ItemfoldError("'others' must be models that are no hybrids")
-        shared = {name: getattr(settings.train, name) for name in ("seed", "device", "metric")}
-        own = resolve(Request({"model": copy.deepcopy(part), "train": {**shared, "refit": False}}))
-        known = state.others[number] if number < len(state.others) else None
-        if known is not None:
-            own = own.choose(known["chosen"], ON_VALIDATION)
-        if split.valid is None and known is not None and known["epochs"]:
-            own = own.choose({"train": {"epochs": known["epochs"]}}, ON_VALIDATION)
-        is_closed = part.kind is Kind.CLOSED_FORM
-        started = time.perf_counter()
-        fitted = (
-            closed_form.fit(
-                own, split, closed_form.ClosedFormState(), Context(None, context.progress)
-            )
-            if is_closed
-            else descent.fit(own, split, DescentState(), Context(None, context.progress))
+    def _is_kept(self, part: str) -> bool:
+        """Whether a part was asked for, and so stays even if its weight is 0."""
+        return self.asked.is_given(f"model.{part}")
+
+    def _chosen(self, blend: Blend, rows: Any) -> Config:
+        """The settings of a sum: parts that do not count and were not asked for are left out."""
+        names = self.search.names
+        weight_of = dict(zip(names, blend.weights, strict=False))
+        asked = [f"other {n}" for n in range(len(self.value("others")))]
+        kept = {
+            "network": bool(weight_of.get("network")) or ("network" in self.fitted),
+            "linear": bool(weight_of.get("linear")) or self._is_kept("linear"),
+            **dict.fromkeys(asked, True),
+        }
+        kept["linear"] = kept["linear"] and "linear" in self.fitted
+        order = [name for name in ("network", "linear", *asked) if kept[name]]
+        places = {name: place for place, name in enumerate(names)}
+        scale = next((row[2 + places[n]] for n in order for row in rows if row[2 + places[n]]), 1.0)
+        table = tuple(
+            (row[0], row[1] / scale, *(row[2 + places[name]] / scale for name in order))
+            for row in rows
         )
-        if known is None:
-            state.others.append({"chosen": fitted.chosen, "epochs": fitted.best_epoch})
-        seconds = time.perf_counter() - started
-        state.descent.seconds += seconds
-        state.descent.elapsed += seconds
-        out.append(fitted.model)
-    return out
+        model: dict[str, Any] = {"blend": table, "popularity_half_life": blend.half_life}
+        if not kept["network"]:
+            model["gnn"] = "none"
+        if not kept["linear"]:
+            model["linear"] = "none"
+        return {"model": model}
 
+    def _assembled(self, parts: dict[str, Model], split: Split) -> Hybrid:
+        """The hybrid of the chosen settings from parts that are fitted already."""
+        new = self.settings.make_model()
+        assert isinstance(new, Hybrid)
+        network = parts.get("network") if new.gnn is not None else None
+        assert isinstance(network, Hybrid | None)
+        model = type(new)(
+            gnn=None if network is None else network.gnn,
+            linear=parts.get("linear") if new.linear is not None else None,
+            others=[parts[f"other {number}"] for number in range(len(new.others))],
+            norm=new.norm,
+            blend=new.blend,
+            popularity_half_life=new.popularity_half_life,
+            half_life=new.half_life,
+        )
+        model.to(self.device)
+        base = self.split.refit() if self.refits and parts is self.late else self.split
+        model.count(fading(base, new.popularity_half_life).train)
+        model.restore(split.train)
+        return model.eval()
 
-# --- the network ---------------------------------------------------------------------------------
+    def _refit(self, split: Split) -> None:
+        """Fit the chosen parts to training and validation data; the network starts warm."""
+        state = self.state
+        if self.value("linear") not in (None, "none") and "linear" not in self.late:
+            linear = self._linear(split, None)
+            assert linear is not None
+            self.late["linear"] = linear
+        for number, part in enumerate(self._others(split)):
+            self.late[f"other {number}"] = part
+        if self.value("gnn") in (None, "none"):
+            return
+        model = self._network_of(self.settings)
+        warm = self._warm_weights(split) if not state.descent.tensors else None
+        if state.descent.stopped:  # the selected weights on the larger graph
+            assert warm is not None
+            self._load(model, warm, split)
+        else:
+            selected = state.descent.best.epoch
+            state.descent.best.epoch = min(WARM_EPOCHS, max(selected, 1))
+            self._descend(model, split, state.descent, start=warm)
+            state.descent.best.epoch = selected
+        self.late["network"] = model
 
+    def _warm_weights(self, split: Split) -> Weights:
+        """The selected weights, with rows for users who came later."""
+        network = self.fitted.get("network")
+        if not isinstance(network, Hybrid):  # resumed before the refit began
+            network = self._network_of(self.settings)
+            self._load(network, self.state.best_weights, self.faded)
+        assert network.gnn is not None
+        generator = torch.Generator().manual_seed(self.asked.train.seed)
+        return grown_weights(network.gnn, split.train, generator)
 
-def _train_network(
-    model: Hybrid,
-    settings: Settings,
-    split: Split,
-    valid: HeldOut | None,
-    state: HybridState,
-    context: Context,
-) -> None:
-    """Gradient descent on the network, if there is one; it is validated with its prior."""
-    if model.gnn is None:
-        return
-    temperature = temperature_of(settings)
-    descend(
-        model.gnn,
-        settings,
-        split,
-        state.descent,
-        context,
-        valid=valid,
-        scorer=lambda network: NetworkWithPrior(network, split.train, temperature),  # type: ignore[arg-type]
-        saved=state,
-    )
-
-
-def temperature_of(settings: Settings) -> float:
-    """The temperature of a loss over cosines; 0 for inner products."""
-    on_cosines = settings.train.similarity == "cosine"
-    return float(settings.loss.values.get("tau", 0.0)) if on_cosines else 0.0
-
-
-def _enter(
-    entry: Candidate,
-    model: Hybrid,
-    settings: Settings,
-    valid: HeldOut,
-    state: HybridState,
-    context: Context,
-) -> None:
-    """Blend a trained candidate, note its result, and keep it if it is the best so far."""
-    config, chosen, progress = settings.train, entry.settings, state.descent
-    if model.blend is None:
-        has_prior = model.gnn is not None and temperature_of(settings) > 0
-        search = BlendSearch(model, valid, config.metric, config.seed, has_prior=has_prior)
-        blend, values = search.run(progress=context.progress)
-        chosen = {**chosen, "model": {**chosen.get("model", {}), "blend": blend}}
-    else:
-        metric = parse_metric(config.metric)
-        found, _ = Evaluator(valid, model.device).values(model, [metric])
-        values = found[metric.key]
-    facts = {
-        "name": entry.name,
-        config.metric: float(values.mean()),
-        "best_epoch": progress.best.epoch,
-        "epochs": progress.epoch,
-        "seconds": round(progress.seconds - progress.begun, 3),
-    }
-    if facts[config.metric] > state.best_facts.get(config.metric, -1.0):
-        state.best_facts = {**facts, "settings": chosen, "lr_drops": progress.lr_drops}
-        weights = {} if model.gnn is None else dict(model.gnn.named_parameters())
-        state.best_weights = {k: v.detach().clone() for k, v in weights.items()}
-    state.finished.append(facts)
-    progress.next_candidate()
-
-
-def _finish(model: Hybrid, split: Split) -> Hybrid:
-    """The assembled hybrid with everything that scoring needs."""
-    model.count(split.train)
-    model.restore(split.train)
-    model.eval()
-    return model
-
-
-def _is_late(settings: Settings, state: DescentState) -> bool:
-    """Whether another candidate would leave too little of the budget for the refit."""
-    budget = settings.train.budget
-    return budget is not None and ranks.from_first(lambda: state.elapsed > budget / 3)
+    def _stage(self, name: str, value: float) -> None:
+        """Report what a stage reached, and save it as a run that can be used."""
+        if self.context.on_stage is None or self.context.deadline.is_short:
+            return
+        ...
 
 
 def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
@@ -341,7 +529,7 @@ def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
     if model.gnn is not None:
         network = copy.copy(model)  # shares the weights
         rows = model.blend or model.typical_blend()
-        network.blend = tuple((*row[:2], *(0.0 for _ in row[2:])) for row in rows)
+        network.blend = tuple((*row[:3], *(0.0 for _ in row[3:])) for row in rows)
         out["network and prior"] = network
     if model.linear is not None:
         out["linear"] = model.linear

@@ -1,0 +1,92 @@
+"""Settings of a hybrid: its parts as models, names or tables, half-lives, and rows of the blend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from itemfold.data.weights import half_life_seconds
+from itemfold.errors import ItemfoldError
+from itemfold.models.base import Kind, Model
+from itemfold.models.embedding_model import EmbeddingModel
+from itemfold.validation import check_settings, is_number, lookup, shown
+
+PartSettings = Model | Mapping[str, Any] | str | None
+Rows = tuple[tuple[float, ...], ...]  # of a blend
+
+
+def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | None, PartSettings]:
+    """A part, and how it is recorded; of a network given by name, ``dim`` stays open."""
+    from itemfold.models import MODELS
+
+    if value is None or value == "none":
+        return None, "none"
+    if isinstance(value, Model):
+        return value, value
+    if not isinstance(value, str | Mapping):
+        raise ItemfoldError(f"'{what}' must be a model, a name or a table, got {shown(value)}")
+    given = {"name": value} if isinstance(value, str) else dict(value)
+    name = given.pop("name", default)
+    kind = lookup(MODELS, what, name)
+    given = {key: entry for key, entry in given.items() if entry is not None}
+    if what == "gnn" and not is_network(kind):  # before its settings are checked
+        return kind(), value
+    part: Model = kind(**check_settings(kind, name, kind.current_settings(given)))
+    is_open = {"dim": None} if what == "gnn" and "dim" not in given else {}
+    return part, {"name": name, **part.record(), **is_open}
+
+
+def is_network(kind: type[Model]) -> bool:
+    """Whether a model can be the network: vectors that descent trains, also of unseen users."""
+    trained = kind.kind is not Kind.CLOSED_FORM
+    return issubclass(kind, EmbeddingModel) and kind.inductive and trained
+
+
+def networks() -> list[str]:
+    """The names of the models that can be the network."""
+    from itemfold.models import MODELS
+
+    return [name for name, model in MODELS.items() if is_network(model)]
+
+
+def shown_part(value: Any) -> str:
+    """The name of a part in a message."""
+    if isinstance(value, Model):
+        return type(value).__name__
+    return repr(value["name"] if isinstance(value, Mapping) else value)
+
+
+def check_half_life(name: str, value: Any) -> None:
+    """Reject what is neither a duration, nor "never", nor None."""
+    if value is None or value == "never":
+        return
+    try:
+        half_life_seconds(value)
+    except ItemfoldError:
+        raise ItemfoldError(
+            f"'{name}' must be a duration such as 12h, 30d or 1y, or never, got {value!r}"
+        ) from None
+
+
+def check_blend(blend: Any, parts: int) -> Rows | None:
+    """Rows of 2 + ``parts`` numbers that begin with a history of length 0, or None.
+
+    Rows of release 0.2 have no weight of the first part, which was 1.
+    """
+    if blend is None:
+        return None
+    rows = blend if isinstance(blend, list | tuple) else ()
+    rows = [tuple(row) if isinstance(row, list | tuple) else () for row in rows]
+    rows = [(*row[:2], 1.0, *row[2:]) if len(row) == parts + 1 else row for row in rows]
+    valid = bool(rows) and all(
+        len(row) == parts + 2 and all(is_number(value) and isfinite(value) for value in row)
+        for row in rows
+    )
+    starts = [row[0] for row in rows] if valid else []
+    if not valid or starts != sorted({0.0, *starts}):
+        raise ItemfoldError(
+            "'blend' must be rows of (least length of a history, prior, weight of each part: "
+            f"{parts} here) that begin with length 0, got {blend!r}"
+        )
+    return tuple(tuple(float(value) for value in row) for row in rows)

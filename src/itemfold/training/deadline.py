@@ -1,0 +1,30 @@
+"""The time that a command may take, from its start to the last file."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from itemfold import ranks
+
+
+@dataclass
+class Deadline:
+    """A budget of seconds, counted from the start of the command or of `train`.
+
+    Attributes:
+        budget: Seconds in all; None: no limit.
+        started: When counting began, by `time.monotonic`.
+        reserve: Seconds that the evaluation and the files after training will take.
+    """
+
+    budget: float | None = None
+    started: float = field(default_factory=time.monotonic)
+    reserve: float = 0.0
+
+    def left(self) -> float:
+        """Seconds left for training, by the clock of the first rank; infinite without a budget."""
+        if self.budget is None:
+            return float("inf")
+        spent = time.monotonic() - self.started
+        return ranks.from_first(lambda: self.budget - self.reserve - spent)  # type: ignore[operator]

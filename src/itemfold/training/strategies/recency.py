@@ -1,0 +1,36 @@
+"""How fast interactions are forgotten: half-lives to try, and popularity with each of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from itemfold.data.split import Split
+from itemfold.data.weights import half_life_seconds
+from itemfold.models.network_with_prior import log_popularity
+
+NEVER = "never"
+OF_POPULARITY = ("1y", "90d", "30d", "7d", "2d", "12h", "3h", "1h")
+OF_INTERACTIONS = ("1y", "90d", "30d")  # taste changes more slowly (docs/research)
+
+
+def half_lives(split: Split, asked: str | None, tried: tuple[str, ...]) -> list[str]:
+    """What to try, "never" first: the given half-life, or all that are shorter than the data."""
+    if asked is not None:
+        return [asked]
+    if split.times is None:
+        return [NEVER]
+    times = split.times.matrix.data
+    span = float(np.ptp(times)) if len(times) else 0.0
+    return [NEVER, *(each for each in tried if half_life_seconds(each) < span)]
+
+
+def fading(split: Split, half_life: str | None) -> Split:
+    """The split with weights that halve with every half-life."""
+    return split if half_life in (None, NEVER) else split.recent(half_life)
+
+
+def popularities(split: Split, tried: list[str], device: torch.device) -> dict[str, Tensor]:
+    """Standardised log popularity of the items by half-life, ``[items]`` each."""
+    return {each: log_popularity(fading(split, each).train, device)[0] for each in tried}
