@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from itemfold.cli import plots
+from itemfold.cli.html_activity import activity_section
 from itemfold.cli.html_tradeoffs import tradeoff_section
 from itemfold.cli.tables.layout import html_table, interval_text, p_value, setting_value
+from itemfold.cli.tables.parts import part_warning, parts_alone
 from itemfold.cli.tables.results import taken_candidate
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.compare import COMPARED_METRICS, compare_runs
@@ -50,7 +52,7 @@ def write_report(
     for title, group in groups.items():
         if len(groups) > 1:
             parts.append(f"<h2>{escape(title)}</h2>")
-        parts += [_metrics(group), _tests(group)]
+        parts += [_metrics(group), _tests(group), activity_section(group)]
         for heading, svg, note in _plots(group):
             caption = f'<figcaption class="note">{note}</figcaption>'
             parts.append(f"<h3>{heading}</h3><figure>{svg}{caption}</figure>")
@@ -159,9 +161,6 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
         caption = "Mean NDCG@20 of the test users of each time window, 95 % intervals; a model is "
         caption += "trained on all that came before the window."
         out.append(("By time window", plots.by_window(curves), caption))
-    if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):
-        caption = "Mean NDCG@20 of test users by the length of their history, 95 % intervals."
-        out.append(("By length of history", plots.by_history(group), caption))
     lists = {}
     for name, run in group.items():
         n_users = run.train.shape[0]
@@ -180,12 +179,24 @@ def _choices(group: Mapping[str, Run]) -> str:
     """The section on the settings that runs chose themselves; empty if there are none."""
     parts = []
     for name, run in group.items():
-        if any(tables := (_candidates(run), _trials(run), _chosen(run))):
+        if any(tables := (_parts(run), _candidates(run), _trials(run), _chosen(run))):
             parts += [f"<h4>{escape(name)}</h4>" if len(group) > 1 else "", *tables]
     if not parts:
         return ""
-    about = "Settings that were not given; every value is measured on validation, none on test."
+    about = "Settings that were not given; they were chosen on validation, never on test."
     return f'<h3>What was tried and chosen</h3><p class="note">{about}</p>{"".join(parts)}'
+
+
+def _parts(run: Run) -> str:
+    """The parts of a hybrid alone, on test, and a warning if one is better than the sum."""
+    metric, rows = run.config["train"]["metric"], []
+    for part in parts_alone(run):
+        change = "" if part.change is None else f"{part.change:+.1%}"
+        rows.append([escape(part.name), f"{part.value:.4f}", change, escape(p_value(part.p))])
+    note = "The parts alone, on test, against their sum; p of a paired t-test."
+    warning = part_warning(run)
+    warned = f'<p class="warning">Warning: {escape(warning)}.</p>' if warning else ""
+    return warned + _tried(note, ["part", metric, "change", "p"], rows, text=1)
 
 
 def _candidates(run: Run) -> str:
@@ -315,6 +326,7 @@ figure { margin: .4rem 0; } figure svg { width: 100%; max-width: 46rem; height: 
   background: var(--soft); padding: .7rem 1rem; border-radius: .5rem; }
 ol { margin: .3rem 0; padding-left: 1.4rem; } li { margin-bottom: .25rem; }
 .tried { margin-bottom: 1.2rem; }
+.warning { border-left: 4px solid var(--c1); background: var(--soft); padding: .5rem .9rem; }
 details { margin: 2rem 0; } summary { cursor: pointer; font-weight: 600; }
 </style></head><body>
 {body}
