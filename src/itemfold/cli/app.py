@@ -178,7 +178,8 @@ def compare_command(
     found, values, notes = compare_runs(loaded, parse_optional_list("metrics", metrics))
     console.print(results.comparison(found, values, notes))
     (metric, *_) = shown_metrics(values[found.baseline])
-    console.print(compared_by_activity(compare_by_activity(loaded, metric)))
+    if (compared := compare_by_activity(loaded, metric)).groups:
+        console.print(compared_by_activity(compared))
 
 
 def report_command(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 
 from itemfold.cli import plots
-from itemfold.cli.tables.activity import NEW
+from itemfold.cli.tables.activity import NEW, is_indented
 from itemfold.cli.tables.layout import html_table, interval_text, p_value
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import ByActivity, merged_group, shown_metrics, stored_activity
@@ -46,7 +46,8 @@ def _table(found: Mapping[str, ByActivity], metrics: list[str]) -> str:
     for metric in metrics:
         for name in names:
             merged = merged_group(name, found.values())
-            cells = [escape(metric if name == names[0] else ""), escape(merged.label)]
+            indent = "&emsp;" if is_indented(name, names) else ""
+            cells = [escape(metric if name == names[0] else ""), indent + escape(merged.label)]
             users = {of_run[name][0].users for of_run in by_name.values() if name in of_run}
             cells.append("–".join(f"{n:,}" for n in sorted({min(users), max(users)})))
             for of_run in by_name.values():

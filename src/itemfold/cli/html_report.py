@@ -10,14 +10,14 @@ import numpy as np
 
 from itemfold.cli import plots
 from itemfold.cli.html_activity import activity_section
+from itemfold.cli.html_parts import parts_section
 from itemfold.cli.html_tradeoffs import tradeoff_section
 from itemfold.cli.tables.layout import html_table, interval_text, p_value, setting_value
-from itemfold.cli.tables.parts import part_warning, parts_alone
 from itemfold.cli.tables.results import taken_candidate
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.compare import COMPARED_METRICS, compare_runs
 from itemfold.evaluation.metrics import best_value, definitions
-from itemfold.evaluation.significance import bootstrap_interval
+from itemfold.evaluation.significance import bootstrap_intervals
 from itemfold.files import atomic, check_file
 from itemfold.serving.recommendations import Recommendation
 from itemfold.serving.recommender import Recommender
@@ -52,7 +52,7 @@ def write_report(
     for title, group in groups.items():
         if len(groups) > 1:
             parts.append(f"<h2>{escape(title)}</h2>")
-        parts += [_metrics(group), _tests(group), activity_section(group)]
+        parts += [_metrics(group), _tests(group), parts_section(group), activity_section(group)]
         for heading, svg, note in _plots(group):
             caption = f'<figcaption class="note">{note}</figcaption>'
             parts.append(f"<h3>{heading}</h3><figure>{svg}{caption}</figure>")
@@ -94,10 +94,14 @@ def _metrics(group: Mapping[str, Run]) -> str:
     metrics = list(dict.fromkeys(m for run in group.values() for m in run.metrics["test"]))
     tests = [run.metrics["test"] for run in group.values()]
     best = {m: best_value(m, [test[m] for test in tests if m in test]) for m in metrics}
+    intervals = {
+        name: bootstrap_intervals({m: run.per_user[m] for m in metrics if m in run.per_user})
+        for name, run in group.items()
+    }
     rows = []
     for metric in metrics:
         cells = [escape(metric)]
-        for run in group.values():
+        for name, run in group.items():
             value = run.metrics["test"].get(metric)
             if value is None:
                 cells.append("–")
@@ -105,8 +109,8 @@ def _metrics(group: Mapping[str, Run]) -> str:
             shown = f"{value:.4f}"
             if value == best[metric] and len(group) > 1:
                 shown = f"<b>{shown}</b>"
-            if metric in run.per_user:
-                found = bootstrap_interval(run.per_user[metric])
+            if metric in intervals[name]:
+                found = intervals[name][metric]
                 shown += f"<br><small>{interval_text(found.low, found.high)}</small>"
             cells.append(shown)
         rows.append(cells)
@@ -179,24 +183,12 @@ def _choices(group: Mapping[str, Run]) -> str:
     """The section on the settings that runs chose themselves; empty if there are none."""
     parts = []
     for name, run in group.items():
-        if any(tables := (_parts(run), _candidates(run), _trials(run), _chosen(run))):
+        if any(tables := (_candidates(run), _trials(run), _chosen(run))):
             parts += [f"<h4>{escape(name)}</h4>" if len(group) > 1 else "", *tables]
     if not parts:
         return ""
-    about = "Settings that were not given; they were chosen on validation, never on test."
+    about = "Settings that were not given; every value is measured on validation, none on test."
     return f'<h3>What was tried and chosen</h3><p class="note">{about}</p>{"".join(parts)}'
-
-
-def _parts(run: Run) -> str:
-    """The parts of a hybrid alone, on test, and a warning if one is better than the sum."""
-    metric, rows = run.config["train"]["metric"], []
-    for part in parts_alone(run):
-        change = "" if part.change is None else f"{part.change:+.1%}"
-        rows.append([escape(part.name), f"{part.value:.4f}", change, escape(p_value(part.p))])
-    note = "The parts alone, on test, against their sum; p of a paired t-test."
-    warning = part_warning(run)
-    warned = f'<p class="warning">Warning: {escape(warning)}.</p>' if warning else ""
-    return warned + _tried(note, ["part", metric, "change", "p"], rows, text=1)
 
 
 def _candidates(run: Run) -> str:

@@ -89,7 +89,7 @@ def _curves(run: Run, metric: str) -> dict[int, list[tuple[int, float]]]:
 def by_activity(runs: Mapping[str, ByActivity], metric: str = "ndcg@20") -> str:
     """Mean of a metric in each group of users, a bar for each run."""
     names = list(dict.fromkeys(group.name for found in runs.values() for group in found))
-    labels = [merged_group(name, runs.values()).label.replace(" (", "\n(") for name in names]
+    labels = [f"{name}\n{merged_group(name, runs.values()).items}" for name in names]
 
     def draw(axes: Any) -> None:
         width = 0.8 / len(runs)
@@ -99,8 +99,9 @@ def by_activity(runs: Mapping[str, ByActivity], metric: str = "ndcg@20") -> str:
             at = at + (n - (len(runs) - 1) / 2) * width
             means, spread = _bars(bars.values())
             axes.bar(at, means, width * 0.9, color=COLOURS[n % len(COLOURS)], label=name)
-            axes.errorbar(at, means, spread, fmt="none", ecolor=DIM, elinewidth=1)
+            axes.errorbar(at, means, spread, fmt="none", ecolor=INK, elinewidth=1)
         axes.set_xticks(range(len(names)), labels)
+        axes.set_xlabel("group, and items in the history")
         axes.set_ylabel(metric)
 
     return _svg(draw, "by activity", legend=len(runs) > 1)
