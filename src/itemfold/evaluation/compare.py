@@ -149,7 +149,7 @@ def _groups_of_users(
 ) -> dict[ActivityGroup, Bools]:
     """Groups of users, as masks, without that of all users."""
     history, is_new = np.full(len(users), -1, np.int64), np.zeros(len(users), bool)
-    for run in reversed(runs.values()):
+    for run in reversed(list(runs.values())):
         if "history" not in run.per_user:
             return {}
         rows = IdMap(users).index(run.per_user["user"])
