@@ -164,16 +164,22 @@ def compare_command(
         typer.Option(help="Metrics that the runs have stored, such as ndcg@20,mrr@20."),
     ] = None,
 ) -> None:
-    """Compare runs on the same data in one table, with paired tests against the first.
+    """Compare runs on the same data, with paired tests against the first, also by activity.
 
     Example: itemfold compare runs/bpr runs/item
     """
     from itemfold.cli.tables import results
-    from itemfold.evaluation.compare import compare_runs
+    from itemfold.cli.tables.activity import compared_by_activity
+    from itemfold.evaluation.activity import shown_metrics
+    from itemfold.evaluation.compare import compare_by_activity, compare_runs
     from itemfold.training.run_folder import load_runs
 
-    names = parse_optional_list("metrics", metrics)
-    console.print(results.comparison(*compare_runs(load_runs(runs), names)))
+    loaded = load_runs(runs)
+    found, values, notes = compare_runs(loaded, parse_optional_list("metrics", metrics))
+    console.print(results.comparison(found, values, notes))
+    (metric, *_) = shown_metrics(values[found.baseline])
+    if (compared := compare_by_activity(loaded, metric)).groups:
+        console.print(compared_by_activity(compared))
 
 
 def report_command(

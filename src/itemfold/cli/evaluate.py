@@ -80,6 +80,7 @@ def evaluate_command(
     if sweep is not None:
         sweep = check_sweep(sweep, cutoffs, metrics)
     from itemfold.cli.tables import results
+    from itemfold.evaluation.activity import activity_record
     from itemfold.evaluation.evaluate import evaluate
     from itemfold.experiments.stored import split_of
     from itemfold.training.run import Run
@@ -113,7 +114,8 @@ def evaluate_command(
         intervals = {name: result.interval(name) for name in result.per_user}
         content = {"run": run, "users": len(result.ids), "metrics": result.metrics}
         content |= {} if metrics_as is None else {"metrics_as": metrics_as}
-        typer.echo(json.dumps({**content, "intervals": intervals}))
+        content |= {"intervals": intervals, "activity": activity_record(result.activity)}
+        typer.echo(json.dumps(content))
     else:
         console.print(results.evaluation(result))
         for note in split.notes if "update" in loaded.config else ():

@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from itemfold.cli import plots
+from itemfold.cli.html_activity import activity_section
+from itemfold.cli.html_parts import parts_section
 from itemfold.cli.html_tradeoffs import tradeoff_section
 from itemfold.cli.tables.layout import html_table, interval_text, p_value, setting_value
 from itemfold.cli.tables.results import taken_candidate
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.compare import COMPARED_METRICS, compare_runs
 from itemfold.evaluation.metrics import best_value, definitions
-from itemfold.evaluation.significance import bootstrap_interval
+from itemfold.evaluation.significance import bootstrap_intervals
 from itemfold.files import atomic, check_file
 from itemfold.serving.recommendations import Recommendation
 from itemfold.serving.recommender import Recommender
@@ -50,7 +52,7 @@ def write_report(
     for title, group in groups.items():
         if len(groups) > 1:
             parts.append(f"<h2>{escape(title)}</h2>")
-        parts += [_metrics(group), _tests(group)]
+        parts += [_metrics(group), _tests(group), parts_section(group), activity_section(group)]
         for heading, svg, note in _plots(group):
             caption = f'<figcaption class="note">{note}</figcaption>'
             parts.append(f"<h3>{heading}</h3><figure>{svg}{caption}</figure>")
@@ -92,10 +94,14 @@ def _metrics(group: Mapping[str, Run]) -> str:
     metrics = list(dict.fromkeys(m for run in group.values() for m in run.metrics["test"]))
     tests = [run.metrics["test"] for run in group.values()]
     best = {m: best_value(m, [test[m] for test in tests if m in test]) for m in metrics}
+    intervals = {
+        name: bootstrap_intervals({m: run.per_user[m] for m in metrics if m in run.per_user})
+        for name, run in group.items()
+    }
     rows = []
     for metric in metrics:
         cells = [escape(metric)]
-        for run in group.values():
+        for name, run in group.items():
             value = run.metrics["test"].get(metric)
             if value is None:
                 cells.append("–")
@@ -103,8 +109,8 @@ def _metrics(group: Mapping[str, Run]) -> str:
             shown = f"{value:.4f}"
             if value == best[metric] and len(group) > 1:
                 shown = f"<b>{shown}</b>"
-            if metric in run.per_user:
-                found = bootstrap_interval(run.per_user[metric])
+            if metric in intervals[name]:
+                found = intervals[name][metric]
                 shown += f"<br><small>{interval_text(found.low, found.high)}</small>"
             cells.append(shown)
         rows.append(cells)
@@ -159,9 +165,6 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
         caption = "Mean NDCG@20 of the test users of each time window, 95 % intervals; a model is "
         caption += "trained on all that came before the window."
         out.append(("By time window", plots.by_window(curves), caption))
-    if all({"history", "ndcg@20"} <= run.per_user.keys() for run in group.values()):
-        caption = "Mean NDCG@20 of test users by the length of their history, 95 % intervals."
-        out.append(("By length of history", plots.by_history(group), caption))
     lists = {}
     for name, run in group.items():
         n_users = run.train.shape[0]
@@ -315,6 +318,7 @@ figure { margin: .4rem 0; } figure svg { width: 100%; max-width: 46rem; height: 
   background: var(--soft); padding: .7rem 1rem; border-radius: .5rem; }
 ol { margin: .3rem 0; padding-left: 1.4rem; } li { margin-bottom: .25rem; }
 .tried { margin-bottom: 1.2rem; }
+.warning { border-left: 4px solid var(--c1); background: var(--soft); padding: .5rem .9rem; }
 details { margin: 2rem 0; } summary { cursor: pointer; font-weight: 600; }
 </style></head><body>
 {body}

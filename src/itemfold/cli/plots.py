@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle, pairwise
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from itemfold.cli.tables.results import taken_candidate
-from itemfold.evaluation.significance import bootstrap_interval
+from itemfold.evaluation.activity import ByActivity, merged_group
+from itemfold.evaluation.significance import Interval, bootstrap_interval
 from itemfold.evaluation.tradeoff import Sweep
 from itemfold.serving.served_items import ServedItems
 from itemfold.training.run import Run
@@ -85,27 +86,25 @@ def _curves(run: Run, metric: str) -> dict[int, list[tuple[int, float]]]:
     return out
 
 
-def by_history(runs: Mapping[str, Run], groups: int = 5, metric: str = "ndcg@20") -> str:
-    """Mean of a metric over users, grouped by the length of their history."""
-    lengths = np.concatenate([run.per_user["history"] for run in runs.values()])
-    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, groups + 1)).astype(np.int64))
-    edges = np.append(edges[: max(len(edges) - 1, 1)], edges[-1] + 1)  # the last bin is closed
-    bins = list(pairwise(edges.tolist()))
+def by_activity(runs: Mapping[str, ByActivity], metric: str = "ndcg@20") -> str:
+    """Mean of a metric in each group of users, a bar for each run."""
+    names = list(dict.fromkeys(group.name for found in runs.values() for group in found))
+    labels = [f"{name}\n{merged_group(name, runs.values()).items}" for name in names]
 
     def draw(axes: Any) -> None:
         width = 0.8 / len(runs)
-        for n, (name, run) in enumerate(runs.items()):
-            known, values = run.per_user["history"], run.per_user[metric]
-            means, spread = _means(values[(known >= low) & (known < high)] for low, high in bins)
-            at = np.arange(len(bins)) + (n - (len(runs) - 1) / 2) * width
+        for n, (name, found) in enumerate(runs.items()):
+            bars = {group.name: values[metric] for group, values in found.items()}
+            at = np.array([names.index(group) for group in bars])
+            at = at + (n - (len(runs) - 1) / 2) * width
+            means, spread = _bars(bars.values())
             axes.bar(at, means, width * 0.9, color=COLOURS[n % len(COLOURS)], label=name)
-            axes.errorbar(at, means, spread, fmt="none", ecolor=DIM, elinewidth=1)
-        names = [f"{low}" if high == low + 1 else f"{low}–{high - 1}" for low, high in bins]
-        axes.set_xticks(range(len(bins)), names)
-        axes.set_xlabel("items in the history")
-        axes.set_ylabel("NDCG@20")
+            axes.errorbar(at, means, spread, fmt="none", ecolor=INK, elinewidth=1)
+        axes.set_xticks(range(len(names)), labels)
+        axes.set_xlabel("group, and items in the history")
+        axes.set_ylabel(metric)
 
-    return _svg(draw, "by history")
+    return _svg(draw, "by activity", legend=len(runs) > 1)
 
 
 def windows_of(runs: Mapping[str, Run]) -> dict[str, dict[int, Run]]:
@@ -230,19 +229,24 @@ def _label(axes: Any, curves: Sequence[Points]) -> None:
 
 
 def _means(values: Iterable[Any]) -> tuple[Any, Any]:
-    """Means with 95 % intervals: [bars] and [2, bars], the distances to both ends."""
-    found = [bootstrap_interval(v) for v in values]
+    """Means with 95 % intervals, as `_bars` returns them."""
+    return _bars(bootstrap_interval(v) for v in values)
+
+
+def _bars(intervals: Iterable[Interval]) -> tuple[Any, Any]:
+    """Heights of bars, [bars], and the distances to both ends of their intervals, [2, bars]."""
+    found = list(intervals)
     means = np.array([f.mean for f in found])
     return means, np.array([[f.mean - f.low for f in found], [f.high - f.mean for f in found]])
 
 
-def _svg(draw: Any, name: str) -> str:
+def _svg(draw: Any, name: str, *, legend: bool = True) -> str:
     """Draw on one pair of axes; returns an SVG element for an HTML page."""
 
     def on_axes(figure: Any) -> None:
         axes = figure.add_subplot()
         draw(axes)
-        if axes.get_legend_handles_labels()[0]:
+        if legend and axes.get_legend_handles_labels()[0]:
             axes.legend(loc="best", fontsize=9)
 
     return _rendered(on_axes, name, (7.2, 3.3))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.array_types import Floats
+from itemfold.data.array_types import Bools, Floats
 from itemfold.data.interactions import IdMap
 from itemfold.errors import ItemfoldError
+from itemfold.evaluation.activity import USER_COLUMNS, ActivityGroup, activity_groups
 from itemfold.evaluation.metrics import parse_metrics
 from itemfold.evaluation.significance import Comparison, compare_values, mean_over_seeds
 
@@ -35,18 +37,24 @@ def common_values(
     """Per-user values of each run, aligned over their common users, and the number of users."""
     _check_comparable(runs)
     wanted = _stored_metrics(runs, metrics)
-    users = {name: run.per_user["user"] for name, run in runs.items()}
-    first = next(iter(users.values()))
-    shared = np.all([IdMap(ids).index(first) >= 0 for ids in users.values()], axis=0)
+    users = _common_users(runs)
+    values = {}
+    for name, run in runs.items():
+        rows = IdMap(run.per_user["user"]).index(users)
+        values[name] = {metric: run.per_user[metric][rows] for metric in wanted}
+    return values, len(users)
+
+
+def _common_users(runs: Mapping[str, EvaluatedRun]) -> npt.NDArray[Any]:
+    """Ids of the users that every run evaluated, in the order of the first."""
+    users = [run.per_user["user"] for run in runs.values()]
+    shared = np.all([IdMap(ids).index(users[0]) >= 0 for ids in users], axis=0)
     if not shared.any():
         raise ItemfoldError(
             "the runs must have evaluated users in common, got none; split them with the same seed"
         )
-    values = {}
-    for name, run in runs.items():
-        rows = IdMap(users[name]).index(first[shared])
-        values[name] = {metric: run.per_user[metric][rows] for metric in wanted}
-    return values, int(shared.sum())
+    found: npt.NDArray[Any] = users[0][shared]
+    return found
 
 
 def _check_comparable(runs: Mapping[str, EvaluatedRun]) -> None:
@@ -77,7 +85,7 @@ def _stored_metrics(runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | N
     known = [
         name
         for name in next(iter(runs.values())).per_user
-        if name not in ("user", "history") and all(name in run.per_user for run in runs.values())
+        if name not in USER_COLUMNS and all(name in run.per_user for run in runs.values())
     ]
     missing = [name for name in wanted if name not in known]
     if missing:
@@ -96,15 +104,74 @@ def compare_runs(
     Runs that differ only in their seeds are one system, tested over users and seeds, unless there
     is no other system.
     """
+    values, _, notes = _paired_values(runs, metrics)
+    means = {n: {m: mean_over_seeds(v) for m, v in own.items()} for n, own in values.items()}
+    return compare_values(values, next(iter(values))), means, notes
+
+
+@dataclass(frozen=True)
+class ActivityComparison:
+    """A comparison of one metric in each group of users by activity.
+
+    Attributes:
+        metric: The metric.
+        groups: The groups, without that of all users.
+        found: A row for each system and group; its `metric` is the name of the group.
+    """
+
+    metric: str
+    groups: tuple[ActivityGroup, ...]
+    found: Comparison
+
+
+def compare_by_activity(
+    runs: Mapping[str, EvaluatedRun], metric: str = "ndcg@20"
+) -> ActivityComparison:
+    """Compare every run with the first as `compare_runs` does, in each group of users.
+
+    A user's group depends on the history in the first run that evaluated the user. Holm's
+    correction is over all groups and systems. There are no groups if all users are alike, or if
+    the runs do not store the histories.
+    """
+    values, users, _ = _paired_values(runs, [metric])
+    first = next(iter(values))
+    (key,) = values[first]
+    masks = _groups_of_users(runs, users)
+    of_groups = {
+        system: {group.name: own[key][..., mask] for group, mask in masks.items()}
+        for system, own in values.items()
+    }
+    return ActivityComparison(key, tuple(masks), compare_values(of_groups, first))
+
+
+def _groups_of_users(
+    runs: Mapping[str, EvaluatedRun], users: npt.NDArray[Any]
+) -> dict[ActivityGroup, Bools]:
+    """Groups of users, as masks, without that of all users."""
+    history, is_new = np.full(len(users), -1, np.int64), np.zeros(len(users), bool)
+    for run in reversed(list(runs.values())):
+        if "history" not in run.per_user:
+            return {}
+        rows = IdMap(users).index(run.per_user["user"])
+        rows, known = rows[rows >= 0], rows >= 0
+        history[rows] = run.per_user["history"][known]
+        is_new[rows] = run.per_user["new"][known] if "new" in run.per_user else False
+    return {g: mask for g, mask in activity_groups(history, is_new).items() if g.name != "all"}
+
+
+def _paired_values(
+    runs: Mapping[str, EvaluatedRun], metrics: Sequence[str] | None
+) -> tuple[dict[str, dict[str, Floats]], npt.NDArray[Any], tuple[str, ...]]:
+    """Values of each system, ``[users]`` or ``[seeds, users]``, the users' ids, and notes."""
     systems = by_system(runs)
     if 1 < len(systems) < len(runs):
-        return _compare_systems(systems, metrics)
+        return _values_of_systems(systems, metrics)
     values, count = common_values(runs, metrics)
     notes = [f"{count} users in common"]
     splits = [run.config.get("split") for run in runs.values()]
     if any(split != splits[0] for split in splits):
         notes.append("the runs were split differently: different items of a user were held out")
-    return compare_values(values, next(iter(runs))), values, tuple(notes)
+    return values, _common_users(runs), tuple(notes)
 
 
 # --- several seeds of one system ----------------------------------------------------------------
@@ -134,10 +201,10 @@ def _seed(run: EvaluatedRun) -> Seed:
     return run.config.get("split", {}).get("seed"), run.config.get("train", {}).get("seed")
 
 
-def _compare_systems(
+def _values_of_systems(
     systems: Mapping[str, Seeds], metrics: Sequence[str] | None
-) -> tuple[Comparison, dict[str, dict[str, Floats]], tuple[str, ...]]:
-    """Compare systems of several seeds, with values ``[seeds, users]``."""
+) -> tuple[dict[str, dict[str, Floats]], npt.NDArray[Any], tuple[str, ...]]:
+    """Values of systems of several seeds, ``[seeds, users]``, the users' ids, and notes."""
     runs = {f"{name} {seed}": run for name, own in systems.items() for seed, run in own.items()}
     _check_comparable(runs)
     wanted = _stored_metrics(runs, metrics)
@@ -154,8 +221,7 @@ def _compare_systems(
         for name, own in systems.items()
         if not set(own) & set(systems[first])
     ]
-    means = {n: {m: mean_over_seeds(v) for m, v in own.items()} for n, own in values.items()}
-    return compare_values(values, first), means, tuple(notes)
+    return values, users.ids, tuple(notes)
 
 
 def _table(own: Seeds, seeds: Sequence[Seed], users: IdMap, metric: str) -> Floats:

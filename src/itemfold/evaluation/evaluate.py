@@ -12,11 +12,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
+from itemfold.data.array_types import Bools
 from itemfold.data.interactions import IdMap
 from itemfold.data.item_table import ItemTable
 from itemfold.data.joining import ItemCatalogue, resized, with_new_items
 from itemfold.data.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
+from itemfold.evaluation.activity import ActivityGroup, ByActivity, by_activity, shown_metrics
 from itemfold.evaluation.conventions import wanted_metrics
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import (
@@ -27,7 +29,7 @@ from itemfold.evaluation.metrics import (
     parse_metrics,
 )
 from itemfold.evaluation.ranking import BUDGET
-from itemfold.evaluation.significance import bootstrap_interval
+from itemfold.evaluation.significance import Interval, bootstrap_interval
 from itemfold.graph.graph import Graph
 from itemfold.models.base import Model
 from itemfold.models.embedding_model import EmbeddingModel
@@ -59,6 +61,8 @@ class Evaluation:
         per_user: Per-user values of each metric.
         ids: External ids of the evaluated users.
         history: Number of items in each user's history.
+        is_new: Whether each user is new: without a row in the training data of a transductive
+            split. None in an inductive split, where that holds for all users.
 
     Examples:
         >>> import numpy as np
@@ -77,6 +81,7 @@ class Evaluation:
     per_user: dict[str, npt.NDArray[np.float64]]  # [users] each
     ids: npt.NDArray[Any]  # [users]
     history: npt.NDArray[np.int64]  # [users]
+    is_new: Bools | None = None  # [users]
 
     def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
         """Bootstrap 95 % interval of a metric's mean over users.
@@ -91,12 +96,55 @@ class Evaluation:
         Raises:
             ItemfoldError: The metric has no per-user values.
         """
+        self._check_metric(metric)
+        found = bootstrap_interval(self.per_user[metric], seed=seed)
+        return found.low, found.high
+
+    @property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Ids, history lengths, whether users are new, and metrics, as `Run.per_user` has them."""
+        out = {"user": self.ids, "history": self.history}
+        if self.is_new is not None:
+            out["new"] = self.is_new
+        return {**out, **self.per_user}
+
+    @property
+    def activity(self) -> ByActivity:
+        """NDCG and recall by activity, as `metrics.json` of a run has them."""
+        return by_activity(self.columns, shown_metrics(self.per_user))
+
+    def by_activity(self, metric: str = "ndcg@20", seed: int = 0) -> dict[ActivityGroup, Interval]:
+        """A metric of all users, of new and known users, and of light, middle and heavy ones.
+
+        Light, middle and heavy are thirds of the known users by the length of their history; users
+        with histories of the same length stay together.
+
+        Args:
+            metric: One of `per_user`, such as "ndcg@20".
+            seed: Seed of the resampling.
+
+        Returns:
+            The mean with its bootstrap 95 % interval, for each group that has users.
+
+        Raises:
+            ItemfoldError: The metric has no per-user values.
+
+        Examples:
+            >>> import itemfold as ir
+            >>> split = ir.split_window(ir.load("synthetic:users=200,items=80,interactions=3000"))
+            >>> result = ir.evaluate(ir.train(split, ir.models.Popularity()), split)
+            >>> [group.name for group in result.by_activity("recall@20")]
+            ['all', 'new', 'known', 'light', 'middle', 'heavy']
+        """
+        self._check_metric(metric)
+        found = by_activity(self.columns, [metric], seed)
+        return {group: metrics[metric] for group, metrics in found.items()}
+
+    def _check_metric(self, metric: str) -> None:
         if metric not in self.per_user:
             raise ItemfoldError(
                 f"'metric' must be one of {', '.join(self.per_user)}, got {metric!r}"
             )
-        found = bootstrap_interval(self.per_user[metric], seed=seed)
-        return found.low, found.high
 
     def __repr__(self) -> str:
         """A table of the metrics, for notebooks."""
@@ -186,7 +234,8 @@ def evaluate(
     values, catalogue = evaluator.values(model, wanted, facts, metrics_as)
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
     known = np.diff(held.history.indptr).astype(np.int64)
-    return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known)
+    is_new = held.users < 0 if split.protocol == "transductive" else None
+    return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known, is_new)
 
 
 def scorer_of(run: TrainedRun | Model, split: Split, part: str = "test") -> Model:

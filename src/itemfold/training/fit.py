@@ -158,7 +158,7 @@ def map_settings(run: Run, features: ItemFeatures) -> dict[str, float]:
 
 
 def part_metrics(run: Run, parts: dict[str, Model], split: Split) -> dict[str, dict[str, Any]]:
-    """The selecting metric of each part on test data, and the p-value of the paired t-test."""
+    """The selecting metric of each part on test data, and a paired t-test against the whole."""
     key = run.config["train"]["metric"]
     whole = run.per_user.get(key)
     if whole is None:  # at another cut-off than those of the test
@@ -166,8 +166,8 @@ def part_metrics(run: Run, parts: dict[str, Model], split: Split) -> dict[str, d
     out = {}
     for name, part in parts.items():
         found = evaluate(part, split, metrics=[key])
-        p = float(paired_test(whole, found.per_user[key]).p_t)
-        out[name] = {key: found.metrics[key], "p": p}
+        test = paired_test(found.per_user[key], whole)
+        out[name] = {key: found.metrics[key], "difference": test.difference, "p": test.p_t}
     return out
 
 

@@ -14,6 +14,7 @@ from itemfold.data.interactions import IdMap
 from itemfold.data.item_features import ItemFeatures
 from itemfold.data.split import Split
 from itemfold.data.weights import is_weighted
+from itemfold.evaluation.activity import activity_record
 from itemfold.evaluation.evaluate import Evaluation
 from itemfold.models.base import Model
 from itemfold.settings.schema import Config
@@ -135,7 +136,8 @@ class Run:
         self.metrics["test"] = result.metrics
         self.metrics["users"] = {"judged": len(result.ids)}  # the key in the file format
         self.metrics["seconds"]["evaluate"] = round(seconds, 3)
-        self.per_user = {"user": result.ids, "history": result.history, **result.per_user}
+        self.per_user = result.columns
+        self.metrics["activity"] = activity_record(result.activity)
 
     def save(self, folder: str | Path) -> None:
         """Write a run folder. Each file is complete or absent; `metrics.json` is written last.

@@ -16,7 +16,7 @@ from itemfold.training.run import Run
 
 SECTION = "update"  # of config.toml and metrics.json
 # Metrics of a trained run that do not apply to an updated one.
-OF_TRAINING = ("users", "parts", "trials", "candidates", "among_all_items")
+OF_TRAINING = ("users", "activity", "parts", "trials", "candidates", "among_all_items")
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from itemfold.cli.tables.activity import by_activity
 from itemfold.cli.tables.layout import add_row, interval_text, new_table, p_value, setting_value
+from itemfold.cli.tables.parts import parts_table
 from itemfold.data.array_types import Floats
+from itemfold.evaluation.activity import stored_activity
 from itemfold.evaluation.evaluate import Evaluation
 from itemfold.evaluation.metrics import definitions
-from itemfold.evaluation.significance import Comparison, Interval, bootstrap_interval
+from itemfold.evaluation.significance import (
+    Comparison,
+    Interval,
+    bootstrap_interval,
+    bootstrap_intervals,
+)
 from itemfold.settings.toml_file import flat
 from itemfold.training.run import Run
 
@@ -44,22 +52,19 @@ def finished(run: Run) -> RenderableType:
     numbers = ("validation", "test", "95 %")
     table = new_table("metric", *numbers, numbers=numbers)
     valid, test = metrics["valid"], metrics["test"]
+    intervals = bootstrap_intervals({n: run.per_user[n] for n in test if n in run.per_user})
     for name in dict.fromkeys((*test, *valid)):  # validation may have another cut-off
         means = (f"{part[name]:.4f}" if name in part else "" for part in (valid, test))
-        values = run.per_user.get(name) if name in test else None
-        add_row(
-            table, name, *means, "" if values is None else _interval(bootstrap_interval(values))
-        )
-    return Group(table, Text(LEGEND, style="dim"), Text(line), *notes)
+        add_row(table, name, *means, _interval(intervals[name]) if name in intervals else "")
+    groups = by_activity(stored_activity(metrics, run.per_user))
+    shown = (table, Text(LEGEND, style="dim"), groups, parts_table(run))
+    return Group(*shown, Text(line), *notes)
 
 
 def chosen(run: Run) -> list[str]:
     """Lines on the settings that a run tried and chose itself."""
     metrics, metric = run.metrics, run.config["train"]["metric"]
     lines = []
-    if parts := metrics.get("parts"):
-        shown = (f"{name} {part[metric]:.4f} (p {part['p']:.2g})" for name, part in parts.items())
-        lines.append(f"{metric} of the parts alone, on test: " + ", ".join(shown))
     for entry in metrics.get("candidates", []):
         best = f"{metric} {entry[metric]:.4f} at epoch {entry['best_epoch']}"
         lines.append(f"tried on validation: {entry['name']}: {best}")
@@ -104,11 +109,13 @@ def tuned(found: Tuned, most: int = 10) -> RenderableType:
 def evaluation(result: Evaluation) -> RenderableType:
     """Metrics with their confidence intervals."""
     table = new_table("metric", "mean", "95 %", numbers=("mean", "95 %"))
+    intervals = bootstrap_intervals(result.per_user)
     for name, value in result.metrics.items():
-        interval = interval_text(*result.interval(name)) if name in result.per_user else ""
+        interval = _interval(intervals[name]) if name in intervals else ""
         add_row(table, name, f"{value:.4f}", interval)
     explained = [Text(text, style="dim") for text in definitions(result.metrics)]
-    return Group(table, Text(f"{len(result.ids):,} users"), *explained)
+    count = Text(_counted(len(result.ids), "users"))
+    return Group(table, count, *explained, by_activity(result.activity))
 
 
 def sweep(found: Sweep) -> RenderableType:

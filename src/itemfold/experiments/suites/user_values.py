@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Floats
+from itemfold.evaluation.activity import USER_COLUMNS
 from itemfold.files import atomic
 
-NO_METRICS = ("user", "history", "run")  # the other arrays of a run's per-user values
+NO_METRICS = (*USER_COLUMNS, "run")  # the other arrays of a run's per-user values
 
 
 @dataclass(frozen=True)

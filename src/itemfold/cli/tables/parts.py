@@ -1,0 +1,77 @@
+"""The parts of a hybrid, each alone, against the whole on test data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from itemfold.cli.tables.layout import add_row, new_table, p_value
+from itemfold.training.run import Run
+
+LEAST_GAIN = 0.01  # a part that is better by more than this share is named in a warning
+LEVEL = 0.05  # so is one that is better with a p-value below this
+
+
+@dataclass(frozen=True)
+class PartAlone:
+    """A part of a hybrid by itself."""
+
+    name: str
+    value: float  # of the metric that selected the settings
+    whole: float | None  # that of the hybrid; None in runs that did not store it
+    p: float  # of a paired t-test against the hybrid
+
+    @property
+    def change(self) -> float | None:
+        """The relative difference from the hybrid."""
+        return self.value / self.whole - 1 if self.whole else None
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the part is better than the hybrid, significantly or by more than 1 %."""
+        if self.whole is None or self.value <= self.whole:
+            return False
+        return self.p < LEVEL or self.value > (1 + LEAST_GAIN) * self.whole
+
+
+def parts_alone(run: Run) -> list[PartAlone]:
+    """The parts of a run from the best to the worst; empty for other models than hybrids."""
+    metric = run.config["train"]["metric"]
+    found = []
+    for name, part in run.metrics.get("parts", {}).items():
+        whole = run.metrics["test"].get(metric)
+        if "difference" in part:  # also where the metric has another cut-off than those of the test
+            whole = part[metric] - part["difference"]
+        found.append(PartAlone(name, part[metric], whole, part["p"]))
+    return sorted(found, key=lambda part: -part.value)
+
+
+def parts_table(run: Run) -> RenderableType:
+    """The whole and each part alone on test data, with a warning if a part is better."""
+    parts = parts_alone(run)
+    if not parts:
+        return Group()
+    numbers = (run.config["train"]["metric"], "change", "p (t)")
+    table = new_table("on test", *numbers, numbers=numbers)
+    if parts[0].whole is not None:
+        add_row(table, "the sum of the parts", f"{parts[0].whole:.4f}")
+    for part in parts:
+        change = "" if part.change is None else f"{part.change:+.1%}"
+        add_row(table, f"{part.name} alone", f"{part.value:.4f}", change, p_value(part.p))
+    warning = part_warning(run)
+    return Group(table, *([Text(f"warning: {warning}", style="bold yellow")] if warning else []))
+
+
+def part_warning(run: Run) -> str:
+    """A sentence on the best part that is better than the whole on test; empty if none is."""
+    better = next((part for part in parts_alone(run) if part.is_better), None)
+    if better is None:
+        return ""
+    metric, p = run.config["train"]["metric"], p_value(better.p)
+    return (
+        f"on test, {better.name} alone has {metric} {better.value:.4f}, the sum of the parts "
+        f"{better.whole:.4f} (p {p if p.startswith('<') else f'= {p}'}): validation chose the sum, "
+        "and the test part does not confirm this choice"
+    )
