@@ -15,12 +15,12 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.data.sources import read
     from itemfold.data.split import Split
     from itemfold.data.splitters import (
-        cold_start,
         keep_all,
         split_interactions,
         split_items,
         split_users,
     )
+    from itemfold.data.thinning import cold_start
     from itemfold.data.time_splits import leave_last_out, split_by_time, split_rolling, split_window
     from itemfold.errors import ItemfoldError, LeakError
     from itemfold.evaluation.evaluate import Evaluation, evaluate

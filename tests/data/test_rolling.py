@@ -46,7 +46,7 @@ def test_a_window_knows_the_past_alone(seed: int, windows: int, start: float) ->
         assert known == {pair for pair, t in when.items() if t < begin}  # all of the past
         assert all(when[pair] >= begin for pair in targets)
         assert set(items.tolist()) == {item for _, item in known}
-        new = split.test.users < 0
+        new = split.is_new()
         old_ids, new_ids = set(split.test.ids[~new].tolist()), set(split.test.ids[new].tolist())
         assert old_ids <= {user for user, _ in known}
         assert not new_ids & {user for user, _ in known}
@@ -69,7 +69,7 @@ def test_items_and_users_of_the_window_that_cannot_be_found_are_reported() -> No
     assert split.test.ids.tolist() == ["a", "c"]
     text = " ".join(split.notes)
     assert "left out: 1 of 5 (20.0%)" in text
-    assert "New users in the test window: 2, folded in with the earlier half" in text
+    assert "New users in the test period: 2, folded in with the earlier half" in text
     assert "; left out for too few interactions: 1." in text
     (known,) = ir.split_rolling(data, 1, start=0.29, valid=0.0, new_users="drop")
     assert known.test.ids.tolist() == ["a"]
@@ -90,7 +90,7 @@ def test_a_model_can_be_trained_on_a_window_and_folds_new_users_in() -> None:
     assert (split.test.users < 0).any()
     run = ir.train(split, ir.models.EASE())
     assert run.metrics["users"]["judged"] == len(split.test)
-    with pytest.raises(ItemfoldError, match="cannot score an unseen user"):
+    with pytest.raises(ItemfoldError, match=r'cannot score the new users.*new_users="drop"'):
         ir.train(split, ir.models.MF(dim=4), epochs=1)
 
 

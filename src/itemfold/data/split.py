@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemfold.data.array_types import Bools
 from itemfold.data.csr import as_sorted, scatter_rows
 from itemfold.data.interactions import IdMap
 from itemfold.data.item_features import ItemFeatures
+from itemfold.data.times import Times
+from itemfold.data.weights import fading, scaled
 from itemfold.errors import ItemfoldError, LeakError
 
 Protocol = Literal["transductive", "inductive"]
@@ -49,12 +52,27 @@ class HeldOut:
 
 
 @dataclass(frozen=True, repr=False)
+class Joining:
+    """Users whose first interaction is in the validation period; a refit gives them rows.
+
+    Attributes:
+        train: All their interactions before the test period, ones or weights.
+        ids: External ids.
+    """
+
+    train: sp.csr_array  # [users, n_items]
+    ids: IdMap
+
+
+@dataclass(frozen=True, repr=False)
 class Split:
     """Training interactions and the users held out for validation and test.
 
     Transductive: all parts have the same users; `valid.history` is their training row and
-    `test.history` their training and validation rows. Inductive: validation and test users have
-    no row in `train`; `history` is their fold-in part, `target` their fold-out part.
+    `test.history` their training and validation rows. In a split by time, users who are new in a
+    period have no row (`users` is -1) and are folded in with their first interactions. Inductive:
+    validation and test users have no row in `train`; `history` is their fold-in part, `target`
+    their fold-out part.
 
     Attributes:
         protocol: "transductive" or "inductive".
@@ -73,6 +91,8 @@ class Split:
         new_items: External ids of items that were held out as a whole, or None. They have no
             columns in `train`; in `test` they follow the others.
         ranks_all: Whether held-out items are ranked among all items, not only among themselves.
+        joining: Users who are new in the validation period, or None.
+        times: When the interactions happened, without those of hidden test targets, or None.
 
     Examples:
         >>> import itemfold as ir
@@ -97,6 +117,8 @@ class Split:
     features: ItemFeatures | None = None
     new_items: IdMap | None = None
     ranks_all: bool = False
+    joining: Joining | None = None
+    times: Times | None = None
 
     def __repr__(self) -> str:
         parts = f"train={self.train.nnz:,} interactions, valid={self.valid}, test={self.test}"
@@ -113,7 +135,10 @@ class Split:
         return int(self.train.shape[1])
 
     def refit(self) -> Split:
-        """Merge the validation interactions into the training part; the test part is unchanged.
+        """Merge the validation interactions into the training part; test targets are unchanged.
+
+        Users who were new in the validation period get rows after the others, so `user_ids` may
+        grow; users who are new in the test period stay without one.
 
         Returns:
             A split without a validation part.
@@ -127,8 +152,92 @@ class Split:
             )
         if self.valid is None:
             return self
-        grown = self.train + scatter_rows(self.valid.target, self.valid.users, self.n_users)
-        return replace(self, train=as_sorted(grown), valid=None)
+        known = np.flatnonzero(self.valid.users >= 0)
+        target, users = self.valid.target[known], self.valid.users[known]
+        grown = as_sorted(self.train + scatter_rows(target, users, self.n_users))
+        if self.joining is None:
+            return replace(self, train=grown, valid=None)
+        ids = IdMap(np.concatenate([self.user_ids.ids, self.joining.ids.ids]))
+        return replace(
+            self,
+            train=as_sorted(sp.vstack([grown, self.joining.train])),
+            valid=None,
+            test=replace(self.test, users=ids.index(self.test.ids)),
+            user_ids=ids,
+            joining=None,
+        )
+
+    def is_new(self, part: Literal["valid", "test"] = "test") -> Bools:
+        """Which held-out users have no interaction before the period of their part.
+
+        Args:
+            part: "valid" or "test".
+
+        Returns:
+            A value for each row of the part; the same before and after `refit`.
+
+        Examples:
+            >>> import itemfold as ir
+            >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+            >>> split = ir.split_by_time(data)
+            >>> bool((split.is_new() == split.refit().is_new()).all())
+            True
+        """
+        held = self.valid if part == "valid" else self.test
+        if held is None:
+            return np.zeros(0, np.bool_)
+        out: Bools = held.users < 0
+        if part == "test" and self.joining is not None:
+            out = out & (self.joining.ids.index(held.ids) < 0)
+        return out
+
+    def recent(self, half_life: str | None) -> Split:
+        """Let old interactions count less: weights halve with every half-life.
+
+        The weights of training, of the histories and of the validation targets are multiplied by
+        2^(-age / half-life), where age counts from the latest training interaction, and then
+        divided by their mean over training. For all data before the test part: `refit` first.
+
+        Args:
+            half_life: A duration such as "12h", "30d" or "1y"; None: nothing is changed.
+
+        Returns:
+            A split with other weights.
+
+        Raises:
+            ItemfoldError: The split has no times, or `half_life` is not a duration.
+
+        Examples:
+            >>> import itemfold as ir
+            >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
+            >>> weights = ir.split_by_time(data).recent("30d").train.data
+            >>> round(float(weights.mean()), 3), bool(weights.max() > weights.min())
+            (1.0, True)
+        """
+        if half_life is None:
+            return self
+        if self.times is None:
+            raise ItemfoldError(
+                f"'half_life' needs timestamps, and the split of {self.dataset.get('name')!r} has "
+                "none; name them with 'time'"
+            )
+        times, latest = self.times, float(self.times.of(self.train, self.user_ids).max())
+
+        def faded(matrix: sp.csr_array, ids: Any) -> sp.csr_array:
+            factor = fading(np.maximum(latest - times.of(matrix, ids), 0), half_life)
+            return _with_data(matrix, matrix.data * factor)
+
+        train = faded(self.train, self.user_ids)
+        mean = float(train.data.mean())
+        valid, test, joining = self.valid, self.test, self.joining
+        if valid is not None:
+            history, target = (faded(m, valid.ids) for m in (valid.history, valid.target))
+            valid = replace(valid, history=scaled(history, mean), target=scaled(target, mean))
+        if joining is not None:
+            rows = scaled(faded(joining.train, joining.ids), mean)
+            joining = replace(joining, train=rows)
+        test = replace(test, history=scaled(faded(test.history, test.ids), mean))
+        return replace(self, train=scaled(train, mean), valid=valid, test=test, joining=joining)
 
     def without_test(self) -> Split:
         """Remove the test users, to tune settings on validation alone.
@@ -191,6 +300,8 @@ class Split:
             self._no_common(held.target, held.history, held, name, "in that user's own history")
             if held.excluded is not None:
                 self._no_common(held.target, held.excluded, held, name, "excluded from ranking")
+            if self.protocol == "transductive":
+                self._check_rows(held, name)
             if self.new_items is not None and held is self.test:
                 continue  # its targets have no column in training
             if self.protocol == "inductive":
@@ -202,6 +313,8 @@ class Split:
             rows = np.flatnonzero(held.users >= 0)
             trained = scatter_rows(self.train[held.users[rows]], rows, len(held))
             self._no_common(held.target, trained, held, name, "in training")
+        if self.joining is not None:
+            self._check_joining(self.joining)
         if self.valid is None or self.new_items is not None:
             return
         match = IdMap(self.valid.ids).index(self.test.ids)  # [test rows] → validation row or -1
@@ -209,6 +322,28 @@ class Split:
         for part, where in (("target", "a validation target"), ("history", "validation history")):
             other = scatter_rows(getattr(self.valid, part)[match[rows]], rows, len(self.test))
             self._no_common(self.test.target, other, self.test, "test", where)
+
+    def _check_rows(self, held: HeldOut, name: str) -> None:
+        """Check that the ids of known users are those of their rows, and that others have none."""
+        rows = self.user_ids.index(held.ids)
+        wrong = np.flatnonzero(rows != held.users)
+        if not len(wrong):
+            return
+        user, row = held.ids[wrong[:1]].tolist()[0], int(held.users[wrong[0]])
+        if row < 0:
+            raise LeakError(f"{name} user {user!r} is also a training user, but has no row there")
+        raise LeakError(f"{name} user {user!r} has row {row} of the training part, another user's")
+
+    def _check_joining(self, joining: Joining) -> None:
+        """Check that users who join in a refit have no row and bring no test target along."""
+        known = np.flatnonzero(self.user_ids.index(joining.ids.ids) >= 0)
+        if len(known):
+            user = joining.ids.ids[known[:1]].tolist()[0]
+            raise LeakError(f"user {user!r} joins training in a refit, but is already there")
+        match = joining.ids.index(self.test.ids)
+        rows = np.flatnonzero(match >= 0)
+        other = scatter_rows(joining.train[match[rows]], rows, len(self.test))
+        self._no_common(self.test.target, other, self.test, "test", "in training after a refit")
 
     def _check_new_items(self, new: IdMap) -> None:
         """Check that held-out items are neither columns in training or validation nor in histories.
@@ -245,3 +380,7 @@ class Split:
                 f"{name} target {item!r} of user {user!r} is also {where} "
                 f"({common.nnz} such interactions)"
             )
+
+
+def _with_data(matrix: sp.csr_array, data: npt.NDArray[Any]) -> sp.csr_array:
+    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -13,12 +13,14 @@ import scipy.sparse as sp
 from itemfold.data.array_types import Ints
 from itemfold.data.csr import as_sorted, from_parts, take_columns, take_entries
 from itemfold.data.interactions import IdMap, Interactions
-from itemfold.data.split import HeldOut, Protocol, Split
+from itemfold.data.split import HeldOut, Joining, Protocol, Split
+from itemfold.data.times import Times
 from itemfold.data.weights import scaled, weight_digest, weight_note
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 
 TRAIN, VALID, TEST = 0, 1, 2
+ROUNDINGS = ("random", "nearest")  # of the number of held-out items of a user
 
 
 def check_share(name: str, value: float, low: float = -1) -> float:
@@ -91,6 +93,7 @@ def finished_split(
     settings: dict[str, Any],
     notes: list[str],
     new_items: IdMap | None = None,
+    joining: Joining | None = None,
 ) -> Split:
     """Build the split; raises if a part is empty or a held-out interaction leaks."""
     train, valid, test = parts
@@ -108,6 +111,8 @@ def finished_split(
         mean = float(train.data.mean())
         train, test = scaled(train, mean), _scaled_part(test, mean)
         valid = None if valid is None else _scaled_part(valid, mean)
+        if joining is not None:
+            joining = replace(joining, train=scaled(joining.train, mean))
         facts["weights"] = weight_digest(train)
         notes = [*notes, weight_note(data.weighting, train.data)]
     split = Split(
@@ -125,6 +130,8 @@ def finished_split(
         notes=(*data.notes, *notes, *([data.features.account()] if data.features else [])),
         features=data.features,
         new_items=new_items,
+        joining=joining,
+        times=_known_times(data, columns, (train, user_ids), valid, test, joining),
     )
     split.check()
     return split
@@ -152,6 +159,34 @@ def held_out_part(
     if not len(rows):
         return None
     return HeldOut(as_sorted(history[rows]), as_sorted(target[rows]), users[rows], ids[rows])
+
+
+def _known_times(
+    data: Interactions,
+    columns: Ints,
+    train: tuple[sp.csr_array, IdMap],
+    valid: HeldOut | None,
+    test: HeldOut,
+    joining: Joining | None,
+) -> Times | None:
+    """The times of all interactions that a model may know, if the data has any."""
+    if data.times is None:
+        return None
+    matrix, order = sorted_matrix(data)
+    moments = np.asarray(data.times)[order].astype(np.float64)
+    whole = take_columns(from_parts(matrix.indices, matrix.indptr, data.n_items, moments), columns)
+    parts: list[tuple[sp.csr_array, Any]] = [train, (test.history, test.ids)]
+    if valid is not None:
+        parts += [(valid.history, valid.ids), (valid.target, valid.ids)]
+    if joining is not None:
+        parts.append((joining.train, joining.ids))
+    return Times(data.user_ids, whole).only(parts)
+
+
+def no_users(data: Interactions, columns: Ints) -> HeldOut:
+    """An empty held-out part."""
+    empty = sp.csr_array((0, len(columns)), dtype=np.float32)
+    return HeldOut(empty, empty, np.empty(0, np.int64), data.user_ids.ids[:0])
 
 
 def _scaled_part(held: HeldOut, mean: float) -> HeldOut:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -14,14 +13,15 @@ from itemfold.data.csr import (
     as_sorted,
     from_parts,
     pick_share,
-    scatter_rows,
     take_columns,
     take_entries,
 )
+from itemfold.data.datasets import DATASETS
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import titles_and_genres
 from itemfold.data.split import HeldOut, Protocol, Split
 from itemfold.data.split_parts import (
+    ROUNDINGS,
     TEST,
     TRAIN,
     VALID,
@@ -29,11 +29,18 @@ from itemfold.data.split_parts import (
     finished_split,
     held_out_part,
     item_columns,
+    no_users,
     seeded,
     sorted_matrix,
     transductive_split,
 )
-from itemfold.data.time_splits import leave_last_out, split_by_time, split_window
+from itemfold.data.time_splits import (
+    leave_last_out,
+    split_by_time,
+    split_window,
+    time_problem,
+    validate_on_latest,
+)
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 
@@ -45,12 +52,14 @@ def split_interactions(
     valid: float = 0.1,
     test: float = 0.2,
     unseen_items: Literal["keep", "drop"] = "keep",
+    rounding: Literal["random", "nearest"] = "random",
 ) -> Split:
     """Transductive: hold out a share of every user's interactions.
 
     The test part is the data's own test file if it has one (`held_out`), else the share `test` of
-    each user's items, rounded; at least one item stays in training. The validation part is the
-    share `valid` of each user's remaining *training* interactions.
+    each user's items; at least one item stays in training. The validation part is the share `valid`
+    of each user's remaining *training* interactions. The number of items is rounded up or down at
+    random, so that users with few items are represented in proportion.
 
     Args:
         data: What `load` or `read` returns.
@@ -58,6 +67,8 @@ def split_interactions(
         valid: Share of a user's training interactions for validation, in [0, 1).
         test: Share of a user's interactions for test, in (0, 1).
         unseen_items: "keep" or "drop" items without a training interaction.
+        rounding: Round a user's number of held-out items at "random", without bias, or to the
+            "nearest" integer, which leaves out users with few items.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -72,19 +83,21 @@ def split_interactions(
         >>> split.train.nnz + split.valid.target.nnz + split.test.target.nnz
         900
     """
-    rng = seeded(seed)
+    rng, dither = seeded(seed), _dithers(rounding)
     matrix, order = sorted_matrix(data)
     part = np.zeros(matrix.nnz, np.int8)
     given = data.held_out is not None
     if data.held_out is not None:
         part[data.held_out[order]] = TEST
     else:
-        part[pick_share(matrix, check_share("test", test, low=0), rng, leave=1)] = TEST
-    rest = part == TRAIN
-    chosen = pick_share(take_entries(matrix, rest), check_share("valid", valid), rng, leave=1)
+        check_share("test", test, low=0)
+        part[pick_share(matrix, test, rng, leave=1, dither=dither)] = TEST
+    rest, valid = part == TRAIN, check_share("valid", valid)
+    chosen = pick_share(take_entries(matrix, rest), valid, rng, leave=1, dither=dither)
     part[np.flatnonzero(rest)[chosen]] = VALID
     settings = {"strategy": "interactions", "seed": seed, "valid": valid}
     settings |= {"test": "given" if given else test, "unseen_items": unseen_items}
+    settings |= {"rounding": rounding}
     return transductive_split(data, matrix, part, settings)
 
 
@@ -96,6 +109,7 @@ def split_users(
     test: float = 0.1,
     fold_in: float = 0.8,
     unseen_items: Literal["keep", "drop"] = "drop",
+    rounding: Literal["random", "nearest"] = "random",
 ) -> Split:
     """Inductive: hold out whole users.
 
@@ -109,6 +123,8 @@ def split_users(
         test: Share of the users for test, in (0, 1).
         fold_in: Share of a held-out user's items that the model is shown, in (0, 1).
         unseen_items: "keep" or "drop" items without a training interaction.
+        rounding: How the number of items that the model is shown is rounded, as in
+            `split_interactions`.
 
     Returns:
         A split of the inductive protocol, already checked for leaks.
@@ -127,7 +143,7 @@ def split_users(
     check_share("fold_in", fold_in, low=0)
     if valid + test >= 1:
         raise ItemfoldError(f"'valid' and 'test' must leave training users, got {valid} and {test}")
-    rng = seeded(seed)
+    rng, dither = seeded(seed), _dithers(rounding)
     matrix, _ = sorted_matrix(data)
     order = rng.permutation(data.n_users)
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
@@ -144,21 +160,26 @@ def split_users(
 
     def held(rows: npt.NDArray[np.int64], name: str) -> HeldOut | None:
         whole = as_sorted(matrix[rows])
-        shown = pick_share(whole, fold_in, rng, least=1, leave=1)
+        shown = pick_share(whole, fold_in, rng, least=1, leave=1, dither=dither)
         ids = data.user_ids.external(rows)
         history, target = take_entries(whole, shown), take_entries(whole, ~shown)
         return held_out_part(history, target, np.full(len(rows), -1, np.int64), ids, name, notes)
 
     test_part, valid_part = held(test_rows, "test"), held(valid_rows, "validation")
     settings = {"strategy": "users", "seed": seed, "valid": valid, "test": test, "fold_in": fold_in}
-    settings |= {"unseen_items": unseen_items}
+    settings |= {"unseen_items": unseen_items, "rounding": rounding}
     user_ids = data.user_ids.take(train_rows)
     parts = (train, valid_part, test_part)
     return finished_split(data, "inductive", parts, user_ids, columns, settings, notes)
 
 
 def split_items(
-    data: Interactions, *, seed: int = 0, valid: float = 0.1, test: float = 0.1
+    data: Interactions,
+    *,
+    seed: int = 0,
+    valid: float = 0.1,
+    test: float = 0.1,
+    rounding: Literal["random", "nearest"] = "random",
 ) -> Split:
     """Hold out whole items, which a model must recommend by their features alone.
 
@@ -171,6 +192,8 @@ def split_items(
         seed: Seed of the random draws.
         valid: Share of a user's remaining interactions for validation, in [0, 1).
         test: Share of the items that are held out, in (0, 1).
+        rounding: How the number of a user's validation items is rounded, as in
+            `split_interactions`.
 
     Returns:
         A split whose `new_items` are the held-out items, already checked for leaks.
@@ -184,7 +207,7 @@ def split_items(
         >>> split.n_items, len(split.new_items), split.test.target.shape[1]
         (72, 8, 80)
     """
-    rng = seeded(seed)
+    rng, dither = seeded(seed), _dithers(rounding)
     matrix, _ = sorted_matrix(data)
     features = data.features or titles_and_genres(data.item_ids, data.titles, data.genres)
     if features is None:
@@ -198,7 +221,7 @@ def split_items(
     if not n_new or not len(known):
         raise ItemfoldError(f"'test' must hold out some of the {data.n_items} items, got {test}")
     target, rest = take_columns(matrix, new), take_columns(matrix, known)
-    chosen = pick_share(rest, check_share("valid", valid), rng, leave=1)
+    chosen = pick_share(rest, check_share("valid", valid), rng, leave=1, dither=dither)
     train, held = take_entries(rest, ~chosen), take_entries(rest, chosen)
     notes = [f"New items, held out with all their {target.nnz:,} interactions: {n_new:,}."]
     users = np.arange(data.n_users, dtype=np.int64)
@@ -208,6 +231,7 @@ def split_items(
             from_parts(target.indices + len(known), target.indptr, width, target.data))  # fmt: skip
     test_part = held_out_part(*wide, users, ids, "test", notes, past=True)
     settings = {"strategy": "items", "seed": seed, "valid": valid, "test": test}
+    settings["rounding"] = rounding
     data = replace(data, features=features)
     parts, new_ids = (train, valid_part, test_part), data.item_ids.take(new)
     return finished_split(
@@ -216,7 +240,13 @@ def split_items(
 
 
 def keep_all(
-    data: Interactions, *, seed: int = 0, valid: float = 0.0, protocol: Protocol = "transductive"
+    data: Interactions,
+    *,
+    seed: int = 0,
+    valid: float = 0.0,
+    protocol: Protocol = "transductive",
+    valid_by: Literal["time", "random"] = "random",
+    rounding: Literal["random", "nearest"] = "random",
 ) -> Split:
     """Hold nothing out for test, to train a final model.
 
@@ -225,16 +255,20 @@ def keep_all(
 
     Args:
         data: What `load` or `read` returns.
-        seed: Seed of the validation part.
-        valid: Share of a user's interactions for validation, in [0, 1); transductive only.
+        seed: Seed of a random validation part.
+        valid: Share of the interactions for validation, in [0, 1); transductive only.
         protocol: "transductive", or "inductive" to train no vectors of users.
+        valid_by: Validate on some interactions of each user ("random"), or on the latest ones, with
+            new users folded in ("time").
+        rounding: How the number of a user's validation items is rounded, as in
+            `split_interactions`.
 
     Returns:
         A split with all other interactions in the training part and an empty test part.
 
     Raises:
-        ItemfoldError: `protocol` is neither "transductive" nor "inductive", or no user has enough
-            interactions for the validation part.
+        ItemfoldError: `protocol` is neither "transductive" nor "inductive", no user has enough
+            interactions for the validation part, or the data has no times to validate by.
 
     Examples:
         >>> import itemfold as ir
@@ -242,100 +276,72 @@ def keep_all(
         >>> split.train.nnz, split.valid, len(split.test)
         (900, None, 0)
     """
-    if protocol not in ("transductive", "inductive"):
-        raise ItemfoldError(f"'protocol' must be transductive or inductive, got {protocol!r}")
-    rng = seeded(seed)
-    matrix = as_sorted(sorted_matrix(data)[0])
-    empty, users = as_sorted(matrix[:0]), np.arange(data.n_users, dtype=np.int64)
-    test = HeldOut(empty, empty, users[:0], data.user_ids.ids[:0])
+    one_of("protocol", protocol, ("transductive", "inductive"))
+    one_of("valid_by", valid_by, ("time", "random"))
+    rng, dither = seeded(seed), _dithers(rounding)
     settings = {"strategy": "all", "seed": seed, "protocol": protocol}
+    settings |= {"valid": check_share("valid", valid), "valid_by": valid_by, "rounding": rounding}
+    if valid and protocol == "inductive":
+        raise ItemfoldError(
+            f"'valid' must be 0 in the inductive protocol, which never refits, got {valid}"
+        )
+    if valid and valid_by == "time":
+        return validate_on_latest(data, valid, settings)
+    matrix = as_sorted(sorted_matrix(data)[0])
+    users = np.arange(data.n_users, dtype=np.int64)
     columns, notes, train, held = np.arange(data.n_items), list[str](), matrix, None
-    if check_share("valid", valid):
-        if protocol == "inductive":
-            raise ItemfoldError(
-                f"'valid' must be 0 in the inductive protocol, which never refits, got {valid}"
-            )
-        settings["valid"] = valid
-        chosen = pick_share(matrix, valid, rng, leave=1)
+    if valid:
+        chosen = pick_share(matrix, valid, rng, leave=1, dither=dither)
         train, target = take_entries(matrix, ~chosen), take_entries(matrix, chosen)
         ids = data.user_ids.external(users)
         held = held_out_part(train, target, users, ids, "validation", notes)
         if held is None:
             raise ItemfoldError(f"the split of {data.name!r} leaves no user with a validation item")
-    return finished_split(
-        data, protocol, (train, held, test), data.user_ids, columns, settings, notes
-    )
+    parts = (train, held, no_users(data, columns))
+    return finished_split(data, protocol, parts, data.user_ids, columns, settings, notes)
 
 
-def cold_start(
-    split: Split, keep: float = 0.1, seed: int = 0, exclude: Literal["kept", "all"] = "kept"
-) -> Split:
-    """Keep the share `keep` of each user's training items, at least one; test targets stay.
+def default_strategy(
+    data: Interactions,
+    protocol: Protocol = "transductive",
+    *,
+    valid: float = 0.1,
+    test: float = 0.2,
+) -> str:
+    """The split strategy of data for which none was asked for.
 
-    In the transductive protocol validation targets are thinned by the same share, so that a refit
-    uses no more than that share either. No model learns from the removed items. With
-    ``exclude="kept"`` they are ranked at test time, as for a user who is really new; they fill the
-    lists, since they suit the user but are not targets. With ``exclude="all"`` they are not ranked,
-    as when a public split is thinned and evaluated against its own training file. The ITEM paper
-    does not say which it used; its figures are closer to those of "all".
+    Data with usable times is split by time, as production will judge it. Data sets known by name
+    and data with its own test part are split at random, as published figures are.
 
     Args:
-        split: Any split that has not been thinned.
-        keep: Share of a user's training items, in (0, 1].
-        seed: Seed of the random draws.
-        exclude: Which training items are not ranked: those that were "kept", or "all" that the
-            user had before thinning.
+        data: What `load` or `read` returns.
+        protocol: "transductive" or "inductive".
+        valid: Share of the interactions for validation.
+        test: Share of the interactions for test.
 
     Returns:
-        A split with fewer training interactions and the same test targets.
-
-    Raises:
-        ItemfoldError: `keep` is out of range, `exclude` is unknown, or the split has already been
-            thinned.
+        A name in `SPLITS`: "users", "time" or "interactions".
 
     Examples:
         >>> import itemfold as ir
-        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
-        >>> cold = ir.cold_start(split, keep=0.2)
-        >>> cold.train.nnz < split.train.nnz / 4, cold.test.target.nnz == split.test.target.nnz
-        (True, True)
+        >>> default_strategy(ir.load("synthetic:users=60,items=80,interactions=900"))
+        'interactions'
     """
-    if not isinstance(keep, Real) or not 0 < keep <= 1:
-        raise ItemfoldError(f"'keep' must be a share in (0, 1], got {keep!r}")
-    if "cold_start" in split.settings:
-        raise ItemfoldError("'split' must not be thinned already; call cold_start once")
-    one_of("exclude", exclude, ("kept", "all"))
-    if split.new_items is not None:
-        raise ItemfoldError("'split' must not hold out whole items: cold_start thins users")
-    rng = seeded(seed)
-    train = take_entries(split.train, pick_share(split.train, keep, rng, least=1))
-    valid, test, notes = split.valid, split.test, list(split.notes)
-    if split.protocol == "transductive":
-        known = train
-        if valid is not None:
-            # Random rounding keeps the share unbiased where a user has few targets.
-            target = take_entries(valid.target, pick_share(valid.target, keep, rng, dither=True))
-            history = as_sorted(train[valid.users])
-            valid = held_out_part(history, target, valid.users, valid.ids, "validation", notes)
-        if valid is not None:
-            known = as_sorted(train + scatter_rows(valid.target, valid.users, split.n_users))
-        test = replace(test, history=as_sorted(known[test.users]))
-        if exclude == "all":
-            test = replace(test, excluded=split.test.history)
-            if valid is not None:
-                valid = replace(valid, excluded=as_sorted(split.train[valid.users]))
-    how = {"keep": keep, "seed": seed, "exclude": exclude}
-    return replace(
-        split,
-        train=train,
-        valid=valid,
-        test=test,
-        settings=split.settings | {"cold_start": how},
-        notes=(
-            *notes,
-            f"Cold start: {train.nnz:,} of {split.train.nnz:,} training interactions kept.",
-        ),
-    )
+    if protocol == "inductive":
+        return "users"
+    is_timed = prefers_time(data) and not time_problem(data, valid, test)
+    return "time" if is_timed else "interactions"
+
+
+def prefers_time(data: Interactions) -> bool:
+    """Whether data is split by time unless its times are of no use."""
+    is_named = str(data.source.get("data", "")).partition(":")[0] in DATASETS
+    return data.times is not None and data.held_out is None and not is_named
+
+
+def _dithers(rounding: str) -> bool:
+    one_of("rounding", rounding, ROUNDINGS)
+    return rounding == "random"
 
 
 SPLITS: dict[str, Callable[..., Split]] = {

@@ -128,6 +128,15 @@ def pair_weights(
     return (np.log1p(total) if weighting.is_log else total) * recency
 
 
+def fading(age: Floats, half_life: str) -> Floats:
+    """The factor of interactions of an age in seconds.
+
+    >>> fading(np.array([0.0, 86400.0]), "1d").tolist()
+    [1.0, 0.5]
+    """
+    return _power(-age / half_life_seconds(half_life))
+
+
 def _power(halvings: Floats) -> Floats:
     out: Floats = np.exp2(np.maximum(halvings, -MOST_HALVINGS))
     return out

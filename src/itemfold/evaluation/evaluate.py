@@ -292,11 +292,14 @@ def is_informative(name: str, facts: ItemFacts) -> bool:
 def check_held_out(run: TrainedRun | Model, split: Split, part: str = "test") -> HeldOut:
     """The validation or the test part; raises if it is empty or the run was trained on it."""
     one_of("part", part, ("valid", "test"))
+    if not isinstance(run, Model) and run.metrics.get("refit"):
+        if part == "valid":
+            raise ItemfoldError(
+                "'part' must be test for a refitted run: it was trained on the validation part"
+            )
+        if split.protocol == "transductive":
+            split = split.refit()  # users who were new in the validation period have rows
     held = split.valid if part == "valid" else split.test
-    if part == "valid" and not isinstance(run, Model) and run.metrics.get("refit"):
-        raise ItemfoldError(
-            "'part' must be test for a refitted run: it was trained on the validation part"
-        )
     if held is None or not len(held):
         raise ItemfoldError(f"this split has no {part} part: nothing was held out for it")
     if not isinstance(run, Model):  # its training data must not contain a held-out item

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
 from itemfold.data.split import Split
-from itemfold.data.splitters import SPLITS, cold_start
+from itemfold.data.splitters import SPLITS, default_strategy, prefers_time
+from itemfold.data.thinning import cold_start
+from itemfold.data.time_splits import time_problem
 from itemfold.errors import ItemfoldError
 from itemfold.files import check_folder
+from itemfold.models.base import Model
 from itemfold.settings.overrides import keys
 from itemfold.settings.resolve import Request, resolve
 from itemfold.settings.schema import Config
 from itemfold.training.across_ranks import join_ranks
 from itemfold.training.fit import fit_and_test
 from itemfold.training.run import Run
-from itemfold.validation import check_settings
+from itemfold.validation import check_settings, schema
 
 
 def run_config(
@@ -32,10 +37,14 @@ def run_config(
         check_folder("out", out)
     settings = resolve(request)
     made = {name: value for name, value in settings.split.items() if value is not None}
+    for name in ("strategy", "new_users"):
+        if not settings.is_given(f"split.{name}"):
+            made.pop(name, None)  # it depends on the data and the model
     config: Config = {"data": settings.data, "split": made}
-    join_ranks(settings.make_model(), settings.make_sampler(), settings.train.device)
+    model = settings.make_model()
+    join_ranks(model, settings.make_sampler(), settings.train.device)
     data = make_data(config) if data is None else data
-    split = data if isinstance(data, Split) else make_split(config, data)
+    split = data if isinstance(data, Split) else make_split(config, data, model)
     return fit_and_test(settings, split, out=out, resume=resume, progress=progress)
 
 
@@ -53,17 +62,46 @@ def make_data(config: Config) -> Interactions:
     return load(section.pop("data"), **section)
 
 
-def make_split(config: Config, data: Interactions) -> Split:
-    """The split that the ``split`` section describes."""
-    section = dict(config.get("split", {}))
-    strategy, thin = section.pop("strategy", "interactions"), section.pop("cold_start", None)
+def make_split(config: Config, data: Interactions, model: Model | None = None) -> Split:
+    """The split that the ``split`` section describes.
+
+    A strategy that it leaves open depends on the data, and what happens to new users on the model.
+    """
+    section, notes = dict(config.get("split", {})), list[str]()
+    strategy, thin = section.pop("strategy", None), section.pop("cold_start", None)
+    if strategy is None:
+        strategy = _open_strategy(data, section, thin is not None, notes)
+    if (
+        model is not None
+        and not model.inductive
+        and "new_users" in schema(SPLITS[strategy])
+        and "new_users" not in section
+    ):
+        section["new_users"] = "drop"
+        name = type(model).__name__
+        notes.append(f"New users are left out: {name} cannot score them.")
     if section.get("test") == "given":
         if data.held_out is None:
             raise ItemfoldError(f"'split.test' is \"given\", but {data.name!r} has no test file")
         section.pop("test")
     split: Split = SPLITS[strategy](data, **check_settings(SPLITS[strategy], "split", section))
+    split = replace(split, notes=(*notes, *split.notes))
     if thin is None:
         return split
     if not isinstance(thin, dict):
         thin = {"keep": thin}
     return cold_start(split, **check_settings(cold_start, "split.cold_start", thin))
+
+
+def _open_strategy(
+    data: Interactions, section: dict[str, Any], thins: bool, notes: list[str]
+) -> str:
+    """The strategy that suits the data; if its times are of no use, a note says so."""
+    shares = {name: section[name] for name in ("valid", "test") if name in section}
+    if thins or shares.get("test") == "given":
+        return "interactions"
+    strategy = default_strategy(data, **shares)
+    if strategy != "time" and prefers_time(data):
+        problem = time_problem(data, **shares)
+        notes.append(f"The times are not used, and the split is random: {problem}.")
+    return strategy

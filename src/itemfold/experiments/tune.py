@@ -126,7 +126,7 @@ def tune(
         data = make_data(config)
     if known not in ("", data.fingerprint):
         raise ItemfoldError(f"{folder} holds a search on other data; it cannot be resumed")
-    split = make_split(config, data).without_test()
+    split = make_split(config, data, resolve(config).make_model()).without_test()
     task = _Search(config, space, split, folder, full.metric, full.seed)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):

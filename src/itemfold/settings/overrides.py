@@ -14,7 +14,7 @@ from itemfold.models import MODELS
 from itemfold.models.base import Kind
 from itemfold.settings.component import TABLES
 from itemfold.settings.resolve import OF_CLOSED_FORMS, model_class, protocol_of, with_names
-from itemfold.settings.schema import PROTOCOL_OF, SECTIONS, SPLIT_OF, Config, TrainConfig
+from itemfold.settings.schema import PROTOCOL, PROTOCOL_OF, SECTIONS, SPLIT_OF, Config, TrainConfig
 from itemfold.settings.toml_file import put
 from itemfold.validation import lookup, one_of, schema
 
@@ -154,6 +154,8 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
         if strategy is None and config.get("split") and protocol_of(config) == protocol:
             return
         strategy = _strategy_for(protocol, strategy)
+        if strategy is None and PROTOCOL_OF.get(stored, protocol) != protocol:
+            config["split"] = {}  # the stored one is of the other protocol
     if strategy is None:
         return
     if stored not in (None, strategy):
@@ -163,10 +165,13 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
         config["split"]["protocol"] = protocol
 
 
-def _strategy_for(protocol: str, strategy: str | None) -> str:
-    """The strategy, which must fit the protocol, or the protocol's default."""
+def _strategy_for(protocol: str, strategy: str | None) -> str | None:
+    """The strategy, which must fit the protocol, or the protocol's default.
+
+    Known users have none: it depends on the data.
+    """
     if strategy is None:
-        return SPLIT_OF[protocol]
+        return None if protocol == PROTOCOL else SPLIT_OF[protocol]
     if strategy != "all" and PROTOCOL_OF.get(strategy, "transductive") != protocol:
         fitting = [name for name in SPLITS if PROTOCOL_OF.get(name, "transductive") == protocol]
         raise ItemfoldError(

@@ -41,6 +41,7 @@ INDIFFERENT = (
     ("train", "save_seconds"),
     ("negatives", "cache"),
 )
+FIXED = {"rolling": {"valid_by": "random"}, "time": {"new_users": "drop"}}  # up to release 0.2
 OF_CLOSED_FORMS = ("metric", "refit", "seed")  # the training settings that apply to closed forms
 
 
@@ -339,10 +340,20 @@ def changes(before: Config, now: Config) -> list[str]:
 
 def current_config(config: Config) -> Config:
     """A stored configuration with the names that settings have now."""
+    if "split" in config:
+        config = {**config, "split": current_split(config["split"])}
     name = str(config.get("model", {}).get("name"))
     if name not in MODELS:
         return config
     return {**config, "model": MODELS[name].current_settings(config["model"], warn=False)}
+
+
+def current_split(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored settings of a split; what release 0.2 could not set was fixed."""
+    strategy = section.get("strategy")
+    before = {"rounding": "nearest", **FIXED.get(str(strategy), {})}
+    known = schema(SPLITS[strategy]) if strategy in SPLITS else {}
+    return {**{key: before[key] for key in before if key in known}, **section}
 
 
 def _training(

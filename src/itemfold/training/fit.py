@@ -136,7 +136,8 @@ def _fitted(
 
 def _tested(fitted: FittedModel, split: Split, progress: bool) -> Run:
     """The run of a fitted model, with the metrics of the test users."""
-    run, split = Run.of(fitted, split), split.refit() if fitted.refit else split
+    split = split.refit() if fitted.refit else split
+    run = Run.of(fitted, split)
     if split.features is not None:
         watch(run.model, show=progress)
         run.metrics["new_items"] = map_settings(run, split.features)
@@ -185,6 +186,13 @@ def check(settings: Settings, model: Model, split: Split) -> None:
         model.check_weights()
     if split.protocol == "inductive":
         model.check_inductive()
+    elif not model.inductive and any(
+        (held.users < 0).any() for held in (split.valid, split.test) if held is not None
+    ):
+        raise ItemfoldError(
+            f"{type(model).__name__} cannot score the new users of this split: "
+            f'{model.why_not_inductive}; leave them out with new_users="drop"'
+        )
     if settings.refits(split) and model.kind.has_lists and settings.make_sampler().draws:
         check_negatives_left(split.n_items - np.diff(split.refit().train.indptr))
 

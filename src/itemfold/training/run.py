@@ -77,7 +77,7 @@ class Run:
 
         Args:
             fitted: A model, and how it was trained.
-            split: The data that its settings were chosen on.
+            split: The data that it was trained on, refitted if it was.
 
         Returns:
             A run without test metrics.

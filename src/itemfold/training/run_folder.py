@@ -37,7 +37,12 @@ from itemfold.files import (
     read_tensors,
     write_text,
 )
-from itemfold.settings.resolve import Settings, current_config, difference_of_requests
+from itemfold.settings.resolve import (
+    Settings,
+    current_config,
+    current_split,
+    difference_of_requests,
+)
 from itemfold.settings.schema import Config
 from itemfold.settings.toml_file import dump_config, flat, load_stored
 from itemfold.training import checksums
@@ -196,7 +201,10 @@ class RunFolder:
     def stored_request(self) -> Config | None:
         """What the run in the folder was asked for; up to release 0.2 ``config.toml`` held it."""
         path = self.path / "request.toml"
-        return load_stored(path) if path.exists() else self.stored_config()
+        if not path.exists():
+            return self.stored_config()
+        stored = load_stored(path)
+        return {**stored, "split": current_split(stored.get("split", {}))}
 
     # --- finished runs ---------------------------------------------------------------------------
 

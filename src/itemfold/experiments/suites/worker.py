@@ -76,7 +76,7 @@ def _evaluate_missing_columns(run: Run, job: SuiteJob) -> None:
     missing = [name for name in job.suite.columns if name not in known]
     if missing:
         started = time.perf_counter()
-        split = make_split(job.config, load_data(job.local_config))
+        split = make_split(run.config, load_data(job.local_config))
         split = split.refit() if run.metrics["refit"] else split
         before = run.metrics["seconds"]["evaluate"]
         found = evaluate(run, split, metrics=[*known, *missing])
