@@ -217,6 +217,9 @@ def evaluate(
         kind = "a Split, such as ir.split_users(data)"
         raise ItemfoldError(f"'split' must be {kind}, got {shown(split)}")
     trained = split.train if isinstance(run, Model) else run.train
+    half_life = (run if isinstance(run, Model) else run.model).half_life
+    if half_life not in (None, "never") and split.times is not None:
+        split = split.recent(half_life)
     held = check_held_out(run, split, part)
     one_of("fold_in", fold_in, ("frozen", "joint"))
     model = scorer_of(run, split, part)

@@ -111,6 +111,8 @@ class Model(Abilities, RecordsSettings, nn.Module):
     n_users: int
     n_items: int
 
+    half_life: str | None = None  # at which an interaction counts half in training and histories
+
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
         """Allocate for this training matrix.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,16 @@ from itemfold.sampling.exact import check_negatives_left
 from itemfold.settings.resolve import Request, Settings, resolve
 from itemfold.settings.schema import list_settings
 from itemfold.training.across_ranks import join_ranks
+from itemfold.training.deadline import Deadline
 from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.progress import watch
 from itemfold.training.run import Run
 from itemfold.training.run_folder import RunFolder
 from itemfold.training.strategies import STRATEGIES
+from itemfold.training.strategies.recency import fading
 from itemfold.validation import shown
 
+PER_SCORE = 1e-8  # seconds to score and rank one item for one user, about
 COPIES = 4  # of each weight in training: itself, its gradient and Adam's two moments
 
 
@@ -101,42 +104,48 @@ def fit_and_test(
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool = False,
+    started: float | None = None,
 ) -> Run:
     """Fit a model, evaluate it and save it; with several ranks, all of them together.
 
     Of these, the first one shows progress and writes the folder. If one fails and ``torchrun``
-    starts them again, they continue from the last state.
+    starts them again, they continue from the last state. The budget counts from ``started``, by
+    `time.monotonic`; default: from now.
     """
+    deadline = Deadline(settings.train.budget, time.monotonic() if started is None else started)
     settings = settings.of_split(split)
     model, device = settings.make_model(), settings.train.device
     join_ranks(model, settings.make_sampler(), device)
     progress, resume = progress and ranks.is_first(), resume or ranks.is_restart()
     check(settings, model, split)
+    deadline.reserve = len(split.test) * split.n_items * PER_SCORE
+    context = Context(progress=progress, deadline=deadline)
+    strategy = STRATEGIES[settings.model_class.kind]
     if out is None:
-        return _tested(_fitted(settings, split, None, resume, progress), split, progress)
+        return _tested(strategy.fit(settings, split, strategy.state(), context), split, context)
     folder = RunFolder(out)
+
+    def save_stage(fitted: FittedModel, name: str) -> None:
+        began = time.perf_counter()
+        run = _tested(replace(fitted, parts={}), split, context)
+        run.metrics["stage"] = name
+        ranks.from_first(lambda: folder.save(run))
+        deadline.reserve = time.perf_counter() - began
+
     with folder.locked():
         if resume and ranks.from_first(lambda: folder.is_finished_run_of(settings, split)):
             return folder.load()
-        fitted = _fitted(settings, split, folder, resume, progress)
-        run = _tested(fitted, split, progress)
+        found = folder.claim(settings, split, resume)
+        state = strategy.state() if found is None else strategy.state.loaded(found)
+        context = replace(context, folder=folder, on_stage=save_stage)
+        run = _tested(strategy.fit(settings, split, state, context), split, context)
         ranks.from_first(lambda: folder.save(run))
     return run
 
 
-def _fitted(
-    settings: Settings, split: Split, folder: RunFolder | None, resume: bool, progress: bool
-) -> FittedModel:
-    """The fitted model; an interrupted fit continues from the state in the folder."""
-    strategy = STRATEGIES[settings.model_class.kind]
-    found = None if folder is None else folder.claim(settings, split, resume)
-    state = strategy.state() if found is None else strategy.state.loaded(found)
-    return strategy.fit(settings, split, state, Context(folder, progress))
-
-
-def _tested(fitted: FittedModel, split: Split, progress: bool) -> Run:
+def _tested(fitted: FittedModel, split: Split, context: Context) -> Run:
     """The run of a fitted model, with the metrics of the test users."""
-    split = split.refit() if fitted.refit else split
+    split, progress = split.refit() if fitted.refit else split, context.progress
     run = Run.of(fitted, split)
     if split.features is not None:
         watch(run.model, show=progress)
@@ -146,8 +155,9 @@ def _tested(fitted: FittedModel, split: Split, progress: bool) -> Run:
         run.add_evaluation(evaluate(run, split), time.perf_counter() - started)
         if split.new_items is not None:
             run.metrics["among_all_items"] = evaluate(run, split.among_all_items()).metrics
-        elif fitted.parts:
-            run.metrics["parts"] = part_metrics(run, fitted.parts, split)
+        elif fitted.parts and context.deadline.left() > 0:
+            faded = fading(split, run.model.half_life)
+            run.metrics["parts"] = part_metrics(run, fitted.parts, faded)
     return run
 
 

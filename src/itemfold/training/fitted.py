@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 
 from itemfold.models.base import Model
 from itemfold.settings.resolve import Settings
+from itemfold.training.deadline import Deadline
 
 if TYPE_CHECKING:
     from itemfold.training.run_folder import RunFolder
@@ -16,10 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """Where the state of training is saved, and whether progress is shown."""
+    """What training takes besides settings and data.
+
+    Attributes:
+        folder: Where the state of training is saved.
+        progress: Whether progress is shown.
+        deadline: The time that is left.
+        on_stage: Called with a model that can be used while training goes on, and its name.
+        most_refit_epochs: Epochs of the refit at most; 0: as many as were selected.
+    """
 
     folder: RunFolder | None = None
     progress: bool = False
+    deadline: Deadline = field(default_factory=Deadline)
+    on_stage: Callable[[FittedModel, str], None] | None = None
+    most_refit_epochs: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,9 @@ class FittedModel:
         chosen: Settings that were left open, with the values they got.
         trials: Settings that were tried for a closed form, with their metric.
         candidates: Networks that were trained, with their metric.
+        alone: The metric of each part alone on validation.
         parts: Models that it is made of, by name, to be compared with it on test.
+        complete: Whether training ended by itself; otherwise it can be resumed.
         notes: Sentences about training.
     """
 
@@ -55,5 +70,7 @@ class FittedModel:
     chosen: dict[str, dict[str, Any]] = field(default_factory=dict)
     trials: list[dict[str, Any]] = field(default_factory=list)
     candidates: list[dict[str, Any]] = field(default_factory=list)
+    alone: dict[str, float] = field(default_factory=dict)
     parts: dict[str, Model] = field(default_factory=dict)
+    complete: bool = True
     notes: tuple[str, ...] = ()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from itemfold import ranks
 from itemfold.data.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.evaluator import Evaluator
@@ -32,11 +33,13 @@ def descend(
     context: Context,
     *,
     valid: HeldOut | None,
-    scorer: Callable[[Model], Model] | None = None,
+    validate: Callable[[Model], dict[str, float]] | None = None,
     start: Mapping[str, Tensor] | None = None,
     saved: State | None = None,
 ) -> None:
     """Gradient descent; the model ends with the weights selected on validation.
+
+    Ctrl-C saves the state and stops at the best epoch so far; ``state.stopped`` then says so.
 
     Args:
         model: A new model; it is set up for the training part of ``split``.
@@ -45,7 +48,7 @@ def descend(
         state: How far an interrupted descent has come.
         context: Where the state is saved.
         valid: Held-out users to select the epoch on; None: all epochs are trained.
-        scorer: Makes what is validated, of which the model may be a part; default: the model.
+        validate: Returns the metrics of what the model is a part of; default: its own.
         start: Weights to start from instead of random ones.
         saved: The state to save, of which ``state`` may be a part; default: ``state``.
     """
@@ -54,9 +57,10 @@ def descend(
     state.restore(learner)
     step = learner.recorded_step()
     average, graph = learner.average, learner.graph
-    scored = model if scorer is None else scorer(model)
     evaluator = Evaluator(valid, learner.device) if valid is not None else None
     last = config.epochs if state.phase == "select" else max(state.best.epoch, 1)
+    if evaluator and validate is None:
+        validate = partial(evaluator.metrics, metric=config.metric)
     patience = _patience(settings, split, learner) if evaluator else last  # else no early stopping
     with EpochBar(state.phase, last, config.metric, show=context.progress) as bar, Interrupt() as i:
         while state.epoch < last and state.epoch - state.gain_epoch < patience:
@@ -70,12 +74,11 @@ def descend(
                     f"the loss became {loss} in epoch {state.epoch}: "
                     f"try a smaller 'lr' (now {config.lr}) or a larger temperature"
                 )
-            if evaluator and (config.validates_at(state.epoch) or state.epoch == last):
+            if validate and (config.validates_at(state.epoch) or state.epoch == last):
                 with average.applied():
                     model.eval()
                     model.cache_embeddings(graph)
-                    metrics = evaluator.metrics(scored, config.metric)
-                    state.record(loss, metrics, config, model)
+                    state.record(loss, validate(model), config, model)
                     model.drop_embeddings()
                 state.note_plateau(config)
             bar.update(state, loss)
@@ -83,9 +86,11 @@ def descend(
             if context.folder is not None:
                 pause = 0.0 if i.requested else config.save_seconds
                 context.folder.save_state(saved or state, learner, least_seconds=pause)
+            if i.number == signal.SIGINT and (state.best.epoch or not evaluator):
+                state.stopped = True
+                break
             i.check()
-            state.elapsed += time.perf_counter() - started
-            if evaluator and state.best.epoch and _is_spent(settings, split, state):
+            if evaluator and state.best.epoch and _is_spent(settings, split, state, context):
                 break
     if evaluator:
         put_weights(model, state.best.weights)
@@ -96,14 +101,12 @@ def descend(
     model.cache_embeddings(graph)
 
 
-def _is_spent(settings: Settings, split: Split, state: DescentState) -> bool:
-    """Whether the budget has only as much left as the refit will take."""
-    budget = settings.train.budget
-    if budget is None:
-        return False
+def _is_spent(settings: Settings, split: Split, state: DescentState, context: Context) -> bool:
+    """Whether the budget has only as much left as the next epochs and the refit will take."""
     pace = (state.seconds - state.begun) / state.epoch
-    refit = state.best.epoch * pace if settings.refits(split) else 0.0
-    return ranks.from_first(lambda: state.elapsed + refit > budget)  # by its clock
+    most = context.most_refit_epochs or state.best.epoch
+    refit = min(state.best.epoch, most) * pace if settings.refits(split) else 0.0
+    return context.deadline.left() < refit + settings.train.eval_every * pace
 
 
 def _patience(settings: Settings, split: Split, learner: Learner) -> int:

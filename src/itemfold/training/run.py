@@ -112,6 +112,8 @@ class Run:
                 "chosen": json.loads(json.dumps(fitted.chosen)),  # lists, as in the file
                 "trials": fitted.trials,
                 "candidates": fitted.candidates,
+                "alone": fitted.alone,
+                "complete": fitted.complete,
                 "seconds": {"train": round(fitted.seconds, 3), "evaluate": 0.0},
                 "valid": fitted.valid,
                 "test": {},

@@ -74,9 +74,16 @@ class RunFolder:
         self.saved_at = time.monotonic()
 
     @property
-    def is_finished(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether all files were written: ``metrics.json`` is written last."""
         return (self.path / "metrics.json").exists()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether training has ended, and not only one of its stages."""
+        if not self.is_usable:
+            return False
+        return bool(read_file(self.path / "metrics.json", json_object).get("complete", True))
 
     # --- while training --------------------------------------------------------------------------
 
@@ -131,7 +138,7 @@ class RunFolder:
                 draft.unlink()
             if has_state:
                 return True
-        elif self.is_finished or has_state or (request and self._other_request(request, settings)):
+        elif self.is_usable or has_state or (request and self._other_request(request, settings)):
             raise ItemfoldError(
                 f"{self.path} already holds a run: continue it with --resume, "
                 "or choose another folder"
@@ -186,8 +193,8 @@ class RunFolder:
             self.saved_at = time.monotonic()
 
     def _abandon(self) -> None:
-        """Remove what a failed training wrote if there is no state to resume it from."""
-        if self.claimed and not (self.path / "state.pt").exists():
+        """Remove what a failed training wrote if there is neither a state nor a usable stage."""
+        if self.claimed and not self.is_usable and not (self.path / "state.pt").exists():
             for name in (*COVERED, *OPTIONAL, checksums.NAME):
                 (self.path / name).unlink(missing_ok=True)
         if not any(self.path.iterdir()):

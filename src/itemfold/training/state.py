@@ -21,7 +21,7 @@ from itemfold.training.learner import Learner
 Weights = dict[str, Tensor]
 TENSORS = ("model", "optimizer", "generator", "average", "best", "leader")
 FACTS = (  # fields that ``state.pt`` holds
-    *("phase", "epoch", "selected_epochs", "seconds", "elapsed", "begun"),
+    *("phase", "epoch", "selected_epochs", "seconds", "begun"),
     *("history", "gain_epoch", "gain_value", "lr_drops"),
 )
 
@@ -62,9 +62,9 @@ class DescentState:
     lr_drops: list[int] = field(default_factory=list)  # epochs after which the rate fell
     selected_epochs: int = 0  # epochs of the selection, known in the refit
     seconds: float = 0.0  # of training
-    elapsed: float = 0.0  # of training and validation, those before a resume included
     begun: float = 0.0  # seconds of training before this descent
     candidate: int = 0  # number of this descent in a race
+    stopped: bool = False  # by Ctrl-C, at the best so far
     history: list[dict[str, Any]] = field(default_factory=list)
     tensors: dict[str, Any] = field(default_factory=dict)  # as loaded, until a learner takes them
 

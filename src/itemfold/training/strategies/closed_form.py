@@ -44,6 +44,7 @@ def fit(settings: Settings, split: Split, state: ClosedFormState, context: Conte
         metrics = Evaluator(split.valid, model.device).metrics(model, config.metric)
         row = {"epoch": 0, "loss": 0.0, "seconds": round(seconds, 3), **metrics}
         state.history.append(row)
+    refits = refits and context.deadline.left() > seconds
     if refits:
         started, split = time.perf_counter(), split.refit()
         model = solve(settings.make_model(), split, config, context)
@@ -63,7 +64,7 @@ def fit(settings: Settings, split: Split, state: ClosedFormState, context: Conte
 
 def solve(model: Model, split: Split, config: TrainConfig, context: Context) -> Model:
     """Set up and fit a new model, by the first of several ranks."""
-    _set_up(model, split, config)
+    set_up(model, split, config)
     watch(model, show=context.progress)
     fit_on_first(model, split.train)
     return model
@@ -79,7 +80,7 @@ def choose_settings(
     """
     if valid is None:
         return model.typical_settings(), []
-    _set_up(model, split, config)
+    set_up(model, split, config)
     return ranks.from_first(lambda: _try_settings(model, split, valid, config, context))
 
 
@@ -105,7 +106,8 @@ def _try_settings(
     return dict(tried[best]), trials
 
 
-def _set_up(model: Model, split: Split, config: TrainConfig) -> None:
+def set_up(model: Model, split: Split, config: TrainConfig) -> None:
+    """Set up a model for the training part, on its device."""
     generator = torch.Generator().manual_seed(config.seed)
     model.setup(split.train, inductive=split.protocol == "inductive", generator=generator)
     model.to(pick_device(config.device))  # before the fit, which creates tensors there

@@ -15,6 +15,7 @@ def fit(settings: Settings, split: Split, state: DescentState, context: Context)
     model, refits = sharded(settings.make_model()), settings.refits(split)
     if state.phase == "select":
         descend(model, settings, split, state, context, valid=split.valid)
+        refits = refits and not state.stopped
         state.begin_refit()
     if refits:
         model, split = sharded(settings.make_model()), split.refit()
@@ -30,6 +31,7 @@ def fit(settings: Settings, split: Split, state: DescentState, context: Context)
         epochs=state.selected_epochs,
         valid=state.best.metrics,
         history=state.history,
+        complete=not state.stopped,
         notes=_notes(state),
     )
 

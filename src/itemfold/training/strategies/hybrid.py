@@ -151,12 +151,12 @@ class Stages:
         """Popularity, and how fast it fades."""
         self.state.choose({"model": self.entries[0].settings["model"]})
         self.search = self._search(self.split)
-        self.blend, values = self.search.run()
+        self.blend, self.values = self.search.run()
         for half_life in self.search.popularity:
             alone = self.search.values([self.search.of_popularity(half_life)])[0]
             name = "popularity" if half_life == NEVER else f"popularity, half-life {half_life}"
             self.state.alone[name] = float(alone.mean())
-        self._stage("popularity", values.mean())
+        self._stage("popularity")
 
     def linear(self) -> None:
         """The linear part and further parts: settings and recency, then the weights of the sum."""
@@ -172,8 +172,8 @@ class Stages:
             self.search.add(name, part)
             alone = self.search.values([self.search.alone(name)])[0]
             self.state.alone[name] = float(alone.mean())
-        self.blend, values = self.search.run()
-        self._stage("linear", values.mean())
+        self.blend, self.values = self.search.run()
+        self._stage("linear")
 
     def network(self) -> None:
         """Networks, each trained as long as the sum improves; the best one is kept."""
@@ -516,11 +516,18 @@ class Stages:
         generator = torch.Generator().manual_seed(self.asked.train.seed)
         return grown_weights(network.gnn, split.train, generator)
 
-    def _stage(self, name: str, value: float) -> None:
-        """Report what a stage reached, and save it as a run that can be used."""
-        if self.context.on_stage is None or self.context.deadline.is_short:
+    def _stage(self, name: str) -> None:
+        """Save what a stage reached as a run that can be used, if there is time for it."""
+        context = self.context
+        if context.on_stage is None or context.deadline.left() < context.deadline.reserve:
             return
-        ...
+        stage = copy.copy(self)
+        stage.state, stage.late = copy.deepcopy(self.state), self.late
+        rows = self.search.by_length(self.blend)
+        stage.state.choose(self._chosen(self.blend, rows))
+        stage.state.descent.best.metrics = {self.metric: float(self.values.mean())}
+        stage.model = stage._assembled(self.fitted, self.faded)
+        context.on_stage(replace(stage.result(), complete=False), name)
 
 
 def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
