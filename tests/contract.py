@@ -233,7 +233,7 @@ def explanations_add_up_to_the_score(name: str, folder: Path) -> None:
             shares = run.model.explain(row, -1, items)
             assert shares.shape == (3, row.nnz)
             score = run.model.scores(row, np.array([-1]))[0, items]
-            found = shares.sum(1) + run.model.popularity_part(row, items)
+            found = shares.sum(1) + run.model.popularity_part(row, -1, items)
             torch.testing.assert_close(found, score, rtol=1e-4, atol=1e-5)
 
 

@@ -126,7 +126,7 @@ def test_explanations_of_unseen_users_add_up(inductive: bool, norm: float) -> No
         shares = model.explain(history, -1, ITEMS)
         assert shares.shape == (4, length)
         score = model.scores(history, np.array([-1]))[0, ITEMS]
-        found = shares.sum(1) + model.popularity_part(history, ITEMS)
+        found = shares.sum(1) + model.popularity_part(history, user, ITEMS)
         torch.testing.assert_close(found, score, rtol=1e-4, atol=1e-5)
 
 
@@ -138,7 +138,7 @@ def test_explanations_of_known_users_add_up_with_their_own_vector() -> None:
     scaled = items * np.linalg.norm(items, axis=1, keepdims=True) ** (0.5 - 1)
     spread = (scaled @ model.gnn.user_vectors[user].double().numpy()).std()
     rest = (scaled[ITEMS.numpy()] @ own) / spread
-    found = model.explain(history, user, ITEMS).sum(1) + model.popularity_part(history, ITEMS)
+    found = model.explain(history, user, ITEMS).sum(1) + model.popularity_part(history, user, ITEMS)
     score = model.scores(history, np.array([user]))[0, ITEMS]
     np.testing.assert_allclose(found.numpy() + rest, score.numpy(), rtol=1e-3, atol=1e-4)
 

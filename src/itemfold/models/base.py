@@ -248,11 +248,12 @@ class Model(Abilities, RecordsSettings, nn.Module):
         scores = self.scores(history, np.array([user], dtype=np.int64))
         return scores, partial(self.explain, history, user)
 
-    def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
+    def popularity_part(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """The part of each score that comes from an item's popularity.
 
         Args:
             history: Known items of one user, `[1, items]`.
+            user: Its training row, −1 if unknown.
             items: Rows of the recommended items, `[n]`.
 
         Returns:
@@ -263,7 +264,8 @@ class Model(Abilities, RecordsSettings, nn.Module):
             >>> import scipy.sparse as sp
             >>> import torch
             >>> import itemfold as ir
-            >>> ir.models.EASE().popularity_part(sp.csr_array((1, 5)), torch.tensor([2])).tolist()
+            >>> nothing = sp.csr_array((1, 5))
+            >>> ir.models.EASE().popularity_part(nothing, -1, torch.tensor([2])).tolist()
             [0.0]
         """
         return torch.zeros(len(items), device=items.device)

@@ -56,11 +56,13 @@ class Hybrid(Model):
         linear: The linear model, or any other closed form; None: none.
         others: Further models, each weighted on validation.
         norm: Exponent of the length of an item's vector; 0 is the cosine, 1 the inner product.
-        blend: Rows of (least length of a history, prior, weight of each part); the last row that
-            applies to a user is used. Default: chosen on validation.
-        popularity_half_life: Age at which an interaction counts half in the popularity of the
-            prior, such as "12h" or "30d", or "never". Default: chosen on validation if the data
-            has times.
+        blend: Rows of (least length of a history, weight of popularity, weight of recent
+            popularity, weight of each part); the last row that applies to a user is used. Default:
+            chosen on validation.
+        new_blend: The same for users who are not in the training data; default: as `blend`, or
+            chosen on validation if it has such users besides known ones.
+        popularity_half_life: Age at which an interaction counts half in recent popularity, such as
+            "12h" or "30d", or "never". Default: chosen on validation if the data has times.
         half_life: Age at which an interaction counts half in the linear part, in messages and in
             histories, or "never". Default: chosen on validation if the data has times.
         **old: Settings of the parts under their names of release 0.2, such as `linear_l2`.
@@ -115,6 +117,7 @@ class Hybrid(Model):
     gnn: EmbeddingModel | None
     linear: Model | None
     popularity: Tensor  # log of the number of interactions, scaled to deviation 1, [items]
+    recent_popularity: Tensor  # the same of recent interactions
 
     def __init__(
         self,
@@ -123,6 +126,7 @@ class Hybrid(Model):
         others: Sequence[Model | Mapping[str, Any] | str] = (),
         norm: float = 0.5,
         blend: Sequence[Sequence[float]] | None = None,
+        new_blend: Sequence[Sequence[float]] | None = None,
         popularity_half_life: str | None = None,
         half_life: str | None = None,
         **old: Any,
@@ -134,7 +138,7 @@ class Hybrid(Model):
             if unknown:
                 raise ItemfoldError(
                     f"'Hybrid' has no setting {unknown[0]!r}; its settings are: "
-                    "gnn, linear, others, norm, blend, popularity_half_life, half_life"
+                    "gnn, linear, others, norm, blend, new_blend, popularity_half_life, half_life"
                 )
             given = self.current_settings({**given, **old})
         at_least_zero(norm=norm)
@@ -150,7 +154,8 @@ class Hybrid(Model):
                 f"got {shown_part(given['gnn'])}"
             )
         self.gnn = network  # type: ignore[assignment] # checked above
-        self.norm, self.blend = norm, check_blend(blend, len(self.parts))
+        self.norm, self.blend = norm, check_blend("blend", blend, len(self.parts))
+        self.new_blend = check_blend("new_blend", new_blend, len(self.parts))
         check_half_life("popularity_half_life", popularity_half_life)
         check_half_life("half_life", half_life)
         self.popularity_half_life, self.half_life = popularity_half_life, half_life
@@ -160,6 +165,7 @@ class Hybrid(Model):
             "others": tuple(recorded for _, recorded in made),
             "norm": norm,
             "blend": self.blend,
+            "new_blend": self.new_blend,
             "popularity_half_life": popularity_half_life,
             "half_life": half_life,
         }
@@ -193,14 +199,16 @@ class Hybrid(Model):
         self.to(device)
         self.count(train)
 
-    def count(self, train: sp.csr_array) -> None:
+    def count(self, train: sp.csr_array, recent: sp.csr_array | None = None) -> None:
         """Store the number of users and items, and the popularity of the items, by weight.
 
-        Where popularity fades, ``train`` has the weights of `popularity_half_life`.
+        ``recent`` are the same interactions with the weights of `popularity_half_life`.
         """
         self.n_users, self.n_items = train.shape
         popularity, _ = log_popularity(train, self.device)
         self.store("popularity", popularity)
+        if recent is not None:
+            self.store("recent_popularity", log_popularity(recent, self.device)[0])
 
     def restore(self, train: sp.csr_array) -> None:
         """Compute the final vectors again, which are not stored."""
@@ -256,7 +264,7 @@ class Hybrid(Model):
         self, history: sp.csr_array, users: npt.NDArray[np.int64]
     ) -> tuple[Tensor, list[Tensor]]:
         """The sum of the parts and the prior, and the deviation of each part, ``[B, 1]``."""
-        prior, *weights = self.blend_of(history)
+        prior, recent, *weights = self.blend_of(history, users)
         total: Tensor | None = None
         spreads = []
         for weight, (scores, spread) in zip(weights, self.part_scores(history, users), strict=True):
@@ -266,14 +274,21 @@ class Hybrid(Model):
                 total = scores.mul_(weight).addcmul_(prior, self.popularity)
             else:
                 total.addcmul_(weight, scores)
-        return prior * self.popularity if total is None else total, spreads
+        if total is None:
+            total = prior * self.popularity
+        if bool(recent.any()):
+            total.addcmul_(recent, self.recent_popularity)
+        return total, spreads
 
-    def blend_of(self, history: sp.csr_array) -> list[Tensor]:
-        """Prior and weights of each user, by the length of the history, ``[B, 1]`` each."""
-        rows = np.asarray(self.blend or self.typical_blend(), dtype=np.float32)  # [groups, 2 + n]
-        group = np.searchsorted(rows[:, 0], liked_items(history), side="right") - 1
-        chosen = torch.from_numpy(rows[np.maximum(group, 0), 1:]).to(self.popularity.device)
-        return list(torch.split(chosen, 1, dim=1))
+    def blend_of(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> list[Tensor]:
+        """Weights of popularity, recent popularity and the parts for each user, ``[B, 1]`` each."""
+        length, out = liked_items(history), np.empty((len(users), 2 + len(self.parts)), np.float32)
+        for is_new, blend in ((False, self.blend), (True, self.new_blend or self.blend)):
+            rows = np.asarray(blend or self.typical_blend(), dtype=np.float32)  # [groups, 3 + n]
+            group = np.searchsorted(rows[:, 0], length, side="right") - 1
+            chosen = rows[np.maximum(group, 0), 1:]
+            out[(users < 0) == is_new] = chosen[(users < 0) == is_new]
+        return list(torch.split(torch.from_numpy(out).to(self.popularity.device), 1, dim=1))
 
     def typical_blend(self) -> Rows:
         """The blend where there is no validation data to choose one on."""
@@ -282,7 +297,8 @@ class Hybrid(Model):
         weights = [typical.get(id(part), 0.0) for part in parts]
         if self.gnn is None:
             weights = [float(part is parts[0]) for part in parts]
-        return ((0.0, 0.0 if parts and self.gnn is None else TYPICAL_PRIOR, *weights),)
+        prior = 0.0 if parts and self.gnn is None else TYPICAL_PRIOR
+        return ((0.0, prior, 0.0, *weights),)
 
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """Shares of all parts; the rest is popularity and, if there is one, the user's vector."""
@@ -300,7 +316,7 @@ class Hybrid(Model):
         self, history: sp.csr_array, user: int, spreads: list[Tensor], items: Tensor
     ) -> Tensor:
         """Shares of all parts, each divided by the deviation of its part."""
-        _, *weights = self.blend_of(history)
+        _, _, *weights = self.blend_of(history, np.array([user]))
         total = torch.zeros(len(items), history.nnz, device=self.popularity.device)
         for part, weight, spread in zip(self.parts, weights, spreads, strict=True):
             scale = weight / spread
@@ -310,15 +326,18 @@ class Hybrid(Model):
             total += part.explain(history, user, items) * scale
         return total
 
-    def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
-        """prior · log popularity."""
-        prior, *_ = self.blend_of(history)
-        return self.popularity[items] * prior[0]
+    def popularity_part(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
+        """prior · log popularity, of all times and recently."""
+        prior, recent, *_ = self.blend_of(history, np.array([user]))
+        out = self.popularity[items] * prior[0]
+        if bool(recent.any()):
+            out += self.recent_popularity[items] * recent[0]
+        return out
 
     @torch.no_grad()
     def similar_to(self, item: int) -> Tensor:
         """Cosines of item vectors and weights of the linear part, each standardised."""
-        _, *weights = self.blend_of(sp.csr_array((1, self.n_items)))
+        _, _, *weights = self.blend_of(sp.csr_array((1, self.n_items)), np.zeros(1, np.int64))
         total: Tensor | None = None
         for part, weight in zip(self.parts, weights, strict=True):
             if part in (self.gnn, self.linear) or part.explains:

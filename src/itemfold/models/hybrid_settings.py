@@ -69,24 +69,25 @@ def check_half_life(name: str, value: Any) -> None:
         ) from None
 
 
-def check_blend(blend: Any, parts: int) -> Rows | None:
-    """Rows of 2 + ``parts`` numbers that begin with a history of length 0, or None.
+def check_blend(name: str, blend: Any, parts: int) -> Rows | None:
+    """Rows of 3 + ``parts`` numbers that begin with a history of length 0, or None.
 
-    Rows of release 0.2 have no weight of the first part, which was 1.
+    Rows of release 0.2 have no recent popularity and no weight of the first part, which was 1.
     """
     if blend is None:
         return None
     rows = blend if isinstance(blend, list | tuple) else ()
     rows = [tuple(row) if isinstance(row, list | tuple) else () for row in rows]
-    rows = [(*row[:2], 1.0, *row[2:]) if len(row) == parts + 1 else row for row in rows]
+    rows = [(*row[:2], 0.0, 1.0, *row[2:]) if len(row) == parts + 1 else row for row in rows]
     valid = bool(rows) and all(
-        len(row) == parts + 2 and all(is_number(value) and isfinite(value) for value in row)
+        len(row) == parts + 3 and all(is_number(value) and isfinite(value) for value in row)
         for row in rows
     )
     starts = [row[0] for row in rows] if valid else []
     if not valid or starts != sorted({0.0, *starts}):
         raise ItemfoldError(
-            "'blend' must be rows of (least length of a history, prior, weight of each part: "
-            f"{parts} here) that begin with length 0, got {blend!r}"
+            f"'{name}' must be rows of (least length of a history, weight of popularity, weight of "
+            f"recent popularity, weight of each part: {parts} here) that begin with length 0, "
+            f"got {blend!r}"
         )
     return tuple(tuple(float(value) for value in row) for row in rows)

@@ -110,11 +110,11 @@ class WithNewItems(Model):
             out[is_new] = new[items[is_new] - self.n_known]
         return out
 
-    def popularity_part(self, history: sp.csr_array, items: Tensor) -> Tensor:
+    def popularity_part(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:
         """The part of the model; that of a new item belongs to the rest of its score."""
         is_new = items >= self.n_known
         out = torch.zeros(len(items), device=items.device)
-        out[~is_new] = self.model.popularity_part(self._known(history), items[~is_new])
+        out[~is_new] = self.model.popularity_part(self._known(history), user, items[~is_new])
         return out
 
     @torch.no_grad()

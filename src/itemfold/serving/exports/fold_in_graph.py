@@ -179,15 +179,19 @@ def _root_of_length(graph: OnnxGraph) -> str:
 def _hybrid(graph: OnnxGraph, model: Hybrid) -> str:
     """Network, prior and linear part, blended by the length of the history."""
     check_exportable(model)
-    rows = np.asarray(model.blend or model.typical_blend(), dtype=np.float32)  # [groups, 2 + n]
+    blend = model.new_blend or model.blend or model.typical_blend()
+    rows = np.asarray(blend, dtype=np.float32)  # [groups, 3 + n]
     length = graph.over_items("ReduceSum", "history")
     starts = np.append(rows[1:, 0], np.float32(np.inf))  # ∞: never empty
     after = graph.add("GreaterOrEqual", length, graph.constant(starts[None]))
     group = graph.add("ReduceSum", graph.add("Cast", after, to=7), graph.constant(np.array([1])))
-    prior, *weights = (
+    prior, recent, *weights = (
         graph.add("Gather", graph.constant(column), group, axis=0) for column in rows[:, 1:].T
     )  # [B, 1] each
     total = graph.add("Mul", prior, graph.constant(_numpy(model.popularity)[None]))
+    if rows[:, 2].any():
+        faded = graph.constant(_numpy(model.recent_popularity)[None])
+        total = graph.add("Add", total, graph.add("Mul", recent, faded))
     for part, weight in zip(model.parts, weights, strict=True):
         if part is model.gnn:
             vectors = _vectors(graph, model.gnn)

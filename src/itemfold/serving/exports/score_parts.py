@@ -104,22 +104,25 @@ def _scores_of_single_items(model: Model) -> Floats:
 def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts:
     """Network and prior as one product; the deviations of the parts belong to the user."""
     check_exportable(model)
+    fades = any(row[2] for row in model.blend or ())
     blocks, factors = [], []
     starts = range(0, train.shape[0], BLOCK)
     for start in track(starts, "collecting vectors", show=progress):
         rows = np.arange(start, min(start + BLOCK, train.shape[0]))
         history = train[rows]
-        prior, *weights = model.blend_of(history)
+        prior, recent, *weights = model.blend_of(history, rows)
         spreads = [spread for _, spread in model.part_scores(history, rows)]
-        columns = [prior]
+        columns = [prior, recent] if fades else [prior]
         if model.gnn is not None:
             scale = weights.pop(0) / spreads.pop(0)
-            columns = [model.gnn.vectors_of(history, rows) * scale, prior]
+            columns = [model.gnn.vectors_of(history, rows) * scale, *columns]
         blocks.append(_array(*columns))
         if model.linear is not None:
             factors.append(_array(weights[0] / spreads[0])[:, 0])
-    popularity = model.popularity.unsqueeze(1)
-    items = _array(popularity) if model.gnn is None else _array(model.table, popularity)
+    popularity = [model.popularity.unsqueeze(1)]
+    if fades:
+        popularity.append(model.recent_popularity.unsqueeze(1))
+    items = _array(*popularity) if model.gnn is None else _array(model.table, *popularity)
     users = np.concatenate(blocks)
     if model.linear is None:
         return ScoreParts(users, items)

@@ -25,7 +25,6 @@ from itemfold.evaluation.metrics import METRICS, parse_metric
 from itemfold.evaluation.ranking import mask_history
 from itemfold.models.base import Model
 from itemfold.models.hybrid import standardise_
-from itemfold.models.hybrid_settings import Rows
 
 WEIGHTS = (0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0, 16.0)
 FACTORS = (0.0, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0)  # by which a weight is changed
@@ -37,6 +36,8 @@ COST = 0.003  # most of the metric that a smaller weight may cost, relative
 STEPS = 12  # of the search, at most
 BLOCK = 256  # users scored at a time
 UserValues = npt.NDArray[np.float64]
+Users = npt.NDArray[np.int64] | slice  # positions of validation users
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -127,28 +128,33 @@ class BlendSearch:
 
     # --- search ----------------------------------------------------------------------------------
 
-    def run(self, start: Blend | None = None) -> tuple[Blend, UserValues]:
-        """The chosen blend, and every user's metric with it."""
-        best = self.simplest_best() if start is None else self.padded(start)
+    def run(self, start: Blend | None = None, users: Users = ALL) -> tuple[Blend, UserValues]:
+        """The blend that is chosen for some users, and the metric of every user with it."""
+        best = self.simplest_best(users) if start is None else self.padded(start)
         value = self.values([best])[0]
         for _ in range(STEPS):
             options = self._options(best)
             found = self.values(options)
-            at = int(found.mean(1).argmax())
-            gain = found[at] - value
+            at = int(found[:, users].mean(1).argmax())
+            gain = (found[at] - value)[users]
             if gain.mean() <= standard_error(gain) or gain.mean() <= 0:
                 break
             best, value = options[at], found[at]
-        return self._conservative(best, value)
+        return self._conservative(best, value, users)
 
-    def simplest_best(self) -> Blend:
+    def simplest_best(self, users: Users = ALL) -> Blend:
         """The best single part, or a simpler one that is as good: they are ordered by simplicity."""
         singles = [self.of_popularity(half_life) for half_life in self.popularity]
         singles += [self.alone(name) for name in self.names]
-        values = self.values(singles)
+        values = self.values(singles)[:, users]
         behind = values[values.mean(1).argmax()] - values
         good = [i for i, row in enumerate(behind) if row.mean() <= standard_error(row)]
         return singles[good[0]]
+
+    def keep_popularity(self, half_life: str) -> None:
+        """From now on the prior is popularity of all times, or with this half-life."""
+        kept = (self.longest, half_life)
+        self.popularity = {name: self.popularity[name] for name in self.popularity if name in kept}
 
     def _options(self, blend: Blend) -> list[Blend]:
         """Blends with one part more, one part less, or another weight."""
@@ -166,7 +172,9 @@ class BlendSearch:
             out += [blend.with_weight(place, (weight or level) * choice) for choice in choices]
         return [each for each in out if each.size]
 
-    def _conservative(self, blend: Blend, value: UserValues) -> tuple[Blend, UserValues]:
+    def _conservative(
+        self, blend: Blend, value: UserValues, users: Users
+    ) -> tuple[Blend, UserValues]:
         """The least linear weight that is as good."""
         if "linear" not in self.names or blend.size < 2:
             return blend, value
@@ -174,18 +182,18 @@ class BlendSearch:
         options = [blend.with_weight(place, blend.weights[place] * f) for f in (0.5, 0.7, 0.85)]
         options = [each for each in options if each.size]
         for option, found in zip(options, self.values(options), strict=True):
-            behind = value - found
-            allowed = min(standard_error(behind), COST * float(value.mean()))
+            behind = (value - found)[users]
+            allowed = min(standard_error(behind), COST * float(value[users].mean()))
             if behind.mean() <= allowed:
                 return option, found
         return blend, value
 
-    def by_length(self, blend: Blend) -> Rows:
-        """Rows of (least length, prior, weights): one for all, or one for each group of users.
+    def by_length(self, blend: Blend, users: Users = ALL) -> list[tuple[float, Blend]]:
+        """Blends by least length of a history: one for all, or one for each group of users.
 
         Groups are used if what one half of the users chooses is better for the other half, too.
         """
-        length = np.diff(self.held.history.indptr)
+        length = np.diff(self.held.history.indptr)[users]
         cuts = np.quantile(length, np.arange(1, GROUPS) / GROUPS, method="higher").astype(int)
         bounds = np.unique([0, *cuts[cuts > length.min()]])  # every group has users
         group = np.searchsorted(bounds, length, side="right") - 1
@@ -194,7 +202,7 @@ class BlendSearch:
             for f in NEARBY
             for g in NEARBY
         ]
-        values = self.values(options)
+        values = self.values(options)[:, users]
         half = np.random.default_rng(self.seed).permutation(len(length)) % 2
         gain = np.zeros(len(length))
 
@@ -207,12 +215,9 @@ class BlendSearch:
                 there = (group == part) & (half != side)
                 gain[there] = (values[chosen] - values[0])[there]
         if blend.size < 2 or gain.mean() <= 2 * standard_error(gain):
-            return ((0.0, blend.prior, *blend.weights),)
+            return [(0.0, blend)]
         found = [options[best_for(group == part)] for part in range(len(bounds))]
-        return tuple(
-            (float(least), row.prior, *row.weights)
-            for least, row in zip(bounds, found, strict=True)
-        )
+        return [(float(least), row) for least, row in zip(bounds, found, strict=True)]
 
     def _scaled_linear(self, blend: Blend, factor: float) -> tuple[float, ...]:
         """The weights with the first one kept and the others scaled."""

@@ -9,32 +9,32 @@ are chosen on validation. What was tried and chosen is part of the run: `chosen`
 from __future__ import annotations
 
 import copy
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from itemfold.data.split import HeldOut, Split
 from itemfold.environment import pick_device
-from itemfold.errors import ItemfoldError
 from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.graph.graph import Graph
-from itemfold.models.base import Kind, Model
+from itemfold.models.base import Model
 from itemfold.models.growth import grown_weights
 from itemfold.models.hybrid import Hybrid
 from itemfold.models.hybrid_settings import make_part
-from itemfold.models.popularity import Popularity
-from itemfold.settings.resolve import Request, Settings, resolve
+from itemfold.settings.resolve import Settings
 from itemfold.settings.schema import Config
 from itemfold.settings.toml_file import flat
 from itemfold.training.across_ranks import sharded
 from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.loop import descend
-from itemfold.training.state import Best, DescentState, Weights, put_weights
-from itemfold.training.strategies import closed_form, descent
+from itemfold.training.state import Best, Weights, put_weights
+from itemfold.training.strategies import closed_form
 from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
 from itemfold.training.strategies.candidates import Candidate, candidates
+from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
+from itemfold.training.strategies.hybrid_state import HybridState
+from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others, parts_alone
 from itemfold.training.strategies.recency import (
     NEVER,
     OF_INTERACTIONS,
@@ -45,68 +45,18 @@ from itemfold.training.strategies.recency import (
 )
 from itemfold.training.strategies.sum_validation import SumValidation
 
-FROM_DATA, ON_VALIDATION = "chosen from the data", "chosen on validation"
+FROM_DATA = "chosen from the data"
 BY_SIZE = (  # what follows from the size of the data and the device
     *("model.gnn.dim", "model.gnn.start", "model.linear.items", "model.linear.form"),
     *("train.batch", "negatives.group", "loss.scale"),
 )
+PARTS = ("gnn", "linear", "others")
 WARM_EPOCHS = 3  # of a refit that starts from the selected weights
-
-
-@dataclass
-class HybridState:
-    """How far training has come, and the best network so far."""
-
-    descent: DescentState = field(default_factory=DescentState)
-    chosen: Config = field(default_factory=dict)
-    trials: closed_form.Trials = field(default_factory=list)
-    finished: list[dict[str, Any]] = field(default_factory=list)  # candidates
-    others: list[dict[str, Any]] = field(default_factory=list)  # what further parts chose
-    alone: dict[str, float] = field(default_factory=dict)  # each part on validation
-    best_facts: dict[str, Any] = field(default_factory=dict)  # of the best candidate
-    best_weights: Weights = field(default_factory=dict)
-
-    def choose(self, chosen: Config) -> None:
-        """Note settings that were left open; those of a part are merged into its table."""
-        for section, values in chosen.items():
-            if not values:
-                continue
-            own = self.chosen.setdefault(section, {})
-            for name, value in values.items():
-                before = own.get(name)
-                is_part = isinstance(value, dict) and isinstance(before, dict | None)
-                own[name] = {**(before or {}), **value} if is_part else value
-
-    def facts(self) -> dict[str, Any]:
-        """Plain values by the names of ``state.pt``."""
-        names = ("chosen", "trials", "finished", "others", "alone")
-        own = {name: getattr(self, name) for name in names}
-        return {**self.descent.facts(), **own, "leader_facts": self.best_facts}
-
-    def weights(self) -> dict[str, Weights]:
-        """The best weights of the descent under way, and those of the best candidate."""
-        return {**self.descent.weights(), "leader": self.best_weights}
-
-    @classmethod
-    def loaded(cls, content: dict[str, Any]) -> HybridState:
-        """The state of a file's content; settings of release 0.2 get their new names."""
-        best = dict(content["leader_facts"])
-        if "settings" in best:
-            best["settings"] = _current(best["settings"])
-        return cls(
-            descent=DescentState.loaded(content),
-            chosen=_current(content["chosen"]),
-            trials=content["trials"],
-            finished=content["finished"],
-            others=content.get("others", []),
-            alone=content.get("alone", {}),
-            best_facts=best,
-            best_weights=content["leader"],
-        )
 
 
 def fit(settings: Settings, split: Split, state: HybridState, context: Context) -> FittedModel:
     """Popularity, then the linear part, then the network while it pays; then the refit."""
+    context = replace(context, most_refit_epochs=WARM_EPOCHS)
     stages = Stages(settings, split, state, context)
     if split.valid is None:
         stages.without_validation()
@@ -119,17 +69,19 @@ def fit(settings: Settings, split: Split, state: HybridState, context: Context) 
 
 
 class Stages:
-    """The stages of one training; each leaves `blend` and the parts that it needs."""
+    """The stages of one training; each leaves a blend and the parts that it needs."""
+
+    search: BlendSearch  # on validation users
+    blend: Blend  # the best so far
+    model: Hybrid  # fitted to the training part
 
     def __init__(
         self, settings: Settings, split: Split, state: HybridState, context: Context
     ) -> None:
-        self.refits = settings.refits(split)
         self.asked, self.state, self.context = settings, state, context
-        self.split = split  # without recency
-        self.device = pick_device(settings.train.device)
+        self.split, self.refits = split, settings.refits(split)
+        self.device, self.metric = pick_device(settings.train.device), settings.train.metric
         self.entries = candidates(settings, split)
-        self.metric = settings.train.metric
         self.fitted: dict[str, Model] = {}  # parts fitted to the training part, by name
         self.late: dict[str, Model] = {}  # parts fitted to training and validation data
 
@@ -151,7 +103,7 @@ class Stages:
         """Popularity, and how fast it fades."""
         self.state.choose({"model": self.entries[0].settings["model"]})
         self.search = self._search(self.split)
-        self.blend, self.values = self.search.run()
+        self.blend, _ = self.search.run()
         for half_life in self.search.popularity:
             alone = self.search.values([self.search.of_popularity(half_life)])[0]
             name = "popularity" if half_life == NEVER else f"popularity, half-life {half_life}"
@@ -162,17 +114,12 @@ class Stages:
         """The linear part and further parts: settings and recency, then the weights of the sum."""
         self._choose_half_life()
         self.search = self._search(self.faded)
-        valid = self.search.held
-        linear = self._linear(self.faded, valid)
-        if linear is not None:
-            self.fitted["linear"] = linear
-        for number, part in enumerate(self._others(self.faded)):
-            self.fitted[f"other {number}"] = part
+        self._fit_closed(self.fitted, self.faded, self.search.held)
         for name, part in self.fitted.items():
             self.search.add(name, part)
             alone = self.search.values([self.search.alone(name)])[0]
             self.state.alone[name] = float(alone.mean())
-        self.blend, self.values = self.search.run()
+        self.blend, _ = self.search.run()
         self._stage("linear")
 
     def network(self) -> None:
@@ -215,31 +162,26 @@ class Stages:
     def settle(self) -> None:
         """Note the chosen sum in the state; the refit follows."""
         state, best = self.state, self.state.best_facts
-        rows = self.search.by_length(self.search.padded(self.blend))
-        chosen = self._chosen(self.blend, rows)
-        if self.value("blend") is not None:
-            chosen["model"].pop("blend", None)
-        state.choose(chosen)
+        state.choose(self._chosen(choose_sum(self.search, self.blend)))
         progress, has_network = state.descent, "network" in self.fitted
         progress.epoch = best["epochs"] if has_network else 0
         progress.lr_drops = best.get("lr_drops", []) if has_network else []
-        progress.best = Best(best["best_epoch"] if has_network else 0)
-        model = self._assembled(self.fitted, self.faded)
-        assert self.split.valid is not None
-        valid = fading(self.split, self.value("half_life")).valid
-        assert valid is not None
-        progress.best.metrics = Evaluator(valid, self.device).metrics(model, self.metric)
-        progress.best.value = progress.best.metrics[self.metric]
-        self.model = model
+        self.model = self._assembled(self.fitted, self.faded, self.split)
+        assert self.faded.valid is not None
+        metrics = Evaluator(self.faded.valid, self.device).metrics(self.model, self.metric)
+        progress.best = Best(
+            best["best_epoch"] if has_network else 0, metrics[self.metric], metrics
+        )
         progress.begin_refit()
 
     def result(self) -> FittedModel:
         """The chosen sum, fitted to training and validation data if there is a refit."""
-        state, split = self.state, fading(self.split, self.value("half_life"))
+        state, split = self.state, self.faded
         if self.refits:
-            split = fading(self.split.refit(), self.value("half_life"))
+            whole = self.split.refit()
+            split = fading(whole, self.value("half_life"))
             self._refit(split)
-            self.model = self._assembled(self.late, split)
+            self.model = self._assembled(self.late, split, whole)
         self.model.unshard()
         progress = state.descent
         return FittedModel(
@@ -267,17 +209,16 @@ class Stages:
         for name in ("half_life", "popularity_half_life"):
             if self.value(name) is None:
                 state.choose({"model": {name: NEVER}})
-        split = self.faded
-        linear = self._linear(split, None)
-        parts = {} if linear is None else {"linear": linear}
-        parts |= {f"other {n}": part for n, part in enumerate(self._others(split))}
+        self._fit_closed(self.fitted, self.faded, None)
         if self.value("blend") is None:
-            state.choose({"model": {"blend": self.settings.make_model().typical_blend()}})
+            typical = self.settings.make_model()
+            assert isinstance(typical, Hybrid)
+            state.choose({"model": {"blend": typical.typical_blend()}})
         if self.value("gnn") not in (None, "none"):
             model = self._network_of(self.settings)
-            self._descend(model, split, state.descent)
-            parts["network"] = model
-        self.model = self._assembled(parts, split)
+            self._descend(model, self.faded)
+            self.fitted["network"] = model
+        self.model = self._assembled(self.fitted, self.faded, self.split)
 
     # --- recency ---------------------------------------------------------------------------------
 
@@ -321,62 +262,21 @@ class Stages:
 
     # --- parts -----------------------------------------------------------------------------------
 
-    def _linear(self, split: Split, valid: HeldOut | None) -> Model | None:
-        """The fitted linear part; what it leaves open is chosen on validation."""
-        started, state = time.perf_counter(), self.state
-        linear, _ = make_part("linear", self.value("linear"), "rlae")
-        if linear is None:
-            return None
-        if linear.kind is not Kind.CLOSED_FORM:
-            raise ItemfoldError(
-                "'linear' must be a closed form, such as rlae or ease, got "
-                f"{type(linear).__name__}; give other models as 'others'"
-            )
-        config = self.asked.train
-        found, trials = closed_form.choose_settings(
-            copy.deepcopy(linear), split, valid, config, self.context
-        )
-        if found:
-            state.choose({"model": {"linear": found}})
-            state.trials += trials
-        fresh = type(linear)(**{**linear.settings, **found})
-        fitted = closed_form.solve(fresh, split, config, self.context)
-        state.descent.seconds += time.perf_counter() - started
-        return fitted
-
-    def _others(self, split: Split) -> list[Model]:
-        """Further parts, each trained with the defaults of its kind; nothing is chosen twice."""
-        out, state = list[Model](), self.state
-        for number, value in enumerate(self.value("others")):
-            part, _ = make_part("others", value, "")
-            if part is None or part.kind is Kind.HYBRID:
-                raise ItemfoldError("'others' must be models that are no hybrids")
-            config = self.asked.train
-            shared = {name: getattr(config, name) for name in ("seed", "device", "metric")}
-            own = resolve(
-                Request({"model": copy.deepcopy(part), "train": {**shared, "refit": False}})
-            )
-            known = state.others[number] if number < len(state.others) else None
-            if known is not None:
-                own = own.choose(known["chosen"], ON_VALIDATION)
-            if split.valid is None and known is not None and known["epochs"]:
-                own = own.choose({"train": {"epochs": known["epochs"]}}, ON_VALIDATION)
-            started, context = time.perf_counter(), Context(None, self.context.progress)
-            if part.kind is Kind.CLOSED_FORM:
-                fitted = closed_form.fit(own, split, closed_form.ClosedFormState(), context)
-            else:
-                fitted = descent.fit(own, split, DescentState(), context)
-            if known is None:
-                state.others.append({"chosen": fitted.chosen, "epochs": fitted.best_epoch})
-            state.descent.seconds += time.perf_counter() - started
-            out.append(fitted.model)
-        return out
+    def _fit_closed(self, parts: dict[str, Model], split: Split, valid: HeldOut | None) -> None:
+        """Fit the linear part and further parts, unless they are fitted already."""
+        if "linear" not in parts and self.value("linear") not in (None, "none"):
+            linear = fit_linear(self.settings, split, valid, self.state, self.context)
+            assert linear is not None
+            parts["linear"] = linear
+        if "other 0" not in parts:
+            others = fit_others(self.settings, split, self.state, self.context)
+            parts |= {f"other {number}": part for number, part in enumerate(others)}
 
     def _network_of(self, settings: Settings) -> Hybrid:
         """A hybrid of a new network alone, as it is scored in the sum."""
         new = settings.make_model()
         assert isinstance(new, Hybrid)
-        model = type(new)(gnn=new.gnn, linear=None, norm=new.norm, blend=((0.0, 0.0, 1.0),))
+        model = type(new)(gnn=new.gnn, linear=None, norm=new.norm, blend=((0.0, 0.0, 0.0, 1.0),))
         model.count(self.split.train)
         model.to(self.device)
         sharded(model)
@@ -425,11 +325,11 @@ class Stages:
         gnn.eval()
         model.cache_embeddings(Graph.from_csr(split.train, self.device))
 
-    def _descend(self, model: Hybrid, split: Split, state: DescentState, **how: Any) -> None:
+    def _descend(self, model: Hybrid, split: Split, start: Weights | None = None) -> None:
+        """Train a network for the selected number of epochs."""
         assert model.gnn is not None
-        descend(
-            model.gnn, self.settings, split, state, self.context, valid=None, saved=self.state, **how
-        )
+        how = {"valid": None, "saved": self.state, "start": start}
+        descend(model.gnn, self.settings, split, self.state.descent, self.context, **how)
 
     # --- the sum ---------------------------------------------------------------------------------
 
@@ -437,79 +337,66 @@ class Stages:
         """Whether a part was asked for, and so stays even if its weight is 0."""
         return self.asked.is_given(f"model.{part}")
 
-    def _chosen(self, blend: Blend, rows: Any) -> Config:
+    def _chosen(self, found: ChosenSum) -> Config:
         """The settings of a sum: parts that do not count and were not asked for are left out."""
-        names = self.search.names
-        weight_of = dict(zip(names, blend.weights, strict=False))
-        asked = [f"other {n}" for n in range(len(self.value("others")))]
-        kept = {
-            "network": bool(weight_of.get("network")) or ("network" in self.fitted),
-            "linear": bool(weight_of.get("linear")) or self._is_kept("linear"),
-            **dict.fromkeys(asked, True),
-        }
-        kept["linear"] = kept["linear"] and "linear" in self.fitted
-        order = [name for name in ("network", "linear", *asked) if kept[name]]
-        places = {name: place for place, name in enumerate(names)}
-        scale = next((row[2 + places[n]] for n in order for row in rows if row[2 + places[n]]), 1.0)
-        table = tuple(
-            (row[0], row[1] / scale, *(row[2 + places[name]] / scale for name in order))
-            for row in rows
+        has_linear = "linear" in self.fitted
+        order = ["network"] if "network" in self.fitted else []
+        order += (
+            ["linear"] if has_linear and (found.counts("linear") or self._is_kept("linear")) else []
         )
-        model: dict[str, Any] = {"blend": table, "popularity_half_life": blend.half_life}
-        if not kept["network"]:
-            model["gnn"] = "none"
-        if not kept["linear"]:
-            model["linear"] = "none"
-        return {"model": model}
+        order += [name for name in self.fitted if name.startswith("other")]
+        model = found.settings(order)
+        for part, name in (("gnn", "network"), ("linear", "linear")):
+            if name not in order:
+                model[part] = "none"
+        given = [
+            name for name in ("blend", "new_blend") if self.asked.model.values[name] is not None
+        ]
+        return {"model": {name: value for name, value in model.items() if name not in given}}
 
-    def _assembled(self, parts: dict[str, Model], split: Split) -> Hybrid:
+    def _assembled(self, parts: dict[str, Model], split: Split, counted: Split) -> Hybrid:
         """The hybrid of the chosen settings from parts that are fitted already."""
         new = self.settings.make_model()
         assert isinstance(new, Hybrid)
-        network = parts.get("network") if new.gnn is not None else None
+        network = parts.get("network")
         assert isinstance(network, Hybrid | None)
+        own = {name: value for name, value in new.settings.items() if name not in PARTS}
         model = type(new)(
-            gnn=None if network is None else network.gnn,
-            linear=parts.get("linear") if new.linear is not None else None,
+            gnn=None if new.gnn is None or network is None else network.gnn,
+            linear=None if new.linear is None else parts.get("linear"),
             others=[parts[f"other {number}"] for number in range(len(new.others))],
-            norm=new.norm,
-            blend=new.blend,
-            popularity_half_life=new.popularity_half_life,
-            half_life=new.half_life,
+            **own,
         )
         model.to(self.device)
-        base = self.split.refit() if self.refits and parts is self.late else self.split
-        model.count(fading(base, new.popularity_half_life).train)
+        recent = new.popularity_half_life
+        model.count(
+            counted.train, None if recent in (None, NEVER) else counted.recent(recent).train
+        )
         model.restore(split.train)
         return model.eval()
 
     def _refit(self, split: Split) -> None:
         """Fit the chosen parts to training and validation data; the network starts warm."""
-        state = self.state
-        if self.value("linear") not in (None, "none") and "linear" not in self.late:
-            linear = self._linear(split, None)
-            assert linear is not None
-            self.late["linear"] = linear
-        for number, part in enumerate(self._others(split)):
-            self.late[f"other {number}"] = part
+        progress = self.state.descent
+        self._fit_closed(self.late, split, None)
         if self.value("gnn") in (None, "none"):
             return
         model = self._network_of(self.settings)
-        warm = self._warm_weights(split) if not state.descent.tensors else None
-        if state.descent.stopped:  # the selected weights on the larger graph
+        warm = None if progress.tensors else self._warm_weights(split)
+        if progress.stopped:  # the selected weights on the larger graph
             assert warm is not None
             self._load(model, warm, split)
         else:
-            selected = state.descent.best.epoch
-            state.descent.best.epoch = min(WARM_EPOCHS, max(selected, 1))
-            self._descend(model, split, state.descent, start=warm)
-            state.descent.best.epoch = selected
+            selected = progress.best.epoch
+            progress.best.epoch = min(WARM_EPOCHS, max(selected, 1))
+            self._descend(model, split, warm)
+            progress.best.epoch = selected
         self.late["network"] = model
 
     def _warm_weights(self, split: Split) -> Weights:
         """The selected weights, with rows for users who came later."""
         network = self.fitted.get("network")
-        if not isinstance(network, Hybrid):  # resumed before the refit began
+        if not isinstance(network, Hybrid):  # resumed after the selection
             network = self._network_of(self.settings)
             self._load(network, self.state.best_weights, self.faded)
         assert network.gnn is not None
@@ -522,37 +409,9 @@ class Stages:
         if context.on_stage is None or context.deadline.left() < context.deadline.reserve:
             return
         stage = copy.copy(self)
-        stage.state, stage.late = copy.deepcopy(self.state), self.late
-        rows = self.search.by_length(self.blend)
-        stage.state.choose(self._chosen(self.blend, rows))
-        stage.state.descent.best.metrics = {self.metric: float(self.values.mean())}
-        stage.model = stage._assembled(self.fitted, self.faded)
+        stage.state, search = copy.deepcopy(self.state), copy.copy(self.search)
+        stage.state.choose(self._chosen(choose_sum(search, self.blend)))
+        value = float(self.search.values([self.blend])[0].mean())
+        stage.state.descent.best = Best(0, value, {self.metric: value})
+        stage.model = stage._assembled(self.fitted, self.faded, self.split)
         context.on_stage(replace(stage.result(), complete=False), name)
-
-
-def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
-    """The parts as models of their own, and popularity, to be compared with the sum."""
-    out: dict[str, Model] = {}
-    if model.gnn is not None:
-        network = copy.copy(model)  # shares the weights
-        rows = model.blend or model.typical_blend()
-        network.blend = tuple((*row[:3], *(0.0 for _ in row[3:])) for row in rows)
-        out["network and prior"] = network
-    if model.linear is not None:
-        out["linear"] = model.linear
-    for part in model.others:
-        assert isinstance(part, Model)
-        out[type(part).__name__] = part
-    popularity = Popularity()
-    popularity.n_users, popularity.n_items = split.train.shape
-    popularity.fit(split.train)
-    popularity.to(model.device)
-    return {**out, "popularity": popularity}
-
-
-def _current(chosen: Config) -> Config:
-    """Chosen settings under their names of today."""
-    model = chosen.get("model")
-    if model is None:
-        return chosen
-    return {**chosen, "model": Hybrid.current_settings(model, warn=False)}

@@ -1,0 +1,94 @@
+"""The closed and further parts of a hybrid: fitting them, and scoring each alone."""
+
+from __future__ import annotations
+
+import copy
+import time
+
+from itemfold.data.split import HeldOut, Split
+from itemfold.errors import ItemfoldError
+from itemfold.models.base import Kind, Model
+from itemfold.models.hybrid import Hybrid
+from itemfold.models.hybrid_settings import make_part
+from itemfold.models.popularity import Popularity
+from itemfold.settings.resolve import Request, Settings, resolve
+from itemfold.training.fitted import Context
+from itemfold.training.state import DescentState
+from itemfold.training.strategies import closed_form, descent
+from itemfold.training.strategies.hybrid_state import HybridState
+
+ON_VALIDATION = "chosen on validation"
+
+
+def fit_linear(
+    settings: Settings, split: Split, valid: HeldOut | None, state: HybridState, context: Context
+) -> Model | None:
+    """The fitted linear part; what it leaves open is chosen on validation."""
+    started = time.perf_counter()
+    linear, _ = make_part("linear", settings.model.values["linear"], "rlae")
+    if linear is None:
+        return None
+    if linear.kind is not Kind.CLOSED_FORM:
+        raise ItemfoldError(
+            "'linear' must be a closed form, such as rlae or ease, got "
+            f"{type(linear).__name__}; give other models as 'others'"
+        )
+    config = settings.train
+    found, trials = closed_form.choose_settings(
+        copy.deepcopy(linear), split, valid, config, context
+    )
+    if found:
+        state.choose({"model": {"linear": found}})
+        state.trials += trials
+    fresh = type(linear)(**{**linear.settings, **found})
+    fitted = closed_form.solve(fresh, split, config, context)
+    state.descent.seconds += time.perf_counter() - started
+    return fitted
+
+
+def fit_others(
+    settings: Settings, split: Split, state: HybridState, context: Context
+) -> list[Model]:
+    """Further parts, each trained with the defaults of its kind; nothing is chosen twice."""
+    out = list[Model]()
+    for number, value in enumerate(settings.model.values["others"]):
+        part, _ = make_part("others", value, "")
+        if part is None or part.kind is Kind.HYBRID:
+            raise ItemfoldError("'others' must be models that are no hybrids")
+        shared = {name: getattr(settings.train, name) for name in ("seed", "device", "metric")}
+        own = resolve(Request({"model": copy.deepcopy(part), "train": {**shared, "refit": False}}))
+        known = state.others[number] if number < len(state.others) else None
+        if known is not None:
+            own = own.choose(known["chosen"], ON_VALIDATION)
+        if split.valid is None and known is not None and known["epochs"]:
+            own = own.choose({"train": {"epochs": known["epochs"]}}, ON_VALIDATION)
+        started, inner = time.perf_counter(), Context(None, context.progress)
+        if part.kind is Kind.CLOSED_FORM:
+            fitted = closed_form.fit(own, split, closed_form.ClosedFormState(), inner)
+        else:
+            fitted = descent.fit(own, split, DescentState(), inner)
+        if known is None:
+            state.others.append({"chosen": fitted.chosen, "epochs": fitted.best_epoch})
+        state.descent.seconds += time.perf_counter() - started
+        out.append(fitted.model)
+    return out
+
+
+def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
+    """The parts as models of their own, and popularity, to be compared with the sum."""
+    out: dict[str, Model] = {}
+    if model.gnn is not None:
+        network = copy.copy(model)  # shares the weights
+        rows = model.blend or model.typical_blend()
+        network.blend = tuple((*row[:3], *(0.0 for _ in row[3:])) for row in rows)
+        out["network and prior"] = network
+    if model.linear is not None:
+        out["linear"] = model.linear
+    for part in model.others:
+        assert isinstance(part, Model)
+        out[type(part).__name__] = part
+    popularity = Popularity()
+    popularity.n_users, popularity.n_items = split.train.shape
+    popularity.fit(split.train)
+    popularity.to(model.device)
+    return {**out, "popularity": popularity}
