@@ -143,7 +143,7 @@ class BlendSearch:
         return self._conservative(best, value, users)
 
     def simplest_best(self, users: Users = ALL) -> Blend:
-        """The best single part, or a simpler one that is as good: they are ordered by simplicity."""
+        """The best single part, or a simpler one that is as good: simpler ones come first."""
         singles = [self.of_popularity(half_life) for half_life in self.popularity]
         singles += [self.alone(name) for name in self.names]
         values = self.values(singles)[:, users]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from itemfold.models.hybrid_settings import Rows
-from itemfold.training.strategies.blend import Blend, BlendSearch
+from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
 
 FEWEST = 20  # users of a kind for weights of their own
 Groups = list[tuple[float, Blend]]  # by the least length of a history
@@ -70,7 +70,10 @@ def choose_sum(search: BlendSearch, blend: Blend) -> ChosenSum:
         search.keep_popularity(blend.half_life)
     chosen = []
     for users in kinds:
-        found, _ = search.run(blend, users)
+        found, values = search.run(users=users)
+        gain = (search.values([blend])[0] - values)[users]
+        if gain.mean() > standard_error(gain):
+            found = blend
         if found.prior and found.half_life != never:
             search.keep_popularity(found.half_life)
         chosen.append(search.by_length(found, users))
