@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ease": {"l2": 20.0},
     "rlae": {"l2": 20.0, "item_power": 0.2, "user_power": 0.3, "dropout": 0.5, "relax": 0.1},
     "hybrid": {
-        "gnn": {"dim": 16},
+        "gnn": {"dim": 16, "start": "svd"},
         "linear": {"l2": 20.0, "items": 40},
         "blend": ((0.0, 0.3, 0.5), (12.0, 0.2, 1.0)),
     },

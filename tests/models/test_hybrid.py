@@ -272,7 +272,8 @@ def test_models_are_parts_as_they_are() -> None:
     assert model.gnn is gnn
     assert model.linear is linear
     run = run_training(board_split(), model, **FEW)
-    by_name = Hybrid(gnn={"name": "lightgcn", "dim": 4, "layers": 1}, linear={"l2": 20.0})
+    named = {"name": "lightgcn", "dim": 4, "layers": 1, "start": "random"}
+    by_name = Hybrid(gnn=named, linear={"l2": 20.0})
     again = run_training(board_split(), by_name, **FEW)
     for name, tensor in run.model.state_dict().items():
         assert torch.equal(tensor, again.model.state_dict()[name]), name

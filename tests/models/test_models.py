@@ -72,7 +72,8 @@ def test_a_model_without_a_constructor_has_its_parents_settings() -> None:
         def __init__(self, width: int = 4) -> None:
             super().__init__(dim=width)
 
-    assert Same(dim=8).settings == {"dim": 8, "layers": None, "pooling": "auto"}
+    own = {"dim": 8, "layers": None, "pooling": "auto", "start": "random"}
+    assert Same(dim=8).settings == own
     assert Nothing().settings == {}
     assert Wrapped(width=6).settings == {"width": 6}  # its own arguments, not its parent's
 

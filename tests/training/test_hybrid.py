@@ -155,7 +155,7 @@ def test_given_settings_of_the_model_are_never_replaced(
     monkeypatch.setattr(BlendSearch, "run", searched)
     monkeypatch.setattr(RLAE, "apply_settings", searched)
     given = {
-        "gnn": {"dim": 8, "layers": 1},
+        "gnn": {"dim": 8, "layers": 1, "start": "random"},
         "blend": ((0.0, 0.3, 0.2), (5.0, 0.1, 0.7)),
         "linear": {"l2": 7.0, "relax": 0.2, "items": 40, "keep": 9},
     }

@@ -123,6 +123,14 @@ class Model(Abilities, RecordsSettings, nn.Module):
         """
         self.n_users, self.n_items = train.shape
 
+    def initialise(self, graph: Graph, generator: torch.Generator) -> None:
+        """Hook called before training from scratch, for initial weights computed from the graph.
+
+        Args:
+            graph: The training graph, on the device of the model.
+            generator: Random generator of the initial weights, on the CPU.
+        """
+
     def fit(self, train: sp.csr_array) -> None:
         """Solve a closed form; only called for `Kind.CLOSED_FORM`.
 

@@ -29,6 +29,7 @@ class EmbeddingModel(Model):
         user_tables: Names of the parameters with a row for each user.
         item_tables: Names of the parameters with a row for each item; without any, a trained model
             cannot be updated.
+        left_open: Settings that a hybrid chooses for a network given by its name.
         user_vectors: Stored vectors of the training users, `[users, d]`.
         item_vectors: Stored vectors of the items, `[items, d]`.
 
@@ -53,6 +54,7 @@ class EmbeddingModel(Model):
 
     user_tables: ClassVar[tuple[str, ...]] = ()
     item_tables: ClassVar[tuple[str, ...]] = ()
+    left_open: ClassVar[tuple[str, ...]] = ("dim",)
     user_vectors: Tensor
     item_vectors: Tensor
     dim: int  # columns of the tables

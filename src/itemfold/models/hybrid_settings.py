@@ -17,7 +17,7 @@ Rows = tuple[tuple[float, ...], ...]  # of a blend
 
 
 def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | None, PartSettings]:
-    """A part, and how it is recorded; of a network given by name, ``dim`` stays open."""
+    """A part, and how it is recorded; `left_open` of a network given by name stays open."""
     from itemfold.models import MODELS
 
     if value is None or value == "none":
@@ -33,8 +33,9 @@ def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | Non
     if what == "gnn" and not is_network(kind):  # before its settings are checked
         return kind(), value
     part: Model = kind(**check_settings(kind, name, kind.current_settings(given)))
-    is_open = {"dim": None} if what == "gnn" and "dim" not in given else {}
-    return part, {"name": name, **part.record(), **is_open}
+    is_open = {*part.left_open} if what == "gnn" and isinstance(part, EmbeddingModel) else set()
+    is_open -= {"start"} if "pooling" in given else set()  # stored before 0.3: it was random
+    return part, {"name": name, **part.record(), **dict.fromkeys(is_open - {*given})}
 
 
 def is_network(kind: type[Model]) -> bool:

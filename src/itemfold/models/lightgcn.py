@@ -55,6 +55,8 @@ class LightGCN(LinearGNN):
         layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
         pooling: How the layers become one vector: "mean" (the paper's), "sum" or "concat"; "auto"
             is the mean, or the sum in the inductive protocol.
+        start: Vectors before training: "random" (the paper's), or "svd", the singular vectors of
+            the normalised interactions, from which a few epochs suffice.
 
     Examples:
         >>> import itemfold as ir
@@ -67,3 +69,4 @@ class LightGCN(LinearGNN):
     year = 2020
     by_columns = True
     encodes_batch_users = True
+    left_open = ("dim", "start")

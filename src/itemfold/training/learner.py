@@ -24,8 +24,14 @@ from itemfold.training.weight_average import WeightAverage
 class Learner:
     """A model on its device with everything that changes from step to step."""
 
-    def __init__(self, model: Model, settings: Settings, split: Split) -> None:
-        """Start with fresh weights for the training part of ``split``."""
+    def __init__(
+        self, model: Model, settings: Settings, split: Split, *, initialise: bool = True
+    ) -> None:
+        """Start with fresh weights for the training part of ``split``.
+
+        With ``initialise`` off, weights that the model computes from the graph are left out, since
+        others are loaded.
+        """
         self.config = config = settings.train
         self.loss, self.sampler = settings.make_loss(), settings.make_sampler()
         self.device = pick_device(config.device)
@@ -34,6 +40,8 @@ class Learner:
         self.model.setup(split.train, inductive=split.protocol == "inductive", generator=weights)
         self.model.to(self.device)
         self.graph = Graph.from_csr(split.train, self.device)
+        if initialise:
+            self.model.initialise(self.graph, weights)
         self.coarse = on_gpu and config.precision == "auto"
         half = config.precision == "auto" and (on_gpu or self.graph.blocked)
         # the graph over which a training step passes messages

@@ -52,7 +52,8 @@ def descend(
         start: Weights to start from instead of random ones.
         saved: The state to save, of which ``state`` may be a part; default: ``state``.
     """
-    learner, config = Learner(model, settings, split), settings.train
+    is_new = not start and not state.tensors
+    learner, config = Learner(model, settings, split, initialise=is_new), settings.train
     put_weights(model, start or {})
     state.restore(learner)
     step = learner.recorded_step()

@@ -84,8 +84,10 @@ def by_data(settings: Settings, split: Split) -> Config:
     device = "cuda" if pick_device(settings.train.device).type == "cuda" else "cpu"
     out: Config = {"model": {}}
     gnn, linear = (settings.model.record()[name] for name in ("gnn", "linear"))
-    if isinstance(gnn, dict) and "dim" in gnn and gnn["dim"] is None:
-        out["model"]["gnn"] = {"dim": WIDTH[device]}
+    typical = {"dim": WIDTH[device], "start": "svd"}
+    is_open = [name for name in typical if isinstance(gnn, dict) and gnn.get(name, 0) is None]
+    if is_open:
+        out["model"]["gnn"] = {name: typical[name] for name in is_open}
     if isinstance(linear, dict) and "items" in linear and linear["items"] is None:
         if linear["form"] == "auto" and split.n_items > COVERED[device]:
             out["model"]["linear"] = {"form": "sparse"}
