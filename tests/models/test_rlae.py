@@ -11,8 +11,8 @@ from small import board_split, random_matrix
 from itemfold.data.datasets import load
 from itemfold.data.splitters import split_interactions
 from itemfold.errors import ItemfoldError
-from itemfold.models import EASE, RLAE
-from itemfold.models.ridge_problem import RidgeProblem
+from itemfold.models import EASE, RLAE, ridge_problem
+from itemfold.models.item_item import gram_matrix
 from itemfold.models.rlae import TRIED
 from itemfold.training.fit import train as run_training
 
@@ -115,13 +115,12 @@ def test_typical_settings_stay_if_others_are_only_lucky() -> None:
 
 def test_trials_share_gram_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    original = RidgeProblem._product
 
-    def counting(self: RidgeProblem) -> torch.Tensor:
+    def counting(scaled: sp.csr_array, device: torch.device) -> torch.Tensor:
         made.append(model.user_power)
-        return original(self)
+        return gram_matrix(scaled, device)
 
-    monkeypatch.setattr(RidgeProblem, "_product", counting)
+    monkeypatch.setattr(ridge_problem, "gram_matrix", counting)
     model = RLAE()
     model.setup(X, inductive=True, generator=torch.Generator())
     assert len(list(model.trials(X))) == 12

@@ -45,10 +45,18 @@ def with_targets(held: HeldOut) -> HeldOut:
     return held if len(rows) == len(held) else held.take(rows)
 
 
-def sample_users(held: HeldOut, device: torch.device, seed: int = 0) -> HeldOut:
-    """Held-out users to choose settings on: all, or as many as can be ranked quickly."""
+def sample_users(
+    held: HeldOut, device: torch.device, seed: int = 0, targets: int | None = None
+) -> HeldOut:
+    """Held-out users to choose settings on: all, or as many as can be ranked quickly.
+
+    With `targets`, no more users than have about so many targets, but at least a thousand.
+    """
     held = with_targets(held)
-    most = max(COMPARED["cuda" if device.type == "cuda" else "cpu"] // held.target.shape[1], 1000)
+    most = COMPARED["cuda" if device.type == "cuda" else "cpu"] // held.target.shape[1]
+    if targets is not None and held.target.nnz:
+        most = min(most, targets * len(held) // held.target.nnz)
+    most = max(most, 1000)
     if len(held) <= most:
         return held
     return held.take(np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False)))

@@ -39,22 +39,31 @@ def top_items(scores: Tensor, k: int) -> Tensor:
     """The k best items of each row, best first, −1 where scores are −∞; ties: lower item; [B, k].
 
     ``topk`` does not define the order of equal scores. One extra position shows whether a tie
-    crosses the cut-off; only such rows are sorted in full.
+    crosses the cut-off; only in such rows the equal scores are looked up among all items.
     """
     depth = min(k + 1, scores.shape[1])
     value, item = _largest(scores, depth)
-    # by item first, then stably by score: ties go to the lower item
-    order = torch.argsort(item, dim=1)
-    value, item = value.gather(1, order), item.gather(1, order)
-    order = torch.argsort(value, dim=1, descending=True, stable=True)
-    value, item = value.gather(1, order), item.gather(1, order)
+    equal = (value[:, 1:] == value[:, :-1]) & (value[:, 1:] > -torch.inf)
+    unordered = torch.nonzero(equal.any(1)).squeeze(1)
+    if len(unordered):  # by item first, then stably by score: ties go to the lower item
+        by_item = item[unordered].sort(dim=1)
+        values = value[unordered].gather(1, by_item.indices)
+        order = torch.argsort(values, dim=1, descending=True, stable=True)
+        item[unordered] = by_item.values.gather(1, order)
     if depth > k:
-        crossing = (value[:, k - 1] == value[:, k]) & (value[:, k] > -torch.inf)
-        tied = torch.nonzero(crossing).squeeze(1)
-        for row in torch.split(tied, 256):
-            full = torch.sort(scores[row], dim=1, descending=True, stable=True)
-            value[row, :k], item[row, :k] = full.values[:, :k], full.indices[:, :k]
+        for rows in torch.split(torch.nonzero(equal[:, k - 1]).squeeze(1), 256):
+            item[rows, :k] = _with_lowest(scores[rows], value[rows, :k], item[rows, :k])
     return item[:, :k].masked_fill(value[:, :k] == -torch.inf, -1)
+
+
+def _with_lowest(scores: Tensor, value: Tensor, item: Tensor) -> Tensor:
+    """The best items, in which those that share the last value are the lowest of all that do."""
+    k, n_items = value.shape[1], scores.shape[1]
+    last = value[:, -1:]
+    from_end = torch.arange(n_items, 0, -1, dtype=torch.int32, device=scores.device)
+    lowest = n_items - from_end.where(scores == last, 0).topk(k, dim=1).values.long()  # ascending
+    place = torch.arange(k, device=scores.device) - (value > last).sum(1, keepdim=True)
+    return torch.where(place < 0, item, lowest.gather(1, place.clamp(min=0)))
 
 
 def steered_items(scores: Tensor, k: int, reranker: Reranker | None) -> Tensor:

@@ -73,7 +73,7 @@ class Neighbourhoods:
         self.by_item = sp.csr_array(self.by_user.T)
         self.head = min(HEAD, self.n_items)
         self.of_head = sp.csr_array(self.by_user[:, : self.head])
-        self.dense = gram_matrix(self.of_head)
+        self.dense = gram_matrix(self.of_head).numpy()
         self.rare = _without_rows(self.by_item, self.head)
         self.work = _sums(self.by_item, np.diff(self.by_user.indptr))  # for the row of an item
         self.rare_work = _sums(self.rare, 1 + np.diff(self.of_head.indptr))  # as a neighbour

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from itemfold.errors import ItemfoldError
-from itemfold.models.item_item import gram_matrix, gram_on_device
+from itemfold.models.item_item import gram_matrix
 from itemfold.models.neighbourhoods import NeighbourBlock, Neighbourhoods
 from itemfold.ops.inverse import Progress, invert
 from itemfold.ops.woodbury import correct_inverse, correction_flops
@@ -63,7 +63,7 @@ class RidgeProblem:
             rows = filled_rows(self.scaled)
             return correct_inverse(torch.diag(start), rows, np.ones(rows.shape[0]), watch)
         if self._gram is None:
-            self._gram = self._product()
+            self._gram = gram_matrix(self.scaled, self.device)
         gram = self._gram.clone() if again else self._gram
         if not again:
             self._gram = None
@@ -92,12 +92,6 @@ class RidgeProblem:
 
         near = Neighbourhoods(self.scaled, self.squares, k, watch)
         return *near.columns(solve), rest
-
-    def _product(self) -> Tensor:
-        """SᵀS, ``[items, items]``."""
-        if self.device.type == "cpu":
-            return torch.from_numpy(gram_matrix(self.scaled))
-        return gram_on_device(self.scaled, self.device)
 
 
 def cholesky_solution(gram: Tensor, wanted: Tensor) -> Tensor:

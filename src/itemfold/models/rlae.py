@@ -25,7 +25,7 @@ from torch import Tensor
 
 from itemfold.environment import check_square_fits
 from itemfold.models.ease import FORMS, NEIGHBOURS, Form, wants_sparse
-from itemfold.models.item_item import SparseWeights
+from itemfold.models.item_item import SparseWeights, row_sums
 from itemfold.models.ridge_problem import Floats, RidgeProblem
 from itemfold.ops.segment import dense_rows
 from itemfold.validation import (
@@ -36,7 +36,9 @@ from itemfold.validation import (
     share_below_one,
 )
 
-TRIED_ITEMS = {"cpu": 4096, "cuda": 16384}  # settings are compared on the most popular items
+# Settings are compared on the most popular items. On a CPU half of them rank the settings alike and
+# an inverse takes an eighth of the time: docs/research/speed.md.
+TRIED_ITEMS = {"cpu": 2048, "cuda": 16384}
 STORED = 2**23  # weights to store at most, but at least KEPT for each item
 KEPT = 200
 COLUMNS = 1024  # columns pruned at a time
@@ -176,12 +178,15 @@ class RLAE(SparseWeights):
         if self._dense is None:
             return super().scores(history, users)
         weights, items = self._dense
-        seen = dense_rows(history, weights.device)
+        part = history if items is None else sp.csr_array(history[:, items.numpy()])
+        if weights.is_cuda:
+            found = dense_rows(part, weights.device) @ weights
+        else:
+            found = row_sums(part, weights)
         if items is None:
-            return seen @ weights
-        at = items.to(weights.device)
-        found = seen[:, at] @ weights
-        return seen.fill_(-torch.inf).index_copy_(1, at, found)
+            return found
+        out = found.new_full(history.shape, -torch.inf)
+        return out.index_copy_(1, items.to(weights.device), found)
 
     @property
     def is_sparse(self) -> bool:
@@ -278,15 +283,18 @@ class RLAE(SparseWeights):
         """Keep the largest weights of each column, by absolute value."""
         n = len(weights)
         most = self._stored(n)
+        if items is None and 2 * most > n:  # faster to drop the smallest
+            for start in range(0, n if most < n else 0, COLUMNS):
+                columns = weights[:, start : start + COLUMNS]
+                smallest = columns.T.abs().topk(n - most, dim=1, largest=False, sorted=False)
+                columns.scatter_(0, smallest.indices.T, 0)
+            self.keep_all(weights)
+            return
 
         def blocks() -> Iterator[tuple[int, Tensor, Tensor]]:
             for start in range(0, n, COLUMNS):
                 columns = weights[:, start : start + COLUMNS].T.contiguous()  # [b, items]
-                if most == n:
-                    sources = torch.arange(n).expand(len(columns), -1)
-                    yield start, sources, columns.cpu()
-                else:
-                    sources = columns.abs().topk(most, dim=1, sorted=False).indices
-                    yield start, sources.cpu(), columns.gather(1, sources).cpu()
+                sources = columns.abs().topk(most, dim=1, sorted=False).indices
+                yield start, sources.cpu(), columns.gather(1, sources).cpu()
 
         self.keep(blocks(), items)
