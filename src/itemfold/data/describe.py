@@ -88,7 +88,7 @@ def describe(data: Interactions) -> Description:
         items=data.n_items,
         interactions=len(data),
         density=len(data) / (data.n_users * data.n_items),
-        held_out=0 if data.held_out is None else int(data.held_out.sum()),
+        held_out=data.n_held_out,
         duplicates=data.duplicates,
         user_degrees=degree_statistics(user_counts),
         item_degrees=degree_statistics(item_counts),

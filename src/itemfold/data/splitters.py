@@ -34,6 +34,7 @@ from itemfold.data.split_parts import (
     transductive_split,
 )
 from itemfold.data.time_splits import leave_last_out, split_by_time, split_window
+from itemfold.data.user_splits import split_given_users
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 
@@ -100,7 +101,8 @@ def split_users(
     """Inductive: hold out whole users.
 
     A model sees the share `fold_in` of a held-out user's items and must find the rest; each of the
-    two parts has at least one item.
+    two parts has at least one item. Data that comes split by users (`read_user_split`) keeps its
+    own test users, its own validation users if it has any, and all its items.
 
     Args:
         data: What `load` or `read` returns.
@@ -129,6 +131,8 @@ def split_users(
         raise ItemfoldError(f"'valid' and 'test' must leave training users, got {valid} and {test}")
     rng = seeded(seed)
     matrix, _ = sorted_matrix(data)
+    if data.user_parts is not None:
+        return split_given_users(data, seed=seed, valid=valid, fold_in=fold_in)
     order = rng.permutation(data.n_users)
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
     groups = np.split(order, [n_test, n_test + n_valid])
