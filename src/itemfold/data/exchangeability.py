@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from itemfold.data.array_types import Bools, Ints
+from itemfold.data.array_types import Bools
 from itemfold.data.interactions import Interactions
 from itemfold.data.user_parts import UserPart
+
+Rows = npt.NDArray[np.integer[Any]]
 
 MIN_EXPECTED = 4.0  # test interactions of an item that counts
 MIN_VARIANCE = 1.0
@@ -58,7 +61,7 @@ class DrawComparison:
         )
 
 
-def compare_draw(users: Ints, items: Ints, held_out: Bools) -> DrawComparison | None:
+def compare_draw(users: Rows, items: Rows, held_out: Bools) -> DrawComparison | None:
     """Compare test pairs with a random draw of each user's pairs; None with too few items.
 
     Args:
@@ -121,6 +124,6 @@ def given_part_notes(data: Interactions, settings: Mapping[str, Any]) -> list[st
     if settings.get("test") == "given":
         found = compare_test_part(data)
         return [found.note] if found is not None and found.note else []
-    if data.user_parts is not None:
+    if data.user_parts is not None and settings["strategy"] != "all":
         return [f"The split by users that {data.name!r} comes with is not used."]
     return []

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from itemfold.data.array_types import Bools
 from itemfold.data.csr import as_sorted, pick_share, take_entries
@@ -59,9 +58,10 @@ def split_given_users(data: Interactions, *, seed: int, valid: float, fold_in: f
     history, target = take_entries(matrix, ~hidden), take_entries(matrix, hidden)
 
     def held(rows: npt.NDArray[np.int64], name: str) -> HeldOut | None:
-        pair: list[sp.csr_array] = [as_sorted(part[rows]) for part in (history, target)]
+        past, future = as_sorted(history[rows]), as_sorted(target[rows])
         unknown = np.full(len(rows), -1, np.int64)
-        return held_out_part(*pair, unknown, data.user_ids.external(rows), name, notes)
+        ids = data.user_ids.external(rows)
+        return held_out_part(past, future, unknown, ids, name, notes)
 
     test_part = held(test_rows, GROUPS[2])
     valid_part = held(valid_rows, GROUPS[1]) if len(valid_rows) else None

@@ -65,7 +65,8 @@ def read_split_folder(folder: Path, names: Names, *, skip: bool = False) -> RawT
     style = styles[0]
     found: dict[UserPart, Path] = {}
     for part, stem in style.stems.items():
-        if len(same := files.get(stem, ())) > 1:
+        same = files.get(stem, [])
+        if len(same) > 1:
             raise ItemfoldError(
                 f"{folder}: expected one file '{stem}', found {same[0].name} and {same[1].name}"
             )
