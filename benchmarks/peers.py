@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from itemfold.data.datasets import cache_folder
+from itemfold.data.find_dataset import cache_folder
 from itemfold.data.split import Split
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.losses import bpr

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from itemfold.data import download
-from itemfold.data.datasets import DATASETS, Dataset, Remote, data_variable, load
+from itemfold.data.datasets import DATASETS, load
+from itemfold.data.download import Remote
+from itemfold.data.find_dataset import Dataset, data_variable
 from itemfold.data.sources import read
 from itemfold.errors import ItemfoldError, ItemfoldWarning
 
@@ -226,15 +228,18 @@ def test_names_paths_and_sizes(tmp_path: Path) -> None:
 def test_every_entry_has_a_source_and_a_licence() -> None:
     assert list(DATASETS) == [
         "synthetic", "ml-latest-small", "ml-1m", "yelp2018", "amazon-book", "amazon-cds",
+        "yelp2018-strong", "ml-20m", "netflix", "msd",
     ]  # fmt: skip
     for name, entry in DATASETS.items():
         assert entry.about
         assert entry.licence
         if name != "synthetic":
-            assert entry.home.startswith("https://")
-            assert entry.interactions > entry.users > 0
+            assert entry.home.startswith(("https://", "http://millionsongdataset.com"))
+            assert entry.users > 0
+            assert entry.items > 0
             assert all(u.startswith("https://") for f in entry.files for u in f.urls)
-            assert entry.fingerprints or all(f.md5 for f in entry.files)
+            assert entry.fingerprints or entry.recipe or all(f.md5 for f in entry.files)
+            assert entry.interactions > entry.users or entry.recipe
 
 
 @pytest.mark.data
@@ -245,6 +250,7 @@ def test_every_entry_has_a_source_and_a_licence() -> None:
         ("ml-1m", 6022, 3043, 895_699),
         ("yelp2018", 31_668, 38_048, 1_561_406),
         ("amazon-cds", 43_169, 35_648, 777_426),
+        ("yelp2018-strong", 31_668, 38_048, 1_561_406),
     ],
 )
 def test_real_data_is_verified(monkeypatch, request, name, users, items, pairs) -> None:

@@ -249,9 +249,9 @@ ROW = '[[row]]\nname = "a"\n'
         (ROW + "train = {epochs = 'ten'}", "'train.epochs' must be a whole number"),
         ("[defaults.train]\nepoch = 3\n" + ROW, "has 'epoch', which no row has .*epochs"),
         ("[defaults]\nseeds = 2\n" + ROW, r"\[defaults\] has no key 'seeds'"),
-        (ROW + "on.netflix.train = {lr = 1}", "'on' 'netflix', which is none of"),
+        (ROW + "on.gowalla.train = {lr = 1}", "'on' 'gowalla', which is none of"),
         (ROW + "on.synthetic = {tau = 1}", "on synthetic has no key 'tau'"),
-        (ROW + "data = 'netflix'", "unknown data 'netflix'"),
+        (ROW + "data = 'gowalla'", "unknown data 'gowalla'"),
         (ROW + "protocol = 'both'", "'protocol' must be one of transductive, inductive"),
         (ROW + "seeds = 0", "'seeds' must be a positive integer, got 0"),
         (ROW + "paper.synthetic = {'ndcg@20' = 5.88}", "must be a fraction"),
@@ -292,8 +292,8 @@ def test_other_data_sets_can_be_requested() -> None:
         "synthetic/transductive",
         "synthetic/inductive",
     }
-    with pytest.raises(ItemfoldError, match="unknown data 'netflix'"):
-        suite.cells(["netflix"])
+    with pytest.raises(ItemfoldError, match="unknown data 'gowalla'"):
+        suite.cells(["gowalla"])
     with pytest.raises(ItemfoldError, match=r"'rows' must be one of uniform.* got 'ppr'"):
         suite.cells(rows=["ppr"])
 

@@ -16,7 +16,8 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from itemfold.data.datasets import DATASETS, cache_folder, data_variable
+from itemfold.data.datasets import DATASETS
+from itemfold.data.find_dataset import cache_folder, data_variable
 from itemfold.environment import EXTRAS
 from itemfold.graph.graph import Graph
 from itemfold.graph.propagation import propagate
@@ -107,11 +108,18 @@ def _package(name: str, *, required: bool, use: str = "") -> Check:
 
 def _dataset(name: str) -> Check:
     entry = DATASETS[name]
-    if not entry.files:
+    if entry.make is not None:
         return Check(f"data {name}", "ok", "generated, needs no file")
-    needed = "ratings.csv" if entry.files[0].members else "train.txt"
     root = data_variable()
-    for parent in [*([Path(root).expanduser()] if root else []), cache_folder()]:
+    folders = [*([Path(root).expanduser()] if root else []), cache_folder()]
+    if entry.by_users:
+        for parent in folders:
+            if (parent / name).is_dir():
+                return Check(f"data {name}", "ok", str(parent / name))
+        advice = f"not downloaded; put the files from {entry.home} into {cache_folder() / name}"
+        return Check(f"data {name}", "missing", advice)
+    needed = "ratings.csv" if entry.files[0].members else "train.txt"
+    for parent in folders:
         if (parent / name / needed).is_file():
             return Check(f"data {name}", "ok", str(parent / name))
     advice = f"downloaded on first use, or put {needed} into {cache_folder() / name}"

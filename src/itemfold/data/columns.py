@@ -42,6 +42,7 @@ class RawTable:
     time: Floats | None = None
     weight: Floats | None = None
     held_out: Bools | None = None
+    part: npt.NDArray[np.int8] | None = None  # `UserPart` of each row, in a split by users
     ids_are_text: bool = False  # whether they were read from text
     left_out: dict[str, str] = field(default_factory=dict)  # role of a column → why it is left out
     skipped: dict[str, int] = field(default_factory=dict)  # problem → rows that are left out

@@ -23,13 +23,13 @@ def fingerprint_of(
 ) -> str:
     """The fingerprint, 16 hex digits, from the hashes of ids and the pairs.
 
-    Pairs come in pieces: rows of users, rows of items and, for data with a test file, a mask of the
-    held-out ones.
+    Pairs come in pieces: rows of users, rows of items and, for data that comes split, the
+    part of each pair (1 for a pair of the test file, or a `UserPart`).
     """
     mixed, count = _mix(item_hash), 0
     pair_sum = mixed_pair_sum = 0
-    for users, items, *held_out in pairs:
-        held = held_out[0].astype(np.uint64) if held_out else np.zeros(1, np.uint64)
+    for users, items, *parts in pairs:
+        held = parts[0].astype(np.uint64) if parts else np.zeros(1, np.uint64)
         pair = _mix(user_hash[users] * _ODD[0] + mixed[items] + held * _ODD[1])
         count += len(users)
         pair_sum += _sum(pair)

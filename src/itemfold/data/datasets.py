@@ -1,44 +1,24 @@
 """Named data sets, and `load` for names and paths."""
 
-import os
 import re
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from itemfold.data.download import Remote, download
+from itemfold.data.download import Remote
+from itemfold.data.find_dataset import Dataset, find
 from itemfold.data.interactions import Interactions
+from itemfold.data.prepared import is_prepared
+from itemfold.data.readers.user_split import is_user_split
 from itemfold.data.sources import read, with_features
+from itemfold.data.strong_generalisation import ML_20M, MSD, NETFLIX
 from itemfold.data.synthetic import synthetic
 from itemfold.data.weights import Weighting, pair_weights
-from itemfold.errors import ItemfoldError, ItemfoldWarning
+from itemfold.errors import ItemfoldError
 from itemfold.validation import schema
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A named data set, and the properties verified on load, before thresholds are applied.
-
-    Copies may differ in their bytes (order of items, line ends), so a copy is verified by its
-    counts and by the fingerprint of its interactions.
-    """
-
-    about: str
-    home: str
-    licence: str
-    files: tuple[Remote, ...] = ()
-    users: int = 0
-    items: int = 0
-    interactions: int = 0
-    held_out: int = 0
-    fingerprints: tuple[str, ...] = ()
-    min_rating: float | None = None
-    make: Callable[..., Interactions] | None = None  # generates the data instead of files
 
 
 def _adjacency(
@@ -139,7 +119,55 @@ DATASETS: dict[str, Dataset] = {
         held_out=172_951,
         fingerprints=("2fd861f5ff557480",),
     ),
+    "yelp2018-strong": Dataset(
+        about="Yelp 2018, split by users as in the RLAE paper",
+        home="https://github.com/jaewan7599/RDLAE_SIGIR2023",
+        licence="Yelp Open Dataset, academic use",
+        users=31_668,
+        items=38_048,
+        interactions=1_561_406,
+        held_out=28_675,
+        fingerprints=("f244253ea17aa326",),
+        by_users=True,
+    ),
+    "ml-20m": Dataset(
+        about="MovieLens-20M, ratings above 3.5, split by users as in the Mult-VAE paper",
+        home="https://grouplens.org/datasets/movielens/20m/",
+        licence="GroupLens, research use; Harper and Konstan 2015",
+        users=136_677,
+        items=20_108,
+        by_users=True,
+        recipe=ML_20M,
+    ),
+    "netflix": Dataset(
+        about="Netflix Prize, ratings of 4 and more, split by users as in the Mult-VAE paper",
+        home="https://www.kaggle.com/datasets/netflix-inc/netflix-prize-data",
+        licence="Netflix Prize rules, research use",
+        users=463_435,
+        items=17_769,
+        by_users=True,
+        recipe=NETFLIX,
+    ),
+    "msd": Dataset(
+        about="Million Song Dataset, Taste Profile, split by users as in the Mult-VAE paper",
+        home="http://millionsongdataset.com/tasteprofile/",
+        licence="Echo Nest Taste Profile, research use; Bertin-Mahieux et al. 2011",
+        users=571_355,
+        items=41_140,
+        by_users=True,
+        recipe=MSD,
+    ),
 }
+
+
+def is_split_by_users(data: Any) -> bool:
+    """Whether a name or a path, as `load` accepts it, is data that comes split by users."""
+    if not isinstance(data, str | Path):
+        return False
+    if str(data) in DATASETS:
+        return DATASETS[str(data)].by_users
+    folder = Path(data).expanduser()
+    return folder.is_dir() and not is_prepared(folder) and is_user_split(folder)
 
 
 WEIGHTING = ("weight", "half_life", "weight_transform", "duplicates")  # arguments of `read`
@@ -208,7 +236,7 @@ def load(
         found = _with_recency(dataset.make(**_arguments(name, dataset.make)), name, **weighting)
         source = {**(found.source or {"data": name}), **weighting}
     else:
-        found = _find(name, dataset, data_root, weighting)
+        found = find(name, dataset, data_root, weighting)
         source = {"data": name, **{k: v for k, v in found.source.items() if k in WEIGHTING}}
         if data_root is not None:
             source["data_root"] = str(Path(data_root).expanduser().resolve())
@@ -250,69 +278,3 @@ def _arguments(name: str, make: Callable[..., Interactions]) -> dict[str, int]:
             raise ItemfoldError(f"'{name}': '{key}' must be an integer, got '{value}'")
         sizes[key] = int(value)
     return sizes
-
-
-# ------------------------------------------------------------------ finding and verifying
-
-
-def cache_folder() -> Path:
-    """The folder for downloads: `XDG_CACHE_HOME/itemfold`, else `~/.cache/itemfold`."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "itemfold"
-
-
-def data_variable() -> str | None:
-    """The folder in `ITEMFOLD_DATA`; `ITEMREC_DATA`, its name before 0.3, is read with a note."""
-    folder = os.environ.get("ITEMFOLD_DATA")
-    if not folder and (folder := os.environ.get("ITEMREC_DATA")):
-        text = "ITEMREC_DATA is now ITEMFOLD_DATA; the old name still works"
-        warnings.warn(text, ItemfoldWarning, stacklevel=2)
-    return folder or None
-
-
-def _find(
-    name: str, dataset: Dataset, data_root: str | Path | None, weighting: dict[str, Any]
-) -> Interactions:
-    root = data_root if data_root is not None else data_variable()
-    if data_root is not None and not Path(data_root).expanduser().is_dir():
-        raise ItemfoldError(f"'data_root' must be an existing folder, got '{data_root}'")
-    needed = "ratings.csv" if dataset.files[0].members else "train.txt"
-    for parent in [*([Path(root).expanduser()] if root else []), cache_folder()]:
-        if (parent / name / needed).is_file():
-            return _verified(name, dataset, weighting, parent / name)
-    wanted = [member for file in dataset.files for member in (file.members or (file.name,))]
-    place = cache_folder()
-    advice = (
-        f"put {' and '.join(wanted[:2])} from {dataset.home} into {place / name}, "
-        f"or set ITEMFOLD_DATA to a folder that holds {name}/"
-    )
-    verified = partial(_verified, name, dataset, weighting)
-    return download(name, dataset.files, place, verified, advice)
-
-
-def _verified(name: str, dataset: Dataset, weighting: dict[str, Any], folder: Path) -> Interactions:
-    """Read the data in `folder`; raise if it does not match its name."""
-    data = read(folder, name=name, **weighting)
-    held_out = 0 if data.held_out is None else int(data.held_out.sum())
-    counts = {
-        "users": (data.n_users, dataset.users),
-        "items": (data.n_items, dataset.items),
-        "interactions": (len(data), dataset.interactions),
-        "held-out interactions": (held_out, dataset.held_out),
-    }
-    problems = [
-        f"expected {expected:,} {what}, found {got:,}"
-        for what, (got, expected) in counts.items()
-        if got != expected
-    ]
-    if not problems and dataset.fingerprints and data.fingerprint not in dataset.fingerprints:
-        problems.append(
-            "the counts agree, but its interactions have the fingerprint "
-            f"{data.fingerprint}, expected {dataset.fingerprints[0]}"
-        )
-    if problems:
-        raise ItemfoldError(
-            f"{folder} is not '{name}': {problems[0]}; to use it anyway, pass its path instead of "
-            "the name"
-        )
-    return data

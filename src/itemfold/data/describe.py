@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Floats, Ints
+from itemfold.data.exchangeability import DrawComparison, compare_test_part
 from itemfold.data.interactions import Interactions
+from itemfold.data.user_parts import GROUPS, group_of, is_hidden
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 MISSING = ("null", "nan", "none", "n/a", "\\n")  # in lower case
@@ -34,6 +36,15 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class PartCounts:
+    """Counts of the training, validation or test users of data that comes split by users."""
+
+    users: int
+    shown: int  # interactions that a model learns from or sees
+    hidden: int  # interactions that it must find
+
+
+@dataclass(frozen=True)
 class Description:
     """Counts, distributions and warnings of a data set."""
 
@@ -52,6 +63,8 @@ class Description:
     last: str | None
     titles: int  # items with a title
     weights: Weights | None
+    user_split: dict[str, PartCounts] | None  # of data that comes split by users
+    test_draw: float | None  # variance of standardised test counts; 1 for a random draw
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,6 +93,7 @@ def describe(data: Interactions) -> Description:
     """Statistics of a data set, and warnings about properties that may cause problems later."""
     user_counts = np.bincount(data.users, minlength=data.n_users)
     item_counts = np.bincount(data.items, minlength=data.n_items)
+    draw = compare_test_part(data)
     span = (None, None) if data.times is None else (data.times.min(), data.times.max())
     return Description(
         name=data.name,
@@ -88,7 +102,7 @@ def describe(data: Interactions) -> Description:
         items=data.n_items,
         interactions=len(data),
         density=len(data) / (data.n_users * data.n_items),
-        held_out=0 if data.held_out is None else int(data.held_out.sum()),
+        held_out=data.n_held_out,
         duplicates=data.duplicates,
         user_degrees=degree_statistics(user_counts),
         item_degrees=degree_statistics(item_counts),
@@ -97,8 +111,25 @@ def describe(data: Interactions) -> Description:
         last=_date(span[1]),
         titles=0 if data.titles is None else int((data.titles != "").sum()),
         weights=_weights(data),
-        warnings=tuple(_warnings(data, user_counts, item_counts)),
+        user_split=_user_split(data),
+        test_draw=None if draw is None else round(draw.variance, 4),
+        warnings=tuple(_warnings(data, user_counts, item_counts, draw)),
     )
+
+
+def _user_split(data: Interactions) -> dict[str, PartCounts] | None:
+    if data.user_parts is None:
+        return None
+    group, hidden = group_of(data.user_parts), is_hidden(data.user_parts)
+    return {
+        name: PartCounts(
+            users=len(np.unique(data.users[group == n])),
+            shown=int(((group == n) & ~hidden).sum()),
+            hidden=int(((group == n) & hidden).sum()),
+        )
+        for n, name in enumerate(GROUPS)
+        if (group == n).any()
+    }
 
 
 def _weights(data: Interactions) -> Weights | None:
@@ -128,7 +159,9 @@ def _date(seconds: float | None) -> str | None:
         return f"{seconds:.0f}"
 
 
-def _warnings(data: Interactions, user_counts: Ints, item_counts: Ints) -> list[str]:
+def _warnings(
+    data: Interactions, user_counts: Ints, item_counts: Ints, draw: DrawComparison | None
+) -> list[str]:
     found = []
 
     def warn(count: int, one: str, many: str) -> None:
@@ -155,6 +188,12 @@ def _warnings(data: Interactions, user_counts: Ints, item_counts: Ints) -> list[
         known = np.bincount(data.users[~data.held_out], minlength=data.n_users)
         only = int(((known == 0) & (user_counts > 0)).sum())
         warn(only, "user occurs only in the test file", "users occur only in the test file")
+    if data.user_parts is not None:
+        trained = np.bincount(data.items[data.user_parts == 0], minlength=data.n_items)
+        only = int(((trained == 0) & (item_counts > 0)).sum())
+        warn(only, "item has no training user", "items have no training user")
+    if draw is not None and draw.note:
+        found.append(draw.note.rstrip("."))
     if data.ratings is not None and data.ratings.min() == data.ratings.max():
         found.append(f"all ratings are {data.ratings[0]:g}, so they carry no information")
     found += _id_warnings("user", data.user_ids.ids, user_counts)

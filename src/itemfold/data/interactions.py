@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from itemfold.data.content_hash import fingerprint_of, hash_ids, in_pieces
 from itemfold.data.id_arrays import IdSearch
+from itemfold.data.user_parts import UserPart
 from itemfold.errors import ItemfoldError
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class Interactions:
         titles: Title of each item, "" where unknown, or None.
         genres: Genres of each item, separated by `|`, "" where unknown, or None.
         held_out: True for pairs from the data's own test file, or None.
+        user_parts: `UserPart` of each pair of data that comes split by users, or None.
         weights: Positive weight of each pair, before it is divided by the mean, or None.
         weighting: How the weights were computed, "" if there are none.
         name: Name of the data in results.
@@ -143,6 +145,7 @@ class Interactions:
     titles: npt.NDArray[Any] | None = None  # [n_items]
     genres: npt.NDArray[Any] | None = None  # [n_items]
     held_out: npt.NDArray[np.bool_] | None = None  # [n]
+    user_parts: npt.NDArray[np.int8] | None = None  # [n]
     weights: npt.NDArray[np.float64] | None = None  # [n]
     weighting: str = ""
     name: str = "data"
@@ -170,6 +173,13 @@ class Interactions:
         return len(self.item_ids)
 
     @property
+    def n_held_out(self) -> int:
+        """Number of test pairs that the data itself holds out."""
+        if self.user_parts is not None:
+            return int((self.user_parts == UserPart.TEST_HIDDEN).sum())
+        return 0 if self.held_out is None else int(self.held_out.sum())
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about the rows and columns that were left out."""
         rows = "; ".join(f"{why} ({count:,})" for why, count in self.skipped.items())
@@ -190,7 +200,7 @@ class Interactions:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits over external ids, pairs and `held_out`; the order of rows does not matter.
+        """16 hex digits over external ids, pairs and their parts, in any order of rows.
 
         Ids are compared as text, so 1 in a frame and "1" in a file are the same id.
 
@@ -199,8 +209,9 @@ class Interactions:
         'f1d0b04d53f90501'
         """
         hashes = hash_ids(self.user_ids.ids), hash_ids(self.item_ids.ids)
-        held_out = () if self.held_out is None else (self.held_out,)
-        return fingerprint_of(*hashes, in_pieces(self.users, self.items, *held_out))
+        parts = self.held_out if self.user_parts is None else self.user_parts
+        given = () if parts is None else (parts,)
+        return fingerprint_of(*hashes, in_pieces(self.users, self.items, *given))
 
     def where(self, keep: npt.NDArray[np.bool_]) -> "Interactions":
         """The pairs where `keep` is true; users and items without a remaining pair are removed.
@@ -224,6 +235,7 @@ class Interactions:
             titles=None if self.titles is None else self.titles[item_rows],
             genres=None if self.genres is None else self.genres[item_rows],
             held_out=None if self.held_out is None else self.held_out[keep],
+            user_parts=None if self.user_parts is None else self.user_parts[keep],
             weights=None if self.weights is None else self.weights[keep],
         )
 

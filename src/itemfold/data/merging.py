@@ -28,6 +28,7 @@ class Pairs:
     ratings: npt.NDArray[np.float32] | None
     times: Floats | None
     held_out: Bools | None
+    user_parts: npt.NDArray[np.int8] | None
     weights: Floats | None
     duplicates: int
 
@@ -64,6 +65,7 @@ def merge_rows(
         ratings=None if ratings is None else ratings.astype(np.float32),
         times=merged(table.time, np.maximum),
         held_out=merged(table.held_out, np.logical_and),
+        user_parts=merged(table.part, np.minimum),
         weights=weights,
         duplicates=len(key) - len(pick),
     )
@@ -97,6 +99,7 @@ def to_interactions(
         ratings=pairs.ratings,
         times=pairs.times,
         held_out=pairs.held_out,
+        user_parts=pairs.user_parts,
         weights=pairs.weights,
         weighting=str(weighting),
         name=name,

@@ -23,6 +23,7 @@ from itemfold.data.readers.frames import arrow_frame, read_frame
 from itemfold.data.readers.item_files import Titles, read_titles
 from itemfold.data.readers.lightgcn import read_lightgcn
 from itemfold.data.readers.parquet import read_parquet, read_parquet_parts
+from itemfold.data.readers.user_split import is_user_split, read_split_folder
 from itemfold.data.weights import Weighting, duration_text
 from itemfold.errors import ItemfoldError, NoRowsError
 
@@ -52,10 +53,11 @@ def read(
 
     Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; a pattern such as
     "plays/*.parquet" names several parquet files. A folder holds train.txt (and test.txt) as in
-    LightGCN, ratings.csv (and movies.csv) as in MovieLens, parquet files, or the output of
-    `prepare`. A table is a pandas or polars frame, an Arrow table, a DuckDB relation, or anything
-    else with Arrow's C stream. A .jsonl file or folder of feedback that `itemfold serve` wrote is
-    read, too: its likes and clicks are interactions.
+    LightGCN, ratings.csv (and movies.csv) as in MovieLens, parquet files, a published split by
+    users (see `read_user_split`), or the output of `prepare`. A table is a pandas or polars frame,
+    an Arrow table, a DuckDB relation, or anything else with Arrow's C stream. A .jsonl file or
+    folder of feedback that `itemfold serve` wrote is read, too: its likes and clicks are
+    interactions.
 
     Rows with the same user and item are merged into one pair and counted in `duplicates`. The pair
     keeps the highest rating and the latest time; it is a training pair if any of its rows is. Then
@@ -123,10 +125,10 @@ def read(
     data, adjacent = _read_source(source, names, name, requested, weighting)
     titles_file = titles_file or adjacent
     if titles_file is not None:
-        data = _with_titles(data, str(titles_file), read_titles(titles_file))
+        data = with_titles(data, str(titles_file), read_titles(titles_file))
     elif isinstance(titles, Mapping):
         texts = [str(title) for title in titles.values()]
-        data = _with_titles(data, "'titles'", (list(titles), texts, None))
+        data = with_titles(data, "'titles'", (list(titles), texts, None))
     if min_rating is not None:
         data = data.at_least(min_rating)
     data = data if k_core is None else data.k_core(k_core)
@@ -173,7 +175,7 @@ def _read_source(
             parts = _matching_files(path)
             table, adjacent = read_parquet_parts(path, parts, names, skip=skip), None
         else:
-            table, adjacent = _read_path(path, names, skip)
+            table, adjacent = read_path(path, names, skip)
         return to_interactions(
             table, None, name or short_name(path), arguments, weighting
         ), adjacent
@@ -182,17 +184,24 @@ def _read_source(
             raise ItemfoldError(NO_BAD_ROWS.format("a matrix"))
         table, shape = _from_sparse(source, weighting)
         return to_interactions(table, shape, name or "data", {}, weighting), None
-    module = type(source).__module__.split(".")[0]
-    of_frames = module in ("pandas", "polars")
-    is_frame = of_frames and type(source).__name__ in ("DataFrame", "LazyFrame")
-    if is_frame or (hasattr(source, "__arrow_c_stream__") and not of_frames):
-        frame = source if is_frame else arrow_frame(source)
-        table = read_frame(frame, names, skip=skip)
-        return to_interactions(table, None, name or "data", {}, weighting), None
+    if (table_in_memory := read_memory(source, names, skip=skip)) is not None:
+        return to_interactions(table_in_memory, None, name or "data", {}, weighting), None
     raise ItemfoldError(
         "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
         f"a scipy sparse matrix, got {type(source).__name__}"
     )
+
+
+def read_memory(
+    source: Any, names: Names, place: str = "the frame", *, skip: bool = False
+) -> RawTable | None:
+    """The columns of a pandas or polars frame or of an Arrow table; None for anything else."""
+    of_frames = type(source).__module__.split(".")[0] in ("pandas", "polars")
+    is_frame = of_frames and type(source).__name__ in ("DataFrame", "LazyFrame")
+    if not is_frame and (of_frames or not hasattr(source, "__arrow_c_stream__")):
+        return None
+    frame = source if is_frame else arrow_frame(source)
+    return read_frame(frame, names, place, skip=skip)
 
 
 def is_pattern(path: Path) -> bool:
@@ -227,40 +236,51 @@ def short_name(path: Path) -> str:
     return inner.stem if path.is_file() else path.resolve().name
 
 
-def _read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | None]:
+def read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | None]:
+    """The columns of a file or a folder, and the file of titles next to them, if any."""
     try:
         if path.is_dir():
-            if (path / "train.txt").is_file():
-                if skip:
-                    raise ItemfoldError(NO_BAD_ROWS.format(path / "train.txt"))
-                return read_lightgcn(path, names), None
-            if (path / "ratings.csv").is_file():
-                movies = path / "movies.csv"
-                table = read_delimited(path / "ratings.csv", names, skip=skip)
-                return table, movies if movies.is_file() else None
-            if parts := sorted(path.glob("*.parquet")):
-                return read_parquet_parts(path, parts, names, skip=skip), None
-            if any(path.glob(FEEDBACK_FILES)):
-                return read_feedback(path, skip=skip), None
-            raise ItemfoldError(
-                f"{path}: expected train.txt, ratings.csv, parquet files or {FEEDBACK_FILES} in "
-                "the folder"
-            )
-        if not path.exists():
-            raise ItemfoldError(f"{path}: no such file or folder")
-        if not path.is_file():  # reading a pipe would wait for a writer
-            raise ItemfoldError(f"{path}: must be a file or a folder, not a pipe or a device")
-        if path.name in ("train.txt", "test.txt"):
-            raise ItemfoldError(f"{path}: pass the folder that holds train.txt and test.txt")
-        kind = kind_of(path)
-        if kind == ".parquet":
-            return read_parquet(path, names, skip=skip), None
-        if kind in (".csv", ".tsv", ".inter"):
-            return read_delimited(path, names, skip=skip), None
-        if kind == ".jsonl":
-            return read_feedback(path, skip=skip), None
+            return _read_folder(path, names, skip)
+        return _read_file(path, names, skip), None
     except OSError as error:
         raise ItemfoldError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _read_folder(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | None]:
+    if is_user_split(path):
+        return read_split_folder(path, names, skip=skip), None
+    if (path / "train.txt").is_file():
+        if skip:
+            raise ItemfoldError(NO_BAD_ROWS.format(path / "train.txt"))
+        return read_lightgcn(path, names), None
+    if (path / "ratings.csv").is_file():
+        movies = path / "movies.csv"
+        table = read_delimited(path / "ratings.csv", names, skip=skip)
+        return table, movies if movies.is_file() else None
+    if parts := sorted(path.glob("*.parquet")):
+        return read_parquet_parts(path, parts, names, skip=skip), None
+    if any(path.glob(FEEDBACK_FILES)):
+        return read_feedback(path, skip=skip), None
+    raise ItemfoldError(
+        f"{path}: expected train.txt, ratings.csv, parquet files or {FEEDBACK_FILES} in the "
+        "folder, or the files of a split by users"
+    )
+
+
+def _read_file(path: Path, names: Names, skip: bool) -> RawTable:
+    if not path.exists():
+        raise ItemfoldError(f"{path}: no such file or folder")
+    if not path.is_file():  # reading a pipe would wait for a writer
+        raise ItemfoldError(f"{path}: must be a file or a folder, not a pipe or a device")
+    kind = kind_of(path)
+    if kind == ".parquet":
+        return read_parquet(path, names, skip=skip)
+    if kind in (".csv", ".tsv", ".inter"):
+        return read_delimited(path, names, skip=skip)
+    if kind == ".jsonl":
+        return read_feedback(path, skip=skip)
+    if path.name in ("train.txt", "test.txt") or (kind == ".txt" and is_user_split(path.parent)):
+        raise ItemfoldError(f"{path}: pass the folder that holds train.txt and test.txt")
     raise ItemfoldError(
         f"{path}: unknown file type '{path.suffix}'; expected {FILE_KINDS}, "
         "or a folder with train.txt or ratings.csv; save any other table as .csv"
@@ -290,7 +310,8 @@ def _from_sparse(matrix: Any, weighting: Weighting) -> tuple[RawTable, tuple[int
     return RawTable(users, items, rating=rating, weight=values), coo.shape
 
 
-def _with_titles(data: Interactions, place: str, found: Titles) -> Interactions:
+def with_titles(data: Interactions, place: str, found: Titles) -> Interactions:
+    """Add titles and genres of items to the data; ``place`` names them in notes."""
     ids, titles, genres = found
     rows = data.item_ids.index(ids)
     known = rows >= 0

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from itemfold.data.array_types import Ints
 from itemfold.data.csr import as_sorted, from_parts, take_columns, take_entries
+from itemfold.data.exchangeability import given_part_notes
 from itemfold.data.interactions import IdMap, Interactions
 from itemfold.data.split import HeldOut, Joining, Protocol, Split
 from itemfold.data.times import Times
@@ -115,6 +116,7 @@ def finished_split(
             joining = replace(joining, train=scaled(joining.train, mean))
         facts["weights"] = weight_digest(train)
         notes = [*notes, weight_note(data.weighting, train.data)]
+    notes = [*notes, *given_part_notes(data, settings)]
     split = Split(
         protocol=protocol,
         train=train,

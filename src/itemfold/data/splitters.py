@@ -41,6 +41,7 @@ from itemfold.data.time_splits import (
     time_problem,
     validate_on_latest,
 )
+from itemfold.data.user_splits import split_given_users
 from itemfold.errors import ItemfoldError
 from itemfold.validation import one_of
 
@@ -114,7 +115,8 @@ def split_users(
     """Inductive: hold out whole users.
 
     A model sees the share `fold_in` of a held-out user's items and must find the rest; each of the
-    two parts has at least one item.
+    two parts has at least one item. Data that comes split by users (`read_user_split`) keeps its
+    own test users, its own validation users if it has any, and all its items.
 
     Args:
         data: What `load` or `read` returns.
@@ -145,6 +147,8 @@ def split_users(
         raise ItemfoldError(f"'valid' and 'test' must leave training users, got {valid} and {test}")
     rng, dither = seeded(seed), _dithers(rounding)
     matrix, _ = sorted_matrix(data)
+    if data.user_parts is not None:
+        return split_given_users(data, seed=seed, valid=valid, fold_in=fold_in)
     order = rng.permutation(data.n_users)
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
     groups = np.split(order, [n_test, n_test + n_valid])
@@ -327,7 +331,7 @@ def default_strategy(
         >>> default_strategy(ir.load("synthetic:users=60,items=80,interactions=900"))
         'interactions'
     """
-    if protocol == "inductive":
+    if protocol == "inductive" or data.user_parts is not None:
         return "users"
     is_timed = prefers_time(data) and not time_problem(data, valid, test)
     return "time" if is_timed else "interactions"

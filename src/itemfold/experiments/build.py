@@ -16,7 +16,7 @@ from itemfold.errors import ItemfoldError
 from itemfold.files import check_folder
 from itemfold.models.base import Model
 from itemfold.settings.overrides import keys
-from itemfold.settings.resolve import Request, resolve
+from itemfold.settings.resolve import Request, given_settings, resolve
 from itemfold.settings.schema import Config
 from itemfold.training.across_ranks import join_ranks
 from itemfold.training.fit import fit_and_test
@@ -80,10 +80,11 @@ def make_split(config: Config, data: Interactions, model: Model | None = None) -
         section["new_users"] = "drop"
         name = type(model).__name__
         notes.append(f"New users are left out: {name} cannot score them.")
-    if section.get("test") == "given":
-        if data.held_out is None:
-            raise ItemfoldError(f"'split.test' is \"given\", but {data.name!r} has no test file")
-        section.pop("test")
+    for key in given_settings(section):
+        if (data.user_parts if strategy == "users" else data.held_out) is None:
+            what = "test users" if strategy == "users" else "test file"
+            raise ItemfoldError(f"'split.{key}' is \"given\", but {data.name!r} has no {what}")
+        section.pop(key)
     split: Split = SPLITS[strategy](data, **check_settings(SPLITS[strategy], "split", section))
     split = replace(split, notes=(*notes, *split.notes))
     if thin is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from itemfold.data.datasets import is_split_by_users
 from itemfold.data.split import Split
 from itemfold.data.splitters import SPLITS
 from itemfold.errors import ItemfoldError
@@ -298,7 +299,8 @@ def with_names(
             given.pop("name")
         own = model.default_settings.get(name, {}) if given.get("name", default) == default else {}
         out[name] = {"name": default, **own, **given}
-    out["split"].setdefault("strategy", SPLIT_OF[PROTOCOL])
+    by_users = is_split_by_users(out["data"].get("data"))
+    out["split"].setdefault("strategy", SPLIT_OF["inductive" if by_users else PROTOCOL])
     lookup(SPLITS, "split", out["split"]["strategy"])
     return out
 
@@ -311,7 +313,8 @@ def model_class(config: Config) -> type[Model]:
 
 def protocol_of(config: Config) -> str:
     """The protocol that a split belongs to: by its strategy, or by its own setting."""
-    split = with_names({"split": config.get("split", {})})["split"]
+    sections = ("data", "split")
+    split = with_names({name: config.get(name, {}) for name in sections})["split"]
     return str(split.get("protocol") or PROTOCOL_OF.get(split["strategy"], PROTOCOL))
 
 
@@ -373,11 +376,16 @@ def _training(
     return config
 
 
+def given_settings(split: Mapping[str, Any]) -> list[str]:
+    """The settings of a stored split that come from the data itself."""
+    return [name for name, value in split.items() if isinstance(value, str) and value == "given"]
+
+
 def _split(section: Mapping[str, Any]) -> dict[str, Any]:
     """The complete split settings: strategy, its settings, and thinning of training, if any."""
     settings = dict(section)
     strategy, thin = settings.pop("strategy"), settings.pop("cold_start", None)
-    given = {"test": settings.pop("test")} if settings.get("test") == "given" else {}
+    given = {name: settings.pop(name) for name in given_settings(settings)}
     settings = check_settings(SPLITS[strategy], "split", settings)
     if settings.get("seed", 0) < 0:
         raise ItemfoldError(f"'split.seed' must be at least 0, got {settings['seed']}")

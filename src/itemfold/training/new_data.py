@@ -11,6 +11,7 @@ from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import ItemFeatures, read_item_features
 from itemfold.data.sources import read
+from itemfold.data.user_parts import is_hidden
 from itemfold.errors import ItemfoldError, NoRowsError
 
 COLUMNS = ("user", "item", "rating", "time", "skip_bad_rows")
@@ -31,6 +32,8 @@ def read_new(before: dict[str, Any], new: Any, given: dict[str, Any]) -> Interac
         )
     if data is not None and data.held_out is not None:
         data = data.where(~data.held_out)  # without its test part
+    if data is not None and data.user_parts is not None:
+        data = data.where(~is_hidden(data.user_parts))
     return data if data is not None and len(data) else None
 
 

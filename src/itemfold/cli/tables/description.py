@@ -32,7 +32,8 @@ def description(found: Description) -> RenderableType:
 
 def _facts(found: Description) -> Table:
     titles = f" ({found.titles:,} with a title)" if found.titles else ""
-    held_out = f" ({found.held_out:,} from the test file)" if found.held_out else ""
+    source = "hidden of the test users" if found.user_split else "from the test file"
+    held_out = f" ({found.held_out:,} {source})" if found.held_out else ""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column()
@@ -41,6 +42,12 @@ def _facts(found: Description) -> Table:
     table.add_row("users", f"{found.users:,}")
     table.add_row("items", f"{found.items:,}{titles}")
     table.add_row("interactions", f"{found.interactions:,}{held_out}")
+    for name, part in (found.user_split or {}).items():
+        hidden = f", {part.hidden:,} hidden" if part.hidden else ""
+        shown = f"{part.shown:,} interactions{' shown' if part.hidden else ''}"
+        table.add_row(f"{name} users", f"{part.users:,} ({shown}{hidden})")
+    if found.test_draw is not None:
+        table.add_row("test draw", f"variance {found.test_draw:.2f} (1: a random draw)")
     table.add_row("density", f"{found.density:.4%}")
     if found.first is not None:
         table.add_row("time", f"{found.first} to {found.last}")

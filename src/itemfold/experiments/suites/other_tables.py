@@ -55,7 +55,7 @@ def count_datasets(options: Options, console: Console) -> None:
             "users": data.n_users,
             "items": data.n_items,
             "interactions": len(data),
-            "test": 0 if data.held_out is None else int(data.held_out.sum()),
+            "test": data.n_held_out,
             "fingerprint": data.fingerprint,
         }
         console.print(f"datasets: {name} counted", highlight=False, markup=False)
