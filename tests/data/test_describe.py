@@ -80,8 +80,8 @@ def test_clean_data_has_no_warnings() -> None:
 
 
 def test_times_beyond_the_calendar_are_shown_not_fatal() -> None:
-    rows = [(1, 1, 1.0, 1_600_000_000_000_000_000), (1, 2, 2.0, 1_700_000_000_000_000_000)]
-    assert describe(read(frame(rows))).first == "1600000000000000000"
+    rows = [(1, 1, 1.0, 160_000_000_000_000_000), (1, 2, 2.0, 170_000_000_000_000_000)]
+    assert describe(read(frame(rows))).first == "160000000000000000"  # in no unit a likely year
 
 
 def test_a_column_that_was_left_out_is_reported(tmp_path):

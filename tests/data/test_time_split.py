@@ -20,6 +20,7 @@ from itemfold.data.splitters import default_strategy
 from itemfold.errors import ItemfoldError, LeakError
 from itemfold.experiments.build import make_split, run_config
 from itemfold.models import MODELS
+from itemfold.settings.resolve import current_config
 
 Pair = tuple[str, int]
 
@@ -268,3 +269,98 @@ def test_rows_of_held_out_users_are_checked_by_id() -> None:
     taken = replace(timed.joining, ids=timed.user_ids.take(np.arange(len(timed.joining.ids))))
     with pytest.raises(LeakError, match="joins training in a refit, but is already there"):
         replace(timed, joining=taken).check()
+
+
+def test_a_run_keeps_the_times_of_its_interactions_and_an_update_adds_new_ones(
+    tmp_path: Path,
+) -> None:
+    data = growing(5, 400)
+    when = times_of(data)
+    split = ir.split_by_time(data)
+    ir.train(split, ir.models.EASE(), out=tmp_path / "r")
+    run = ir.Run.load(tmp_path / "r")
+    assert run.times is not None
+
+    def stored(run: ir.Run) -> dict[Pair, float]:
+        coo, users, items = run.train.tocoo(), run.user_ids.ids.tolist(), run.item_ids.ids.tolist()
+        cells = zip(coo.row, coo.col, run.times, strict=True)  # type: ignore[arg-type]
+        return {(str(users[r]), int(items[c])): float(t) for r, c, t in cells}
+
+    known = stored(run)
+    assert known == {pair: when[pair] for pair in known}
+    seen = next(iter(known))
+    fresh = pl.DataFrame(
+        {
+            "user": ["eve", "eve", seen[0]],
+            "item": [seen[1], 999, seen[1]],
+            "timestamp": [70, 80, 90],
+        }
+    )
+    newer = ir.update(run, fresh, out=tmp_path / "newer")
+    expected = {**known, ("eve", seen[1]): 70.0, ("eve", 999): 80.0, seen: 90.0}
+    assert stored(newer) == stored(ir.Run.load(tmp_path / "newer")) == expected
+    assert ir.update(run, fresh.drop("timestamp")).times is None
+    assert ir.train(replace(split, times=None), ir.models.EASE()).times is None
+
+
+def test_settings_of_older_runs_mean_what_was_fixed_then() -> None:
+    def current(**split: Any) -> dict[str, Any]:
+        return current_config({"split": split})["split"]
+
+    assert current(strategy="interactions", seed=1)["rounding"] == "nearest"
+    assert current(strategy="users", rounding="random")["rounding"] == "random"
+    assert current(strategy="rolling")["valid_by"] == "random"
+    assert current(strategy="time")["new_users"] == "drop"
+    assert current(strategy="all", seed=0) == {"strategy": "all", "seed": 0}
+    assert current(strategy="last") == {"strategy": "last"}
+
+
+def test_an_older_time_split_is_made_again() -> None:
+    """The oracle is the code of release 0.2: all users have rows, those without a past no part."""
+    data = growing(6, 400)
+    when = times_of(data)
+    old = {"strategy": "time", "seed": 0, "valid": 0.1, "test": 0.2, "unseen_items": "keep"}
+    split = make_split(current_config({"split": old}), data)
+    assert split.user_ids.ids.tolist() == data.user_ids.ids.tolist()
+    assert split.joining is None
+    begins = min(when[pair] for pair in pairs(split, split.test.target, split.test.ids))
+    known = {user for (user, _), t in when.items() if t < begins}
+    active = {user for (user, _), t in when.items() if t >= begins}
+    assert set(split.test.ids.tolist()) == known & active
+    assert not split.is_new().any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 12])
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.35])
+def test_random_rounding_holds_out_a_share_in_proportion(size: int, share: float) -> None:
+    """The mean over many users is the share itself; the bound is six standard errors."""
+    users = 4000
+    rng = np.random.default_rng(size)
+    rows = np.repeat(np.arange(users), size)
+    columns = np.concatenate([rng.choice(20, size, replace=False) for _ in range(users)])
+    frame = pl.DataFrame({"user": rows, "item": columns})
+    other = pl.DataFrame({"user": np.full(20, users), "item": np.arange(20)})
+    data = ir.read(pl.concat([frame, other]))
+    held = ir.split_interactions(data, test=share, valid=0.0).test
+    counts = np.zeros(users)
+    known = held.ids < users
+    counts[held.ids[known]] = np.diff(held.target.indptr)[known]
+    assert counts.max() < size or size == 1  # at least one item stays
+    if size == 1:
+        assert counts.max() == 0
+        return
+    assert set(counts.tolist()) <= {np.floor(share * size), np.ceil(share * size)}
+    assert abs(counts.mean() - share * size) < 6 * 0.5 / np.sqrt(users)
+    nearest = ir.split_interactions(data, test=share, valid=0.0, rounding="nearest").test
+    own = np.diff(nearest.target.indptr)[nearest.ids < users]
+    assert set(own.tolist()) <= {min(int(np.floor(share * size + 0.5)), size - 1)}
+
+
+def test_rounding_is_checked_and_stored() -> None:
+    data = ir.load("synthetic:users=60,items=80,interactions=900")
+    for split in (ir.split_interactions, ir.split_users, ir.split_items, ir.split_by_time):
+        assert split(data).settings["rounding"] == "random"
+        assert split(data, rounding="nearest").settings["rounding"] == "nearest"
+        with pytest.raises(ItemfoldError, match="'rounding' must be random or nearest, got 'up'"):
+            split(data, rounding="up")
+    assert ir.keep_all(data, valid=0.1).settings["rounding"] == "random"

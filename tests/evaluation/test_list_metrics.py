@@ -17,7 +17,7 @@ from itemfold.evaluation.tradeoff import Sweep, Sweeper, SweepPoint
 from itemfold.reranking.similarity import unit_sets
 
 DATA = ir.load("synthetic:users=150,items=120,interactions=3000")
-SPLIT = ir.split_users(DATA, seed=0)
+SPLIT = ir.split_users(DATA, seed=0, rounding="nearest")
 N_ITEMS = 40
 LISTS = np.array([np.random.default_rng(n).permutation(N_ITEMS)[:8] for n in range(30)])
 LISTS[3, 5:] = -1  # a shorter list

@@ -112,6 +112,7 @@ def test_the_request_is_written_once_and_the_final_settings_have_sources(tmp_pat
     folder, request = tmp_path / "r", tmp_path / "r" / "request.toml"
     (tmp_path / "c.toml").write_text("[train]\nepochs = 3\neval_every = 1\n")
     options = ["--config", tmp_path / "c.toml", "--dim", "8", "--protocol", "inductive"]
+    options += ["--set", "split.rounding=nearest"]
     done = CliRunner().invoke(app, ["train", TINY, *map(str, options), "--out", str(folder)])
     assert done.exit_code == 0, done.output
     stored = load_config(request)

@@ -126,6 +126,7 @@ class Interactions:
             function that needs the column raises an error with it.
         skipped: For each reason, the number of rows that were left out.
         features: Features of items, which may include items without interactions, or None.
+        remarks: Further sentences, such as on the unit of the times.
 
     Examples:
         >>> import itemfold as ir
@@ -154,6 +155,7 @@ class Interactions:
     left_out: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     features: "ItemFeatures | None" = None
+    remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.users)
@@ -181,10 +183,11 @@ class Interactions:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the rows and columns that were left out."""
+        """Sentences about the rows and columns that were left out or changed."""
         rows = "; ".join(f"{why} ({count:,})" for why, count in self.skipped.items())
         columns = (f"The {role} column was left out: {why}." for role, why in self.left_out.items())
-        return (*([f"Rows that were left out: {rows}."] if rows else []), *columns)
+        left_out = [f"Rows that were left out: {rows}."] if rows else []
+        return (*left_out, *columns, *self.remarks)
 
     def csr(self) -> sp.csr_array:
         """The pairs as a sparse matrix, without their weights.

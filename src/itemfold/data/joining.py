@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from itemfold.data.array_types import Ints
+from itemfold.data.array_types import Floats, Ints
 from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.data.id_arrays import text_array
 from itemfold.data.interactions import IdMap, Interactions
@@ -77,6 +77,26 @@ def join(
         new_items=len(items) - n_old,
         known=len(data) - int(grown.nnz - before.nnz),
     )
+
+
+def joined_times(joined: Joined, before: Floats | None, data: Interactions | None) -> Floats | None:
+    """The times of a joined matrix, the last one of each pair; None if some are unknown.
+
+    ``before`` are the times of the old interactions, ``data`` are the new ones.
+    """
+    if before is None or data is None:
+        return before
+    if data.times is None:
+        return None if joined.new_interactions else before
+    n_items = int(joined.train.shape[1])
+    keys = row_of_entry(joined.train) * n_items + joined.train.indices  # ascending
+    known = row_of_entry(joined.before) * n_items + joined.before.indices
+    rows = joined.user_ids.index(data.user_ids.ids)[data.users]
+    columns = joined.catalogue.item_ids.index(data.item_ids.ids)[data.items]
+    out = np.full(len(keys), -np.inf)
+    out[np.searchsorted(keys, known)] = before
+    np.maximum.at(out, np.searchsorted(keys, rows * n_items + columns), data.times)
+    return out
 
 
 def with_new_items(catalogue: ItemCatalogue, features: ItemFeatures, new: IdMap) -> ItemCatalogue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from itemfold.data.array_types import Bools, Floats, Ints
 from itemfold.data.columns import RawTable
 from itemfold.data.id_arrays import is_plain_int, text_array
 from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.time_units import in_seconds
 from itemfold.data.weights import Weighting, pair_weights
 from itemfold.errors import ItemfoldError
 
@@ -85,6 +86,10 @@ def to_interactions(
     else:  # a matrix keeps all rows and columns, including empty ones
         user_ids, item_ids = IdMap(np.arange(shape[0])), IdMap(np.arange(shape[1]))
         users, items = table.user, table.item
+    remarks: tuple[str, ...] = ()
+    if table.time is not None:
+        times, remarks = in_seconds(table.time, name)
+        table = replace(table, time=times)
     if max(len(user_ids), len(item_ids)) >= 2**31:
         raise ItemfoldError(f"{name}: at most 2**31 users and items are supported")
     if weighting.half_life is not None and table.time is None:
@@ -107,6 +112,7 @@ def to_interactions(
         source=source,
         left_out=table.left_out,
         skipped=table.skipped,
+        remarks=remarks,
     )
 
 

@@ -75,12 +75,13 @@ def latest_share(times: Floats, past: Bools, share: float) -> Bools:
     return found
 
 
-def empty_period(times: Floats, periods: Periods, validates: bool) -> str:
+def empty_period(times: Floats, periods: Periods, *, validates: bool, tests: bool = True) -> str:
     """Why a period has no interaction, or an empty string."""
     if times.min() == times.max():
         return "all times are equal"
-    masks = {"training": periods.train, "test": periods.test}
+    masks = {"training": periods.train}
     masks |= {"validation": periods.valid} if validates else {}
+    masks |= {"test": periods.test} if tests else {}
     empty = [name for name, mask in masks.items() if not mask.any()]
     if not empty:
         return ""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from itemfold.data.id_arrays import read_id_file
 from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.time_units import in_seconds
 from itemfold.errors import ItemfoldError
 from itemfold.files import checksum, json_object, read_file, write_text
 
@@ -113,7 +114,11 @@ def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactio
         load = partial(np.load, mmap_mode="c", allow_pickle=False)  # changes stay in the process
         return np.asarray(read_file(folder / file, load))
 
-    users, items = array("users"), array("indices")
+    users, items, times = array("users"), array("indices"), array("times")
+    remarks = tuple(manifest.get("remarks", ()))
+    if times is not None:  # folders of release 0.2 have the unit of their files
+        times, more = in_seconds(times, name)
+        remarks = (*remarks, *more)
     if users is None or items is None or not len(users) == len(items) == facts.interactions:
         raise ItemfoldError(f"the files of {folder} are inconsistent; run `itemfold prepare` again")
     data = Interactions(
@@ -122,7 +127,7 @@ def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactio
         user_ids=_ids(folder / "users.parquet", facts.users),
         item_ids=_ids(folder / "items.parquet", facts.items),
         ratings=array("ratings"),
-        times=array("times"),
+        times=times,
         weights=array("weights"),
         weighting=facts.weighting,
         name=name,
@@ -130,6 +135,7 @@ def read_prepared(folder: Path, name: str, source: dict[str, Any]) -> Interactio
         source=source,
         left_out=facts.left_out,
         skipped=facts.skipped,
+        remarks=remarks,
     )
     data.__dict__["fingerprint"] = facts.fingerprint  # checked by the checksums of the files
     return data

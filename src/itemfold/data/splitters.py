@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -283,8 +283,9 @@ def keep_all(
     one_of("protocol", protocol, ("transductive", "inductive"))
     one_of("valid_by", valid_by, ("time", "random"))
     rng, dither = seeded(seed), _dithers(rounding)
-    settings = {"strategy": "all", "seed": seed, "protocol": protocol}
-    settings |= {"valid": check_share("valid", valid), "valid_by": valid_by, "rounding": rounding}
+    settings: dict[str, Any] = {"strategy": "all", "seed": seed, "protocol": protocol}
+    if check_share("valid", valid):
+        settings |= {"valid": valid, "valid_by": valid_by, "rounding": rounding}
     if valid and protocol == "inductive":
         raise ItemfoldError(
             f"'valid' must be 0 in the inductive protocol, which never refits, got {valid}"

@@ -87,7 +87,7 @@ def split_by_time(
     times = times_of(data, "split_by_time")[order]
     inside = times >= latest_from(times, test)
     periods = with_validation(matrix, times, ~inside, inside, valid, valid_by, rounding, rng)
-    if problem := empty_period(times, periods, valid > 0 and valid_by == "time"):
+    if problem := empty_period(times, periods, validates=valid > 0 and valid_by == "time"):
         raise ItemfoldError(f"{data.name!r} cannot be split by time: {problem}")
     train = take_entries(matrix, periods.train)
     columns, notes = item_columns(train, unseen_items)
@@ -276,10 +276,10 @@ def time_problem(data: Interactions, valid: float = 0.1, test: float = 0.2) -> s
     if data.times is None:
         return "there are no times"
     times = np.asarray(data.times)
-    inside = times >= latest_from(times, test)
+    inside = latest_share(times, np.ones(len(times), np.bool_), test)
     held = latest_share(times, ~inside, valid)
     periods = Periods(~inside & ~held, held, inside)
-    if problem := empty_period(times, periods, bool(valid)):
+    if problem := empty_period(times, periods, validates=bool(valid), tests=bool(test)):
         return problem
     first = np.full(data.n_users, np.inf)
     np.minimum.at(first, data.users, times)

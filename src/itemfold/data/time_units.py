@@ -3,9 +3,65 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
+from collections.abc import Mapping
 
+import numpy as np
+
+from itemfold.data.array_types import Floats
+from itemfold.errors import ItemfoldError
+
+# Numbers in a second; a column has the unit in which its values lie between these years.
+UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+EARLIEST, LATEST = 631_152_000.0, 4_102_444_800.0  # 1990 and 2100
 RELATIVE = 3e8  # times below it are no dates, but counted from some start
 DAY = 86400.0
+
+
+def in_seconds(times: Floats, place: str) -> tuple[Floats, tuple[str, ...]]:
+    """A time column in seconds, and notes on its unit and on times in the future.
+
+    >>> in_seconds(np.array([1_520_000_000_000.0]), "plays")
+    (array([1.52e+09]), ('Times are in milliseconds: divided by 1,000.',))
+    """
+    notes: tuple[str, ...] = ()
+    if len(times) and times.max() >= EARLIEST * UNITS["milliseconds"]:
+        counts = {
+            unit: int(((times >= EARLIEST * per) & (times < LATEST * per)).sum())
+            for unit, per in UNITS.items()
+        }
+        if (unit := unit_of(counts, place)) != "seconds":
+            times, notes = times / UNITS[unit], (unit_note(unit),)
+    return times, (*notes, *future_notes(times))
+
+
+def unit_of(counts: Mapping[str, int], place: str) -> str:
+    """The unit of a column, from the number of values that are dates in each unit."""
+    found = [unit for unit in UNITS if counts.get(unit)]
+    if len(found) > 1:
+        listed = " and ".join(f"{counts[unit]:,} in {unit}" for unit in found)
+        raise ItemfoldError(
+            f"{place}: the times must have one unit, got {listed}; convert all to seconds"
+        )
+    return found[0] if found else "seconds"
+
+
+def unit_note(unit: str) -> str:
+    """How times were converted.
+
+    >>> unit_note("microseconds")
+    'Times are in microseconds: divided by 1,000,000.'
+    """
+    return f"Times are in {unit}: divided by {UNITS[unit]:,.0f}."
+
+
+def future_notes(times: Floats) -> tuple[str, ...]:
+    """A note on times that lie more than a day in the future, if there are any."""
+    limit = time.time() + DAY
+    if not len(times) or times.max() <= limit:
+        return ()
+    count, latest = int((times > limit).sum()), moment_text(float(times.max()), np.inf)
+    return (f"Interactions with a time in the future: {count:,}, the latest {latest}.",)
 
 
 def moment_text(seconds: float, span: float) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
 from itemfold.data.sources import read
-from itemfold.data.splitters import keep_all
+from itemfold.data.splitters import keep_all, prefers_time
+from itemfold.data.time_splits import time_problem
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Model
 from itemfold.serving.recommendation_table import kind_of_frame
 from itemfold.serving.recommender import Recommender
 from itemfold.training.fit import train
 
-VALID = 0.1  # fraction of each user's interactions on which settings are chosen
+VALID = 0.1  # fraction of the interactions on which settings are chosen
 
 
 def fit(
@@ -30,8 +31,9 @@ def fit(
 ) -> Recommender:
     """Train the default model on everything and return a recommender.
 
-    Settings are chosen on a tenth of each user's interactions; then the model is trained again on
-    all of them. There is no test part: to measure a model, use `train` with a split and `evaluate`.
+    Settings are chosen on the latest tenth of the interactions, or on a tenth of each user's if
+    there are no times; then the model is trained again on all of them. There is no test part: to
+    measure a model, use `train` with a split and `evaluate`.
 
     Args:
         data: A pandas, polars or Arrow table, a DuckDB relation, a path, the name of a data set, a
@@ -68,6 +70,9 @@ def fit(
         )
     else:
         interactions = data
-    split = keep_all(interactions, seed=seed, valid=VALID)
+    is_timed = prefers_time(interactions) and not time_problem(interactions, VALID, test=0)
+    folds_in = model is None or model.inductive
+    valid_by: Literal["time", "random"] = "time" if is_timed and folds_in else "random"
+    split = keep_all(interactions, seed=seed, valid=VALID, valid_by=valid_by)
     run = train(split, model, out=out, progress=progress, seed=seed, budget=budget)
     return Recommender(run, frames=kind_of_frame(data))

@@ -354,6 +354,8 @@ def current_config(config: Config) -> Config:
 def current_split(section: Mapping[str, Any]) -> dict[str, Any]:
     """Stored settings of a split; what release 0.2 could not set was fixed."""
     strategy = section.get("strategy")
+    if strategy == "all" and not section.get("valid"):
+        return dict(section)  # nothing is drawn
     before = {"rounding": "nearest", **FIXED.get(str(strategy), {})}
     known = schema(SPLITS[strategy]) if strategy in SPLITS else {}
     return {**{key: before[key] for key in before if key in known}, **section}

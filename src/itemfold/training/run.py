@@ -10,6 +10,7 @@ from typing import Any
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from itemfold.data.array_types import Floats
 from itemfold.data.interactions import IdMap
 from itemfold.data.item_features import ItemFeatures
 from itemfold.data.split import Split
@@ -41,6 +42,7 @@ class Run:
         per_user: Per-user test metrics.
         features: Features of items, also of items without interactions, or None.
         sources: Where each setting came from, such as "train.lr": "option"; empty if loaded.
+        times: Seconds of each interaction in `train`, aligned with its entries, or None.
 
     Examples:
         >>> import itemfold as ir
@@ -65,6 +67,7 @@ class Run:
     per_user: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     features: ItemFeatures | None = None
     sources: dict[str, str] = field(default_factory=dict)
+    times: Floats | None = None
 
     def __repr__(self) -> str:
         name, test = self.config["model"]["name"], self.metrics.get("test", {})
@@ -98,6 +101,7 @@ class Run:
             history=fitted.history,
             features=split.features,
             sources=fitted.settings.sources,
+            times=None if split.times is None else split.times.of(fitted.train, split.user_ids),
             metrics={
                 "dataset": split.dataset,
                 "protocol": split.protocol,

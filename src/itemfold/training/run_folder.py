@@ -55,6 +55,7 @@ from itemfold.training.stored_tensors import (
     rebuild,
     save_tensors,
     take_interactions,
+    take_times,
     take_vectors,
 )
 from itemfold.validation import shown
@@ -254,7 +255,7 @@ class RunFolder:
         try:
             user_ids, item_ids = (id_map(self.path, ids, role) for role in ("users", "items"))
             train = take_interactions(tensors, (len(user_ids), len(item_ids)))
-            vectors = take_vectors(tensors)
+            vectors, times = take_vectors(tensors), take_times(tensors, train.nnz)
             inductive = ids["protocol"] == "inductive"
             return Run(
                 model=rebuild(config["model"], train, inductive, tensors, device),
@@ -271,6 +272,7 @@ class RunFolder:
                 metrics=metrics,
                 per_user=per_user,
                 features=read_features(ids.get("features"), vectors),
+                times=times,
             )
         except ItemfoldError:
             raise

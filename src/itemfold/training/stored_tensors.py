@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from itemfold.data import csr
+from itemfold.data.array_types import Floats
 from itemfold.data.weights import is_weighted
 from itemfold.errors import ItemfoldError
 from itemfold.files import atomic
@@ -35,6 +36,8 @@ def save_tensors(folder: Path, run: Run) -> None:
     tensors["train.col"] = torch.from_numpy(run.train.indices.astype(np.int32))
     if is_weighted(run.train):
         tensors["train.weight"] = torch.from_numpy(run.train.data.astype(np.float32))
+    if run.times is not None:
+        tensors["train.time"] = torch.from_numpy(run.times.astype(np.float64))
     with atomic(folder / NAME) as path:
         save_file(tensors, path)  # no metadata: its order is not deterministic
         path.chmod((folder / "config.toml").stat().st_mode)  # safetensors makes it private
@@ -45,6 +48,17 @@ def take_interactions(tensors: dict[str, Tensor], shape: tuple[int, int]) -> sp.
     crow, col = (tensors.pop(f"train.{k}").cpu().numpy() for k in ("crow", "col"))
     weight = tensors.pop("train.weight", None)
     return csr.checked(col, crow, shape, None if weight is None else weight.cpu().numpy())
+
+
+def take_times(tensors: dict[str, Tensor], count: int) -> Floats | None:
+    """Remove the times of the training interactions from the tensors and return them, if any."""
+    stored = tensors.pop("train.time", None)
+    if stored is None:
+        return None
+    times: Floats = stored.cpu().numpy()
+    if times.shape != (count,) or not np.isfinite(times).all():
+        raise ValueError("times must be finite numbers, one for each interaction")
+    return times
 
 
 def take_vectors(tensors: dict[str, Tensor]) -> dict[str, npt.NDArray[Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import ItemFeatures
-from itemfold.data.joining import Joined, as_interactions
+from itemfold.data.joining import Joined, as_interactions, joined_times
 from itemfold.models.base import Model
 from itemfold.settings.schema import Config
 from itemfold.training.fingerprint import fingerprint
@@ -79,6 +79,7 @@ def updated_run(
         notes=notes,
         metrics=metrics,
         features=features,
+        times=joined_times(joined, run.times, data),
     )
 
 

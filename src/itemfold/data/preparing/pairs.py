@@ -20,6 +20,7 @@ from itemfold.data.columns import RawTable
 from itemfold.data.merging import Pairs, merge_rows
 from itemfold.data.preparing.inputs import literal, parquet
 from itemfold.data.preparing.work import StepFacts, Work
+from itemfold.data.time_units import UNITS
 from itemfold.data.weights import Weighting
 from itemfold.errors import ItemfoldError
 
@@ -115,6 +116,7 @@ class Merging:
     weighting: Weighting
     latest: float | None
     min_rating: float | None
+    time_unit: str = "seconds"
 
 
 def write_pairs(
@@ -129,6 +131,8 @@ def write_pairs(
     low, high = (int(limit) for limit in numbering.limits[bucket : bucket + 2])
     rows = _read_bucket(connection, work, bucket, numbering)
     users, items = (rows.pop(name).astype(np.int64) for name in ("u", "i"))
+    if "time" in rows:
+        rows["time"] = rows["time"] / UNITS[merging.time_unit]
     table = RawTable(users, items, rows.get("rating"), rows.get("time"), rows.get("weight"))
     pairs = merge_rows(users, items, merging.n_items, table, merging.weighting, merging.latest)
     facts = {"duplicates": before.get("duplicates", 0) + pairs.duplicates}

@@ -33,6 +33,7 @@ from itemfold.data.preparing.pairs import (
 from itemfold.data.preparing.rows import StagingPlan
 from itemfold.data.preparing.work import KeptError, PrepareProgress, StepFacts, Work, check_request
 from itemfold.data.readers.frames import first_line
+from itemfold.data.time_units import unit_note
 from itemfold.data.weights import Weighting, duration_text
 from itemfold.environment import need_packages
 from itemfold.errors import ItemfoldError
@@ -242,6 +243,7 @@ class _Job:
             (work.folder / f"rows-{n}.parquet").unlink(missing_ok=True)
         merged = self._merge(numbering, counts, facts)
         final = work.once("ids", 0, 2, lambda: finish.renumber(connection, work, counts))
+        unit = facts.get("time_unit", "seconds")
         stamp = work.once("ids", 1, 2, lambda: finish.find_fingerprint(connection, work, final))
         return {
             "users": final["users"],
@@ -253,6 +255,7 @@ class _Job:
             "weighting": str(self.weighting),
             "left_out": facts["left_out"],
             "skipped": facts["skipped"],
+            "remarks": [unit_note(unit)] if unit != "seconds" else [],
         }
 
     def _stage(self) -> tuple[int, StepFacts]:
@@ -302,7 +305,8 @@ class _Job:
 
     def _merge(self, numbering: Numbering, counts: dict[str, int], facts: StepFacts) -> StepFacts:
         """Write the pairs, bucket by bucket; returns the facts of the last bucket, which add up."""
-        merging = Merging(counts["items"], self.weighting, facts["latest"], self.min_rating)
+        unit = facts.get("time_unit", "seconds")  # begun by release 0.2: without one
+        merging = Merging(counts["items"], self.weighting, facts["latest"], self.min_rating, unit)
         total: StepFacts = {}
         buckets = len(numbering.limits) - 1
         for n in range(buckets):

@@ -16,6 +16,7 @@ from itemfold.data.preparing import expressions as sql
 from itemfold.data.preparing.inputs import InputTable, literal, parquet, reason_of
 from itemfold.data.preparing.work import StepFacts, Work
 from itemfold.data.readers.delimited import text_records
+from itemfold.data.time_units import EARLIEST, LATEST, UNITS, unit_of
 from itemfold.errors import ItemfoldError, NoRowsError
 
 IDS = ("user", "item")
@@ -145,7 +146,11 @@ def _facts(connection: Any, plan: StagingPlan, staged: str) -> StepFacts:
     for role in plan.numbers:
         wanted[f"{role}_bad"] = f"count(*) FILTER ({role}_bad)"
     if "time" in plan.roles:
-        wanted["latest"] = f"max(time) FILTER (NOT ({bad}) AND NOT time_bad)"
+        good = f"NOT ({bad}) AND NOT time_bad"
+        wanted["latest"] = f"max(time) FILTER ({good})"
+        for unit, per in UNITS.items():
+            inside = f"time >= {EARLIEST * per!r} AND time < {LATEST * per!r}"
+            wanted[f"time_{unit}"] = f"count(*) FILTER ({good} AND {inside})"
     for role in IDS:
         held_as, integers = plan.held_as(role), {}  # conditions for ids to become integers
         if held_as == "text" and plan.tables[0].header is not None:
@@ -196,12 +201,17 @@ def summarise(connection: Any, plan: StagingPlan, parts: Sequence[StepFacts]) ->
     }
     check_needs(plan, left_out)
     latest = [part["latest"] for part in parts if part.get("latest") is not None]
+    unit = "seconds"
+    if "time" in plan.roles and "time" not in left_out:
+        dates = {name: sum(part.get(f"time_{name}", 0) for part in parts) for name in UNITS}
+        unit = unit_of(dates, place)
     return {
         "rows": total["rows"] - total["bad"],
         "bad": total["bad"],
         "skipped": skipped,
         "left_out": left_out,
-        "latest": max(latest) if latest else None,
+        "latest": max(latest) / UNITS[unit] if latest else None,
+        "time_unit": unit,
         **{f"{role}_whole": _are_integers(parts, role, bool(skipped)) for role in IDS},
     }
 

@@ -1,0 +1,77 @@
+"""Times in milliseconds, microseconds or nanoseconds become seconds; the oracle is a division."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import itemfold as ir
+from itemfold.data.time_units import in_seconds
+from itemfold.errors import ItemfoldError
+
+FACTORS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+
+
+@given(
+    st.lists(st.integers(700_000_000, 1_700_000_000), min_size=1, max_size=20),
+    st.sampled_from(sorted(FACTORS)),
+)
+def test_every_unit_is_recognised(seconds: list[int], unit: str) -> None:
+    column = np.array(seconds, dtype=np.float64) * FACTORS[unit]
+    found, notes = in_seconds(column, "x")
+    np.testing.assert_allclose(found, seconds, rtol=1e-12)
+    told = () if unit == "seconds" else (f"Times are in {unit}: divided by {FACTORS[unit]:,}.",)
+    assert notes == told
+
+
+@given(st.lists(st.integers(-(10**6), 3 * 10**8), min_size=1, max_size=20))
+def test_relative_times_stay_as_they_are(values: list[int]) -> None:
+    column = np.array(values, dtype=np.float64)
+    found, notes = in_seconds(column, "x")
+    assert found.tolist() == values
+    assert notes == ()
+
+
+def frame(times: list[Any]) -> pl.DataFrame:
+    n = len(times)
+    return pl.DataFrame({"user": np.arange(n) % 3, "item": np.arange(n) // 3, "timestamp": times})
+
+
+def test_mixed_units_are_an_error_that_names_both(tmp_path: Path) -> None:
+    mixed = [1_500_000_000] * 4 + [1_500_000_000_000] * 5
+    text = "the times must have one unit, got 4 in seconds and 5 in milliseconds"
+    with pytest.raises(ItemfoldError, match=text):
+        ir.read(frame(mixed))
+    frame(mixed).write_csv(tmp_path / "mixed.csv")
+    with pytest.raises(ItemfoldError, match=text):
+        ir.read(tmp_path / "mixed.csv")
+    with pytest.raises(ItemfoldError, match=text):
+        ir.prepare(tmp_path / "mixed.csv", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_times_in_the_future_are_counted() -> None:
+    now = int(time.time())
+    data = ir.read(frame([now - 5, now, now + 3600, 4_000_000_000, 4_000_000_001, now - 9]))
+    assert data.notes == ("Interactions with a time in the future: 2, the latest 2096-10-02.",)
+    assert ir.split_interactions(data).notes[0] == data.notes[0]
+
+
+def test_a_half_life_is_the_same_in_every_unit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    seconds = rng.integers(1_400_000_000, 1_500_000_000, 60)
+    plain = ir.read(frame(seconds.tolist()), half_life="90d")
+    milli = ir.read(frame((seconds * 1000).tolist()), half_life="90d")
+    assert plain.weights is not None
+    np.testing.assert_allclose(milli.weights, plain.weights, rtol=1e-9)
+    frame((seconds * 1000).tolist()).write_csv(tmp_path / "milli.csv")
+    ir.prepare(tmp_path / "milli.csv", tmp_path / "out", half_life="90d")
+    prepared = ir.load(tmp_path / "out")
+    np.testing.assert_allclose(prepared.weights, plain.weights, rtol=1e-9)
+    np.testing.assert_allclose(prepared.times, plain.times)
+    assert prepared.notes == ("Times are in milliseconds: divided by 1,000.",)
