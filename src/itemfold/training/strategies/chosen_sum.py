@@ -9,6 +9,7 @@ import numpy as np
 
 from itemfold.models.hybrid_settings import Rows
 from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
+from itemfold.training.strategies.recency import NEVER
 
 FEWEST = 20  # users of a kind for weights of their own
 Groups = list[tuple[float, Blend]]  # by the least length of a history
@@ -47,7 +48,7 @@ class ChosenSum:
         places = [self.names.index(name) for name in order]
         out = []
         for least, blend in groups:
-            is_recent = blend.half_life == self.half_life
+            is_recent = blend.half_life != NEVER
             priors = (0.0, blend.prior) if is_recent else (blend.prior, 0.0)
             row = (*priors, *(blend.weights[place] for place in places))
             scale = next((weight for weight in row[2:] if weight), 1.0)  # the first part counts 1
@@ -60,13 +61,13 @@ def choose_sum(search: BlendSearch, blend: Blend) -> ChosenSum:
 
     New users are those without a row in training, of a validation part that has known ones, too.
     """
-    blend, never = search.padded(blend), search.longest
+    blend = search.padded(blend)
     is_new = search.held.users < 0
     kinds = [np.flatnonzero(~is_new), np.flatnonzero(is_new)]
     if min(map(len, kinds)) < FEWEST:
-        recent = blend.half_life if blend.prior else never
+        recent = blend.half_life if blend.prior else NEVER
         return ChosenSum(tuple(search.names), search.by_length(blend), None, recent)
-    if blend.prior and blend.half_life != never:
+    if blend.prior and blend.half_life != NEVER:
         search.keep_popularity(blend.half_life)
     chosen = []
     for users in kinds:
@@ -74,10 +75,10 @@ def choose_sum(search: BlendSearch, blend: Blend) -> ChosenSum:
         gain = (search.values([blend])[0] - values)[users]
         if gain.mean() > standard_error(gain):
             found = blend
-        if found.prior and found.half_life != never:
+        if found.prior and found.half_life != NEVER:
             search.keep_popularity(found.half_life)
         chosen.append(search.by_length(found, users))
     priors = [each for groups in chosen for _, each in groups if each.prior]
-    recent = next((each.half_life for each in priors if each.half_life != never), never)
+    recent = next((each.half_life for each in priors if each.half_life != NEVER), NEVER)
     known, new = chosen
     return ChosenSum(tuple(search.names), known, new if new != known else None, recent)
