@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -16,6 +17,7 @@ from typing import Any
 
 from itemfold import ranks
 
+STARTED = time.monotonic()  # of the command: this module is imported first
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -14,6 +15,7 @@ from itemfold import ranks
 from itemfold.cli.errors import print_note, report_interrupt
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.options import CONFIGURATION, ExperimentOptions
+from itemfold.cli.signals import STARTED
 from itemfold.cli.tables.layout import console, print_line, program
 from itemfold.errors import ItemfoldError
 
@@ -58,6 +60,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
 
     Example: itemfold train plays.csv --out r
     """
+    if experiment.data is not None and ranks.is_first():
+        print_note(f"reading {experiment.data}")
     from itemfold.cli.tables import results
     from itemfold.experiments.build import run_config
     from itemfold.experiments.stored import change_of_data, default_folder
@@ -73,7 +77,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
     with report_interrupt(lambda: _how_to_resume(folder)):
         request = Request.from_options(base, settings, source)
-        trained = run_config(request, folder, resume=run.resume, progress=True)
+        trained = run_config(request, folder, resume=run.resume, progress=True, started=STARTED)
     if not ranks.is_first():
         return
     if run.final is not None and (note := change_of_data(run.final, trained)):
@@ -86,6 +90,9 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
         print_line(line)
     for name in run.track or ():
         print_line(f"{name}: {trained.track(name, folder)}")
+    if not trained.metrics.get("complete", True):
+        print_note(f"stopped at the best so far; {_how_to_resume(folder)}")
+        raise typer.Exit(128 + signal.SIGINT)
 
 
 def _what_next(trained: Run, folder: str) -> list[str]:
@@ -97,7 +104,7 @@ def _what_next(trained: Run, folder: str) -> list[str]:
 
 
 def _how_to_resume(folder: Path) -> str:
-    if not (folder / "state.pt").exists():
+    if not any((folder / name).exists() for name in ("state.pt", "metrics.json")):
         return "nothing was saved"
     return f"continue with: {program()} train --resume --out {quote(str(folder))}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,13 @@ def run_config(
     data: Interactions | Split | None = None,
     resume: bool = False,
     progress: bool = False,
+    started: float | None = None,
 ) -> Run:
-    """Train what a request asks for; data that is already loaded can be passed in."""
+    """Train what a request asks for; data that is already loaded can be passed in.
+
+    A budget counts from ``started``, by `time.monotonic`; default: from now.
+    """
+    started = time.monotonic() if started is None else started
     if out is not None:
         check_folder("out", out)
     settings = resolve(request)
@@ -45,7 +51,7 @@ def run_config(
     join_ranks(model, settings.make_sampler(), settings.train.device)
     data = make_data(config) if data is None else data
     split = data if isinstance(data, Split) else make_split(config, data, model)
-    return fit_and_test(settings, split, out=out, resume=resume, progress=progress)
+    return fit_and_test(settings, split, out=out, resume=resume, progress=progress, started=started)
 
 
 def make_data(config: Config) -> Interactions:

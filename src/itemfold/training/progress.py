@@ -56,6 +56,12 @@ def watch(model: Model, *, show: bool) -> None:
     model.watch = functools.partial(track, show=show)
 
 
+def report(text: str, *, show: bool) -> None:
+    """Print one line on what was reached."""
+    if show:
+        Console(stderr=True).print(text, soft_wrap=True, highlight=False, markup=False)
+
+
 class EpochBar:
     """A bar of epochs with loss, best validation metric, time per epoch and time left."""
 

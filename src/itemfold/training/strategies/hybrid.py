@@ -28,6 +28,7 @@ from itemfold.settings.toml_file import flat
 from itemfold.training.across_ranks import sharded
 from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.loop import descend
+from itemfold.training.progress import report
 from itemfold.training.state import Best, Weights, put_weights
 from itemfold.training.strategies import closed_form
 from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
@@ -404,14 +405,15 @@ class Stages:
         return grown_weights(network.gnn, split.train, generator)
 
     def _stage(self, name: str) -> None:
-        """Save what a stage reached as a run that can be used, if there is time for it."""
+        """Report what a stage reached, and save it as a usable run if there is time for it."""
         context = self.context
+        value = float(self.search.values([self.blend])[0].mean())
+        report(f"{name}: {self.metric} {value:.4f} on validation", show=context.progress)
         if context.on_stage is None or context.deadline.left() < context.deadline.reserve:
             return
         stage = copy.copy(self)
         stage.state, search = copy.deepcopy(self.state), copy.copy(self.search)
         stage.state.choose(self._chosen(choose_sum(search, self.blend)))
-        value = float(self.search.values([self.blend])[0].mean())
         stage.state.descent.best = Best(0, value, {self.metric: value})
         stage.model = stage._assembled(self.fitted, self.faded, self.split)
         context.on_stage(replace(stage.result(), complete=False), name)
