@@ -50,8 +50,8 @@ def test_absent_data_is_reported_and_what_was_counted_stays(
 
 
 def test_an_unknown_name_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ItemfoldError, match="netflix"):
-        count_datasets(Options(datasets=["netflix"], results=tmp_path), Console(quiet=True))
+    with pytest.raises(ItemfoldError, match="gowalla"):
+        count_datasets(Options(datasets=["gowalla"], results=tmp_path), Console(quiet=True))
     assert not list(tmp_path.iterdir())
     with pytest.raises(ItemfoldError, match=r"one of all, datasets, qualitative, .*got 'dataset'"):
         run_tables("dataset", Options(), Console(quiet=True))
