@@ -8,6 +8,8 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from itemfold.data.split import HeldOut
@@ -15,8 +17,9 @@ from itemfold.evaluation import evaluator
 from itemfold.evaluation.evaluator import Evaluator, sample_users
 from itemfold.evaluation.metrics import FULL_METRICS, METRICS, parse_metric
 from itemfold.models.base import Model
-from itemfold.models.hybrid import deviation
-from itemfold.training.strategies.blend import NEARBY, PRIORS, WEIGHTS, BlendSearch
+from itemfold.training.strategies import blend as blend_module
+from itemfold.training.strategies.blend import NEARBY, Blend, BlendSearch, standard_error
+from itemfold.training.strategies.chosen_sum import choose_sum
 
 CPU = torch.device("cpu")
 ITEMS = 30
@@ -34,203 +37,6 @@ def held_out(lengths: list[int], targets: int = 3, seed: int = 0) -> HeldOut:
     return HeldOut(sp.csr_array(history), sp.csr_array(target), users, users + 100)
 
 
-class Parts:
-    """A hybrid of which only the scores of its parts are known."""
-
-    def __init__(self, network: np.ndarray, linear: np.ndarray, popularity: np.ndarray) -> None:
-        self.device = CPU
-        self.tensors = [torch.from_numpy(a.astype(np.float32)) for a in (network, linear)]
-        self.popularity = torch.from_numpy(popularity.astype(np.float32))
-        self.arrays = network, linear, popularity
-
-    def part_scores(self, history: sp.csr_array, users: np.ndarray) -> Iterator[Any]:
-        for scores in self.tensors:
-            yield scores[users], deviation(scores[users])
-
-    def typical_blend(self) -> Any:
-        return ((0.0, 0.4, 1.5),)
-
-    def naive(self, held: HeldOut, prior: float, weight: float) -> np.ndarray:
-        """NDCG@20 of every user, item by item."""
-        network, linear, popularity = self.arrays
-        out = np.zeros(len(held))
-        history, target = held.history.toarray(), held.target.toarray()
-        for row, user in enumerate(held.users):
-            score = network[user] / network[user].std() + prior * popularity
-            score = score + weight * linear[user] / linear[user].std()
-            score[history[row] > 0] = -np.inf
-            best = np.argsort(-score, kind="stable")[:20]
-            gain = sum(target[row, i] / np.log2(place + 2) for place, i in enumerate(best))
-            out[row] = gain / sum(1 / np.log2(j + 2) for j in range(int(target[row].sum())))
-        return out
-
-
-def noise(n: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((n, ITEMS))
-
-
-def flat_noise(seed: int) -> np.ndarray:
-    values = np.random.default_rng(seed).standard_normal(ITEMS)
-    return (values - values.mean()) / values.std()
-
-
-def search(parts: Parts, held: HeldOut, seed: int = 0, metric: str = "ndcg@20") -> BlendSearch:
-    return BlendSearch(parts, held, metric, seed, has_prior=True)  # type: ignore[arg-type]
-
-
-LENGTHS = [2 + row % 9 for row in range(90)]
-
-
-def test_values_are_those_of_a_naive_ranking() -> None:
-    held = held_out(LENGTHS)
-    parts = Parts(noise(90, 1), noise(90, 2), flat_noise(3))
-    blends = [(0.0, 0.0), (0.5, 0.1), (1.0, 8.0), (3.0, 0.0)]
-    found = search(parts, held).values(blends)
-    expected = np.stack([parts.naive(held, *blend) for blend in blends])
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
-def test_noise_is_left_out_of_a_perfect_network() -> None:
-    held = held_out(LENGTHS)
-    parts = Parts(held.target.toarray() + 0.01 * noise(90, 1), noise(90, 2), flat_noise(3))
-    rows, values = search(parts, held).run(progress=False)
-    assert max(row[2] for row in rows) <= 0.3  # of at most 16
-    assert values.mean() > 0.97
-
-
-def test_a_network_that_is_noise_is_drowned_by_a_good_linear_part() -> None:
-    held = held_out(LENGTHS)
-    parts = Parts(noise(90, 1), held.target.toarray() + 0.3 * noise(90, 2), flat_noise(3))
-    rows, values = search(parts, held).run(progress=False)
-    assert min(row[2] for row in rows) >= 4  # of at most 16
-    alone = parts.naive(held, 0.0, 1e6).mean()
-    assert values.mean() >= alone - 0.02
-    assert values.mean() > 0.9
-
-
-def test_popularity_counts_if_everybody_has_the_same_taste() -> None:
-    """Targets are the popular items that are not in the history; both other parts are noise."""
-    held = held_out(LENGTHS)
-    popular = np.linspace(-1.7, 1.7, ITEMS)
-    target = np.zeros((90, ITEMS), np.float32)
-    for row, known in enumerate(held.history.toarray()):
-        target[row, np.argsort(known * 100 - popular, kind="stable")[:3]] = 1
-    held = HeldOut(held.history, sp.csr_array(target), held.users, held.ids)
-    rows, _ = search(Parts(noise(90, 1), noise(90, 2), popular), held).run(progress=False)
-    assert min(row[1] for row in rows) >= 2  # of at most 3
-    assert max(row[2] for row in rows) <= 0.3
-
-
-def test_one_number_is_the_best_of_its_list_when_users_agree() -> None:
-    """If all users are the same, no difference has an error: the choice is the plain maximum."""
-    one = held_out([4])
-    rows = np.zeros(40, dtype=np.int64)
-    held = HeldOut(one.history[rows], one.target[rows], np.arange(40), np.arange(40))
-    network, linear = (np.repeat(noise(1, seed), 40, 0) for seed in (5, 6))
-    parts = Parts(network, linear, flat_noise(7))
-    found = search(parts, held)
-    for blends in ([(p, 0.3) for p in PRIORS], [(0.2, w) for w in WEIGHTS]):
-        values = [parts.naive(held, *blend).mean() for blend in blends]
-        best = np.flatnonzero(np.round(values, 9) == np.round(max(values), 9))
-        assert found.best(blends, 3) == best[np.abs(best - 3).argmin()]
-
-
-def test_of_values_that_are_as_good_the_most_typical_is_taken() -> None:
-    """Two users who disagree: nothing is better than anything by more than the error."""
-    held = held_out([4, 4])
-    parts = Parts(noise(2, 5), noise(2, 6), flat_noise(7))
-    found = search(parts, held)
-    values = np.array([[0.9, 0.0], [0.0, 0.8], [0.4, 0.5]])
-    found.values = lambda blends: values  # type: ignore[method-assign]
-    assert [found.best([(0.0, 0.0)] * 3, typical) for typical in range(3)] == [0, 1, 2]
-    values = np.array([[0.9, 0.9], [0.1, 0.1], [0.8, 0.7]])
-    assert [found.best([(0.0, 0.0)] * 3, typical) for typical in range(3)] == [0, 0, 0]
-
-
-def test_the_same_seed_gives_the_same_blend() -> None:
-    held = held_out(LENGTHS)
-    target = held.target.toarray()
-    parts = Parts(target + noise(90, 1), target + noise(90, 2), flat_noise(3))
-    results = [search(parts, held, seed).run(progress=False) for seed in (4, 4)]
-    assert results[0][0] == results[1][0]
-    np.testing.assert_array_equal(results[0][1], results[1][1])
-    draws = [search(parts, held, seed).generator.random() for seed in (4, 4, 5)]
-    assert draws[0] == draws[1] != draws[2]
-
-
-# --- groups by the length of the history ---------------------------------------------------------
-
-
-def two_kinds(n: int = 240) -> tuple[Parts, HeldOut]:
-    """The linear part knows the targets of long histories only, the network of short ones only."""
-    lengths = [2 if row % 2 else 10 for row in range(n)]
-    held = held_out(lengths)
-    target, short = held.target.toarray(), np.array(lengths)[:, None] == 2
-    network = np.where(short, target, 0) * 3 + noise(n, 1)
-    linear = np.where(short, 0, target) * 3 + noise(n, 2)
-    return Parts(network, linear, flat_noise(3)), held
-
-
-def test_groups_are_used_where_they_help() -> None:
-    parts, held = two_kinds()
-    found = search(parts, held)
-    rows, values = found.run(progress=False)
-    assert len(rows) == 2
-    assert [row[0] for row in rows] == [0.0, 10.0]
-    assert rows[0][2] < rows[1][2]  # the weight of the linear part
-    length = np.diff(held.history.indptr)
-    blended = np.where(length < 10, *(parts.naive(held, *row[1:]) for row in rows))
-    assert blended.mean() > values.mean()
-
-
-def test_each_group_has_the_best_blend_nearby() -> None:
-    parts, held = two_kinds()
-    rows = search(parts, held).by_length((0.1, 1.0))
-    short = np.diff(held.history.indptr) == 2
-    options = [(0.1 * f, 1.0 * g) for f in NEARBY for g in NEARBY]
-    values = np.stack([parts.naive(held, *option) for option in options])
-    for row, users in zip(rows, (short, ~short), strict=True):
-        best = values[:, users].mean(1).max()
-        chosen = parts.naive(held, *row[1:])[users].mean()
-        assert chosen == pytest.approx(best)
-
-
-def test_one_row_is_enough_where_groups_do_not_help() -> None:
-    """Every part is as good for any length: what one half chooses is luck for the other."""
-    for seed in range(3):
-        held = held_out(LENGTHS, seed=seed)
-        target = held.target.toarray()
-        parts = Parts(
-            2 * target + noise(90, seed), 2 * target + noise(90, 10 + seed), flat_noise(3)
-        )
-        found = search(parts, held, seed)
-        rows, values = found.run(progress=False)
-        assert len(rows) == 1
-        np.testing.assert_allclose(values, parts.naive(held, *rows[0][1:]), rtol=1e-6)
-
-
-@pytest.mark.parametrize("lengths", [[5] * 120, [5] * 80 + [9] * 40, [5] * 40 + [9] * 80])
-def test_histories_shorter_than_any_validated_one_are_like_the_shortest(
-    lengths: list[int],
-) -> None:
-    held = held_out(lengths)
-    target = held.target.toarray()
-    parts = Parts(noise(120, 1), 2 * target + noise(120, 2), flat_noise(3))
-    rows = search(parts, held).by_length((0.2, 0.3))  # too little of the linear part
-    starts = [0.0, 9.0][: len(set(lengths))]
-    assert [row[0] for row in rows] == starts
-    assert [row[2] for row in rows] == [0.6] * len(starts)
-
-
-def test_a_blend_that_nothing_nearby_beats_stays_as_it_is() -> None:
-    held = held_out(LENGTHS)
-    parts = Parts(held.target.toarray() + 0.01 * noise(90, 1), noise(90, 2), flat_noise(3))
-    assert search(parts, held).by_length((0.1, 0.03)) == ((0.0, 0.1, 0.03),)
-
-
-# --- comparing scorings --------------------------------------------------------------------------
-
-
 class Fixed(Model):
     """Scores from a matrix, by the row of the user."""
 
@@ -238,8 +44,263 @@ class Fixed(Model):
         super().__init__()
         self.store("matrix", torch.zeros(1))
 
+    @classmethod
+    def of(cls, matrix: npt.NDArray[Any]) -> Model:
+        out = cls()
+        out.store("matrix", torch.from_numpy(matrix).float())
+        return out
+
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
-        return self.matrix[torch.from_numpy(users)]  # type: ignore[index,no-any-return]
+        return self.matrix[torch.from_numpy(users)].clone()  # type: ignore[index,no-any-return]
+
+
+def noise(n: int, seed: int) -> npt.NDArray[Any]:
+    return np.random.default_rng(seed).standard_normal((n, ITEMS))
+
+
+def flat_noise(seed: int) -> npt.NDArray[Any]:
+    values = np.random.default_rng(seed).standard_normal(ITEMS)
+    return (values - values.mean()) / values.std()
+
+
+def naive(
+    held: HeldOut, popularity: npt.NDArray[Any], prior: float, parts: list[Any], weights: Any
+) -> npt.NDArray[Any]:
+    """NDCG@20 of every user, item by item."""
+    out = np.zeros(len(held))
+    history, target = held.history.toarray(), held.target.toarray()
+    for row, user in enumerate(held.users):
+        score = prior * popularity
+        for part, weight in zip(parts, weights, strict=True):
+            score = score + weight * part[user] / part[user].std()
+        score[history[row] > 0] = -np.inf
+        best = np.argsort(-score, kind="stable")[:20]
+        gain = sum(target[row, i] / np.log2(place + 2) for place, i in enumerate(best))
+        out[row] = gain / sum(1 / np.log2(j + 2) for j in range(int(target[row].sum())))
+    return out
+
+
+def search(
+    held: HeldOut,
+    parts: dict[str, npt.NDArray[Any]],
+    popularity: dict[str, npt.NDArray[Any]] | None = None,
+    seed: int = 0,
+) -> BlendSearch:
+    given = popularity or {"never": flat_noise(3)}
+    tensors = {name: torch.from_numpy(values).float() for name, values in given.items()}
+    found = BlendSearch(held, tensors, "ndcg@20", CPU, seed)
+    for name, matrix in parts.items():
+        found.add(name, Fixed.of(matrix))
+    return found
+
+
+LENGTHS = [2 + row % 9 for row in range(90)]
+
+
+def test_values_are_those_of_a_naive_ranking() -> None:
+    held = held_out(LENGTHS)
+    network, linear, popularity = noise(90, 1), noise(90, 2), flat_noise(3)
+    blends = [(0.0, (1.0, 0.0)), (0.5, (1.0, 0.1)), (1.0, (0.2, 8.0)), (3.0, (0.0, 0.0))]
+    found = search(held, {"network": network, "linear": linear}, {"never": popularity})
+    values = found.values([Blend("never", prior, weights) for prior, weights in blends])
+    expected = [naive(held, popularity, p, [network, linear], w) for p, w in blends]
+    np.testing.assert_allclose(values, np.stack(expected), rtol=1e-6)
+
+
+def test_sums_are_ranked_among_the_best_items_of_each_part() -> None:
+    """Among few of 30 items the values stay those of the whole catalogue for sums of few parts."""
+    held = held_out(LENGTHS)
+    linear = held.target.toarray() + 0.3 * noise(90, 2)
+    found = search(held, {"linear": linear}, {"never": flat_noise(3)})
+    whole = found.values([Blend("never", 0.2, (1.0,))])
+    found._pool = {}
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(blend_module, "POOL", 1)  # 20 items of each part
+    np.testing.assert_allclose(found.values([Blend("never", 0.2, (1.0,))]), whole, rtol=1e-6)
+    monkey.undo()
+
+
+def test_noise_is_left_out_of_a_perfect_part() -> None:
+    held = held_out(LENGTHS)
+    good = held.target.toarray() + 0.01 * noise(90, 1)
+    blend, values = search(held, {"network": good, "linear": noise(90, 2)}).run()
+    assert blend == Blend("never", 0.0, (1.0, 0.0))
+    assert values.mean() > 0.97
+
+
+@pytest.mark.parametrize("name", ["network", "linear", "other"])
+def test_every_part_alone_can_be_chosen(name: str) -> None:
+    held = held_out(LENGTHS)
+    parts = {each: noise(90, seed) for seed, each in enumerate(("network", "linear", "other"))}
+    parts[name] = held.target.toarray() + 0.01 * parts[name]
+    found = search(held, parts)
+    assert found.run()[0] == found.alone(name)
+
+
+@pytest.mark.parametrize("half_life", ["never", "30d"])
+def test_pure_popularity_can_be_chosen(half_life: str) -> None:
+    """Targets are the popular items that are not in the history; all parts are noise."""
+    held = held_out(LENGTHS)
+    popular = np.linspace(-1.7, 1.7, ITEMS)
+    target = np.zeros((90, ITEMS), np.float32)
+    for row, known in enumerate(held.history.toarray()):
+        target[row, np.argsort(known * 100 - popular, kind="stable")[:3]] = 1
+    held = HeldOut(held.history, sp.csr_array(target), held.users, held.ids)
+    popularity = {"never": flat_noise(4), "30d": flat_noise(5), half_life: popular}
+    found = search(held, {"network": noise(90, 1), "linear": noise(90, 2)}, popularity)
+    blend, values = found.run()
+    assert blend == found.of_popularity(half_life)
+    assert values.mean() == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), signal=st.tuples(*[st.floats(0, 2)] * 3))
+def test_the_sum_is_never_below_a_part(seed: int, signal: tuple[float, float, float]) -> None:
+    held = held_out(LENGTHS, seed=seed)
+    target = held.target.toarray()
+    parts = {
+        name: strength * target + noise(90, seed + place)
+        for place, (name, strength) in enumerate(zip(("linear", "network"), signal, strict=False))
+    }
+    popularity = {"never": flat_noise(seed), "30d": signal[2] * target.mean(0) + flat_noise(seed)}
+    found = search(held, parts, popularity)
+    _, values = found.run()
+    singles = [found.alone(name) for name in parts] + [found.of_popularity(h) for h in popularity]
+    for alone in found.values(singles):
+        behind = alone - values
+        assert behind.mean() <= standard_error(behind) + 0.003 * values.mean() + 1e-12
+
+
+def test_two_parts_that_know_different_targets_are_summed() -> None:
+    held = held_out(LENGTHS, targets=4)
+    target = held.target.toarray()
+    first = target * (np.arange(ITEMS) % 2 == 0) * 3 + 0.3 * noise(90, 1)
+    second = target * (np.arange(ITEMS) % 2 == 1) * 3 + 0.3 * noise(90, 2)
+    found = search(held, {"network": first, "linear": second})
+    blend, values = found.run()
+    assert all(blend.weights)
+    assert values.mean() > found.values([found.alone("network")]).mean() + 0.1
+
+
+def test_of_weights_that_are_as_good_the_linear_part_gets_the_smallest() -> None:
+    """Both parts know everything: any weight is as good."""
+    held = held_out(LENGTHS)
+    target = held.target.toarray()
+    found = search(held, {"network": target * 3.0, "linear": target * 3.0})
+    start = Blend("never", 0.0, (1.0, 1.0))
+    assert found.run(start)[0].weights == (1.0, 0.5)
+
+
+def test_the_same_seed_gives_the_same_blend() -> None:
+    held = held_out(LENGTHS)
+    target = held.target.toarray()
+    parts = {"network": target + noise(90, 1), "linear": target + noise(90, 2)}
+    results = [search(held, parts, seed=seed).run() for seed in (4, 4)]
+    assert results[0][0] == results[1][0]
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+def test_a_part_of_the_same_name_is_replaced() -> None:
+    held = held_out(LENGTHS)
+    found = search(held, {"network": noise(90, 1)})
+    before = found.values([found.alone("network")])
+    found.add("network", Fixed.of(held.target.toarray() + 0.01 * noise(90, 1)))
+    assert found.names == ["network"]
+    assert found.values([found.alone("network")]).mean() > before.mean() + 0.5
+
+
+# --- groups by the length of the history, and new users ------------------------------------------
+
+
+def two_kinds(n: int = 240) -> tuple[dict[str, npt.NDArray[Any]], HeldOut]:
+    """The linear part knows the targets of long histories only, the network of short ones only."""
+    lengths = [2 if row % 2 else 10 for row in range(n)]
+    held = held_out(lengths)
+    target, short = held.target.toarray(), np.array(lengths)[:, None] == 2
+    network = np.where(short, target, 0) * 3 + noise(n, 1)
+    linear = np.where(short, 0, target) * 3 + noise(n, 2)
+    return {"network": network, "linear": linear}, held
+
+
+def test_groups_are_used_where_they_help() -> None:
+    parts, held = two_kinds()
+    found = search(held, parts)
+    blend = Blend("never", 0.1, (1.0, 1.0))
+    rows = found.by_length(blend)
+    assert [least for least, _ in rows] == [0.0, 10.0]
+    weights = [row.weights[1] / row.weights[0] for _, row in rows]
+    assert weights[0] < weights[1]
+    short = np.diff(held.history.indptr) == 2
+    options = [Blend("never", 0.1 * f, (1.0, g)) for f in NEARBY for g in NEARBY]
+    values = found.values(options)
+    for (_, row), users in zip(rows, (short, ~short), strict=True):
+        best = values[:, users].mean(1).max()
+        assert found.values([row])[0][users].mean() == pytest.approx(best)
+
+
+def test_one_row_is_enough_where_groups_do_not_help() -> None:
+    """Every part is as good for any length: what one half chooses is luck for the other."""
+    for seed in range(3):
+        held = held_out(LENGTHS, seed=seed)
+        target = held.target.toarray()
+        parts = {
+            "network": 2 * target + noise(90, seed),
+            "linear": 2 * target + noise(90, seed + 9),
+        }
+        found = search(held, parts, seed=seed)
+        assert len(found.by_length(found.run()[0])) == 1
+
+
+def test_new_users_have_weights_of_their_own_where_they_differ() -> None:
+    """The linear part knows the targets of new users, popularity those of known ones."""
+    n = 120
+    held = held_out([4] * n)
+    is_new = np.arange(n) % 2 == 0
+    popular = np.linspace(-1.7, 1.7, ITEMS)
+    target = held.target.toarray()
+    for row, known in enumerate(held.history.toarray()):
+        if not is_new[row]:
+            target[row] = 0
+            target[row, np.argsort(known * 100 - popular, kind="stable")[:3]] = 1
+    linear = np.where(is_new[:, None], target, 0) * 3 + 0.3 * noise(n, 1)
+    rows = np.arange(n)
+
+    class ByRow(Fixed):
+        def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
+            keys = {tuple(r): i for i, r in enumerate(held.history.toarray())}
+            return self.matrix[[keys[tuple(r)] for r in history.toarray()]].clone()  # type: ignore
+
+    users = np.where(is_new, -1, rows)
+    held = HeldOut(held.history, sp.csr_array(target), users, held.ids)
+    popularity = {"never": flat_noise(2), "7d": popular}
+    tensors = {name: torch.from_numpy(values).float() for name, values in popularity.items()}
+    found = BlendSearch(held, tensors, "ndcg@20", CPU)
+    found.add("linear", ByRow.of(linear))
+    chosen = choose_sum(found, found.run()[0])
+    assert chosen.half_life == "7d"
+    table = chosen.settings(["linear"])
+    ((_, never, recent, weight),) = table["new_blend"]
+    assert (never, recent, weight) == (0.0, 0.0, 1.0)
+    ((_, _, recent, weight),) = table["blend"]
+    assert recent > 0
+    assert weight == 0 or recent > weight
+
+
+def test_without_new_users_there_is_one_blend() -> None:
+    held = held_out(LENGTHS)
+    found = search(held, {"linear": held.target.toarray() + 0.1 * noise(90, 1)})
+    chosen = choose_sum(found, found.run()[0])
+    assert chosen.new is None
+    assert chosen.counts("linear")
+    assert not chosen.counts("network")
+    assert chosen.settings(["linear"]) == {
+        "blend": ((0.0, 0.0, 0.0, 1.0),),
+        "new_blend": None,
+        "popularity_half_life": "never",
+    }
+
+
+# --- comparing scorings --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("budget", [256, 1e-6])  # one block of users, and several
