@@ -185,7 +185,7 @@ def _known_times(
 
 def no_users(data: Interactions, columns: Ints) -> HeldOut:
     """An empty held-out part."""
-    empty = sp.csr_array((0, len(columns)), dtype=np.float32)
+    empty = from_parts(np.empty(0, np.int32), np.zeros(1, np.int32), len(columns))
     return HeldOut(empty, empty, np.empty(0, np.int64), data.user_ids.ids[:0])
 
 

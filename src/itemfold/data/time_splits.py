@@ -209,9 +209,9 @@ def split_rolling(
         [450, 600, 750]
     """
     positive_integers(windows=windows)
-    fixed = {"seed": seed, "start": start, "valid": valid, "new_users": new_users}
+    fixed: dict[str, Any] = {"seed": seed, "start": start, "valid": valid, "new_users": new_users}
     fixed |= {"valid_by": valid_by, "rounding": rounding}
-    return [split_window(data, windows=windows, window=n + 1, **fixed) for n in range(windows)]  # type: ignore[arg-type]
+    return [split_window(data, windows=windows, window=n + 1, **fixed) for n in range(windows)]
 
 
 def leave_last_out(
