@@ -173,7 +173,8 @@ def _known_times(
     if data.times is None:
         return None
     matrix, order = sorted_matrix(data)
-    moments = np.asarray(data.times)[order].astype(np.float64)
+    moments = np.asarray(data.times)[order].astype(np.float64, copy=False)
+    del order
     whole = take_columns(from_parts(matrix.indices, matrix.indptr, data.n_items, moments), columns)
     parts: list[tuple[sp.csr_array, Any]] = [train, (test.history, test.ids)]
     if valid is not None:
