@@ -68,6 +68,10 @@ class Times:
             )
         return out
 
+    def has(self, part: sp.csr_array, ids: Ids) -> bool:
+        """Whether every interaction of a part has a time here."""
+        return all(found.all() for _, _, found in self._find(part, ids))
+
     def only(self, parts: Iterable[Part]) -> Times:
         """The times of the interactions of these parts; users without one are removed."""
         known = np.zeros(self.matrix.nnz, np.bool_)
