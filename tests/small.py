@@ -74,9 +74,9 @@ def checkerboard(users: int = 40, items: int = 40, seed: int = 0) -> Interaction
 
 
 def board_split(protocol: str = "transductive", seed: int = 0, **settings: Any) -> Split:
-    """The checkerboard split for one of the protocols."""
+    """The checkerboard split for one of the protocols; every user has held-out items."""
     strategy = split_users if protocol == "inductive" else split_interactions
-    return strategy(checkerboard(seed=seed), seed=seed, **settings)
+    return strategy(checkerboard(seed=seed), seed=seed, **{"rounding": "nearest", **settings})
 
 
 def seeded(seed: int = 0) -> torch.Generator:

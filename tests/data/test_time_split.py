@@ -364,3 +364,27 @@ def test_rounding_is_checked_and_stored() -> None:
         with pytest.raises(ItemfoldError, match="'rounding' must be random or nearest, got 'up'"):
             split(data, rounding="up")
     assert ir.keep_all(data, valid=0.1).settings["rounding"] == "random"
+
+
+def test_a_final_model_is_validated_on_the_latest_interactions_where_there_are_times() -> None:
+    data = growing(7, 400)
+    when = times_of(data)
+    split = ir.keep_all(data, valid=0.2)
+    assert split.settings["valid_by"] == "time"
+    assert split.valid is not None
+    assert len(split.test) == 0
+    train = pairs(split, split.train, split.user_ids)
+    assert max(when[p] for p in train) < min(
+        when[p] for p in pairs(split, split.valid.target, split.valid.ids)
+    )
+    whole = split.refit()
+    assert pairs(whole, whole.train, whole.user_ids) == set(when)
+    assert ir.keep_all(replace(data, times=None), valid=0.2).settings["valid_by"] == "random"
+    run = ir.fit(data, ir.models.EASE(), progress=False).run
+    assert run.config["split"]["valid_by"] == "time"
+    assert run.train.nnz == len(data)
+    known = ir.fit(data, ir.models.MF(dim=4), progress=False, budget=1).run
+    assert known.config["split"]["valid_by"] == "random"
+    config = {"split": {"strategy": "all", "valid": 0.1}, "model": {"name": "mf", "dim": 4}}
+    final = run_config({**config, "train": {"epochs": 1}}, data=data)
+    assert final.config["split"]["valid_by"] == "random"

@@ -173,7 +173,7 @@ class SplitOptions:
         str | None,
         typer.Option(
             help="interactions, users, time, last, rolling, items (new items) or all. "
-            "Default: by protocol, {default split}."
+            "Default: time for a file with timestamps, otherwise by protocol, {default split}."
         ),
     ] = None
 

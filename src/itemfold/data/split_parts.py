@@ -175,7 +175,8 @@ def _known_times(
     if data.times is None:
         return None
     matrix, order = sorted_matrix(data)
-    moments = np.asarray(data.times)[order].astype(np.float64)
+    moments = np.asarray(data.times)[order].astype(np.float64, copy=False)
+    del order
     whole = take_columns(from_parts(matrix.indices, matrix.indptr, data.n_items, moments), columns)
     parts: list[tuple[sp.csr_array, Any]] = [train, (test.history, test.ids)]
     if valid is not None:
@@ -187,7 +188,7 @@ def _known_times(
 
 def no_users(data: Interactions, columns: Ints) -> HeldOut:
     """An empty held-out part."""
-    empty = sp.csr_array((0, len(columns)), dtype=np.float32)
+    empty = from_parts(np.empty(0, np.int32), np.zeros(1, np.int32), len(columns))
     return HeldOut(empty, empty, np.empty(0, np.int64), data.user_ids.ids[:0])
 
 

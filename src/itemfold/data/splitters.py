@@ -249,7 +249,7 @@ def keep_all(
     seed: int = 0,
     valid: float = 0.0,
     protocol: Protocol = "transductive",
-    valid_by: Literal["time", "random"] = "random",
+    valid_by: Literal["time", "random"] | None = None,
     rounding: Literal["random", "nearest"] = "random",
 ) -> Split:
     """Hold nothing out for test, to train a final model.
@@ -262,8 +262,9 @@ def keep_all(
         seed: Seed of a random validation part.
         valid: Share of the interactions for validation, in [0, 1); transductive only.
         protocol: "transductive", or "inductive" to train no vectors of users.
-        valid_by: Validate on some interactions of each user ("random"), or on the latest ones, with
-            new users folded in ("time").
+        valid_by: Validate on the latest interactions, with new users folded in ("time"), or on some
+            of each user's ("random"); default: "time" for data that `default_strategy` would split
+            by time.
         rounding: How the number of a user's validation items is rounded, as in
             `split_interactions`.
 
@@ -281,6 +282,9 @@ def keep_all(
         (900, None, 0)
     """
     one_of("protocol", protocol, ("transductive", "inductive"))
+    if valid_by is None:
+        is_timed = prefers_time(data) and valid and not time_problem(data, valid, test=0)
+        valid_by = "time" if is_timed else "random"
     one_of("valid_by", valid_by, ("time", "random"))
     rng, dither = seeded(seed), _dithers(rounding)
     settings: dict[str, Any] = {"strategy": "all", "seed": seed, "protocol": protocol}
@@ -310,7 +314,7 @@ def default_strategy(
     data: Interactions,
     protocol: Protocol = "transductive",
     *,
-    valid: float = 0.1,
+    valid: float = 0.25,
     test: float = 0.2,
 ) -> str:
     """The split strategy of data for which none was asked for.

@@ -40,7 +40,7 @@ def split_by_time(
     data: Interactions,
     *,
     seed: int = 0,
-    valid: float = 0.1,
+    valid: float = 0.25,
     test: float = 0.2,
     unseen_items: Literal["keep", "drop"] = "keep",
     new_users: Literal["fold-in", "drop"] = "fold-in",
@@ -209,9 +209,9 @@ def split_rolling(
         [450, 600, 750]
     """
     positive_integers(windows=windows)
-    fixed = {"seed": seed, "start": start, "valid": valid, "new_users": new_users}
+    fixed: dict[str, Any] = {"seed": seed, "start": start, "valid": valid, "new_users": new_users}
     fixed |= {"valid_by": valid_by, "rounding": rounding}
-    return [split_window(data, windows=windows, window=n + 1, **fixed) for n in range(windows)]  # type: ignore[arg-type]
+    return [split_window(data, windows=windows, window=n + 1, **fixed) for n in range(windows)]
 
 
 def leave_last_out(
@@ -266,7 +266,7 @@ def validate_on_latest(data: Interactions, valid: float, settings: dict[str, Any
     return split_of_periods(data, matrix, times, periods, columns, rows, settings, [])
 
 
-def time_problem(data: Interactions, valid: float = 0.1, test: float = 0.2) -> str:
+def time_problem(data: Interactions, valid: float = 0.25, test: float = 0.2) -> str:
     """Why data cannot be split by time, or an empty string.
 
     >>> import itemfold as ir

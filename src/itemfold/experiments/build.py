@@ -77,15 +77,12 @@ def make_split(config: Config, data: Interactions, model: Model | None = None) -
     strategy, thin = section.pop("strategy", None), section.pop("cold_start", None)
     if strategy is None:
         strategy = _open_strategy(data, section, thin is not None, notes)
-    if (
-        model is not None
-        and not model.inductive
-        and "new_users" in schema(SPLITS[strategy])
-        and "new_users" not in section
-    ):
-        section["new_users"] = "drop"
-        name = type(model).__name__
-        notes.append(f"New users are left out: {name} cannot score them.")
+    if model is not None and not model.inductive:
+        if "new_users" in schema(SPLITS[strategy]) and "new_users" not in section:
+            section["new_users"] = "drop"
+            notes.append(f"New users are left out: {type(model).__name__} cannot score them.")
+        if strategy == "all":
+            section.setdefault("valid_by", "random")  # by time, users may be new
     for key in given_settings(section):
         if (data.user_parts if strategy == "users" else data.held_out) is None:
             what = "test users" if strategy == "users" else "test file"

@@ -8,8 +8,7 @@ from typing import Any, Literal
 from itemfold.data.datasets import load
 from itemfold.data.interactions import Interactions
 from itemfold.data.sources import read
-from itemfold.data.splitters import keep_all, prefers_time
-from itemfold.data.time_splits import time_problem
+from itemfold.data.splitters import keep_all
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Model
 from itemfold.serving.recommendation_table import kind_of_frame
@@ -70,9 +69,8 @@ def fit(
         )
     else:
         interactions = data
-    is_timed = prefers_time(interactions) and not time_problem(interactions, VALID, test=0)
     folds_in = model is None or model.inductive
-    valid_by: Literal["time", "random"] = "time" if is_timed and folds_in else "random"
-    split = keep_all(interactions, seed=seed, valid=VALID, valid_by=valid_by)
+    how: Literal["random"] | None = None if folds_in else "random"  # by time, users may be new
+    split = keep_all(interactions, seed=seed, valid=VALID, valid_by=how)
     run = train(split, model, out=out, progress=progress, seed=seed, budget=budget)
     return Recommender(run, frames=kind_of_frame(data))

@@ -154,7 +154,7 @@ def choose_split(config: Config, protocol: str | None, strategy: str | None) -> 
         if strategy is None and config.get("split") and protocol_of(config) == protocol:
             return
         strategy = _strategy_for(protocol, strategy)
-        if strategy is None and PROTOCOL_OF.get(stored, protocol) != protocol:
+        if strategy is None and PROTOCOL_OF.get(str(stored), protocol) != protocol:
             config["split"] = {}  # the stored one is of the other protocol
     if strategy is None:
         return

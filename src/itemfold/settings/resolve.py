@@ -42,7 +42,11 @@ INDIFFERENT = (
     ("train", "save_seconds"),
     ("negatives", "cache"),
 )
-FIXED = {"rolling": {"valid_by": "random"}, "time": {"new_users": "drop"}}  # up to release 0.2
+FIXED = {  # up to release 0.2
+    "rolling": {"valid_by": "random"},
+    "all": {"valid_by": "random"},
+    "time": {"new_users": "drop"},
+}
 OF_CLOSED_FORMS = ("metric", "refit", "seed")  # the training settings that apply to closed forms
 
 

@@ -101,7 +101,7 @@ class Run:
             history=fitted.history,
             features=split.features,
             sources=fitted.settings.sources,
-            times=None if split.times is None else split.times.of(fitted.train, split.user_ids),
+            times=_times(split, fitted.train),
             metrics={
                 "dataset": split.dataset,
                 "protocol": split.protocol,
@@ -220,6 +220,13 @@ class Run:
         from itemfold.training.run_folder import RunFolder
 
         return RunFolder(folder).load(device)
+
+
+def _times(split: Split, train: sp.csr_array) -> Floats | None:
+    """The times of the training interactions; None if some have none, as in a hand-made split."""
+    if split.times is None or not split.times.has(train, split.user_ids):
+        return None
+    return split.times.of(train, split.user_ids)
 
 
 # What weights of interactions change in a model, by `Model.weighs`.
