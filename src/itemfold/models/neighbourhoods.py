@@ -126,12 +126,22 @@ class Neighbourhoods:
         Each item follows the one of largest cosine among the most popular items, its leader; the
         leaders follow theirs in the same way.
         """
-        cosines = sp.csr_array(self.by_item @ self.by_user[:, : LEADERS[1]])
-        cosines.data *= self.per_root[cosines.indices]
-        of_item = _argmax(cosines)
-        of_leader = _argmax(sp.csr_array(cosines[: LEADERS[1], : LEADERS[0]]))
+        first, all_leaders = (sp.csr_array(self.by_user[:, :number]) for number in LEADERS)
+        of_item = np.zeros(self.n_items, np.int64)
+
+        def find(part: Ints) -> None:
+            of_item[part] = self._nearest_of(part, all_leaders)
+
+        self._each(find, _parts(self.work, LOCAL), "sorting items")
+        of_leader = self._nearest_of(np.arange(all_leaders.shape[1]), first)
         out: Ints = np.lexsort((of_item, of_leader[of_item]))
         return out
+
+    def _nearest_of(self, items: Ints, leaders: sp.csr_array) -> Ints:
+        """The leader of largest cosine of each item."""
+        cosines = sp.csr_array(self.by_item[items] @ leaders)
+        cosines.data *= self.per_root[cosines.indices]
+        return _argmax(cosines)
 
     def _each(self, task: Callable[[Ints], None], parts: list[Ints], text: str) -> None:
         with thread_map() as spread:
