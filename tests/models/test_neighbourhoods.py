@@ -131,3 +131,23 @@ def test_no_part_begins_after_an_error() -> None:
     finally:
         torch.set_num_threads(before)
     assert len(begun) < 10_000
+
+
+@given(x=interactions(), leaders=st.tuples(st.integers(1, 3), st.integers(3, 20)))
+@settings(max_examples=60, deadline=None)
+def test_items_follow_the_leader_of_largest_cosine(
+    x: sp.csr_array, leaders: tuple[int, int]
+) -> None:
+    with patch.object(near, "LEADERS", leaders):
+        found = near.Neighbourhoods(x, sum_of_squares(x), 3, lambda steps, text: steps)
+        order = found.by_leader()
+    assert sorted(order) == list(range(x.shape[1]))
+    dense = x.toarray()[:, found.order].astype(np.float64)
+    norm = np.sqrt((dense**2).sum(0))
+    cosine = dense.T @ dense / np.where(norm > 0, norm, 1)  # [items, leaders]
+    best = cosine[:, : leaders[1]].max(1)
+    leader = found._nearest_of(np.arange(x.shape[1]), found.by_user[:, : leaders[1]])
+    chosen = cosine[np.arange(x.shape[1]), leader]
+    np.testing.assert_allclose(chosen, best, rtol=1e-5)
+    places = [np.flatnonzero(leader[order] == one) for one in np.unique(leader)]
+    assert all((np.diff(place) == 1).all() for place in places)  # followers are consecutive

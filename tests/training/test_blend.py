@@ -377,3 +377,11 @@ def test_of_many_users_a_fixed_sample_is_taken(monkeypatch: pytest.MonkeyPatch) 
     assert same_users(found, expected)
     monkeypatch.setattr(evaluator, "COMPARED", {"cpu": 1})
     assert len(sample_users(held, CPU)) == 1000  # at least
+
+
+def test_users_are_sampled_by_their_targets() -> None:
+    held = held_out([2] * 1300)
+    per_user = held.target.nnz / len(held)
+    assert len(sample_users(held, CPU, targets=int(1200 * per_user))) == 1200
+    assert len(sample_users(held, CPU, targets=1)) == 1000  # at least
+    assert same_users(sample_users(held, CPU, targets=10**6), held)

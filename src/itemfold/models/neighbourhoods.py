@@ -32,6 +32,7 @@ from itemfold.ops.thread_map import thread_map
 HEAD = 16_384  # items whose Gram matrix is dense, 1 GiB
 LOCAL = 2**22  # elements of the Gram matrices of a block, unless it has one item
 PRODUCTS = 2**22  # multiplications of a sparse product, which bound its size
+LEADERS = (32, 1024)  # most popular items by which others are put in order, in two levels
 PLACES = 2**24  # elements of the table of positions of the head's items in a block
 
 
@@ -94,7 +95,9 @@ class Neighbourhoods:
 
         if self.k > 0:
             most = min(LOCAL // (self.k + 1) ** 2, PLACES // self.head)
-            self._each(fill, _parts(work, most), "solving neighbourhoods")
+            order = self.by_leader()
+            parts = [order[part] for part in _parts(work[order], most)]
+            self._each(fill, parts, "solving neighbourhoods")
         return torch.from_numpy(near), weights
 
     def nearest(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
@@ -116,6 +119,29 @@ class Neighbourhoods:
         if self.k > 0:
             self._each(find, _parts(self.work, LOCAL // (self.k + 1)), "finding neighbours")
         return near, work
+
+    def by_leader(self) -> Ints:
+        """All ranks in an order in which items with common neighbours are close to each other.
+
+        Each item follows the one of largest cosine among the most popular items, its leader; the
+        leaders follow theirs in the same way.
+        """
+        first, all_leaders = (sp.csr_array(self.by_user[:, :number]) for number in LEADERS)
+        of_item = np.zeros(self.n_items, np.int64)
+
+        def find(part: Ints) -> None:
+            of_item[part] = self._nearest_of(part, all_leaders)
+
+        self._each(find, _parts(self.work, LOCAL), "sorting items")
+        of_leader = self._nearest_of(np.arange(all_leaders.shape[1]), first)
+        out: Ints = np.lexsort((of_item, of_leader[of_item]))
+        return out
+
+    def _nearest_of(self, items: Ints, leaders: sp.csr_array) -> Ints:
+        """The leader of largest cosine of each item."""
+        cosines = sp.csr_array(self.by_item[items] @ leaders)
+        cosines.data *= self.per_root[cosines.indices]
+        return _argmax(cosines)
 
     def _each(self, task: Callable[[Ints], None], parts: list[Ints], text: str) -> None:
         with thread_map() as spread:
@@ -171,18 +197,16 @@ class Neighbourhoods:
 
     def _of_groups(self, listed: npt.NDArray[np.int32], group: Ints, user: Ints) -> sp.csr_array:
         """Interactions of users with items of the head that are listed in a group, by place."""
-        place = np.full((len(listed), self.head), -1, np.int32)
         row, column = np.nonzero(listed < self.head)
-        place[row, listed[row, column]] = column
-        histories = self.of_head[user]
-        is_listed = np.zeros(self.head, dtype=np.bool_)  # in some group: a small table, few pass
-        is_listed[listed[row, column]] = True
-        some = np.flatnonzero(is_listed[histories.indices])
-        line = np.repeat(np.arange(len(user)), np.diff(histories.indptr))[some]
-        found = place[group[line], histories.indices[some]]
-        there = found >= 0
+        items, number = np.unique(listed[row, column], return_inverse=True)
+        place = np.full((len(listed), len(items)), -1, np.int32)
+        place[row, number] = column
+        histories = sp.csr_array(self.by_item[items].T)[user]
+        line = np.repeat(np.arange(len(user)), np.diff(histories.indptr))
+        found = place.ravel()[group[line] * len(items) + histories.indices]
+        there = np.flatnonzero(found >= 0)
         lengths = np.bincount(line[there], minlength=len(user))
-        parts = (histories.data[some[there]], found[there], np.append(0, np.cumsum(lengths)))
+        parts = (histories.data[there], found[there], np.append(0, np.cumsum(lengths)))
         return sp.csr_array(parts, shape=(len(user), listed.shape[1]))
 
     def _fill_head(self, gram: npt.NDArray[np.float32], listed: npt.NDArray[np.int32]) -> None:
@@ -192,6 +216,17 @@ class Neighbourhoods:
             own[:size, :size] = self.dense[first[:, None], first]
             if items[-1] < self.head:
                 own[-1, :size] = self.dense[items[-1], first]
+
+
+def _argmax(rows: sp.csr_array) -> Ints:
+    """The column of the largest entry of each row, the first of equals; 0 if there is none."""
+    out, filled = np.zeros(rows.shape[0], np.int64), np.flatnonzero(np.diff(rows.indptr))
+    if len(filled):
+        largest = np.maximum.reduceat(rows.data, rows.indptr[filled])
+        is_it = rows.data == np.repeat(largest, np.diff(rows.indptr)[filled])
+        line = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[is_it]
+        out[line[::-1]] = rows.indices[is_it][::-1]
+    return out
 
 
 def _by_group_and_user(entries: sp.csr_array, width: int) -> tuple[sp.csr_array, Ints, Ints]:
