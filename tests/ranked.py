@@ -74,6 +74,9 @@ CASES: dict[str, Callable[[], Run]] = {
     "simgcl": lambda: known(models.SimGCL(dim=16, weight=0.05), losses.bpr, lr=0.01),
     "xsimgcl": lambda: known(models.XSimGCL(dim=16, weight=0.05), losses.bpr, lr=0.01),
     "hybrid": lambda: unseen(models.Hybrid(dim=16), None, lr=0.01),
+    "svd start": lambda: known(
+        models.LightGCN(dim=18, start="svd"), losses.softmax(tau=0.5), refit=True
+    ),
     "closed form": lambda: unseen(models.EASE(), None),
     "popularity negatives": lambda: known(
         models.LightGCN(dim=16), losses.bsl, negatives.Popularity(), ema_decay=0

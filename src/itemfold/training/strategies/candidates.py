@@ -85,9 +85,8 @@ def by_data(settings: Settings, split: Split) -> Config:
     out: Config = {"model": {}}
     gnn, linear = (settings.model.record()[name] for name in ("gnn", "linear"))
     typical = {"dim": WIDTH[device], "start": "svd"}
-    is_open = [name for name in typical if isinstance(gnn, dict) and gnn.get(name, 0) is None]
-    if is_open:
-        out["model"]["gnn"] = {name: typical[name] for name in is_open}
+    if isinstance(gnn, dict) and (names := [n for n in typical if n in gnn and gnn[n] is None]):
+        out["model"]["gnn"] = {name: typical[name] for name in names}
     if isinstance(linear, dict) and "items" in linear and linear["items"] is None:
         if linear["form"] == "auto" and split.n_items > COVERED[device]:
             out["model"]["linear"] = {"form": "sparse"}
