@@ -80,7 +80,7 @@ def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
     if model.gnn is not None:
         network = copy.copy(model)  # shares the weights
         rows = model.blend or model.typical_blend()
-        network.blend = tuple((*row[:3], *(0.0 for _ in row[3:])) for row in rows)
+        network.blend = tuple((*row[:4], *(0.0 for _ in row[4:])) for row in rows)
         out["network and prior"] = network
     if model.linear is not None:
         out["linear"] = model.linear
