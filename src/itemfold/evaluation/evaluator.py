@@ -36,7 +36,7 @@ from itemfold.reranking.item_facts import ItemFacts
 from itemfold.reranking.reranker import Reranker
 from itemfold.reranking.steering import Steering
 
-COMPARED = {"cpu": 2**27, "cuda": 2**29}  # most scores that are ranked to compare settings
+COMPARED = {"cpu": 2**25, "cuda": 2**29}  # most scores that are ranked to compare settings
 
 
 def with_targets(held: HeldOut) -> HeldOut:
@@ -50,13 +50,13 @@ def sample_users(
 ) -> HeldOut:
     """Held-out users to choose settings on: all, or as many as can be ranked quickly.
 
-    With `targets`, no more users than have about so many targets, but at least a thousand.
+    With `targets`, no more users than have about so many targets, but at least two thousand.
     """
     held = with_targets(held)
     most = COMPARED["cuda" if device.type == "cuda" else "cpu"] // held.target.shape[1]
     if targets is not None and held.target.nnz:
         most = min(most, targets * len(held) // held.target.nnz)
-    most = max(most, 1000)
+    most = max(most, 2000)
     if len(held) <= most:
         return held
     return held.take(np.sort(np.random.default_rng(seed).choice(len(held), most, replace=False)))

@@ -42,7 +42,7 @@ def top_items(scores: Tensor, k: int) -> Tensor:
     crosses the cut-off; only in such rows the equal scores are looked up among all items.
     """
     depth = min(k + 1, scores.shape[1])
-    value, item = _largest(scores, depth)
+    value, item = largest(scores, depth)
     equal = (value[:, 1:] == value[:, :-1]) & (value[:, 1:] > -torch.inf)
     unordered = torch.nonzero(equal.any(1)).squeeze(1)
     if len(unordered):  # by item first, then stably by score: ties go to the lower item
@@ -92,7 +92,7 @@ def _steered(scores: Tensor, k: int, reranker: Reranker, size: int) -> Tensor:
     return reranker.choose(pool, scores.gather(1, pool.clamp(min=0)), k, width)
 
 
-def _largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
+def largest(scores: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     """The largest scores of each row and their items, ``[B, depth]``; on a CPU faster than topk.
 
     They are in the ``depth`` stretches with the largest maxima: any other stretch has at least

@@ -22,7 +22,7 @@ from itemfold import ranks
 from itemfold.data.split import HeldOut
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import METRICS, parse_metric
-from itemfold.evaluation.ranking import mask_history
+from itemfold.evaluation.ranking import largest, mask_history
 from itemfold.models.base import Model
 from itemfold.models.hybrid import standardise_
 
@@ -31,7 +31,7 @@ FACTORS = (0.0, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0)  # by which a weight is changed
 COARSE = (0.2, 0.45, 1.0, 2.5)  # weights of the prior with which half-lives are compared
 NEARBY = (0.5, 0.7, 1.0, 1.4, 2.0)  # factors that are tried for users of similar activity
 GROUPS = 3  # of users, by the length of their history
-POOL = 10  # times the length of a list: the best items of each part, among which sums are ranked
+POOL = 5  # times the length of a list: the best items of each part, among which sums are ranked
 COST = 0.003  # most of the metric that a smaller weight may cost, relative
 STEPS = 12  # of the search, at most
 BLOCK = 256  # users scored at a time
@@ -93,6 +93,9 @@ class BlendSearch:
         self.metric = parse_metric(metric)
         self.names: list[str] = []
         self.whole: list[Tensor] = []  # standardised scores of each part, [own users, items]
+        self.best: list[Tensor] = []  # the best items of each part, [own users, size]
+        n_items = self.evaluator.n_items
+        self.size = n_items if self.metric.k is None else min(POOL * self.metric.k, n_items)
         self._pool: dict[str, Any] = {}
 
     # --- parts -----------------------------------------------------------------------------------
@@ -100,12 +103,21 @@ class BlendSearch:
     @torch.no_grad()
     def add(self, name: str, model: Model) -> None:
         """Score a further part; a part of that name is replaced."""
-        scores = standardised(model, self.held.take(self.rows), self.device)
-        if name in self.names:
-            self.whole[self.names.index(name)] = scores
-        else:
+        held = self.held.take(self.rows)
+        if name not in self.names:
             self.names.append(name)
-            self.whole.append(scores)
+            self.whole.append(torch.empty(held.history.shape, device=self.device))
+            self.best.append(torch.empty(0))
+        place, best = self.names.index(name), list[Tensor]()
+        for start in range(0, len(held), BLOCK):
+            part = slice(start, start + BLOCK)
+            scores = model.scores(held.history[part], held.users[part])
+            finite = torch.isfinite(scores)
+            if not bool(finite.all()):  # items without a score come last
+                scores = torch.where(finite, scores, scores[finite].min())
+            self.whole[place][part] = standardise_(scores)
+            best.append(largest(mask_history(scores, held.history[part]), self.size)[1])
+        self.best[place] = torch.cat(best)
         self._pool = {}
 
     def alone(self, name: str) -> Blend:
@@ -254,14 +266,12 @@ class BlendSearch:
 
     def _make_pool(self) -> dict[str, Any]:
         """The best items of each part for each user, their scores, and which are targets."""
-        n_items, held = self.evaluator.n_items, self.held.take(self.rows)
-        size = n_items if self.metric.k is None else min(POOL * self.metric.k, n_items)
+        n_items, size, held = self.evaluator.n_items, self.size, self.held.take(self.rows)
         longest = int(np.diff(held.history.indptr).max(initial=0))
         popular = [torch.topk(p, min(size + min(longest, size), n_items)).indices
                    for p in self.popularity.values()]  # fmt: skip
         shared = torch.unique(torch.cat(popular)).expand(len(held), -1)
-        own = [_best(scores, held.history, size) for scores in self.whole]
-        items = torch.cat([shared, *own], dim=1).sort(dim=1).values  # [own users, pool]
+        items = torch.cat([shared, *self.best], dim=1).sort(dim=1).values  # [own users, pool]
         masked = torch.zeros(items.shape, device=self.device)
         masked[:, 1:][items[:, 1:] == items[:, :-1]] = -torch.inf
         rows = torch.from_numpy(self.rows).to(self.device).unsqueeze(1)
@@ -281,29 +291,6 @@ class BlendSearch:
 def standard_error(gain: UserValues) -> float:
     """Of the mean of users' differences."""
     return float(gain.std() / np.sqrt(max(len(gain), 1)))
-
-
-@torch.no_grad()
-def standardised(model: Model, held: HeldOut, device: torch.device) -> Tensor:
-    """Scores of a model, divided by their deviation over the catalogue, ``[users, items]``."""
-    out = torch.empty(held.history.shape, device=device)
-    for start in range(0, len(held), BLOCK):
-        part = slice(start, start + BLOCK)
-        scores = model.scores(held.history[part], held.users[part])
-        finite = torch.isfinite(scores)
-        if not bool(finite.all()):  # items without a score come last
-            scores = torch.where(finite, scores, scores[finite].min())
-        out[part] = standardise_(scores)
-    return out
-
-
-def _best(scores: Tensor, history: sp.csr_array, size: int) -> Tensor:
-    """The best items that are not in the history, ``[users, size]``."""
-    out = []
-    for start in range(0, len(scores), BLOCK):
-        block = mask_history(scores[start : start + BLOCK].clone(), history[start : start + BLOCK])
-        out.append(torch.topk(block, size, dim=1, sorted=False).indices)
-    return torch.cat(out)
 
 
 def _holds(matrix: sp.csr_array, items: Tensor) -> Tensor:

@@ -142,7 +142,7 @@ class Stages:
                 state.descent,
                 self.context,
                 valid=self.search.held,
-                validate=SumValidation(self.search, base, lambda _, scored=model: scored),
+                validate=SumValidation(self.search, base, model),
                 saved=state,
             )
             self._enter(entry, model, settings, base)
