@@ -1,5 +1,6 @@
 """The start of a network from singular vectors: what it sets, what it leaves, what it is worth."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from itemfold.errors import ItemfoldError
 from itemfold.graph.graph import Graph
 from itemfold.models.hybrid import Hybrid
 from itemfold.models.lightgcn import LightGCN
+from itemfold.training.learner import Learner
 
 FEW: dict[str, Any] = {"epochs": 3, "eval_every": 1, "device": "cpu"}
 
@@ -107,6 +109,33 @@ def test_training_from_singular_vectors_is_reproducible_and_begins_higher(protoc
     again = ir.train(split, LightGCN(dim=8, start="svd"), **FEW)
     for name, tensor in runs["svd"].model.state_dict().items():
         assert torch.equal(tensor, again.model.state_dict()[name]), name
+
+
+def test_an_interrupted_training_resumes_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**FEW, "epochs": 6, "save_seconds": 0, "batch": 16}
+
+    def trained(folder: Path, **more: Any) -> ir.Run:
+        model = LightGCN(dim=8, start="svd")
+        return ir.train(board_split(), model, out=folder, **settings, **more)
+
+    whole = trained(tmp_path / "whole")
+    step, taken = Learner.step, iter(range(8))
+
+    def interrupted(self: Learner, keys: torch.Tensor) -> torch.Tensor:
+        if next(taken, None) is None:
+            raise KeyboardInterrupt
+        return step(self, keys)
+
+    monkeypatch.setattr(Learner, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "part")
+    monkeypatch.undo()
+    assert (tmp_path / "part" / "state.pt").exists()
+    resumed = trained(tmp_path / "part", resume=True)
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, resumed.model.state_dict()[name]), name
 
 
 def test_the_default_network_of_a_hybrid_starts_from_singular_vectors() -> None:

@@ -34,7 +34,7 @@ def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | Non
         return kind(), value
     part: Model = kind(**check_settings(kind, name, kind.current_settings(given)))
     is_open = {*part.left_open} if what == "gnn" and isinstance(part, EmbeddingModel) else set()
-    is_open -= {"start"} if "pooling" in given else set()  # stored before 0.3: it was random
+    is_open -= {"start"} if {"dim", "pooling"} <= {*given} else set()  # stored by 0.2: random
     return part, {"name": name, **part.record(), **dict.fromkeys(is_open - {*given})}
 
 

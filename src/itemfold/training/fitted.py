@@ -25,14 +25,12 @@ class Context:
         progress: Whether progress is shown.
         deadline: The time that is left.
         on_stage: Called with a model that can be used while training goes on, and its name.
-        most_refit_epochs: Epochs of the refit at most; 0: as many as were selected.
     """
 
     folder: RunFolder | None = None
     progress: bool = False
     deadline: Deadline = field(default_factory=Deadline)
     on_stage: Callable[[FittedModel, str], None] | None = None
-    most_refit_epochs: int = 0
 
 
 @dataclass(frozen=True)

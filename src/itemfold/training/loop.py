@@ -36,6 +36,7 @@ def descend(
     validate: Callable[[Model], dict[str, float]] | None = None,
     start: Mapping[str, Tensor] | None = None,
     saved: State | None = None,
+    from_zero: bool = False,
 ) -> None:
     """Gradient descent; the model ends with the weights selected on validation.
 
@@ -51,6 +52,7 @@ def descend(
         validate: Returns the metrics of what the model is a part of; default: its own.
         start: Weights to start from instead of random ones.
         saved: The state to save, of which ``state`` may be a part; default: ``state``.
+        from_zero: Whether the untrained weights are validated, too, and may be selected.
     """
     is_new = not start and not state.tensors
     learner, config = Learner(model, settings, split, initialise=is_new), settings.train
@@ -59,11 +61,16 @@ def descend(
     step = learner.recorded_step()
     average, graph = learner.average, learner.graph
     evaluator = Evaluator(valid, learner.device) if valid is not None else None
-    last = config.epochs if state.phase == "select" else max(state.best.epoch, 1)
+    last = config.epochs if state.phase == "select" else max(state.best.epoch, not from_zero)
     if evaluator and validate is None:
         validate = partial(evaluator.metrics, metric=config.metric)
     patience = _patience(settings, split, learner) if evaluator else last  # else no early stopping
     with EpochBar(state.phase, last, config.metric, show=context.progress) as bar, Interrupt() as i:
+        if validate and from_zero and not state.epoch:
+            model.eval()
+            model.cache_embeddings(graph)
+            state.record(0.0, validate(model), config, model)
+            model.drop_embeddings()
         while state.epoch < last and state.epoch - state.gain_epoch < patience:
             started = time.perf_counter()
             learner.set_rate(state.rate(config))
@@ -87,11 +94,11 @@ def descend(
             if context.folder is not None:
                 pause = 0.0 if i.requested else config.save_seconds
                 context.folder.save_state(saved or state, learner, least_seconds=pause)
-            if i.number == signal.SIGINT and (state.best.epoch or not evaluator):
+            if i.number == signal.SIGINT and (state.best.weights or not evaluator):
                 state.stopped = True
                 break
             i.check()
-            if evaluator and state.best.epoch and _is_spent(settings, split, state, context):
+            if evaluator and state.best.weights and _is_spent(settings, split, state, context):
                 break
     if evaluator:
         put_weights(model, state.best.weights)
@@ -105,8 +112,7 @@ def descend(
 def _is_spent(settings: Settings, split: Split, state: DescentState, context: Context) -> bool:
     """Whether the budget has only as much left as the next epochs and the refit will take."""
     pace = (state.seconds - state.begun) / state.epoch
-    most = context.most_refit_epochs or state.best.epoch
-    refit = min(state.best.epoch, most) * pace if settings.refits(split) else 0.0
+    refit = state.best.epoch * pace if settings.refits(split) else 0.0
     return context.deadline.left() < refit + settings.train.eval_every * pace
 
 

@@ -14,6 +14,8 @@ from itemfold.settings.schema import Config
 STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred steps
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
+START = {"cpu": "svd", "cuda": "random"}  # of the network; on a GPU epochs cost little
+LARGE = 500_000  # interactions from which a network needs more than a few epochs after an SVD
 SHARED = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
 COUNTED = 4096  # ranks within a smaller group are scaled to those among as many
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
@@ -59,7 +61,8 @@ def candidates(settings: Settings, split: Split) -> list[Candidate]:
         return [Candidate("no network", cosines.settings)]
     fixed = any(map(settings.is_given, ("train.similarity", "train.batch_by", "train.batch")))
     density = split.train.nnz / (split.n_users * split.n_items)
-    if density < DENSE or fixed or own_list or not can_draw(settings, split):
+    on_cpu = pick_device(settings.train.device).type == "cpu"  # there it is not worth its time
+    if density < DENSE or on_cpu or fixed or own_list or not can_draw(settings, split):
         return [cosines]
     config = settings.train
     train = INNER_PRODUCTS.settings["train"].items()
@@ -84,7 +87,7 @@ def by_data(settings: Settings, split: Split) -> Config:
     device = "cuda" if pick_device(settings.train.device).type == "cuda" else "cpu"
     out: Config = {"model": {}}
     gnn, linear = (settings.model.record()[name] for name in ("gnn", "linear"))
-    typical = {"dim": WIDTH[device], "start": "svd"}
+    typical = {"dim": WIDTH[device], "start": START[device]}
     if isinstance(gnn, dict) and (names := [n for n in typical if n in gnn and gnn[n] is None]):
         out["model"]["gnn"] = {name: typical[name] for name in names}
     if isinstance(linear, dict) and "items" in linear and linear["items"] is None:
@@ -92,11 +95,20 @@ def by_data(settings: Settings, split: Split) -> Config:
             out["model"]["linear"] = {"form": "sparse"}
         elif linear["form"] != "sparse":
             out["model"]["linear"] = {"items": min(COVERED[device], split.n_items)}
-    batch = settings.train.batch
+    train, batch = {}, settings.train.batch
     if not settings.is_given("train.batch"):
         batch = 2 ** max(split.train.nnz // STEPS, 1).bit_length() // 2
-        batch = min(max(batch, SMALLEST), LARGEST)
-        out["train"] = {"batch": batch}
+        train["batch"] = batch = min(max(batch, SMALLEST), LARGEST)
+    if {**(gnn if isinstance(gnn, dict) else {}), **out["model"].get("gnn", {})}.get(
+        "start"
+    ) == "svd":
+        is_large = split.train.nnz > LARGE
+        pace = {"eval_every": 1, "patience": 4 if is_large else 2, "lr": 0.02 if is_large else 0.01}
+        train |= {
+            name: value for name, value in pace.items() if not settings.is_given(f"train.{name}")
+        }
+    if train:
+        out["train"] = train
     if not settings.is_given("negatives"):
         group = SHARED[device]
         out["negatives"] = {"group": group}

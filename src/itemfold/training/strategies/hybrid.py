@@ -9,6 +9,7 @@ are chosen on validation. What was tried and chosen is part of the run: `chosen`
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,12 +53,10 @@ BY_SIZE = (  # what follows from the size of the data and the device
     *("train.batch", "negatives.group", "loss.scale"),
 )
 PARTS = ("gnn", "linear", "others")
-WARM_EPOCHS = 3  # of a refit that starts from the selected weights
 
 
 def fit(settings: Settings, split: Split, state: HybridState, context: Context) -> FittedModel:
     """Popularity, then the linear part, then the network while it pays; then the refit."""
-    context = replace(context, most_refit_epochs=WARM_EPOCHS)
     stages = Stages(settings, split, state, context)
     if split.valid is None:
         stages.without_validation()
@@ -144,6 +143,7 @@ class Stages:
                 valid=self.search.held,
                 validate=SumValidation(self.search, base, model),
                 saved=state,
+                from_zero=self._is_informed(settings),
             )
             self._enter(entry, model, settings, base)
         best = state.best_facts
@@ -326,11 +326,26 @@ class Stages:
         gnn.eval()
         model.cache_embeddings(Graph.from_csr(split.train, self.device))
 
-    def _descend(self, model: Hybrid, split: Split, start: Weights | None = None) -> None:
+    def _descend(self, model: Hybrid, split: Split) -> None:
         """Train a network for the selected number of epochs."""
         assert model.gnn is not None
-        how = {"valid": None, "saved": self.state, "start": start}
-        descend(model.gnn, self.settings, split, self.state.descent, self.context, **how)
+        descend(
+            model.gnn,
+            self.settings,
+            split,
+            self.state.descent,
+            self.context,
+            valid=None,
+            saved=self.state,
+            from_zero=self._is_informed(self.settings),
+        )
+
+    @staticmethod
+    def _is_informed(settings: Settings) -> bool:
+        """Whether the network starts from the data, and so may need no training."""
+        gnn = settings.model.values["gnn"]
+        table = gnn.settings if isinstance(gnn, Model) else gnn
+        return isinstance(table, Mapping) and table.get("start") == "svd"
 
     # --- the sum ---------------------------------------------------------------------------------
 
@@ -377,24 +392,22 @@ class Stages:
         return model.eval()
 
     def _refit(self, split: Split) -> None:
-        """Fit the chosen parts to training and validation data; the network starts warm."""
-        progress = self.state.descent
+        """Fit the chosen parts to training and validation data.
+
+        The network starts anew: from the SVD of all data that is better than from the selected
+        weights (docs/research). After Ctrl-C the selected weights are used on the larger graph.
+        """
         self._fit_closed(self.late, split, None)
         if self.value("gnn") in (None, "none"):
             return
         model = self._network_of(self.settings)
-        warm = None if progress.tensors else self._warm_weights(split)
-        if progress.stopped:  # the selected weights on the larger graph
-            assert warm is not None
-            self._load(model, warm, split)
+        if self.state.descent.stopped:
+            self._load(model, self._grown_weights(split), split)
         else:
-            selected = progress.best.epoch
-            progress.best.epoch = min(WARM_EPOCHS, max(selected, 1))
-            self._descend(model, split, warm)
-            progress.best.epoch = selected
+            self._descend(model, split)
         self.late["network"] = model
 
-    def _warm_weights(self, split: Split) -> Weights:
+    def _grown_weights(self, split: Split) -> Weights:
         """The selected weights, with rows for users who came later."""
         network = self.fitted.get("network")
         if not isinstance(network, Hybrid):  # resumed after the selection
