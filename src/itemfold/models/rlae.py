@@ -147,9 +147,10 @@ class RLAE(SparseWeights):
         """The settings of `TRIED` on the most popular items; a Gram matrix is used many times."""
         if self.l2 is not None:
             return
-        most = min(
-            TRIED_ITEMS["cuda" if self.device.type == "cuda" else "cpu"], self.items or self.n_items
-        )
+        most = TRIED_ITEMS["cuda" if self.device.type == "cuda" else "cpu"]
+        if 2 * train.shape[0] < most and self.device.type == "cpu":
+            most *= 2  # with few users an inverse takes less, and lucky settings are more likely
+        most = min(most, self.items or self.n_items)
         part, items = self._popular(train, most)
         for _, options in groupby(TRIED, key=lambda option: option["user_power"]):
             problem = None
