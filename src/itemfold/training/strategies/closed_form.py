@@ -23,8 +23,9 @@ from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.progress import track, watch
 
 Trials = list[dict[str, Any]]
-# Settings are compared on users with about so many held-out items. What tells settings apart is the
-# number of these, not of users: a sixth of ML-1M's is enough, all of sparse data's are needed.
+# Settings are compared on users with about so many held-out items. On ML-1M, with many of them for
+# each user, half of the users cost .1 % on validation; on sparse data 3,000 users of 13,000
+# cost up to 5 %, so there all of them are taken.
 TARGETS = 2**15
 
 
