@@ -18,9 +18,13 @@ from itemfold.errors import ItemfoldError
 
 # fmt: off
 KNOWN_NAMES = {
-    "user": ("userid", "user", "uid", "customerid", "visitorid", "reviewerid", "sessionid"),
+    "user": ("userid", "user", "uid", "customerid", "customer", "visitorid", "visitor", "memberid",
+             "member", "accountid", "clientid", "reviewerid", "sessionid"),
     "item": ("itemid", "item", "iid", "movieid", "movie", "productid", "product", "trackid",
-             "track", "songid", "artistid", "bookid", "isbn", "asin", "businessid", "newsid"),
+             "track", "songid", "song", "artistid", "artist", "bookid", "book", "isbn", "asin",
+             "businessid", "newsid", "articleid", "article", "venueid", "venue", "placeid", "place",
+             "poiid", "poi", "gameid", "game", "appid", "recipeid", "recipe", "videoid", "video",
+             "sku", "stockcode"),
     "rating": ("rating", "ratings", "score", "stars", "overall"),
     "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
     "weight": (),  # used only if requested
@@ -64,6 +68,7 @@ def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str
             hits = [j for j, c in enumerate(columns) if str(requested) in (c.strip(), untyped[j])]
         else:
             hits = [plain.index(name) for name in known if name in plain]
+            hits = hits or _by_ending(untyped, known)
         if hits:
             found[role] = hits[0]
             if untyped.count(untyped[hits[0]]) > 1:
@@ -76,6 +81,17 @@ def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str
     if found["user"] == found["item"]:
         raise ItemfoldError(f"{place}: 'user' and 'item' must be two different columns")
     return found
+
+
+def _by_ending(columns: list[str], known: tuple[str, ...]) -> list[int]:
+    """The only column whose last words are a known name, as in click_article_id."""
+
+    def endings(name: str) -> set[str]:
+        words = [word for word in re.split(r"[_\-\s]+", name.strip()) if word]
+        return {plain_name("".join(words[start:])) for start in range(1, len(words))}
+
+    hits = [place for place, name in enumerate(columns) if endings(name) & set(known)]
+    return hits if len(hits) == 1 else []
 
 
 def _check_missing(role: str, requested: str | int | None, columns: list[str], place: str) -> None:

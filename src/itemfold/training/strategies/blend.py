@@ -32,6 +32,7 @@ COARSE = (0.2, 0.45, 1.0, 2.5)  # weights of the prior with which half-lives are
 NEARBY = (0.5, 0.7, 1.0, 1.4, 2.0)  # factors that are tried for users of similar activity
 GROUPS = 3  # of users, by the length of their history
 POOL = 5  # times the length of a list: the best items of each part, among which sums are ranked
+NOISE = 1.5  # standard errors that a gain must exceed
 COST = 0.003  # most of the metric that a smaller weight may cost, relative
 STEPS = 12  # of the search, at most
 BLOCK = 256  # users scored at a time
@@ -149,7 +150,7 @@ class BlendSearch:
             found = self.values(options)
             at = int(found[:, users].mean(1).argmax())
             gain = (found[at] - value)[users]
-            if gain.mean() <= standard_error(gain) or gain.mean() <= 0:
+            if gain.mean() <= NOISE * standard_error(gain) or gain.mean() <= 0:
                 break
             best, value = options[at], found[at]
         return self._conservative(best, value, users)

@@ -11,7 +11,7 @@ from itemfold.models.hybrid_settings import Rows
 from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
 from itemfold.training.strategies.recency import NEVER
 
-FEWEST = 20  # users of a kind for weights of their own
+FEWEST = 50  # users of a kind for weights of their own
 Groups = list[tuple[float, Blend]]  # by the least length of a history
 
 

@@ -79,8 +79,10 @@ def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
     out: dict[str, Model] = {}
     if model.gnn is not None:
         network = copy.copy(model)  # shares the weights
-        rows = model.blend or model.typical_blend()
-        network.blend = tuple((*row[:4], *(0.0 for _ in row[4:])) for row in rows)
+        for name in ("blend", "new_blend"):
+            rows = getattr(model, name) or model.blend or model.typical_blend()
+            alone = tuple((*row[:3], row[3] or 1.0, *(0.0 for _ in row[4:])) for row in rows)
+            setattr(network, name, alone)
         out["network and prior"] = network
     if model.linear is not None:
         out["linear"] = model.linear
