@@ -180,7 +180,7 @@ def test_a_run_records_what_repeats_it(tmp_path) -> None:
     stored = ir.Run.load(tmp_path / "run").config
     assert stored["split"] | {"seed": 0} == {
         "strategy": "users", "seed": 0, "valid": "given", "test": "given", "fold_in": "given",
-        "unseen_items": "keep",
+        "unseen_items": "keep", "rounding": "nearest",
     }  # fmt: skip
     data = make_data(stored)
     assert data.fingerprint == run.dataset["fingerprint"]

@@ -50,7 +50,7 @@ def tiny(folder: Path, rows: str = "", epochs: int = 3) -> Suite:
         columns = ["recall@20", "ndcg@20"]
         seeds = 2
         [defaults]
-        model = {{ dim = 4, layers = 1 }}
+        model = {{ name = "lightgcn", dim = 4, layers = 1 }}
         train = {{ epochs = {epochs}, eval_every = 1, n_negatives = 8, refit = false }}
         [[row]]
         name = "bpr"
@@ -591,13 +591,11 @@ def test_an_interrupted_run_continues_where_it_stopped(
     epochs = []
 
     class Impatient(Interrupt):
-        """Counts epochs; notes a Ctrl-C after the first and raises it after the second."""
+        """Counts epochs that go on; Ctrl-C comes in the second one."""
 
         def check(self) -> None:
             epochs.append(1)
             self.number = signal.SIGINT if len(epochs) == 1 else 0
-            if len(epochs) == 2:
-                raise KeyboardInterrupt
 
     suite = tiny(tmp_path)
     monkeypatch.setattr(sys.modules["itemfold.training.loop"], "Interrupt", Impatient)
@@ -606,7 +604,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
     assert not results(tmp_path)
     assert list((tmp_path / "values/unfinished").glob("*/state.pt"))
     run(suite, tmp_path, datasets=[f"{TINY}/transductive"], rows=["bpr"], seeds=1)
-    assert len(epochs) == 3  # two before, one after
+    assert len(epochs) == 2  # the first before, the third after
     ((key, own),) = results(tmp_path).items()
     assert own == results(finished)[key]
 

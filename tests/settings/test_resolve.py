@@ -120,7 +120,7 @@ def test_the_request_is_written_once_and_the_final_settings_have_sources(tmp_pat
     assert stored["model"] == {"name": "hybrid", "gnn": {"dim": 8}}
     before = request.read_bytes()
     text = (folder / "config.toml").read_text()
-    for line in ("epochs = 3  # file", "dim = 8  # option", "lr = 0.01  # default of hybrid"):
+    for line in ("epochs = 3  # file", "dim = 8  # option", "norm = 0.5  # default of hybrid"):
         assert line in text
     assert "  # chosen on validation" in text
     assert "  # chosen from the data" in text

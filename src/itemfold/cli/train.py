@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from itemfold import ranks
-from itemfold.cli.errors import print_note, report_interrupt
+from itemfold.cli.errors import error_console, print_note, report_interrupt
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.options import CONFIGURATION, ExperimentOptions
 from itemfold.cli.signals import STARTED
@@ -60,7 +60,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
 
     Example: itemfold train plays.csv --out r
     """
-    if experiment.data is not None and ranks.is_first():
+    if experiment.data is not None and ranks.is_first() and error_console.is_terminal:
         print_note(f"reading {experiment.data}")
     from itemfold.cli.tables import results
     from itemfold.experiments.build import run_config

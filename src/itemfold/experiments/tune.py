@@ -40,6 +40,7 @@ from itemfold.settings.resolve import resolve
 from itemfold.settings.schema import Config
 from itemfold.settings.toml_file import difference, dump_config, flat, load_stored, normalise
 from itemfold.training.fit import fit_and_test
+from itemfold.training.interrupt import unless_stopped
 from itemfold.training.progress import duration
 from itemfold.training.run import Run
 from itemfold.validation import positive_integers
@@ -180,7 +181,8 @@ def _next_trial(search: _Search, done: Sequence[Trial], known: Mapping[str, Tria
         return replace(earlier, number=number, settings=settings, seconds=0.0)
     config, started = without_refit(search.config_of(trial)), time.perf_counter()
     try:
-        found = _train(search, config, search.folder / "running" / str(number)).metrics
+        run = _train(search, config, search.folder / "running" / str(number))
+        found = unless_stopped(run).metrics
         value, seconds = found["valid"][search.metric], found["seconds"]["train"]
         return Trial(number, settings, value, found["best_epoch"], found["epochs"], seconds)
     except ItemfoldError as error:

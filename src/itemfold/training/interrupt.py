@@ -5,9 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from itemfold import ranks
+
+if TYPE_CHECKING:
+    from itemfold.training.run import Run
 
 
 class Interrupt:
@@ -68,3 +71,10 @@ class Interrupt:
         for number, handler in self.previous.items():
             if handler is not None:  # None: installed by a program that embeds Python
                 signal.signal(number, handler)
+
+
+def unless_stopped(run: Run) -> Run:
+    """The run, for callers that train several: one that Ctrl-C has stopped stops them, too."""
+    if not run.metrics.get("complete", True):
+        raise KeyboardInterrupt
+    return run

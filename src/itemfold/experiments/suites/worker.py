@@ -21,6 +21,7 @@ from itemfold.experiments.build import make_data, make_split, run_config
 from itemfold.experiments.suites.jobs import SuiteJob
 from itemfold.experiments.suites.user_values import values_path, write_values
 from itemfold.settings.schema import Config
+from itemfold.training.interrupt import unless_stopped
 from itemfold.training.run import Run
 
 _loaded: dict[str, Interactions] = {}  # the data set of the last job
@@ -30,7 +31,7 @@ def perform_job(job: SuiteJob) -> dict[str, Any]:
     """Make a run and return what the store keeps of it."""
     started = time.perf_counter()
     try:
-        run = _train(job)
+        run = unless_stopped(_train(job))
         _evaluate_missing_columns(run, job)
     except ItemfoldError:
         shutil.rmtree(job.unfinished, ignore_errors=True)
