@@ -19,7 +19,9 @@ from itemfold.training.fit import train as run_training
 from itemfold.training.run import Run
 
 X = random_matrix(40, 25, 0.2)
-ROWS = ((0.0, 0.7, 0.2), (3.0, 0.3, 1.5), (6.0, 0.0, 4.0))
+ROWS = ((0.0, 0.7, 0.0, 1.0, 0.2), (3.0, 0.3, 0.0, 0.5, 1.5), (6.0, 0.0, 0.0, 2.0, 4.0))
+NEW = ((0.0, 0.2, 0.6, 0.0, 1.0), (4.0, 0.0, 0.9, 1.5, 0.3))  # for users who are not known
+RECENT = sp.csr_array(X.toarray() * np.random.default_rng(1).random(X.shape).astype(np.float32))
 LINEAR = {"l2": 5.0, "item_power": 0.2, "user_power": 0.3, "dropout": 0.4, "relax": 0.1}
 ITEMS = torch.tensor([0, 7, 24, 11])
 
@@ -52,9 +54,9 @@ def item_weights() -> np.ndarray:
     return model.scores(eye, np.full(X.shape[1], -1)).numpy().astype(np.float64)
 
 
-def popularity() -> np.ndarray:
+def popularity(train: sp.csr_array = X) -> np.ndarray:
     """The logarithm of the counts, with mean 0 and deviation 1."""
-    logarithm = np.log1p(X.toarray().sum(0).astype(np.float64))
+    logarithm = np.log1p(train.toarray().sum(0).astype(np.float64))
     return (logarithm - logarithm.mean()) / logarithm.std()
 
 
@@ -68,9 +70,15 @@ def divided(scores: np.ndarray) -> np.ndarray:
     return scores / deviation if deviation > 0 else scores
 
 
-def formula(vector: np.ndarray, items: np.ndarray, history: list[int], norm: float) -> np.ndarray:
+def formula(
+    vector: np.ndarray,
+    items: np.ndarray,
+    history: list[int],
+    norm: float,
+    rows: tuple[tuple[float, ...], ...] = ROWS,
+) -> np.ndarray:
     """The score of every item, one after the other, as the module describes it."""
-    _, prior, weight = row_for(len(history))
+    _, prior, recent, network, weight = row_for(len(history), rows)
     weights, popular = item_weights(), popularity()
     of_network, linear = np.zeros(len(items)), np.zeros(len(items))
     length = np.linalg.norm(vector)
@@ -79,7 +87,8 @@ def formula(vector: np.ndarray, items: np.ndarray, history: list[int], norm: flo
         if length > 0 and own > 0:
             of_network[i] = (vector / length) @ (item / own) * own**norm
         linear[i] = sum(weights[h, i] for h in history)
-    return divided(of_network) + prior * popular + weight * divided(linear)
+    popular = prior * popular + recent * popularity(RECENT)
+    return network * divided(of_network) + popular + weight * divided(linear)
 
 
 @pytest.mark.parametrize("norm", [0.0, 0.5, 1.0])
@@ -104,17 +113,55 @@ def test_an_unseen_user_without_history_gets_the_popular_items() -> None:
 
 
 def test_a_row_of_the_blend_begins_at_its_length() -> None:
-    prior, weight = made().blend_of(histories(0, 2, 3, 5, 6, 20))
+    weights = made().blend_of(histories(0, 2, 3, 5, 6, 20), np.array([-1, 0, 1, -1, 2, 3]))
     expected = np.array([row_for(n)[1:] for n in (0, 2, 3, 5, 6, 20)], np.float32)
-    np.testing.assert_array_equal(torch.cat([prior, weight], 1).numpy(), expected)
+    np.testing.assert_array_equal(torch.cat(weights, 1).numpy(), expected)
+
+
+@pytest.mark.parametrize("inductive", [False, True])
+def test_new_users_and_recent_popularity_have_weights_of_their_own(inductive: bool) -> None:
+    model = made(inductive, new_blend=NEW, popularity_half_life="30d")
+    model.count(X, RECENT)
+    history, users = histories(0, 2, 3, 4, 8, 8), np.array([-1, 3, -1, -1, 7, -1])
+    found = model.scores(history, users).numpy()
+    items = model.gnn.item_vectors.double().numpy()
+    for row, user in enumerate(users):
+        vector = model.gnn.fold_in(history[[row]])[0] if user < 0 else model.gnn.user_vectors[user]
+        liked, rows = history[[row]].indices.tolist(), NEW if user < 0 else ROWS
+        expected = formula(vector.double().numpy(), items, liked, 0.5, rows)
+        np.testing.assert_allclose(found[row], expected, rtol=1e-3, atol=1e-4, err_msg=f"{row}")
+        if user < 0:
+            shares = model.explain(history[[row]], -1, ITEMS).sum(1)
+            rest = model.popularity_part(history[[row]], -1, ITEMS)
+            wanted = torch.from_numpy(found[row])[ITEMS]
+            torch.testing.assert_close(shares + rest, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_without_parts_a_hybrid_is_popularity_of_all_times_and_recently() -> None:
+    rows = ((0.0, 0.5, 0.0), (3.0, 0.25, 2.0))
+    model = Hybrid(gnn=None, linear=None, blend=rows, popularity_half_life="7d")
+    model.setup(X, inductive=False, generator=seeded())
+    model.count(X, RECENT)
+    found = model.scores(histories(2, 3), np.array([4, -1])).numpy()
+    both = popularity(), popularity(RECENT)
+    expected = [0.5 * both[0], 0.25 * both[0] + 2 * both[1]]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    shares = model.explain(histories(3), -1, ITEMS)
+    assert not shares.any()
+    rest = model.popularity_part(histories(3), -1, ITEMS)
+    np.testing.assert_allclose(rest.numpy(), found[1][ITEMS.numpy()], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ItemfoldError, match="no part of this hybrid can compare items"):
+        model.similar_to(3)
 
 
 def test_every_part_has_deviation_one() -> None:
     """With one part only, the deviation of the scores is the factor of the part."""
     history, user = histories(5), np.array([3])
-    for blend, expected in (((0.0, 0.0, 0.0), 1.0), ((0.0, 1e4, 0.0), 1e4), ((0.0, 0, 1e5), 1e5)):
-        scores = made(blend=(blend,)).scores(history, user)
-        assert float(scores.std(correction=0)) == pytest.approx(expected, rel=1e-3)
+    for place in (1, 2, 3, 4):
+        model = made(blend=((0.0, *(1e4 * (place == other) for other in (1, 2, 3, 4))),))
+        model.count(X, RECENT)
+        scores = model.scores(history, user)
+        assert float(scores.std(correction=0)) == pytest.approx(1e4, rel=1e-3)
 
 
 @pytest.mark.parametrize("inductive", [False, True])
@@ -126,7 +173,7 @@ def test_explanations_of_unseen_users_add_up(inductive: bool, norm: float) -> No
         shares = model.explain(history, -1, ITEMS)
         assert shares.shape == (4, length)
         score = model.scores(history, np.array([-1]))[0, ITEMS]
-        found = shares.sum(1) + model.popularity_part(history, user, ITEMS)
+        found = shares.sum(1) + model.popularity_part(history, -1, ITEMS)
         torch.testing.assert_close(found, score, rtol=1e-4, atol=1e-5)
 
 
@@ -137,7 +184,7 @@ def test_explanations_of_known_users_add_up_with_their_own_vector() -> None:
     items = model.gnn.item_vectors.double().numpy()
     scaled = items * np.linalg.norm(items, axis=1, keepdims=True) ** (0.5 - 1)
     spread = (scaled @ model.gnn.user_vectors[user].double().numpy()).std()
-    rest = (scaled[ITEMS.numpy()] @ own) / spread
+    rest = row_for(4)[3] * (scaled[ITEMS.numpy()] @ own) / spread
     found = model.explain(history, user, ITEMS).sum(1) + model.popularity_part(history, user, ITEMS)
     score = model.scores(history, np.array([user]))[0, ITEMS]
     np.testing.assert_allclose(found.numpy() + rest, score.numpy(), rtol=1e-3, atol=1e-4)
@@ -149,7 +196,7 @@ def test_similar_items_are_by_cosines_and_weights() -> None:
     for item in (0, 7, 24):
         length = np.linalg.norm(items, axis=1) * np.linalg.norm(items[item])
         cosines = items @ items[item] / np.where(length > 0, length, 1)
-        expected = divided(cosines) + ROWS[0][2] * divided(weights[item])
+        expected = ROWS[0][3] * divided(cosines) + ROWS[0][4] * divided(weights[item])
         np.testing.assert_allclose(model.similar_to(item).numpy(), expected, rtol=1e-3, atol=1e-4)
 
 
@@ -302,12 +349,13 @@ def test_any_part_can_be_left_out_or_added(
     assert set(run.metrics["parts"]) == {*alone, "popularity"}
     assert isinstance(run.model, Hybrid)
     assert run.model.blend is not None
-    assert {len(row) for row in run.model.blend} == {1 + len(run.model.parts)}
+    assert {len(row) for row in run.model.blend} == {3 + len(run.model.parts)}
     test = split.test
     found = run.model.scores(test.history, test.users)
-    prior, *weights = run.model.blend_of(test.history)
+    prior, recent, *weights = run.model.blend_of(test.history, test.users)
+    assert not recent.any()  # the data has no times
     expected = prior * run.model.popularity
-    for part, weight in zip(run.model.parts, [1.0, *weights], strict=True):
+    for part, weight in zip(run.model.parts, weights, strict=True):
         if part is run.model.gnn:
             scores = part.vectors_of(test.history, test.users) @ run.model.table.T
         else:
@@ -320,9 +368,21 @@ def test_any_part_can_be_left_out_or_added(
     assert again.metrics == back.metrics
 
 
-def test_a_hybrid_needs_a_part_and_a_linear_part_is_a_closed_form() -> None:
-    with pytest.raises(ItemfoldError, match="a hybrid needs a part"):
-        Hybrid(gnn=None, linear=None)
+@pytest.mark.parametrize("protocol", ["transductive", "inductive"])
+def test_a_hybrid_without_parts_is_trained_saved_and_loaded(protocol: str, tmp_path: Path) -> None:
+    split = board_split(protocol)
+    run = run_training(split, Hybrid(gnn=None, linear=None), **FEW, out=tmp_path / "r")
+    assert isinstance(run.model, Hybrid)
+    assert run.model.parts == []
+    assert run.model.blend == ((0.0, 1.0, 0.0),)
+    popular = run_training(split, Popularity(), device="cpu")
+    assert run.metrics["test"] == pytest.approx(popular.metrics["test"])
+    back, test = Run.load(tmp_path / "r"), split.test
+    found = back.model.scores(test.history, test.users)
+    assert torch.equal(found, run.model.scores(test.history, test.users))
+
+
+def test_a_linear_part_is_a_closed_form_and_no_part_is_a_hybrid() -> None:
     with pytest.raises(ItemfoldError, match=r"'linear' must be a closed form, .* got LightGCN"):
         run_training(board_split(), Hybrid(linear="lightgcn"), **FEW)
     with pytest.raises(ItemfoldError, match="'others' must be models that are no hybrids"):
@@ -358,7 +418,19 @@ def test_bad_blends_are_refused(blend: Any) -> None:
 
 def test_a_blend_may_be_lists_as_in_a_file() -> None:
     model = Hybrid(blend=[[0, 1, 2], [4, 0.5, 1]])  # type: ignore[arg-type]
-    assert model.blend == model.settings["blend"] == ((0.0, 1.0, 2.0), (4.0, 0.5, 1.0))
+    # rows of release 0.2: no recent popularity, and the first part counts 1
+    rows = ((0.0, 1.0, 0.0, 1.0, 2.0), (4.0, 0.5, 0.0, 1.0, 1.0))
+    assert model.blend == model.settings["blend"] == rows
+    assert Hybrid(blend=[list(row) for row in rows]).blend == rows  # type: ignore[arg-type]
+    assert Hybrid(new_blend=rows).new_blend == rows
+
+
+@pytest.mark.parametrize("name", ["half_life", "popularity_half_life"])
+@pytest.mark.parametrize("value", ["soon", "", "-3d", "0d", 30, "30 parsecs"])
+def test_a_half_life_is_a_duration_or_never(name: str, value: Any) -> None:
+    with pytest.raises(ItemfoldError, match=f"'{name}' must be a duration such as 12h, 30d"):
+        Hybrid(**{name: value})
+    assert Hybrid(**{name: "never"}).settings[name] == "never"
 
 
 @pytest.mark.parametrize(
@@ -438,7 +510,7 @@ def test_scores_are_linear_in_the_blend(prior: float, weight: float, seed: int) 
     history, user = histories(5, seed=seed), np.array([seed])
 
     def at(prior: float, weight: float) -> torch.Tensor:
-        LAW.blend = ((0.0, prior, weight),)
+        LAW.blend = ((0.0, prior, 0.0, 1.0, weight),)
         try:
             return LAW.scores(history, user)
         finally:

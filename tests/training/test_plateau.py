@@ -29,7 +29,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> list[float
         return original(self, step)
 
     monkeypatch.setattr(Learner, "epoch", epoch)
-    monkeypatch.setattr(Evaluator, "metrics", lambda *_: {"ndcg@20": left.pop(0)})
+    monkeypatch.setattr(Evaluator, "metrics", lambda *_, **__: {"ndcg@20": left.pop(0)})
     return rates
 
 

@@ -366,7 +366,7 @@ def test_a_run_half_written_over_another_is_not_finished(folder: Path) -> None:
 
 def test_resuming_on_other_data_is_rejected(interrupted: Path) -> None:
     """Settings alone cannot distinguish data in memory."""
-    other = split_interactions(checkerboard(seed=5), seed=0)
+    other = split_interactions(checkerboard(seed=5), seed=0, rounding="nearest")
     with pytest.raises(ItemfoldError, match="holds a run on other data"):
         train(other, LightGCN(dim=4), out=interrupted, resume=True, **FEW)
 

@@ -1,9 +1,10 @@
 """How much each part of a hybrid counts, chosen on validation.
 
 The search begins with the best part alone and adds a part, or changes a weight, as long as that is
-a gain beyond its standard error. So the sum is never below one of its parts on validation, every
-part alone can be chosen, and no part is taken whose gain is within noise of zero. Of weights that
-are as good, the linear part gets the smallest: under drift, less of it is better (docs/research).
+a gain. Of the sums on this way the first one is taken that is within a standard error of the best.
+So the sum is not below one of its parts on validation, every part alone can be chosen, and no part
+is taken whose gain is within noise of zero. Of weights that are as good, the linear part gets the
+smallest: under drift, less of it is better (docs/research).
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from itemfold.evaluation.ranking import largest, mask_history
 from itemfold.models.base import Model
 from itemfold.models.hybrid import standardise_
 
-WEIGHTS = (0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0, 1.5, 2.5, 4.0, 8.0, 16.0)
-FACTORS = (0.0, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0)  # by which a weight is changed
+WEIGHTS = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0)  # relative to the largest
+FACTORS = (0.0, 0.5, 0.7, 1.4, 2.0)  # by which a weight is changed
 COARSE = (0.2, 0.45, 1.0, 2.5)  # weights of the prior with which half-lives are compared
 NEARBY = (0.5, 0.7, 1.0, 1.4, 2.0)  # factors that are tried for users of similar activity
 GROUPS = 3  # of users, by the length of their history
+FEWEST = 50  # users of a group, at least
 POOL = 5  # times the length of a list: the best items of each part, among which sums are ranked
-NOISE = 1.5  # standard errors that a gain must exceed
+LEAST = 0.0005  # relative gain of a step of the search
+CLIMBERS = 2500  # users by whom a step is chosen, at most
 COST = 0.003  # most of the metric that a smaller weight may cost, relative
 STEPS = 12  # of the search, at most
 BLOCK = 256  # users scored at a time
@@ -98,6 +101,7 @@ class BlendSearch:
         n_items = self.evaluator.n_items
         self.size = n_items if self.metric.k is None else min(POOL * self.metric.k, n_items)
         self._pool: dict[str, Any] = {}
+        self._some: tuple[Users, dict[str, Any], dict[str, Any]] | None = None
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -144,16 +148,25 @@ class BlendSearch:
     def run(self, start: Blend | None = None, users: Users = ALL) -> tuple[Blend, UserValues]:
         """The blend that is chosen for some users, and the metric of every user with it."""
         best = self.simplest_best(users) if start is None else self.padded(start)
-        value = self.values([best])[0]
+        way, climbers = [best], self._climbers(users)
+        value = float(self.values(way, climbers).mean())
         for _ in range(STEPS):
             options = self._options(best)
-            found = self.values(options)
-            at = int(found[:, users].mean(1).argmax())
-            gain = (found[at] - value)[users]
-            if gain.mean() <= NOISE * standard_error(gain) or gain.mean() <= 0:
+            means = self.values(options, climbers).mean(1)
+            at = int(means.argmax())
+            if means[at] <= value * (1 + LEAST):
                 break
-            best, value = options[at], found[at]
-        return self._conservative(best, value, users)
+            best, value = options[at], float(means[at])
+            way.append(best)
+        values = self.values(way)
+        behind = (values[values[:, users].mean(1).argmax()] - values)[:, users]
+        first = next(i for i, row in enumerate(behind) if row.mean() <= standard_error(row))
+        return self._conservative(way[first], values[first], users)
+
+    def _climbers(self, users: Users) -> npt.NDArray[np.int64]:
+        """Some of the users, evenly."""
+        rows = np.arange(len(self.held))[users]
+        return rows[np.linspace(0, len(rows) - 1, min(len(rows), CLIMBERS)).astype(np.int64)]
 
     def simplest_best(self, users: Users = ALL) -> Blend:
         """The best single part, or a simpler one that is as good: simpler ones come first."""
@@ -227,7 +240,8 @@ class BlendSearch:
                 chosen = best_for((group == part) & (half == side))
                 there = (group == part) & (half != side)
                 gain[there] = (values[chosen] - values[0])[there]
-        if blend.size < 2 or gain.mean() <= 2 * standard_error(gain):
+        few = len(length) < GROUPS * FEWEST
+        if few or blend.size < 2 or gain.mean() <= 2 * standard_error(gain):
             return [(0.0, blend)]
         found = [options[best_for(group == part)] for part in range(len(bounds))]
         return [(float(least), row) for least, row in zip(bounds, found, strict=True)]
@@ -244,9 +258,11 @@ class BlendSearch:
     # --- values ----------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def values(self, blends: Sequence[Blend]) -> UserValues:
-        """The metric of every user for every blend, ``[blends, users]``."""
-        pool = self._pool or self._make_pool()
+    def values(self, blends: Sequence[Blend], users: Users = ALL) -> UserValues:
+        """The metric of some users for every blend, ``[blends, users]``."""
+        pool, n_target = self._pool or self._make_pool(), self.n_target
+        if users is not ALL and ranks.size() == 1:
+            pool, n_target = self._only(pool, users), n_target[users]
         depth = min(self.metric.k or self.evaluator.n_items, pool["items"].shape[1])
         out = []
         for blend in blends:
@@ -256,9 +272,20 @@ class BlendSearch:
                     total.add_(scores, alpha=weight)
             top = torch.topk(total, depth, dim=1)
             hits = pool["hits"].gather(1, top.indices) & (top.values > -torch.inf)
-            out.append(METRICS[self.metric.name](hits.cpu().numpy(), self.n_target, depth))
-        found = np.stack(out, axis=1)  # [own users, blends]
-        return np.ascontiguousarray(ranks.gather_rows(found).T)
+            out.append(METRICS[self.metric.name](hits.cpu().numpy(), n_target, depth))
+        found = np.ascontiguousarray(ranks.gather_rows(np.stack(out, axis=1)).T)  # [blends, users]
+        return found if ranks.size() == 1 else found[:, users]
+
+    def _only(self, pool: dict[str, Any], users: Users) -> dict[str, Any]:
+        """The pool of some users; kept until others are asked for."""
+        if self._some is None or self._some[0] is not users or self._some[1] is not pool:
+            rows = torch.from_numpy(np.arange(len(self.held))[users]).to(self.device)
+            some = {
+                name: [each[rows] for each in value] if name == "parts" else value[rows]
+                for name, value in pool.items()
+            }
+            self._some = users, pool, some
+        return self._some[2]
 
     @property
     def n_target(self) -> npt.NDArray[np.int64]:

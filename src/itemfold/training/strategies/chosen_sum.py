@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from itemfold.models.hybrid_settings import Rows
-from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
+from itemfold.training.strategies.blend import FEWEST, Blend, BlendSearch, standard_error
 from itemfold.training.strategies.recency import NEVER
 
-FEWEST = 50  # users of a kind for weights of their own
 Groups = list[tuple[float, Blend]]  # by the least length of a history
 
 

@@ -129,7 +129,9 @@ class Stages:
         if self.value("gnn") in (None, "none"):
             return
         for entry in entries[len(state.finished) :]:
-            if self.context.deadline.left() <= 0 or state.descent.stopped:
+            is_needed = self.asked.is_given("model.blend") and not state.finished
+            is_late = self.context.deadline.left() <= 0 and not is_needed
+            if is_late or state.descent.stopped:
                 break
             settings = self.settings.choose(entry.settings, FROM_DATA)
             model = self._network_of(settings)
@@ -287,9 +289,7 @@ class Stages:
         """Find the weight of a trained network, and keep it if it is the best so far."""
         state, progress, search = self.state, self.state.descent, self.search
         search.add("network", model)
-        blend, values = max(
-            (search.run(base), search.run()), key=lambda found: float(found[1].mean())
-        )
+        blend, values = search.run(base)
         facts = {
             "name": entry.name,
             self.metric: float(values.mean()),
@@ -350,8 +350,8 @@ class Stages:
     # --- the sum ---------------------------------------------------------------------------------
 
     def _is_kept(self, part: str) -> bool:
-        """Whether a part was asked for, and so stays even if its weight is 0."""
-        return self.asked.is_given(f"model.{part}")
+        """Whether a part was asked for, or rows of the blend, and so stays whatever its weight."""
+        return self.asked.is_given(f"model.{part}") or self.asked.is_given("model.blend")
 
     def _chosen(self, found: ChosenSum) -> Config:
         """The settings of a sum: parts that do not count and were not asked for are left out."""
@@ -422,7 +422,13 @@ class Stages:
         context = self.context
         value = float(self.search.values([self.blend])[0].mean())
         report(f"{name}: {self.metric} {value:.4f} on validation", show=context.progress)
-        if context.on_stage is None or context.deadline.left() < context.deadline.reserve:
+        asked = self.asked.model.values
+        is_open = asked["blend"] is None and len(asked["others"]) == len(
+            [part for part in self.fitted if part.startswith("other")]
+        )  # otherwise the settings need parts that this stage does not have
+        if context.on_stage is None or not is_open:
+            return
+        if context.deadline.left() < context.deadline.reserve:
             return
         stage = copy.copy(self)
         stage.state, search = copy.deepcopy(self.state), copy.copy(self.search)
