@@ -87,11 +87,11 @@ def test_an_interrupted_schedule_is_resumed_exactly(
     assert len(whole.history) == 8
     looks, original = list[int](), Evaluator.metrics
 
-    def stop_at_five(self: Evaluator, *args: Any) -> Any:
+    def stop_at_five(self: Evaluator, *args: Any, **named: Any) -> Any:
         looks.append(1)
         if len(looks) == 5:
             raise KeyboardInterrupt
-        return original(self, *args)
+        return original(self, *args, **named)
 
     monkeypatch.setattr(Evaluator, "metrics", stop_at_five)
     with pytest.raises(KeyboardInterrupt):

@@ -105,9 +105,7 @@ def by_data(settings: Settings, split: Split) -> Config:
         is_large = split.train.nnz > LARGE
         pace = {"eval_every": 1, "patience": 4 if is_large else 2, "lr": 0.02 if is_large else 0.01}
         if settings.is_given("train.eval_every"):
-            pace["patience"] = max(pace["patience"], settings.train.eval_every)
-        if settings.is_given("train.patience"):
-            pace["eval_every"] = min(pace["eval_every"], settings.train.patience or 1)
+            pace["patience"] *= settings.train.eval_every  # it is counted in epochs
         train |= {
             name: value for name, value in pace.items() if not settings.is_given(f"train.{name}")
         }
