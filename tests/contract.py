@@ -33,7 +33,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hybrid": {
         "gnn": {"dim": 16, "start": "svd"},
         "linear": {"l2": 20.0, "items": 40},
-        "blend": ((0.0, 0.3, 0.5), (12.0, 0.2, 1.0)),
+        "blend": ((0.0, 0.3, 0.0, 1.0, 0.5), (12.0, 0.2, 0.0, 1.0, 1.0)),
+        "half_life": "never",  # the data has no times
+        "popularity_half_life": "never",
     },
     # two colours make only two kinds of node: the term that separates all nodes must be small
     "dgcf": {"penalty": 0.001},

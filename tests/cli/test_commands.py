@@ -461,10 +461,15 @@ def test_an_occupied_folder_is_left_alone(runs):
 
 
 def test_a_diverging_loss_stops_with_the_reason(here):
-    error = call("train", TINY, *FAST, "--lr", "1e38", "--out", "r", code=2).stderr
-    assert "the loss became" in error
-    assert "'lr'" in error
+    line = ["train", TINY, *FAST, "--lr", "1e38"]
+    for folder, model in (("r", "lightgcn"), ("hybrid", "hybrid")):
+        error = call(*line, "--model", model, "--out", folder, code=2).stderr
+        assert "the loss became" in error
+        assert "'lr'" in error
     assert not Path("r/metrics.json").exists()
+    stage = ir.Run.load("hybrid")  # what was reached before the network can be used
+    assert (stage.metrics["stage"], stage.metrics["complete"]) == ("linear", False)
+    assert len(ir.Recommender(stage).recommend(history=[3], k=5)) == 5
 
 
 def test_too_little_memory_is_one_sentence_and_a_bug_is_not(here, monkeypatch):

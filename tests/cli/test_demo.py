@@ -63,8 +63,8 @@ def test_the_last_row_is_the_default_with_settings_that_it_chose_itself(shown):
         assert run.metrics["model"] == default.metrics["model"]
         chosen = run.metrics["chosen"]["model"]
         assert "blend" in chosen
-        assert "dim" in chosen["gnn"]
-        assert "l2" in chosen["linear"]
+        for part, setting in (("gnn", "dim"), ("linear", "l2")):  # or the part is not worth it
+            assert chosen[part] == "none" or setting in chosen[part]
     assert "What was tried and chosen" in (out / "report.html").read_text(encoding="utf-8")
 
 

@@ -18,6 +18,7 @@ from itemfold.cli.app import app
 
 resource = pytest.importorskip("resource")
 DATA = "synthetic:users=80,items=60,interactions=400"
+SPARSE = "synthetic:users=80,items=600,interactions=400"  # ids need most space
 NO_LIMIT = 10**9
 LIMITED = """
 import resource
@@ -54,17 +55,17 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("limit", "options", "file"),
     [
-        (10, [], "request.toml"),
-        (5000, ["--set", "save_seconds=0"], "state.pt"),
-        (5000, ["--set", "save_seconds=1000"], "model.safetensors"),
-        (2900, ["--model", "popularity"], "ids.json"),
+        (10, [DATA], "request.toml"),
+        (5000, [DATA, "--model", "lightgcn", "--set", "save_seconds=0"], "state.pt"),
+        (5000, [DATA, "--set", "save_seconds=1000"], "model.safetensors"),
+        (9000, [SPARSE, "--model", "popularity"], "ids.json"),
     ],
 )
 def test_training_that_cannot_be_saved_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, options: list[str], file: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run(limit, "train", DATA, "--epochs", "1", *options, "--out", "r")
+    done = run(limit, "train", *options, "--epochs", "1", "--out", "r")
     assert done.stderr.splitlines()[-1] == f"itemfold: r/{file}: File too large"
     assert "Traceback" not in done.stderr
     assert done.exit_code == 2

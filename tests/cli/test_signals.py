@@ -12,6 +12,7 @@ from command import sigint
 from typer.testing import CliRunner
 
 from itemfold.cli.app import app
+from itemfold.training.run import Run
 
 DATA = "synthetic:users=80,items=60,interactions=900"
 SMALL = ("--model", "lightgcn", "--dim", "4")  # the default costs more and is stopped likewise
@@ -95,10 +96,28 @@ def test_before_the_first_epoch_nothing_is_saved_and_no_resume_is_advised(
 ) -> None:
     number, code, word = signal_and_code
     text = AT_CALL.format(module=module, path=path, number=int(number), call=1)
-    found, error = run(text, "train", DATA, "--epochs", "2", "--out", "r", cwd=tmp_path)
+    found, error = run(text, "train", DATA, *SMALL, "--epochs", "2", "--out", "r", cwd=tmp_path)
     assert error == f"itemfold: {word}; nothing was saved\n"
     assert found == code
     assert os.listdir(tmp_path) == []
+
+
+def test_after_the_first_stages_there_is_a_run_to_use_and_to_continue(tmp_path: Path) -> None:
+    text = AT_CALL.format(
+        module="itemfold.training.learner", path="Learner.__init__", number=15, call=1
+    )
+    found, error = run(text, "train", DATA, "--epochs", "2", "--out", "r", cwd=tmp_path)
+    assert error.splitlines()[-1] == (
+        "itemfold: terminated; continue with: itemfold train --resume --out r"
+    )
+    assert found == 143
+    stage = Run.load(tmp_path / "r")
+    assert (stage.metrics["stage"], stage.metrics["complete"]) == ("linear", False)
+    done = CliRunner().invoke(app, ["train", "--resume", "--out", str(tmp_path / "r")])
+    assert done.exit_code == 0, done.stderr
+    finished = Run.load(tmp_path / "r")
+    assert finished.metrics["complete"]
+    assert "stage" not in finished.metrics
 
 
 @pytest.mark.parametrize(
@@ -116,12 +135,16 @@ def test_in_the_middle_of_an_epoch_the_state_is_saved_and_the_advice_works(
     )
     line = ("train", DATA, *model, "--epochs", "4", "--out", "r")
     found, error = run(text, *line, cwd=tmp_path)
-    assert error == f"itemfold: {word}; continue with: itemfold train --resume --out r\n"
+    *before, last = error.splitlines()
+    event = word if number == signal.SIGTERM else "stopped at the best so far"
+    assert last == f"itemfold: {event}; continue with: itemfold train --resume --out r"
     assert found == code
     monkeypatch.chdir(tmp_path)
+    if number == signal.SIGINT:
+        assert not Run.load("r").metrics["complete"]
     done = CliRunner().invoke(app, ["train", "--resume", "--out", "r"])
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert (tmp_path / "r" / "metrics.json").exists()
+    assert (done.exit_code, done.stderr.splitlines()) == (0, before)
+    assert Run.load("r").metrics["complete"]
 
 
 def test_a_second_signal_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) -> None:

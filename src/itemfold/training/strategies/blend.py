@@ -122,7 +122,8 @@ class BlendSearch:
                 scores = torch.where(finite, scores, scores[finite].min())
             self.whole[place][part] = standardise_(scores)
             best.append(largest(mask_history(scores, held.history[part]), self.size)[1])
-        self.best[place] = torch.cat(best)
+        empty = torch.empty((0, self.size), dtype=torch.int64, device=self.device)
+        self.best[place] = torch.cat(best or [empty])  # a rank may have no users
         self._pool = {}
 
     def alone(self, name: str) -> Blend:
@@ -295,7 +296,7 @@ class BlendSearch:
     def _make_pool(self) -> dict[str, Any]:
         """The best items of each part for each user, their scores, and which are targets."""
         n_items, size, held = self.evaluator.n_items, self.size, self.held.take(self.rows)
-        longest = int(np.diff(held.history.indptr).max(initial=0))
+        longest = int(np.diff(self.held.history.indptr).max(initial=0))  # of all ranks
         popular = [torch.topk(p, min(size + min(longest, size), n_items)).indices
                    for p in self.popularity.values()]  # fmt: skip
         shared = torch.unique(torch.cat(popular)).expand(len(held), -1)
