@@ -23,7 +23,9 @@ from itemfold.models.rlae import TRIED, TYPICAL
 from itemfold.settings.resolve import resolve
 from itemfold.settings.toml_file import flat, load_config, put
 from itemfold.training import fit, run_folder
+from itemfold.training.deadline import Deadline
 from itemfold.training.fit import train
+from itemfold.training.fitted import Context
 from itemfold.training.loop import _is_spent
 from itemfold.training.run import Run
 from itemfold.training.state import Best, DescentState
@@ -37,7 +39,8 @@ COSINES, PRODUCTS = "cosines, negatives by popularity", "inner products, uniform
 FEW: dict[str, Any] = {"epochs": 4, "eval_every": 2, "device": "cpu"}
 # many validations close to each other, so that the best epoch depends on what is validated
 MANY: dict[str, Any] = {**FEW, "epochs": 12, "eval_every": 1, "ema_decay": 0.5, "lr": 0.03}
-BLEND = ((0.0, 0.4, 1.5),)
+BLEND = ((0.0, 0.4, 0.0, 1.0, 1.5),)
+HALF_LIVES = {"half_life": "never", "popularity_half_life": "never"}
 FIXED: dict[str, Any] = {"gnn": {"dim": 8}, "linear": {"l2": 20.0}}
 SMALL: dict[str, Any] = {"gnn": {"dim": 8}}
 PROTOCOLS = ("transductive", "inductive")
@@ -74,23 +77,49 @@ def candidates_of(run: Run) -> list[str]:
     return [entry["name"] for entry in run.metrics["candidates"]]
 
 
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try the candidates of a GPU, where there may be two, but train on the CPU."""
+    monkeypatch.setattr(entrants, "pick_device", lambda _: torch.device("cuda"))
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_on_a_gpu(monkeypatch)
+
+
 def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let one candidate alone take part."""
-    every = hybrid.candidates
+    as_on_a_gpu(monkeypatch)
+    every = entrants.candidates
     monkeypatch.setattr(
         hybrid, "candidates", lambda *args: [c for c in every(*args) if c.name == name]
     )
 
 
-def deciding(winner: str) -> Callable[..., Any]:
-    """A search whose result depends on the similarity of training alone."""
-    values = {COSINES: 0.4, PRODUCTS: 0.4, winner: 0.5}
+def decide(monkeypatch: pytest.MonkeyPatch, values: dict[str, float]) -> None:
+    """Let the values of the candidates be these, whatever their networks are worth."""
+    under_way, enter, search = list[str](), hybrid.Stages._enter, BlendSearch.run
 
-    def run(self: BlendSearch, *, progress: bool) -> Any:
-        value = values[COSINES if self.has_prior else PRODUCTS]
-        return BLEND, np.full(len(self.held), value)
+    def _enter(self: hybrid.Stages, entry: entrants.Candidate, *args: Any) -> None:
+        under_way.append(entry.name)
+        enter(self, entry, *args)
+        under_way.clear()
 
-    return run
+    def run(self: BlendSearch, *args: Any, **named: Any) -> Any:
+        blend, found = search(self, *args, **named)
+        if not under_way:
+            return blend, found
+        blend = blend.with_weight(self.names.index("network"), 1.0)
+        return blend, np.full(len(found), values[under_way[0]])
+
+    monkeypatch.setattr(hybrid.Stages, "_enter", _enter)
+    monkeypatch.setattr(BlendSearch, "run", run)
+
+
+def deciding(monkeypatch: pytest.MonkeyPatch, winner: str) -> None:
+    """Two candidates, of which this one is better."""
+    as_on_a_gpu(monkeypatch)
+    decide(monkeypatch, {COSINES: 0.4, PRODUCTS: 0.4, winner: 0.5})
 
 
 # --- what is given stays -------------------------------------------------------------------------
@@ -112,6 +141,7 @@ def deciding(winner: str) -> Callable[..., Any]:
         ({"similarity": "dot"}, 1),
     ],
 )
+@pytest.mark.usefixtures("gpu")
 def test_given_training_settings_are_never_replaced(
     settings: dict[str, Any], candidates: int
 ) -> None:
@@ -122,8 +152,22 @@ def test_given_training_settings_are_never_replaced(
     assert not set(given) & set(run.metrics["chosen"].get("train", {}))
 
 
+@pytest.mark.parametrize(
+    "given", [{"eval_every": 6}, {"patience": 3}, {"eval_every": 4, "patience": 4}, {"lr": 0.5}]
+)
+def test_the_pace_after_a_start_from_the_data_follows_what_is_given(given: dict[str, Any]) -> None:
+    """Few epochs are needed after an SVD: 2 validations without a gain end training."""
+    settings = resolve({"train": {"device": "cpu", **given}})
+    entry = entrants.by_data(settings, split_of("inductive"))
+    assert entry["model"]["gnn"] == {"dim": 64, "start": "svd"}
+    found = settings.choose(entry, "data").train
+    expected = {"eval_every": 1, "patience": 2 * given.get("eval_every", 1), "lr": 0.01, **given}
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
 @pytest.mark.parametrize("way", ["objects", "configuration"])
 @pytest.mark.parametrize("section", ["loss", "negatives"])
+@pytest.mark.usefixtures("gpu")
 def test_a_given_loss_or_sampler_ends_the_race(section: str, way: str) -> None:
     split = split_of("inductive")
     if way == "objects":
@@ -149,14 +193,15 @@ def test_a_given_loss_or_sampler_ends_the_race(section: str, way: str) -> None:
 def test_given_settings_of_the_model_are_never_replaced(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def searched(*_: Any, **__: Any) -> Any:
+    def tried(*_: Any, **__: Any) -> Any:
         raise AssertionError("nothing is open")
 
-    monkeypatch.setattr(BlendSearch, "run", searched)
-    monkeypatch.setattr(RLAE, "apply_settings", searched)
+    monkeypatch.setattr(RLAE, "apply_settings", tried)
     given = {
         "gnn": {"dim": 8, "layers": 1, "start": "random"},
-        "blend": ((0.0, 0.3, 0.2), (5.0, 0.1, 0.7)),
+        "blend": ((0.0, 0.3, 0.0, 1.0, 0.2), (5.0, 0.1, 0.0, 0.5, 0.7)),
+        "new_blend": ((0.0, 0.9, 0.0, 0.1, 0.0),),
+        **HALF_LIVES,
         "linear": {"l2": 7.0, "relax": 0.2, "items": 40, "keep": 9},
     }
     split = split_of("transductive")
@@ -167,7 +212,8 @@ def test_given_settings_of_the_model_are_never_replaced(
     for stored in (run.model.record(), run.config["model"]):
         for part in ("gnn", "linear"):
             assert {name: stored[part][name] for name in given[part]} == given[part]
-        assert stored["blend"] == given["blend"]
+        for name in ("blend", "new_blend", *HALF_LIVES):
+            assert stored[name] == given[name]
     assert run.metrics["trials"] == []
     assert "model" not in run.metrics["chosen"]
     assert isinstance(run.model, Hybrid)
@@ -175,6 +221,7 @@ def test_given_settings_of_the_model_are_never_replaced(
     assert run.model.gnn.item_vectors.shape == (60, 8)
 
 
+@pytest.mark.usefixtures("gpu")
 def test_a_race_needs_dense_data(monkeypatch: pytest.MonkeyPatch) -> None:
     split, model = split_of("inductive"), Hybrid(**FIXED, blend=BLEND)
     density = split.train.nnz / (split.n_users * split.n_items)
@@ -183,15 +230,25 @@ def test_a_race_needs_dense_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert candidates_of(train(split, model, **FEW)) == [COSINES]
 
 
+def test_on_a_cpu_there_is_one_candidate() -> None:
+    settings = resolve({"train": {"device": "cpu"}})
+    found = entrants.candidates(settings, split_of("inductive"))
+    assert [entry.name for entry in found] == [COSINES]
+    nothing = entrants.candidates(resolve({"model": {"gnn": "none"}}), split_of("inductive"))
+    assert [entry.name for entry in nothing] == ["no network"]
+
+
+@pytest.mark.usefixtures("gpu")
 def test_a_race_needs_negatives_of_every_user() -> None:
     split = split_of("inductive")
     matrix = split.train.toarray()
     matrix[3] = 1  # this user has every item
-    full = replace(split, train=sp.csr_array(matrix))
+    full = replace(split, train=sp.csr_array(matrix), times=None)
     run = train(full, Hybrid(**FIXED, blend=BLEND), **FEW)
     assert candidates_of(run) == [COSINES]
 
 
+@pytest.mark.usefixtures("gpu")
 def test_a_race_needs_negatives_of_every_user_in_the_refit_too() -> None:
     split = split_of("transductive")
     assert split.valid is not None
@@ -203,12 +260,20 @@ def test_a_race_needs_negatives_of_every_user_in_the_refit_too() -> None:
         assert len(entrants.candidates(settings, full)) == expected
 
 
-def test_what_is_open_is_chosen_and_noted() -> None:
-    run = train(split_of("inductive"), **FEW)
+@pytest.mark.parametrize("asked", [{}, {"gnn": "lightgcn"}])
+def test_what_is_open_is_chosen_and_noted(asked: dict[str, Any]) -> None:
+    run = train(split_of("inductive"), Hybrid(**asked), **FEW)
     chosen, model = run.metrics["chosen"], run.model
     assert isinstance(model, Hybrid)
-    assert model.gnn is not None
-    assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == entrants.WIDTH["cpu"]
+    if asked:
+        assert model.gnn is not None
+        assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == entrants.WIDTH["cpu"]
+        assert chosen["model"]["gnn"]["start"] == "svd"
+    else:  # random interactions: the network adds nothing, and it was not asked for
+        assert chosen["model"]["gnn"] == "none"
+        assert model.gnn is None
+    assert candidates_of(run) == [COSINES]
+    assert {"network", "linear", "popularity"} <= set(run.metrics["alone"])
     assert chosen["model"]["linear"]["items"] == 60
     linear = {name: chosen["model"]["linear"][name] for name in TRIED[0]}
     assert linear in TRIED
@@ -313,7 +378,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
 def test_the_candidate_with_the_higher_metric_is_in_the_model(
     protocol: str, winner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(BlendSearch, "run", deciding(winner))
+    deciding(monkeypatch, winner)
     split = split_of(protocol)
     run = train(split, Hybrid(**FIXED), **FEW)
     found = {entry["name"]: entry["ndcg@20"] for entry in run.metrics["candidates"]}
@@ -330,11 +395,10 @@ def test_the_candidate_with_the_higher_metric_is_in_the_model(
 
 
 def test_if_candidates_are_equal_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    def equal(self: BlendSearch, *, progress: bool) -> Any:
-        return BLEND, np.full(len(self.held), 0.5)
-
-    monkeypatch.setattr(BlendSearch, "run", equal)
+    as_on_a_gpu(monkeypatch)
+    decide(monkeypatch, {COSINES: 0.5, PRODUCTS: 0.5})
     run = train(split_of("inductive"), Hybrid(**FIXED), **FEW)
+    assert candidates_of(run) == [COSINES, PRODUCTS]
     assert run.config["train"]["similarity"] == "cosine"
 
 
@@ -382,7 +446,7 @@ TO_RESUME: dict[str, Any] = {**FEW, "eval_every": 1, "save_seconds": 0.0, "ema_d
 @functools.cache
 def undisturbed(protocol: str, winner: str) -> Run:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlendSearch, "run", deciding(winner))
+        deciding(patch, winner)
         return run_config(config_of(protocol, **TO_RESUME))
 
 
@@ -395,7 +459,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(
     protocol: str, moment: str, winner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, folder = undisturbed(protocol, winner), tmp_path / "r"
-    monkeypatch.setattr(BlendSearch, "run", deciding(winner))
+    deciding(monkeypatch, winner)
     with pytest.MonkeyPatch.context() as patch:
         kill(patch, MOMENTS[moment])
         with pytest.raises(Killed):
@@ -410,6 +474,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(
     assert resumed.config == whole.config
 
 
+@pytest.mark.usefixtures("gpu")
 def test_a_run_that_dies_twice_resumes_to_the_same_choices(tmp_path: Path) -> None:
     """With the real search of the blend, too."""
     config, folder = config_of("transductive", **TO_RESUME), tmp_path / "r"
@@ -451,6 +516,9 @@ OTHER: list[tuple[str, dict[str, Any]]] = [
     ("model", {"gnn": {"dim": 16}}),
     ("model", {"gnn": {"dim": 8, "layers": 1}}),
     ("model", {"blend": [[0.0, 0.9, 0.9]]}),
+    ("model", {"new_blend": [[0.0, 0.9, 0.0, 1.0, 0.9]]}),
+    ("model", {"half_life": "30d"}),
+    ("model", {"popularity_half_life": "never"}),
     ("model", {"linear": {"l2": 1.5}}),
     ("model", {"linear": {"items": 30}}),
     ("model", {"linear": "ease"}),
@@ -473,7 +541,7 @@ def test_an_unfinished_run_is_not_resumed_with_other_settings(
 ) -> None:
     with pytest.raises(ItemfoldError, match=rf"holds a run with other settings: '{section}\."):
         run_config(with_other(section, settings, save_seconds=0.0), unfinished, resume=True)
-    assert not (unfinished / "metrics.json").exists()
+    assert Run.load(unfinished).metrics["stage"] == "linear"  # what can be used meanwhile
 
 
 @pytest.mark.parametrize(("section", "settings"), OTHER)
@@ -506,10 +574,10 @@ def test_a_finished_run_misses_an_option_it_was_started_with(
 def test_a_finished_run_accepts_the_options_it_was_started_with(
     winner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(BlendSearch, "run", deciding(winner))
+    deciding(monkeypatch, winner)
     config = config_of("inductive")
     first = run_config(config, tmp_path / "r")
-    monkeypatch.setattr(fit, "STRATEGIES", {})  # nothing is trained again
+    monkeypatch.setattr(fit, "_tested", None)  # nothing is trained again
     for given in (config, load_config(tmp_path / "r" / "config.toml")):
         again = run_config(given, tmp_path / "r", resume=True)
         same(first, again)
@@ -574,6 +642,7 @@ def test_the_refit_is_a_run_on_all_data_with_what_was_chosen(
     run = train(split, Hybrid(**SMALL), **FEW)
     monkeypatch.undo()
     config = {section: dict(values) for section, values in run.config.items()}
+    assert run.metrics["best_epoch"] > 0
     config["train"]["epochs"] = run.metrics["best_epoch"]
     direct = run_config(config, data=split.refit())
     same(run, direct)
@@ -584,44 +653,79 @@ def test_the_refit_is_a_run_on_all_data_with_what_was_chosen(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_spent_budget_ends_training_but_not_the_run(protocol: str, tmp_path: Path) -> None:
+def test_a_budget_that_is_spent_at_once_leaves_popularity_and_the_linear_part(
+    protocol: str, tmp_path: Path
+) -> None:
     settings = {**FEW, "epochs": 500, "budget": 1e-6}
-    run = train(split_of(protocol), Hybrid(**SMALL), out=tmp_path / "r", **settings)
-    assert candidates_of(run) == [COSINES]
-    assert run.metrics["epochs"] == run.metrics["best_epoch"] == 2  # the first validation
+    run = train(split_of(protocol), out=tmp_path / "r", **settings)
+    assert candidates_of(run) == []
+    assert run.metrics["complete"]
+    assert run.metrics["epochs"] == run.metrics["best_epoch"] == 0
     assert run.metrics["refit"] is (protocol == "transductive")
     assert isinstance(run.model, Hybrid)
+    assert run.model.gnn is None
     assert run.model.blend is not None
+    assert {"popularity", "linear"} < set(run.metrics["alone"])
+    assert "network" not in run.metrics["alone"]
     assert run.metrics["test"]["ndcg@20"] > 0
+    again = ir.evaluate(run, split_of(protocol), metrics=["ndcg@20"]).metrics
+    assert again["ndcg@20"] == run.metrics["test"]["ndcg@20"]
     same(Run.load(tmp_path / "r"), run)
 
 
+def test_rows_of_a_blend_need_their_network_whatever_the_budget() -> None:
+    settings = {**FEW, "epochs": 500, "budget": 1e-6}
+    run = train(split_of("transductive"), Hybrid(**SMALL, blend=BLEND), **settings)
+    assert candidates_of(run) == [COSINES]
+    assert run.metrics["epochs"] == 1  # after the validation of the start
+    assert isinstance(run.model, Hybrid)
+    assert run.model.blend == BLEND
+    assert run.model.gnn is not None
+
+
+@pytest.mark.usefixtures("gpu")
 def test_a_large_budget_changes_nothing() -> None:
     runs = [train(split_of("inductive"), Hybrid(**SMALL), **FEW, budget=b) for b in (None, 1e6)]
     same(*runs)
     assert candidates_of(runs[1]) == [COSINES, PRODUCTS]
 
 
-def spent(budget: float | None, refits: bool, state: DescentState) -> bool:
-    train = {"refit": refits} if budget is None else {"refit": refits, "budget": float(budget)}
-    return _is_spent(resolve({"train": train}), split_of("transductive"), state)
+def spent(
+    monkeypatch: pytest.MonkeyPatch, left: float | None, refits: bool, state: DescentState
+) -> bool:
+    """Whether training ends if so many seconds are left."""
+    monkeypatch.setattr("itemfold.training.deadline.time.monotonic", lambda: 1000.0)
+    deadline = Deadline(None if left is None else left + 80, started=920.0)
+    settings = resolve({"train": {"refit": refits, "eval_every": 1, "patience": 9}})
+    return _is_spent(settings, split_of("transductive"), state, Context(deadline=deadline))
 
 
-def test_time_is_kept_for_the_refit() -> None:
-    """80 of 100 seconds: a refit of 5 of the 20 epochs takes a quarter of the 40 s of training."""
-    state = DescentState(elapsed=80.0, seconds=40.0, epoch=20, best=Best(5))
-    assert not spent(None, True, state)
-    assert not spent(100, True, state)
+def test_time_is_kept_for_the_refit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 s are left: a refit of 5 of the 20 epochs takes a quarter of the 40 s of training."""
+    state, check = DescentState(seconds=40.0, epoch=20, best=Best(5)), monkeypatch
+    assert not spent(check, None, True, state)
+    assert not spent(check, 20, True, state)
     state.best.epoch = 15
-    assert spent(100, True, state)
-    assert not spent(100, False, state)
-    assert spent(79, False, state)
+    assert spent(check, 20, True, state)
+    assert not spent(check, 20, False, state)
+    assert spent(check, 1, False, state)  # less than the next epoch takes
 
 
-def test_the_refit_of_a_second_candidate_is_not_charged_for_the_first() -> None:
+def test_time_is_kept_for_what_follows_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("itemfold.training.deadline.time.monotonic", lambda: 1000.0)
+    deadline = Deadline(budget=100.0, started=920.0)
+    assert deadline.left() == 20
+    deadline.reserve = 15.0
+    assert deadline.left() == 5
+    assert Deadline(None, started=0.0, reserve=9.0).left() == float("inf")
+
+
+def test_the_refit_of_a_second_candidate_is_not_charged_for_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The first took 60 s for 30 epochs, the second 1 s for its first 20."""
-    state = DescentState(elapsed=61.0, seconds=60.0, epoch=30, best=Best(30))
+    state = DescentState(seconds=60.0, epoch=30, best=Best(30))
     state.next_candidate()
-    state.elapsed, state.seconds, state.epoch, state.best.epoch = 62.0, 61.0, 20, 20
-    assert not spent(100, True, state)
-    assert spent(62.5, True, state)
+    state.seconds, state.epoch, state.best.epoch = 61.0, 20, 20
+    assert not spent(monkeypatch, 2, True, state)
+    assert spent(monkeypatch, 0.5, True, state)

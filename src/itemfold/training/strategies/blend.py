@@ -1,10 +1,10 @@
 """How much each part of a hybrid counts, chosen on validation.
 
 The search begins with the best part alone and adds a part, or changes a weight, as long as that is
-a gain. Of the sums on this way the first one is taken that is within a standard error of the best.
-So the sum is not below one of its parts on validation, every part alone can be chosen, and no part
-is taken whose gain is within noise of zero. Of weights that are as good, the linear part gets the
-smallest: under drift, less of it is better (docs/research).
+a gain. Of the sums on this way that are within a standard error of the best, one with the fewest
+parts is taken. So the sum is not below one of its parts on validation, every part alone can be
+chosen, and no part is taken whose gain is within noise of zero. Of weights that are as good, the
+linear part gets the smallest: under drift, less of it is better (docs/research).
 """
 
 from __future__ import annotations
@@ -160,9 +160,12 @@ class BlendSearch:
             best, value = options[at], float(means[at])
             way.append(best)
         values = self.values(way)
-        behind = (values[values[:, users].mean(1).argmax()] - values)[:, users]
-        first = next(i for i, row in enumerate(behind) if row.mean() <= standard_error(row))
-        return self._conservative(way[first], values[first], users)
+        means = values[:, users].mean(1)
+        behind = (values[means.argmax()] - values)[:, users]
+        good = [i for i, row in enumerate(behind) if row.mean() <= standard_error(row)]
+        fewest = min(way[i].size for i in good)
+        chosen = max((i for i in good if way[i].size == fewest), key=lambda i: float(means[i]))
+        return self._conservative(way[chosen], values[chosen], users)
 
     def _climbers(self, users: Users) -> npt.NDArray[np.int64]:
         """Some of the users, evenly."""

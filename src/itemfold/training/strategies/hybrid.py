@@ -221,6 +221,7 @@ class Stages:
             model = self._network_of(self.settings)
             self._descend(model, self.faded)
             self.fitted["network"] = model
+            state.descent.selected_epochs = state.descent.epoch
         self.model = self._assembled(self.fitted, self.faded, self.split)
 
     # --- recency ---------------------------------------------------------------------------------
@@ -236,7 +237,10 @@ class Stages:
     def _search(self, split: Split) -> BlendSearch:
         """A search on a sample of the validation users of a split."""
         assert split.valid is not None
-        tried = half_lives(self.split, self.value("popularity_half_life"), OF_POPULARITY)
+        asked = self.asked.model.values
+        # with rows of the blend the search only selects epochs: as in the run that chose the rows
+        given = asked["popularity_half_life"] if asked["blend"] is None else None
+        tried = half_lives(self.split, given, OF_POPULARITY)
         popularity = popularities(self.split, tried, self.device)
         valid = sample_users(split.valid, self.device)
         return BlendSearch(valid, popularity, self.metric, self.device, self.asked.train.seed)
@@ -261,7 +265,8 @@ class Stages:
             gain = found[best] - found[0]
             if gain.mean() > 2 * standard_error(gain):
                 chosen = tried[best]
-        self.state.choose({"model": {"half_life": chosen}})
+        if self.value("half_life") is None:
+            self.state.choose({"model": {"half_life": chosen}})
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -365,9 +370,9 @@ class Stages:
         for part, name in (("gnn", "network"), ("linear", "linear")):
             if name not in order:
                 model[part] = "none"
-        given = [
-            name for name in ("blend", "new_blend") if self.asked.model.values[name] is not None
-        ]
+        asked = self.asked.model.values
+        given = [name for name in model if name not in PARTS and asked[name] is not None]
+        given += ["new_blend"] if "blend" in given else []  # the same for all users
         return {"model": {name: value for name, value in model.items() if name not in given}}
 
     def _assembled(self, parts: dict[str, Model], split: Split, counted: Split) -> Hybrid:
