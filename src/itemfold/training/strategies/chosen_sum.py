@@ -39,8 +39,8 @@ class ChosenSum:
 
     def settings(self, order: list[str]) -> dict[str, Any]:
         """The settings of a hybrid with these parts."""
-        new = None if self.new is None else self._rows(self.new, order)
-        rows = {"blend": self._rows(self.known, order), "new_blend": new}
+        new = {} if self.new is None else {"new_blend": self._rows(self.new, order)}
+        rows = {"blend": self._rows(self.known, order), **new}
         return {**rows, "popularity_half_life": self.half_life}
 
     def _rows(self, groups: Groups, order: list[str]) -> Rows:
