@@ -260,7 +260,7 @@ def test_a_race_needs_negatives_of_every_user_in_the_refit_too() -> None:
         assert len(entrants.candidates(settings, full)) == expected
 
 
-@pytest.mark.parametrize("asked", [{}, {"gnn": "lightgcn"}])
+@pytest.mark.parametrize("asked", [{}, {"gnn": {"layers": 3}}])
 def test_what_is_open_is_chosen_and_noted(asked: dict[str, Any]) -> None:
     run = train(split_of("inductive"), Hybrid(**asked), **FEW)
     chosen, model = run.metrics["chosen"], run.model

@@ -129,7 +129,7 @@ class Stages:
         if self.value("gnn") in (None, "none"):
             return
         for entry in entries[len(state.finished) :]:
-            is_needed = self.asked.is_given("model.blend") and not state.finished
+            is_needed = self.asked.model.values["blend"] is not None and not state.finished
             is_late = self.context.deadline.left() <= 0 and not is_needed
             if is_late or state.descent.stopped:
                 break
@@ -356,7 +356,10 @@ class Stages:
 
     def _is_kept(self, part: str) -> bool:
         """Whether a part was asked for, or rows of the blend, and so stays whatever its weight."""
-        return self.asked.is_given(f"model.{part}") or self.asked.is_given("model.blend")
+        asked, template = self.asked.model.values, self.asked.model.template
+        if template is not None and asked[part] == type(template)().settings[part]:
+            return asked["blend"] is not None  # as the object `Hybrid()` has it
+        return self.asked.is_given(f"model.{part}") or asked["blend"] is not None
 
     def _chosen(self, found: ChosenSum) -> Config:
         """The settings of a sum: parts that do not count and were not asked for are left out."""
@@ -373,7 +376,8 @@ class Stages:
         asked = self.asked.model.values
         given = [name for name in model if name not in PARTS and asked[name] is not None]
         given += ["new_blend"] if "blend" in given else []  # the same for all users
-        return {"model": {name: value for name, value in model.items() if name not in given}}
+        model = {name: value for name, value in model.items() if name not in given}
+        return {"model": {name: value for name, value in model.items() if value is not None}}
 
     def _assembled(self, parts: dict[str, Model], split: Split, counted: Split) -> Hybrid:
         """The hybrid of the chosen settings from parts that are fitted already."""
