@@ -80,22 +80,22 @@ def join(
 
 
 def joined_times(joined: Joined, before: Floats | None, data: Interactions | None) -> Floats | None:
-    """The times of a joined matrix, the last one of each pair; None if some are unknown.
+    """The times of a joined matrix, the last one of each pair; None if the old ones are unknown.
 
-    ``before`` are the times of the old interactions, ``data`` are the new ones.
+    ``before`` are the times of the old interactions, ``data`` are the new ones; without times they
+    count as of the latest old one.
     """
     if before is None or data is None:
         return before
-    if data.times is None:
-        return None if joined.new_interactions else before
     n_items = int(joined.train.shape[1])
     keys = row_of_entry(joined.train) * n_items + joined.train.indices  # ascending
     known = row_of_entry(joined.before) * n_items + joined.before.indices
     rows = joined.user_ids.index(data.user_ids.ids)[data.users]
     columns = joined.catalogue.item_ids.index(data.item_ids.ids)[data.items]
+    times = np.full(len(data), before.max()) if data.times is None else data.times
     out = np.full(len(keys), -np.inf)
     out[np.searchsorted(keys, known)] = before
-    np.maximum.at(out, np.searchsorted(keys, rows * n_items + columns), data.times)
+    np.maximum.at(out, np.searchsorted(keys, rows * n_items + columns), times)
     return out
 
 

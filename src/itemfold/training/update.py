@@ -18,10 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from itemfold.data.array_types import Floats
 from itemfold.data.csr import as_ones
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import ItemFeatures
-from itemfold.data.joining import ItemCatalogue, Joined, described, join
+from itemfold.data.joining import ItemCatalogue, Joined, described, join, joined_times
 from itemfold.data.split import HeldOut, Split
 from itemfold.data.weights import is_weighted
 from itemfold.environment import pick_device
@@ -46,6 +47,9 @@ from itemfold.training.run_folder import RunFolder
 from itemfold.training.state import Best, DescentState, put_weights
 from itemfold.training.strategies.candidates import COVERED
 from itemfold.training.strategies.closed_form import solve
+from itemfold.training.strategies.hybrid import PARTS
+from itemfold.training.strategies.recency import NEVER, fading
+from itemfold.training.update_recency import check_weights, times_of, unweighted
 from itemfold.training.updated_run import SECTION, UpdatedModel, updated_run
 from itemfold.validation import positive_integer, shown
 
@@ -108,8 +112,7 @@ def update(
         raise ItemfoldError(f"'run' must be a Run or its folder, got {shown(run)}")
     if epochs not in (None, 0):
         positive_integer("epochs", epochs)
-    if is_weighted(run.train):
-        raise ItemfoldError("a run with weighted interactions cannot be updated: train it anew")
+    check_weights(run)
     if run.model.kind is not Kind.CLOSED_FORM:
         check_growth(run.model.network, run.config["model"]["name"])
     table, before = reading.pop("item_features", None), run.config.get("data", {})
@@ -138,19 +141,22 @@ def _updated(
     """The new run in memory."""
     started = time.perf_counter()
     catalogue = ItemCatalogue(run.item_ids, run.titles, run.genres)
-    joined = join(run.train, run.user_ids, catalogue, data)
+    joined = join(unweighted(run), run.user_ids, catalogue, data)
     if features is not None:
         joined = replace(joined, catalogue=described(joined.catalogue, features))
     settings = _settings(run, device)
     if epochs is None:
         epochs = max(1, round(SHARE * run.metrics["best_epoch"]))
     if joined.new_interactions:
-        way = WAYS.get(run.model.kind, _descended)
-        outcome = way(run.model, joined, _split(run, joined), settings, epochs, progress)
+        way, times = WAYS.get(run.model.kind, _descended), joined_times(joined, run.times, data)
+        split = _split(run, joined, times)
+        outcome = way(run.model, joined, split, settings, epochs, progress)
+        joined = replace(joined, train=fading(split, run.model.half_life).train)
     else:
-        outcome = UpdatedModel(copy.deepcopy(run.model))
+        outcome, times = UpdatedModel(copy.deepcopy(run.model)), run.times
+        joined = replace(joined, train=run.train)
     outcome = replace(outcome, seconds=time.perf_counter() - started)
-    return updated_run(run, data, joined, outcome, features)
+    return updated_run(run, data, joined, outcome, features, times)
 
 
 def _closed_form(
@@ -170,8 +176,10 @@ def _extended(
     progress: bool,
 ) -> tuple[Model, str]:
     """A new closed form for all interactions, and how it was made from the old one."""
-    if not isinstance(model, EASE | RLAE) or type(model) is not type(old):
+    is_exact = isinstance(model, EASE | RLAE) and type(model) is type(old)
+    if not is_exact or is_weighted(split.train):  # by recency, which changes every weight
         return solve(model, split, config, Context(progress=progress)), "refitted"
+    assert isinstance(model, EASE | RLAE)
     assert isinstance(old, EASE | RLAE)
     generator = torch.Generator().manual_seed(config.seed)
     model.setup(joined.train, inductive=split.protocol == "inductive", generator=generator)
@@ -189,7 +197,7 @@ def _descended(
     model = old.fresh()
     check(settings, model, split)
     generator = torch.Generator().manual_seed(settings.train.seed)
-    start = grown_weights(old, joined.train, generator)
+    start = grown_weights(old, split.train, generator)
     if epochs:
         state = DescentState(phase="refit", best=Best(epoch=epochs))
         context = Context(progress=progress)
@@ -210,8 +218,9 @@ def _descended(
 def _hybrid(
     old: Model, joined: Joined, split: Split, settings: Settings, epochs: int, progress: bool
 ) -> UpdatedModel:
-    """The linear part, then the network, with the blend that the run had chosen."""
+    """The linear part, then the network, with the blend and half-lives that the run had chosen."""
     assert isinstance(old, Hybrid)
+    whole, split = split, fading(split, old.half_life)
     check(settings, old.fresh(), split)
     further = [part for part in old.parts if part not in (old.gnn, old.linear)]
     for part in further:
@@ -231,8 +240,10 @@ def _hybrid(
         found = _descended(gnn, joined, split, settings, epochs, progress).model
         assert isinstance(found, EmbeddingModel)
         gnn = found
-    model = Hybrid(gnn=gnn, linear=linear, others=others, norm=old.norm, blend=old.blend)
-    model.count(split.train)
+    own = {name: value for name, value in old.settings.items() if name not in PARTS}
+    model = Hybrid(gnn=gnn, linear=linear, others=others, **own)
+    recent = old.popularity_half_life
+    model.count(whole.train, None if recent in (None, NEVER) else whole.recent(recent).train)
     model.restore(split.train)
     return UpdatedModel(model.eval(), epochs, how)
 
@@ -263,8 +274,9 @@ def _settings(run: Run, device: str | None) -> Settings:
     return resolve(Request({"model": run.model, **lists, "train": train}))
 
 
-def _split(run: Run, joined: Joined) -> Split:
+def _split(run: Run, joined: Joined, times: Floats | None) -> Split:
     """All interactions as training data; nothing is held out."""
+    known = None if times is None else times_of(joined.train, joined.user_ids, times)
     empty = as_ones(sp.csr_array((0, joined.train.shape[1]), dtype=np.float32))
     return Split(
         protocol="inductive" if run.protocol == "inductive" else "transductive",
@@ -275,6 +287,7 @@ def _split(run: Run, joined: Joined) -> Split:
         item_ids=joined.catalogue.item_ids,
         titles=joined.catalogue.titles,
         genres=joined.catalogue.genres,
-        dataset={},
+        dataset={"name": run.dataset["name"]},
         settings={},
+        times=known,
     )

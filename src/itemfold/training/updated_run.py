@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from itemfold.data.array_types import Floats
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import ItemFeatures
-from itemfold.data.joining import Joined, as_interactions, joined_times
+from itemfold.data.joining import Joined, as_interactions
 from itemfold.models.base import Model
 from itemfold.settings.schema import Config
 from itemfold.training.fingerprint import fingerprint
@@ -35,10 +36,12 @@ def updated_run(
     joined: Joined,
     updated: UpdatedModel,
     features: ItemFeatures | None,
+    times: Floats | None,
 ) -> Run:
     """The run with an updated model; the given run is unchanged.
 
-    ``data`` are the new interactions, ``joined`` the old and the new ones together.
+    ``data`` are the new interactions, ``joined`` the old and the new ones together, ``times`` when
+    those happened.
     """
     name, user_ids, item_ids = str(run.dataset["name"]), joined.user_ids, joined.catalogue.item_ids
     dataset = {
@@ -79,7 +82,7 @@ def updated_run(
         notes=notes,
         metrics=metrics,
         features=features,
-        times=joined_times(joined, run.times, data),
+        times=times,
     )
 
 

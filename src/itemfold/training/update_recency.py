@@ -1,0 +1,52 @@
+"""Recency in an update: weights by half-life are computed anew from the times of interactions."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from itemfold.data.array_types import Floats
+from itemfold.data.csr import as_ones
+from itemfold.data.interactions import IdMap
+from itemfold.data.times import Times
+from itemfold.data.weights import fading, is_weighted, scaled
+from itemfold.errors import ItemfoldError
+from itemfold.models.hybrid import Hybrid
+from itemfold.training.run import Run
+
+NEVER = (None, "never")
+
+
+def check_weights(run: Run) -> None:
+    """Raise if a run has weights other than by recency, or needs times that it does not have."""
+    model = run.model
+    popularity = model.popularity_half_life if isinstance(model, Hybrid) else None
+    fades = model.half_life not in NEVER or popularity not in NEVER
+    if fades and run.times is None:
+        raise ItemfoldError(
+            "a run that counts recent interactions more, but does not hold the times of all of "
+            "them, cannot be updated: train it anew"
+        )
+    if is_weighted(run.train) and not _is_by_recency(run):
+        raise ItemfoldError("a run with weighted interactions cannot be updated: train it anew")
+
+
+def unweighted(run: Run) -> sp.csr_array:
+    """The interactions of a run without weights by recency."""
+    return as_ones(run.train) if is_weighted(run.train) else run.train
+
+
+def times_of(train: sp.csr_array, ids: IdMap, times: Floats) -> Times:
+    """Times that are aligned with the entries of a matrix."""
+    return Times(ids, sp.csr_array((times, train.indices, train.indptr), shape=train.shape))
+
+
+def _is_by_recency(run: Run) -> bool:
+    """Whether the weights of a run follow from its half-life and its times alone."""
+    half_life, times = run.model.half_life, run.times
+    if half_life is None or half_life in NEVER or times is None:
+        return False
+    train = as_ones(run.train)
+    train.data = fading(times.max() - times, half_life)
+    expected = scaled(train, float(train.data.mean()))
+    return bool(np.allclose(expected.data, run.train.data, rtol=1e-4))
