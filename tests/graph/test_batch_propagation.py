@@ -112,7 +112,8 @@ def test_training_reaches_what_it_reaches_with_all_users(
     if large:
         monkeypatch.setattr(graph_module, "LARGE", 0)
         monkeypatch.setattr(blocked, "ROWS", 64)
-    split = ir.split_interactions(ir.load("synthetic:users=150,items=90,interactions=2000"))
+    data = ir.load("synthetic:users=150,items=90,interactions=2000")
+    split = ir.split_interactions(data, rounding="nearest")
     settings = {
         "batch": 40,
         "epochs": 2,

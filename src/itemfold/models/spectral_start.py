@@ -2,7 +2,7 @@
 
 With ``D_U^-½ X D_I^-½ ≈ U Σ Vᵀ``, vectors before training are
 
-    users = s · U Σ^p        items = s · V Σ^p
+    users = s · U        items = s · V
 
 where s gives each table the deviation of random vectors. A layer multiplies singular vectors by Σ
 and does nothing else, so an untrained network already scores by a low-rank approximation of the
@@ -17,8 +17,6 @@ from torch import Tensor
 from itemfold import ranks
 from itemfold.graph.graph import Graph
 from itemfold.graph.spectral import truncated_svd
-
-POWER = 0.0  # p; on ML-1M better than 0.5 and 1, elsewhere equal (docs/research)
 
 
 @torch.no_grad()
@@ -45,7 +43,9 @@ def spectral_start(
     """
     found = truncated_svd(graph, dim, generator, sharded=sharded)
     own = ranks.own_columns(dim) if sharded else slice(0, dim)
-    weight, degrees = found.values**POWER, torch.split(graph.degree, [graph.n_users, graph.n_items])
+    # plain vectors: with √Σ and Σ the start is worse on ML-1M and elsewhere equal (docs/research)
+    weight = (found.values > 0).to(found.values)
+    degrees = torch.split(graph.degree, [graph.n_users, graph.n_items])
     for table, vectors, degree in zip(tables, (found.users, found.items), degrees, strict=True):
         if table is None:
             continue

@@ -113,8 +113,9 @@ def update(
     if epochs not in (None, 0):
         positive_integer("epochs", epochs)
     check_weights(run)
-    if run.model.kind is not Kind.CLOSED_FORM:
-        check_growth(run.model.network, run.config["model"]["name"])
+    network = run.model.gnn if isinstance(run.model, Hybrid) else run.model.network
+    if run.model.kind is not Kind.CLOSED_FORM and network is not None:
+        check_growth(network, run.config["model"]["name"])
     table, before = reading.pop("item_features", None), run.config.get("data", {})
     if out is None:
         data = read_new(before, new, reading)

@@ -13,6 +13,7 @@ from itemfold.models.base import Kind
 from itemfold.training.fitted import FittedModel
 from itemfold.training.state import DescentState
 from itemfold.training.strategies import closed_form, descent, hybrid
+from itemfold.training.strategies.hybrid_state import HybridState
 
 
 @dataclass(frozen=True)
@@ -28,5 +29,5 @@ STRATEGIES = {
     Kind.LIST_LOSS: DESCENT,
     Kind.OWN_OBJECTIVE: DESCENT,
     Kind.CLOSED_FORM: Strategy(closed_form.fit, closed_form.ClosedFormState),
-    Kind.HYBRID: Strategy(hybrid.fit, hybrid.HybridState),
+    Kind.HYBRID: Strategy(hybrid.fit, HybridState),
 }
