@@ -269,6 +269,7 @@ def test_what_is_open_is_chosen_and_noted(asked: dict[str, Any]) -> None:
         assert model.gnn is not None
         assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == entrants.WIDTH["cpu"]
         assert chosen["model"]["gnn"]["start"] == "svd"
+        assert chosen["negatives"] == {"group": entrants.SHARED["cpu"]}
     else:  # random interactions: the network adds nothing, and it was not asked for
         assert chosen["model"]["gnn"] == "none"
         assert model.gnn is None
@@ -279,7 +280,6 @@ def test_what_is_open_is_chosen_and_noted(asked: dict[str, Any]) -> None:
     assert linear in TRIED
     assert len(run.metrics["trials"]) == len(TRIED)
     assert tuple(tuple(row) for row in chosen["model"]["blend"]) == model.blend
-    assert chosen["negatives"] == {"group": entrants.SHARED["cpu"]}
     stored = flat(run.config)
     for path, value in flat(chosen).items():
         assert json.loads(json.dumps(stored[path])) == value, path

@@ -23,7 +23,7 @@ from itemfold import ranks
 from itemfold.data.split import HeldOut
 from itemfold.evaluation.evaluator import Evaluator
 from itemfold.evaluation.metrics import METRICS, parse_metric
-from itemfold.evaluation.ranking import largest, mask_history
+from itemfold.evaluation.ranking import largest, mask_history, top_items
 from itemfold.models.base import Model
 from itemfold.models.hybrid import standardise_
 
@@ -274,8 +274,8 @@ class BlendSearch:
             for weight, scores in zip(blend.weights, pool["parts"], strict=True):
                 if weight:
                     total.add_(scores, alpha=weight)
-            top = torch.topk(total, depth, dim=1)
-            hits = pool["hits"].gather(1, top.indices) & (top.values > -torch.inf)
+            top = top_items(total, depth)
+            hits = pool["hits"].gather(1, top.clamp(min=0)) & (top >= 0)
             out.append(METRICS[self.metric.name](hits.cpu().numpy(), n_target, depth))
         found = np.ascontiguousarray(ranks.gather_rows(np.stack(out, axis=1)).T)  # [blends, users]
         return found if ranks.size() == 1 else found[:, users]

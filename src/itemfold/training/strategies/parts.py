@@ -67,6 +67,8 @@ def fit_others(
             fitted = closed_form.fit(own, split, closed_form.ClosedFormState(), inner)
         else:
             fitted = descent.fit(own, split, DescentState(), inner)
+        if not fitted.complete:  # Ctrl-C: there is no sum yet
+            raise KeyboardInterrupt
         if known is None:
             state.others.append({"chosen": fitted.chosen, "epochs": fitted.best_epoch})
         state.descent.seconds += time.perf_counter() - started
