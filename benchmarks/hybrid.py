@@ -39,9 +39,10 @@ def main() -> None:
     print(f"{hardware(options.threads, options.device != 'cpu')}; load {os.getloadavg()[0]:.1f}")
     budget = options.budget or (20.0 if options.quick else SECONDS[options.device])
     split = split_interactions(load(options.data, data_root=options.data_root))
+    model = Hybrid(gnn="lightgcn")  # asked for, so that it stays whatever validation says
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        run = train(split, out=folder, device=options.device, budget=budget, progress=True)
+        run = train(split, model, out=folder, device=options.device, budget=budget, progress=True)
         spent = time.perf_counter() - start
         sizes = {p.name: p.stat().st_size for p in Path(folder).iterdir() if p.name != "state.pt"}
         run = Run.load(folder)

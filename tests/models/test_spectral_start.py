@@ -39,10 +39,9 @@ def test_an_untrained_network_scores_by_the_low_rank_approximation(inductive: bo
     train = random_matrix(40, 30, 0.3)
     model = started(train, inductive=inductive, dim=29)  # all singular values but 0
     left, values, right = exact(train)
-    if inductive:  # two layers, summed: users σ, items 1 + σ²
-        filtered = values + values**3
-    else:  # the mean of three layers and the start, on both sides
-        filtered = (1 + values + values**2 + values**3) ** 2
+    # inductive: two layers, summed: users σ, items 1 + σ²
+    # transductive: the mean of three layers and the start, on both sides
+    filtered = values + values**3 if inductive else (1 + values + values**2 + values**3) ** 2
     expected = ((left * filtered) @ right.T)[:-1, :-1]  # the last nodes have no interactions
     scores = (model.user_vectors @ model.item_vectors.T)[:-1, :-1]
     factor = float((scores.double() * torch.from_numpy(expected)).sum() / (expected**2).sum())

@@ -31,6 +31,7 @@ KNOWN_NAMES = {
 }
 # fmt: on
 """Column names recognised by default, lower case and without `_`, `-`, space."""
+ENDINGS = {"time": ("timestamp", "datetime")}  # watch_time and release_date are something else
 
 Where = Callable[[int], str]  # row → its place, such as "plays.csv, line 3"
 Names = Mapping[str, str | int | None]  # role → the requested column
@@ -68,7 +69,7 @@ def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str
             hits = [j for j, c in enumerate(columns) if str(requested) in (c.strip(), untyped[j])]
         else:
             hits = [plain.index(name) for name in known if name in plain]
-            hits = hits or _by_ending(untyped, known)
+            hits = hits or _by_ending(untyped, ENDINGS.get(role, known))
         if hits:
             found[role] = hits[0]
             if untyped.count(untyped[hits[0]]) > 1:
