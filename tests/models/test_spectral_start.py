@@ -19,8 +19,10 @@ from itemfold.training.learner import Learner
 FEW: dict[str, Any] = {"epochs": 3, "eval_every": 1, "device": "cpu"}
 
 
-def started(train: sp.csr_array, *, inductive: bool = False, dim: int = 6) -> LightGCN:
-    model = LightGCN(dim=dim, start="svd")
+def started(
+    train: sp.csr_array, *, inductive: bool = False, dim: int = 6, start: Any = "svd"
+) -> LightGCN:
+    model = LightGCN(dim=dim, start=start)
     graph = ready(model, train, inductive)
     model.initialise(graph, seeded(1))
     model.cache_embeddings(graph)
@@ -34,14 +36,18 @@ def exact(train: sp.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return left, values, right.T
 
 
+@pytest.mark.parametrize("start", ["svd", "svd-flat"])
 @pytest.mark.parametrize("inductive", [False, True])
-def test_an_untrained_network_scores_by_the_low_rank_approximation(inductive: bool) -> None:
+def test_an_untrained_network_scores_by_the_low_rank_approximation(
+    inductive: bool, start: str
+) -> None:
     train = random_matrix(40, 30, 0.3)
-    model = started(train, inductive=inductive, dim=29)  # all singular values but 0
+    model = started(train, inductive=inductive, dim=29, start=start)  # all singular values but 0
     left, values, right = exact(train)
     # inductive: two layers, summed: users σ, items 1 + σ²
     # transductive: the mean of three layers and the start, on both sides
     filtered = values + values**3 if inductive else (1 + values + values**2 + values**3) ** 2
+    filtered = filtered * values if start == "svd" else filtered
     expected = ((left * filtered) @ right.T)[:-1, :-1]  # the last nodes have no interactions
     scores = (model.user_vectors @ model.item_vectors.T)[:-1, :-1]
     factor = float((scores.double() * torch.from_numpy(expected)).sum() / (expected**2).sum())

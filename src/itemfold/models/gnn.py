@@ -22,7 +22,7 @@ from itemfold.sampling.base import Encoded
 from itemfold.validation import one_of, positive_integers
 
 Pooling = Literal["auto", "mean", "sum", "concat"]
-Start = Literal["random", "svd"]
+Start = Literal["random", "svd", "svd-flat"]
 STARTS = get_args(Start)
 
 
@@ -211,8 +211,9 @@ class LinearGNN(GNN):
         layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
         pooling: How the layers become one vector: "sum", "mean" or "concat"; "auto" is the mean,
             or the sum in the inductive protocol.
-        start: Vectors before training: "random", or "svd", the singular vectors of the normalised
-            interactions, from which a few epochs suffice.
+        start: Vectors before training: "random"; "svd", the singular vectors of the normalised
+            interactions times the roots of the singular values, from which a few epochs suffice;
+            or "svd-flat", without the roots, which is better on dense data.
 
     Attributes:
         encodes_batch_users: Whether a training step on a CPU may compute the vectors of the batch's
@@ -259,7 +260,7 @@ class LinearGNN(GNN):
 
     def initialise(self, graph: Graph, generator: torch.Generator) -> None:
         """Replace the random vectors by singular vectors if `start` says so."""
-        if self.start == "svd":
+        if self.start != "random":
             assert self.init_std is not None
             spectral_start(
                 (self.user_embedding, self.item_embedding),
@@ -267,6 +268,7 @@ class LinearGNN(GNN):
                 self.init_std,
                 generator,
                 dim=self.dim,
+                flat=self.start == "svd-flat",
                 sharded=self.sharded,
             )
 

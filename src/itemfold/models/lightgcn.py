@@ -55,8 +55,9 @@ class LightGCN(LinearGNN):
         layers: Depth of message passing; by default 3, or 2 in the inductive protocol.
         pooling: How the layers become one vector: "mean" (the paper's), "sum" or "concat"; "auto"
             is the mean, or the sum in the inductive protocol.
-        start: Vectors before training: "random" (the paper's), or "svd", the singular vectors of
-            the normalised interactions, from which a few epochs suffice.
+        start: Vectors before training: "random" (the paper's); "svd", the singular vectors of the
+            normalised interactions times the roots of the singular values, from which a few epochs
+            suffice; or "svd-flat", without the roots, which is better on dense data.
 
     Examples:
         >>> import itemfold as ir

@@ -2,9 +2,9 @@
 
 With ``D_U^-½ X D_I^-½ ≈ U Σ Vᵀ``, vectors before training are
 
-    users = s · U        items = s · V
+    users = s · U Σ^p        items = s · V Σ^p
 
-where s gives each table the deviation of random vectors. A layer multiplies singular vectors by Σ
+where p is ½, or 0 for dense data, and s gives each table the deviation of random vectors. A layer multiplies singular vectors by Σ
 and does nothing else, so an untrained network already scores by a low-rank approximation of the
 interactions, and training goes on from there.
 """
@@ -27,6 +27,7 @@ def spectral_start(
     generator: torch.Generator,
     *,
     dim: int,
+    flat: bool = False,
     sharded: bool = False,
 ) -> None:
     """Overwrite random vectors with singular vectors.
@@ -39,12 +40,12 @@ def spectral_start(
         deviation: Root mean square of the values.
         generator: Random generator of the SVD, on the CPU.
         dim: Columns of the tables, those of all ranks.
+        flat: Whether p is 0, else ½.
         sharded: Whether this rank holds only some of the columns.
     """
     found = truncated_svd(graph, dim, generator, sharded=sharded)
     own = ranks.own_columns(dim) if sharded else slice(0, dim)
-    # plain vectors: with √Σ and Σ the start is worse on ML-1M and elsewhere equal (docs/research)
-    weight = (found.values > 0).to(found.values)
+    weight = (found.values > 0).to(found.values) if flat else found.values.sqrt()
     degrees = torch.split(graph.degree, [graph.n_users, graph.n_items])
     for table, vectors, degree in zip(tables, (found.users, found.items), degrees, strict=True):
         if table is None:

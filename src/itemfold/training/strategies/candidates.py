@@ -14,12 +14,11 @@ from itemfold.settings.schema import Config
 STEPS = 16  # of an epoch, at least: weights are averaged over about a hundred steps
 SMALLEST, LARGEST = 512, 32768  # interactions in a step
 WIDTH = {"cpu": 64, "cuda": 256}  # length of a vector
-START = {"cpu": "svd", "cuda": "random"}  # of the network; on a GPU epochs cost little
 LARGE = 500_000  # interactions from which a network needs more than a few epochs after an SVD
 SHARED = {"cpu": 512, "cuda": 4096}  # interactions that share their negatives
 COUNTED = 4096  # ranks within a smaller group are scaled to those among as many
 COVERED = {"cpu": 20_000, "cuda": 50_000}  # items of the linear part at most
-DENSE = 0.005  # density of interactions from which inner products are tried
+DENSE = 0.005  # density of interactions from which data is dense
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,9 @@ def by_data(settings: Settings, split: Split) -> Config:
     device = "cuda" if pick_device(settings.train.device).type == "cuda" else "cpu"
     out: Config = {"model": {}}
     gnn, linear = (settings.model.record()[name] for name in ("gnn", "linear"))
-    typical = {"dim": WIDTH[device], "start": START[device]}
+    is_dense = split.train.nnz >= DENSE * split.n_users * split.n_items
+    start = "random" if device == "cuda" else "svd-flat" if is_dense else "svd"
+    typical = {"dim": WIDTH[device], "start": start}  # on a GPU epochs cost little
     if isinstance(gnn, dict) and (names := [n for n in typical if n in gnn and gnn[n] is None]):
         out["model"]["gnn"] = {name: typical[name] for name in names}
     if isinstance(linear, dict) and "items" in linear and linear["items"] is None:
@@ -99,9 +100,8 @@ def by_data(settings: Settings, split: Split) -> Config:
     if not settings.is_given("train.batch"):
         batch = 2 ** max(split.train.nnz // STEPS, 1).bit_length() // 2
         train["batch"] = batch = min(max(batch, SMALLEST), LARGEST)
-    if {**(gnn if isinstance(gnn, dict) else {}), **out["model"].get("gnn", {})}.get(
-        "start"
-    ) == "svd":
+    made = {**(gnn if isinstance(gnn, dict) else {}), **out["model"].get("gnn", {})}
+    if str(made.get("start")).startswith("svd"):
         is_large = split.train.nnz > LARGE
         pace = {"eval_every": 1, "patience": 4 if is_large else 2, "lr": 0.02 if is_large else 0.01}
         if settings.is_given("train.eval_every"):

@@ -350,7 +350,7 @@ class Stages:
         """Whether the network starts from the data, and so may need no training."""
         gnn = settings.model.values["gnn"]
         table = gnn.settings if isinstance(gnn, Model) else gnn
-        return isinstance(table, Mapping) and table.get("start") == "svd"
+        return isinstance(table, Mapping) and str(table.get("start")).startswith("svd")
 
     # --- the sum ---------------------------------------------------------------------------------
 
