@@ -295,7 +295,6 @@ def test_without_new_users_there_is_one_blend() -> None:
     assert not chosen.counts("network")
     assert chosen.settings(["linear"]) == {
         "blend": ((0.0, 0.0, 0.0, 1.0),),
-        "new_blend": None,
         "popularity_half_life": "never",
     }
 
@@ -365,10 +364,10 @@ def test_users_without_targets_are_never_taken() -> None:
 
 
 def test_of_many_users_a_fixed_sample_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = held_out([2] * 1300)
-    monkeypatch.setattr(evaluator, "COMPARED", {"cpu": ITEMS * 1100})
+    held = held_out([2] * 2600)
+    monkeypatch.setattr(evaluator, "COMPARED", {"cpu": ITEMS * 2200})
     found = sample_users(held, CPU)
-    assert len(found) == 1100
+    assert len(found) == 2200
     assert same_users(found, sample_users(held, CPU))
     assert not same_users(found, sample_users(held, CPU, seed=1))
     assert (np.diff(found.ids) > 0).all()
@@ -376,12 +375,12 @@ def test_of_many_users_a_fixed_sample_is_taken(monkeypatch: pytest.MonkeyPatch) 
     expected = HeldOut(held.history[rows], held.target[rows], held.users[rows], held.ids[rows])
     assert same_users(found, expected)
     monkeypatch.setattr(evaluator, "COMPARED", {"cpu": 1})
-    assert len(sample_users(held, CPU)) == 1000  # at least
+    assert len(sample_users(held, CPU)) == 2000  # at least
 
 
 def test_users_are_sampled_by_their_targets() -> None:
-    held = held_out([2] * 1300)
+    held = held_out([2] * 2600)
     per_user = held.target.nnz / len(held)
-    assert len(sample_users(held, CPU, targets=int(1200 * per_user))) == 1200
-    assert len(sample_users(held, CPU, targets=1)) == 1000  # at least
+    assert len(sample_users(held, CPU, targets=int(2300 * per_user))) == 2300
+    assert len(sample_users(held, CPU, targets=1)) == 2000  # at least
     assert same_users(sample_users(held, CPU, targets=10**6), held)

@@ -159,7 +159,7 @@ def test_the_pace_after_a_start_from_the_data_follows_what_is_given(given: dict[
     """Few epochs are needed after an SVD: 2 validations without a gain end training."""
     settings = resolve({"train": {"device": "cpu", **given}})
     entry = entrants.by_data(settings, split_of("inductive"))
-    assert entry["model"]["gnn"] == {"dim": 64, "start": "svd"}
+    assert entry["model"]["gnn"] == {"dim": 64, "start": entrants.START["cpu"]}
     found = settings.choose(entry, "data").train
     expected = {"eval_every": 1, "patience": 2 * given.get("eval_every", 1), "lr": 0.01, **given}
     assert {name: getattr(found, name) for name in expected} == expected
@@ -268,7 +268,7 @@ def test_what_is_open_is_chosen_and_noted(asked: dict[str, Any]) -> None:
     if asked:
         assert model.gnn is not None
         assert chosen["model"]["gnn"]["dim"] == model.gnn.dim == entrants.WIDTH["cpu"]
-        assert chosen["model"]["gnn"]["start"] == "svd"
+        assert chosen["model"]["gnn"]["start"] == entrants.START["cpu"]
         assert chosen["negatives"] == {"group": entrants.SHARED["cpu"]}
     else:  # random interactions: the network adds nothing, and it was not asked for
         assert chosen["model"]["gnn"] == "none"

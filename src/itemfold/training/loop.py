@@ -103,7 +103,8 @@ def descend(
     if evaluator:
         put_weights(model, state.best.weights)
     else:
-        state.best.epoch = state.epoch
+        if state.phase == "select" or not state.stopped:
+            state.best.epoch = state.epoch
         average.keep()
     model.eval()
     model.cache_embeddings(graph)

@@ -12,14 +12,20 @@ from itemfold.training.state import DescentState
 
 def fit(settings: Settings, split: Split, state: DescentState, context: Context) -> FittedModel:
     """Train a model; an interrupted training continues from ``state``."""
-    model, refits = sharded(settings.make_model()), settings.refits(split)
+    model, refits, selected = sharded(settings.make_model()), settings.refits(split), None
     if state.phase == "select":
         descend(model, settings, split, state, context, valid=split.valid)
-        refits = refits and not state.stopped
+        refits, selected = refits and not state.stopped, model
         state.begin_refit()
     if refits:
-        model, split = sharded(settings.make_model()), split.refit()
-        descend(model, settings, split, state, context, valid=None)
+        model, whole = sharded(settings.make_model()), split.refit()
+        descend(model, settings, whole, state, context, valid=None)
+        if not state.stopped:
+            split = whole
+        elif selected is not None:  # rather than a model of the first epochs
+            model, refits = selected, False
+        else:
+            raise KeyboardInterrupt
     model.unshard()
     return FittedModel(
         model=model,
