@@ -168,3 +168,15 @@ def test_a_final_model_keeps_half_lives_and_blend(half_life: str, tmp_path: Path
     assert final.model.record() == first.model.record()
     expected = weights_by_loop(final.times, 90) if half_life == "90d" else np.ones(len(DATA))
     assert np.allclose(final.train.data, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("to", ["parquet", "onnx"])
+def test_exports_know_new_users_recent_items_and_fading_histories(
+    fading: ir.Run, to: Any, tmp_path: Path
+) -> None:
+    """Each export compares its own lists with those of `recommend`."""
+    pytest.importorskip("onnxruntime" if to == "onnx" else "polars")
+    rows = ((0.0, 0.0, 1.0, 0.5, 0.5), (5.0, 0.3, 0.2, 1.0, 0.1))  # by items, not by weights
+    several = ir.train(ir.split_by_time(EARLY), hybrid(half_life="90d", new_blend=rows), epochs=1)
+    for number, run in enumerate((fading, several)):
+        assert ir.export(run, to, tmp_path / str(number))["exact"]

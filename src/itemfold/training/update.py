@@ -47,7 +47,6 @@ from itemfold.training.run_folder import RunFolder
 from itemfold.training.state import Best, DescentState, put_weights
 from itemfold.training.strategies.candidates import COVERED
 from itemfold.training.strategies.closed_form import solve
-from itemfold.training.strategies.hybrid import PARTS
 from itemfold.training.strategies.recency import NEVER, fading
 from itemfold.training.update_recency import check_weights, times_of, unweighted
 from itemfold.training.updated_run import SECTION, UpdatedModel, updated_run
@@ -241,8 +240,7 @@ def _hybrid(
         found = _descended(gnn, joined, split, settings, epochs, progress).model
         assert isinstance(found, EmbeddingModel)
         gnn = found
-    own = {name: value for name, value in old.settings.items() if name not in PARTS}
-    model = Hybrid(gnn=gnn, linear=linear, others=others, **own)
+    model = Hybrid(**{**old.settings, "gnn": gnn, "linear": linear, "others": others})
     recent = old.popularity_half_life
     model.count(whole.train, None if recent in (None, NEVER) else whole.recent(recent).train)
     model.restore(split.train)

@@ -181,7 +181,8 @@ def _hybrid(graph: OnnxGraph, model: Hybrid) -> str:
     check_exportable(model)
     blend = model.new_blend or model.blend or model.typical_blend()
     rows = np.asarray(blend, dtype=np.float32)  # [groups, 3 + n]
-    length = graph.over_items("ReduceSum", "history")
+    liked = graph.add("Cast", graph.add("Greater", "history", graph.number(0)), to=1)
+    length = graph.over_items("ReduceSum", liked)  # items, whatever their weights
     starts = np.append(rows[1:, 0], np.float32(np.inf))  # ∞: never empty
     after = graph.add("GreaterOrEqual", length, graph.constant(starts[None]))
     group = graph.add("ReduceSum", graph.add("Cast", after, to=7), graph.constant(np.array([1])))
