@@ -4,9 +4,9 @@ With ``D_U^-½ X D_I^-½ ≈ U Σ Vᵀ``, vectors before training are
 
     users = s · U Σ^p        items = s · V Σ^p
 
-where p is ½, or 0 for dense data, and s gives each table the deviation of random vectors. A layer multiplies singular vectors by Σ
-and does nothing else, so an untrained network already scores by a low-rank approximation of the
-interactions, and training goes on from there.
+where p is ½, or 0 for dense data, and s gives each table the deviation of random vectors. A layer
+multiplies singular vectors by Σ and does nothing else, so an untrained network already scores by a
+low-rank approximation of the interactions, and training goes on from there.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.progress import track, watch
 
 Trials = list[dict[str, Any]]
+CHOOSING = 6  # trials that fits and evaluations after the choice take
 # Settings are compared on users with about so many held-out items. On ML-1M, with many of them for
 # each user, half of the users cost .1 % on validation; on sparse data 3,000 users of 13,000
 # cost up to 5 %, so there all of them are taken.
@@ -94,6 +95,7 @@ def _try_settings(
     sample = sample_users(valid, model.device, targets=TARGETS)
     evaluator = Evaluator(sample, model.device)
     metric = parse_metric(config.metric)
+    began = time.perf_counter()
     tried, trials, values = Trials(), Trials(), list[npt.NDArray[np.float64]]()
     for settings in track(model.trials(split.train), "trying settings", show=context.progress):
         started = time.perf_counter()
@@ -102,6 +104,8 @@ def _try_settings(
         tried.append(settings)
         values.append(found[metric.key])
         trials.append({**settings, metric.key: float(values[-1].mean()), "seconds": seconds})
+        if context.deadline.left() < CHOOSING * (time.perf_counter() - began) / len(tried):
+            break
     if not tried:
         return {}, []
     best = int(np.argmax([value.mean() for value in values]))

@@ -9,34 +9,24 @@ are chosen on validation. What was tried and chosen is part of the run: `chosen`
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import torch
-
-from itemfold.data.split import HeldOut, Split
-from itemfold.environment import pick_device
+from itemfold.data.split import Split
 from itemfold.evaluation.evaluator import Evaluator, sample_users
-from itemfold.graph.graph import Graph
-from itemfold.models.base import Model
-from itemfold.models.growth import grown_weights
 from itemfold.models.hybrid import Hybrid
 from itemfold.models.hybrid_settings import make_part
 from itemfold.settings.resolve import Settings
 from itemfold.settings.schema import Config
-from itemfold.settings.toml_file import flat
-from itemfold.training.across_ranks import sharded
 from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.loop import descend
 from itemfold.training.progress import report
-from itemfold.training.state import Best, Weights, put_weights
+from itemfold.training.state import Best
 from itemfold.training.strategies import closed_form
 from itemfold.training.strategies.blend import Blend, BlendSearch, standard_error
-from itemfold.training.strategies.candidates import Candidate, candidates
+from itemfold.training.strategies.candidates import Candidate
 from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
 from itemfold.training.strategies.hybrid_state import HybridState
-from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others, parts_alone
+from itemfold.training.strategies.parts import linear_seconds, parts_alone
 from itemfold.training.strategies.recency import (
     NEVER,
     OF_INTERACTIONS,
@@ -46,13 +36,11 @@ from itemfold.training.strategies.recency import (
     popularities,
 )
 from itemfold.training.strategies.sum_validation import SumValidation
+from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
 
-FROM_DATA = "chosen from the data"
-BY_SIZE = (  # what follows from the size of the data and the device
-    *("model.gnn.dim", "model.gnn.start", "model.linear.items", "model.linear.form"),
-    *("train.batch", "negatives.group", "loss.scale"),
-)
-PARTS = ("gnn", "linear", "others")
+CHOOSING = 10  # linear fits that choosing takes, about
+FOR_STAGES = 30.0  # seconds that must be left to save what a stage has reached
+FEW_NEIGHBOURS = 50  # of an item in the sparse form, if there is little time
 
 
 def fit(settings: Settings, split: Split, state: HybridState, context: Context) -> FittedModel:
@@ -60,6 +48,8 @@ def fit(settings: Settings, split: Split, state: HybridState, context: Context) 
     stages = Stages(settings, split, state, context)
     if split.valid is None:
         stages.without_validation()
+    elif state.descent.phase == "select" and stages.is_short_of_time():
+        stages.with_typical_settings()
     elif state.descent.phase == "select":
         stages.popularity()
         stages.linear()
@@ -68,34 +58,12 @@ def fit(settings: Settings, split: Split, state: HybridState, context: Context) 
     return stages.result()
 
 
-class Stages:
+class Stages(Workbench):
     """The stages of one training; each leaves a blend and the parts that it needs."""
 
     search: BlendSearch  # on validation users
     blend: Blend  # the best so far
     model: Hybrid  # fitted to the training part
-
-    def __init__(
-        self, settings: Settings, split: Split, state: HybridState, context: Context
-    ) -> None:
-        self.asked, self.state, self.context = settings, state, context
-        self.split, self.refits = split, settings.refits(split)
-        self.device, self.metric = pick_device(settings.train.device), settings.train.metric
-        self.entries = candidates(settings, split)
-        self.fitted: dict[str, Model] = {}  # parts fitted to the training part, by name
-        self.late: dict[str, Model] = {}  # parts fitted to training and validation data
-
-    @property
-    def settings(self) -> Settings:
-        """What was asked for, and what was chosen so far, each with its source."""
-        chosen = self.state.chosen
-        out, paths = self.asked.choose(chosen, ON_VALIDATION), flat(chosen)
-        by_size = {path: FROM_DATA for path in BY_SIZE if path in paths}
-        return replace(out, chosen={**out.chosen, **by_size})
-
-    def value(self, name: str) -> Any:
-        """A setting of the hybrid."""
-        return self.settings.model.values[name]
 
     # --- stages ----------------------------------------------------------------------------------
 
@@ -224,15 +192,34 @@ class Stages:
             state.descent.selected_epochs = state.descent.epoch
         self.model = self._assembled(self.fitted, self.faded, self.split)
 
-    # --- recency ---------------------------------------------------------------------------------
+    def is_short_of_time(self) -> bool:
+        """Whether the budget has no time to choose anything."""
+        return self.context.deadline.left() < CHOOSING * linear_seconds(self.settings, self.split)
 
-    @property
-    def faded(self) -> Split:
-        """The split with the chosen half-life of interactions; computed once."""
-        key = self.value("half_life") or NEVER
-        if getattr(self, "_faded", (None,))[0] != key:
-            self._faded = key, fading(self.split, key)
-        return self._faded[1]
+    def with_typical_settings(self) -> None:
+        """One linear fit to all data, an untrained network from its SVD, a typical blend."""
+        state = self.state
+        state.choose({**self.entries[0].settings, "train": {}})
+        if self.value("linear") not in (None, "none") and self._is_sparse():
+            state.choose({"model": {"linear": {"neighbours": FEW_NEIGHBOURS}}})
+        if not self._is_informed(self.settings):
+            state.choose({"model": {"gnn": "none"}})
+        for name in ("half_life", "popularity_half_life"):
+            if self.value(name) is None:
+                state.choose({"model": {name: NEVER}})
+        state.descent.begin_refit()
+        state.descent.best = Best(0, 0.0)
+        if self.value("blend") is None:
+            parts = [n for n in ("gnn", "linear") if self.value(n) not in (None, "none")]
+            weights = {"gnn": 1.0, "linear": 1.5}
+            row = (0.0, 0.0 if parts else 1.0, 0.0, *(weights[name] for name in parts))
+            row = (*row, *(0.0 for _ in self.value("others")))
+            state.choose({"model": {"blend": (row,)}})
+        if not self.refits:
+            self._refit(self.faded)
+            self.model = self._assembled(self.late, self.faded, self.split)
+
+    # --- recency ---------------------------------------------------------------------------------
 
     def _search(self, split: Split) -> BlendSearch:
         """A search on a sample of the validation users of a split."""
@@ -268,28 +255,6 @@ class Stages:
         if self.value("half_life") is None:
             self.state.choose({"model": {"half_life": chosen}})
 
-    # --- parts -----------------------------------------------------------------------------------
-
-    def _fit_closed(self, parts: dict[str, Model], split: Split, valid: HeldOut | None) -> None:
-        """Fit the linear part and further parts, unless they are fitted already."""
-        if "linear" not in parts and self.value("linear") not in (None, "none"):
-            linear = fit_linear(self.settings, split, valid, self.state, self.context)
-            assert linear is not None
-            parts["linear"] = linear
-        if "other 0" not in parts:
-            others = fit_others(self.settings, split, self.state, self.context)
-            parts |= {f"other {number}": part for number, part in enumerate(others)}
-
-    def _network_of(self, settings: Settings) -> Hybrid:
-        """A hybrid of a new network alone, as it is scored in the sum."""
-        new = settings.make_model()
-        assert isinstance(new, Hybrid)
-        model = type(new)(gnn=new.gnn, linear=None, norm=new.norm, blend=((0.0, 0.0, 0.0, 1.0),))
-        model.count(self.split.train)
-        model.to(self.device)
-        sharded(model)
-        return model
-
     def _enter(self, entry: Candidate, model: Hybrid, settings: Settings, base: Blend) -> None:
         """Find the weight of a trained network, and keep it if it is the best so far."""
         state, progress, search = self.state, self.state.descent, self.search
@@ -317,49 +282,7 @@ class Stages:
         state.finished.append(facts)
         progress.next_candidate()
 
-    def _load(self, model: Hybrid, weights: Weights, split: Split) -> None:
-        """Put weights into a network and pass messages once."""
-        gnn = model.gnn
-        assert gnn is not None
-        gnn.setup(
-            split.train,
-            inductive=split.protocol == "inductive",
-            generator=torch.Generator().manual_seed(0),
-        )
-        model.to(self.device)
-        put_weights(gnn, weights)
-        gnn.eval()
-        model.cache_embeddings(Graph.from_csr(split.train, self.device))
-
-    def _descend(self, model: Hybrid, split: Split) -> None:
-        """Train a network for the selected number of epochs."""
-        assert model.gnn is not None
-        descend(
-            model.gnn,
-            self.settings,
-            split,
-            self.state.descent,
-            self.context,
-            valid=None,
-            saved=self.state,
-            from_zero=self._is_informed(self.settings),
-        )
-
-    @staticmethod
-    def _is_informed(settings: Settings) -> bool:
-        """Whether the network starts from the data, and so may need no training."""
-        gnn = settings.model.values["gnn"]
-        table = gnn.settings if isinstance(gnn, Model) else gnn
-        return isinstance(table, Mapping) and str(table.get("start")).startswith("svd")
-
     # --- the sum ---------------------------------------------------------------------------------
-
-    def _is_kept(self, part: str) -> bool:
-        """Whether a part was asked for, or rows of the blend, and so stays whatever its weight."""
-        asked, template = self.asked.model.values, self.asked.model.template
-        if template is not None and asked[part] == type(template)().settings[part]:
-            return asked["blend"] is not None  # as the object `Hybrid()` has it
-        return self.asked.is_given(f"model.{part}") or asked["blend"] is not None
 
     def _chosen(self, found: ChosenSum) -> Config:
         """The settings of a sum: parts that do not count and were not asked for are left out."""
@@ -371,60 +294,13 @@ class Stages:
         order += [name for name in self.fitted if name.startswith("other")]
         model = found.settings(order)
         for part, name in (("gnn", "network"), ("linear", "linear")):
-            if name not in order:
+            if name not in order and self.value(part) not in (None, "none"):
                 model[part] = "none"
         asked = self.asked.model.values
         given = [name for name in model if name not in PARTS and asked[name] is not None]
         given += ["new_blend"] if "blend" in given else []  # the same for all users
         model = {name: value for name, value in model.items() if name not in given}
         return {"model": {name: value for name, value in model.items() if value is not None}}
-
-    def _assembled(self, parts: dict[str, Model], split: Split, counted: Split) -> Hybrid:
-        """The hybrid of the chosen settings from parts that are fitted already."""
-        new = self.settings.make_model()
-        assert isinstance(new, Hybrid)
-        network = parts.get("network")
-        assert isinstance(network, Hybrid | None)
-        own = {name: value for name, value in new.settings.items() if name not in PARTS}
-        model = type(new)(
-            gnn=None if new.gnn is None or network is None else network.gnn,
-            linear=None if new.linear is None else parts.get("linear"),
-            others=[parts[f"other {number}"] for number in range(len(new.others))],
-            **own,
-        )
-        model.to(self.device)
-        recent = new.popularity_half_life
-        model.count(
-            counted.train, None if recent in (None, NEVER) else counted.recent(recent).train
-        )
-        model.restore(split.train)
-        return model.eval()
-
-    def _refit(self, split: Split) -> None:
-        """Fit the chosen parts to training and validation data.
-
-        The network starts anew: from the SVD of all data that is better than from the selected
-        weights (docs/research). After Ctrl-C the selected weights are used on the larger graph.
-        """
-        self._fit_closed(self.late, split, None)
-        if self.value("gnn") in (None, "none"):
-            return
-        model = self._network_of(self.settings)
-        if self.state.descent.stopped:
-            self._load(model, self._grown_weights(split), split)
-        else:
-            self._descend(model, split)
-        self.late["network"] = model
-
-    def _grown_weights(self, split: Split) -> Weights:
-        """The selected weights, with rows for users who came later."""
-        network = self.fitted.get("network")
-        if not isinstance(network, Hybrid):  # resumed after the selection
-            network = self._network_of(self.settings)
-            self._load(network, self.state.best_weights, self.faded)
-        assert network.gnn is not None
-        generator = torch.Generator().manual_seed(self.asked.train.seed)
-        return grown_weights(network.gnn, split.train, generator)
 
     def _stage(self, name: str) -> None:
         """Report what a stage reached, and save it as a usable run if there is time for it."""
@@ -437,7 +313,7 @@ class Stages:
         )  # otherwise the settings need parts that this stage does not have
         if context.on_stage is None or not is_open:
             return
-        if context.deadline.left() < context.deadline.reserve:
+        if context.deadline.left() < FOR_STAGES:
             return
         stage = copy.copy(self)
         stage.state, search = copy.deepcopy(self.state), copy.copy(self.search)

@@ -1,0 +1,181 @@
+"""What the stages of a hybrid work with: settings chosen so far, parts, and their assembly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from itemfold.data.split import HeldOut, Split
+from itemfold.environment import pick_device
+from itemfold.graph.graph import Graph
+from itemfold.models.base import Model
+from itemfold.models.growth import grown_weights
+from itemfold.models.hybrid import Hybrid
+from itemfold.models.hybrid_settings import make_part
+from itemfold.settings.resolve import Settings
+from itemfold.settings.toml_file import flat
+from itemfold.training.across_ranks import sharded
+from itemfold.training.fitted import Context
+from itemfold.training.loop import descend
+from itemfold.training.state import Weights, put_weights
+from itemfold.training.strategies.candidates import candidates
+from itemfold.training.strategies.hybrid_state import HybridState
+from itemfold.training.strategies.parts import ON_VALIDATION, fit_linear, fit_others
+from itemfold.training.strategies.recency import NEVER, fading
+
+FROM_DATA = "chosen from the data"
+BY_SIZE = (  # what follows from the size of the data and the device
+    *("model.gnn.dim", "model.gnn.start", "model.linear.items", "model.linear.form"),
+    *("train.batch", "negatives.group", "loss.scale"),
+)
+PARTS = ("gnn", "linear", "others")
+
+
+class Workbench:
+    """Settings, data and parts of one training."""
+
+    def __init__(
+        self, settings: Settings, split: Split, state: HybridState, context: Context
+    ) -> None:
+        self.asked, self.state, self.context = settings, state, context
+        self.split, self.refits = split, settings.refits(split)
+        self.device, self.metric = pick_device(settings.train.device), settings.train.metric
+        self.entries = candidates(settings, split)
+        self.fitted: dict[str, Model] = {}  # parts fitted to the training part, by name
+        self.late: dict[str, Model] = {}  # parts fitted to training and validation data
+
+    @property
+    def settings(self) -> Settings:
+        """What was asked for, and what was chosen so far, each with its source."""
+        chosen = self.state.chosen
+        out, paths = self.asked.choose(chosen, ON_VALIDATION), flat(chosen)
+        by_size = {path: FROM_DATA for path in BY_SIZE if path in paths}
+        return replace(out, chosen={**out.chosen, **by_size})
+
+    def value(self, name: str) -> Any:
+        """A setting of the hybrid."""
+        return self.settings.model.values[name]
+
+    @property
+    def faded(self) -> Split:
+        """The split with the chosen half-life of interactions; computed once."""
+        key = self.value("half_life") or NEVER
+        if getattr(self, "_faded", (None,))[0] != key:
+            self._faded = key, fading(self.split, key)
+        return self._faded[1]
+
+    def _fit_closed(self, parts: dict[str, Model], split: Split, valid: HeldOut | None) -> None:
+        """Fit the linear part and further parts, unless they are fitted already."""
+        if "linear" not in parts and self.value("linear") not in (None, "none"):
+            linear = fit_linear(self.settings, split, valid, self.state, self.context)
+            assert linear is not None
+            parts["linear"] = linear
+        if "other 0" not in parts:
+            others = fit_others(self.settings, split, self.state, self.context)
+            parts |= {f"other {number}": part for number, part in enumerate(others)}
+
+    def _network_of(self, settings: Settings) -> Hybrid:
+        """A hybrid of a new network alone, as it is scored in the sum."""
+        new = settings.make_model()
+        assert isinstance(new, Hybrid)
+        model = type(new)(gnn=new.gnn, linear=None, norm=new.norm, blend=((0.0, 0.0, 0.0, 1.0),))
+        model.count(self.split.train)
+        model.to(self.device)
+        sharded(model)
+        return model
+
+    def _load(self, model: Hybrid, weights: Weights, split: Split) -> None:
+        """Put weights into a network and pass messages once."""
+        gnn = model.gnn
+        assert gnn is not None
+        gnn.setup(
+            split.train,
+            inductive=split.protocol == "inductive",
+            generator=torch.Generator().manual_seed(0),
+        )
+        model.to(self.device)
+        put_weights(gnn, weights)
+        gnn.eval()
+        model.cache_embeddings(Graph.from_csr(split.train, self.device))
+
+    def _descend(self, model: Hybrid, split: Split) -> None:
+        """Train a network for the selected number of epochs."""
+        assert model.gnn is not None
+        descend(
+            model.gnn,
+            self.settings,
+            split,
+            self.state.descent,
+            self.context,
+            valid=None,
+            saved=self.state,
+            from_zero=self._is_informed(self.settings),
+        )
+
+    @staticmethod
+    def _is_informed(settings: Settings) -> bool:
+        """Whether the network starts from the data, and so may need no training."""
+        gnn = settings.model.values["gnn"]
+        table = gnn.settings if isinstance(gnn, Model) else gnn
+        return isinstance(table, Mapping) and str(table.get("start")).startswith("svd")
+
+    def _is_kept(self, part: str) -> bool:
+        """Whether a part was asked for, or rows of the blend, and so stays whatever its weight."""
+        asked, template = self.asked.model.values, self.asked.model.template
+        if template is not None and asked[part] == type(template)().settings[part]:
+            return asked["blend"] is not None  # as the object `Hybrid()` has it
+        return self.asked.is_given(f"model.{part}") or asked["blend"] is not None
+
+    def _is_sparse(self) -> bool:
+        linear, _ = make_part("linear", self.value("linear"), "rlae")
+        return getattr(linear, "form", "") == "sparse"
+
+    def _assembled(self, parts: dict[str, Model], split: Split, counted: Split) -> Hybrid:
+        """The hybrid of the chosen settings from parts that are fitted already."""
+        new = self.settings.make_model()
+        assert isinstance(new, Hybrid)
+        network = parts.get("network")
+        assert isinstance(network, Hybrid | None)
+        own = {name: value for name, value in new.settings.items() if name not in PARTS}
+        model = type(new)(
+            gnn=None if new.gnn is None or network is None else network.gnn,
+            linear=None if new.linear is None else parts.get("linear"),
+            others=[parts[f"other {number}"] for number in range(len(new.others))],
+            **own,
+        )
+        model.to(self.device)
+        recent = new.popularity_half_life
+        model.count(
+            counted.train, None if recent in (None, NEVER) else counted.recent(recent).train
+        )
+        model.restore(split.train)
+        return model.eval()
+
+    def _refit(self, split: Split) -> None:
+        """Fit the chosen parts to training and validation data.
+
+        The network starts anew: from the SVD of all data that is better than from the selected
+        weights (docs/research). After Ctrl-C the selected weights are used on the larger graph.
+        """
+        self._fit_closed(self.late, split, None)
+        if self.value("gnn") in (None, "none"):
+            return
+        model = self._network_of(self.settings)
+        if not self.state.descent.stopped:
+            self._descend(model, split)
+        if self.state.descent.stopped:  # also in the refit, of which the first epochs are worse
+            self._load(model, self._grown_weights(split), split)
+        self.late["network"] = model
+
+    def _grown_weights(self, split: Split) -> Weights:
+        """The selected weights, with rows for users who came later."""
+        network = self.fitted.get("network")
+        if not isinstance(network, Hybrid):  # resumed after the selection
+            network = self._network_of(self.settings)
+            self._load(network, self.state.best_weights, self.faded)
+        assert network.gnn is not None
+        generator = torch.Generator().manual_seed(self.asked.train.seed)
+        return grown_weights(network.gnn, split.train, generator)
