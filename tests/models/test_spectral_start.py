@@ -168,5 +168,5 @@ def test_networks_without_a_spectral_start_keep_their_own() -> None:
 
 
 def test_an_unknown_start_is_rejected() -> None:
-    with pytest.raises(ItemfoldError, match="'start' must be random or svd, got 'noise'"):
+    with pytest.raises(ItemfoldError, match="'start' must be random, svd or svd-flat, got 'noise'"):
         LightGCN(start="noise")  # type: ignore[arg-type]

@@ -202,7 +202,8 @@ class Stages(Workbench):
         state.choose({**self.entries[0].settings, "train": {}})
         if self.value("linear") not in (None, "none") and self._is_sparse():
             state.choose({"model": {"linear": {"neighbours": FEW_NEIGHBOURS}}})
-        if not self._is_informed(self.settings):
+        is_needed = self.value("blend") is not None or self._is_kept("gnn")
+        if not is_needed and not self._is_informed(self.settings):
             state.choose({"model": {"gnn": "none"}})
         for name in ("half_life", "popularity_half_life"):
             if self.value(name) is None:
