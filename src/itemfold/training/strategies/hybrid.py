@@ -193,7 +193,9 @@ class Stages(Workbench):
         self.model = self._assembled(self.fitted, self.faded, self.split)
 
     def is_short_of_time(self) -> bool:
-        """Whether the budget has no time to choose anything."""
+        """Whether the budget has no time to choose anything; a given blend needs all its parts."""
+        if self.asked.model.values["blend"] is not None:
+            return False
         return self.context.deadline.left() < CHOOSING * linear_seconds(self.settings, self.split)
 
     def with_typical_settings(self) -> None:

@@ -29,7 +29,8 @@ from itemfold.training.strategies.recency import NEVER, fading
 FROM_DATA = "chosen from the data"
 BY_SIZE = (  # what follows from the size of the data and the device
     *("model.gnn.dim", "model.gnn.start", "model.linear.items", "model.linear.form"),
-    *("train.batch", "negatives.group", "loss.scale"),
+    *("train.batch", "train.lr", "train.patience", "train.eval_every"),
+    *("negatives.group", "loss.scale"),
 )
 PARTS = ("gnn", "linear", "others")
 
