@@ -59,7 +59,8 @@ def train(
     """Train a model on a split, select the epoch on validation, evaluate the test users once.
 
     With `out`, the run and its state during training are saved there, so that `resume=True`
-    continues an interrupted run to the same weights. The given model is left unchanged: `run.model`
+    continues an interrupted run to the same weights. Ctrl-C stops at the best epoch so far: the run
+    is evaluated and returned, and `run.metrics["complete"]` is False. The given model is left unchanged: `run.model`
     is a new one. Training `run.model` again keeps the settings that its run chose.
 
     Args:

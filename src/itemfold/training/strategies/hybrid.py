@@ -314,7 +314,7 @@ class Stages(Workbench):
         is_open = asked["blend"] is None and len(asked["others"]) == len(
             [part for part in self.fitted if part.startswith("other")]
         )  # otherwise the settings need parts that this stage does not have
-        if context.on_stage is None or not is_open:
+        if context.on_stage is None or not is_open or self.is_resumed:
             return
         if context.deadline.left() < FOR_STAGES:
             return

@@ -42,6 +42,7 @@ class Workbench:
         self, settings: Settings, split: Split, state: HybridState, context: Context
     ) -> None:
         self.asked, self.state, self.context = settings, state, context
+        self.is_resumed = bool(state.chosen)
         self.split, self.refits = split, settings.refits(split)
         self.device, self.metric = pick_device(settings.train.device), settings.train.metric
         self.entries = candidates(settings, split)
