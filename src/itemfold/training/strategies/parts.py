@@ -18,7 +18,7 @@ from itemfold.training.strategies import closed_form, descent
 from itemfold.training.strategies.hybrid_state import HybridState
 
 ON_VALIDATION = "chosen on validation"
-SETUP, PER_CUBE, PER_INTERACTION = 0.3, 1.2e-11, 2e-5  # seconds of a dense and of a sparse form
+SETUP, PER_CUBE, PER_INTERACTION = 0.05, 1.8e-11, 2e-5  # seconds of a dense and of a sparse form
 
 
 def linear_seconds(settings: Settings, split: Split) -> float:
