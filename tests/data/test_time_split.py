@@ -299,12 +299,8 @@ def test_a_run_keeps_the_times_of_its_interactions_and_an_update_adds_new_ones(
     newer = ir.update(run, fresh, out=tmp_path / "newer")
     expected = {**known, ("eve", seen[1]): 70.0, ("eve", 999): 80.0, seen: 90.0}
     assert stored(newer) == stored(ir.Run.load(tmp_path / "newer")) == expected
-    undated = stored(ir.update(run, fresh.drop("timestamp")))  # as of the latest known time
-    assert undated == {
-        **known,
-        ("eve", seen[1]): max(known.values()),
-        ("eve", 999): max(known.values()),
-    }
+    undated, latest = stored(ir.update(run, fresh.drop("timestamp"))), max(known.values())
+    assert undated == {**expected, ("eve", seen[1]): latest, ("eve", 999): latest, seen: latest}
     assert ir.train(replace(split, times=None), ir.models.EASE()).times is None
 
 

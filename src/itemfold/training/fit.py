@@ -60,8 +60,9 @@ def train(
 
     With `out`, the run and its state during training are saved there, so that `resume=True`
     continues an interrupted run to the same weights. Ctrl-C stops at the best epoch so far: the run
-    is evaluated and returned, and `run.metrics["complete"]` is False. The given model is left unchanged: `run.model`
-    is a new one. Training `run.model` again keeps the settings that its run chose.
+    is evaluated and returned, and `run.metrics["complete"]` is False. The given model is left
+    unchanged: `run.model` is a new one. Training `run.model` again keeps the settings that its run
+    chose.
 
     Args:
         split: A split, as returned by `split_interactions`, `split_users` and the others.
