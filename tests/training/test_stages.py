@@ -23,6 +23,7 @@ from itemfold.training.fit import train
 from itemfold.training.learner import Learner
 from itemfold.training.run import Run
 from itemfold.training.run_folder import RunFolder
+from itemfold.training.strategies import hybrid
 
 DAY = 86_400.0
 FEW: dict[str, Any] = {"epochs": 4, "eval_every": 1, "patience": 4, "device": "cpu", "ema_decay": 0}
@@ -204,6 +205,12 @@ MOMENTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "refit": lambda patch: kill_at(patch, "refit", 1),
 }
 GNN = {"dim": 8, "start": "random"}  # so that the best epoch is not the first
+
+
+@pytest.fixture(autouse=True)
+def popularity_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on large data, where the linear part takes long."""
+    monkeypatch.setattr(hybrid, "SOON", -1.0)
 
 
 @functools.cache

@@ -39,6 +39,7 @@ from itemfold.training.strategies.sum_validation import SumValidation
 from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
 
 CHOOSING = 10  # linear fits that choosing takes, about
+SOON = 20.0  # seconds; popularity is not saved if the linear part follows within them
 FOR_STAGES = 30.0  # seconds that must be left to save what a stage has reached
 FEW_NEIGHBOURS = 50  # of an item in the sparse form, if there is little time
 
@@ -76,7 +77,7 @@ class Stages(Workbench):
             alone = self.search.values([self.search.of_popularity(half_life)])[0]
             name = "popularity" if half_life == NEVER else f"popularity, half-life {half_life}"
             self.state.alone[name] = float(alone.mean())
-        self._stage("popularity")
+        self._stage("popularity", linear_seconds(self.settings, self.split) > SOON)
 
     def linear(self) -> None:
         """The linear part and further parts: settings and recency, then the weights of the sum."""
@@ -305,7 +306,7 @@ class Stages(Workbench):
         model = {name: value for name, value in model.items() if name not in given}
         return {"model": {name: value for name, value in model.items() if value is not None}}
 
-    def _stage(self, name: str) -> None:
+    def _stage(self, name: str, is_saved: bool = True) -> None:
         """Report what a stage reached, and save it as a usable run if there is time for it."""
         context = self.context
         value = float(self.search.values([self.blend])[0].mean())
@@ -314,7 +315,7 @@ class Stages(Workbench):
         is_open = asked["blend"] is None and len(asked["others"]) == len(
             [part for part in self.fitted if part.startswith("other")]
         )  # otherwise the settings need parts that this stage does not have
-        if context.on_stage is None or not is_open or self.is_resumed:
+        if context.on_stage is None or not is_open or not is_saved or self.is_resumed:
             return
         if context.deadline.left() < FOR_STAGES:
             return
