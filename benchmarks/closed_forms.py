@@ -24,6 +24,7 @@ from itemfold.evaluation.evaluate import evaluate
 from itemfold.evaluation.evaluator import Evaluator, with_targets
 from itemfold.evaluation.metrics import parse_metric
 from itemfold.models import EASE, RLAE
+from itemfold.models.base import Model
 from itemfold.models.item_item import gram_matrix
 from itemfold.models.ridge_problem import RidgeProblem
 from itemfold.models.rlae import TRIED, TYPICAL
@@ -137,21 +138,23 @@ def _plain_trials(split: Split) -> np.ndarray:
     part, at = sp.csr_array(train[:, items]), torch.from_numpy(items)
     evaluator = Evaluator(held, "cpu")
 
-    def blend(history: sp.csr_array, users: np.ndarray):
-        seen = dense_rows(history, torch.device("cpu"))
-        for weights in found:
-            scores = torch.full_like(seen, -torch.inf)
-            yield scores.index_copy_(1, at, seen[:, at] @ weights)
+    class Plain(Model):
+        """Dense rows times dense weights."""
 
-    values = []
+        def scores(self, history: sp.csr_array, users: np.ndarray) -> torch.Tensor:
+            seen = dense_rows(history, torch.device("cpu"))
+            scores = torch.full_like(seen, -torch.inf)
+            return scores.index_copy_(1, at, seen[:, at] @ self.weights)
+
+    values, plain = [], Plain()
     for option in TRIED:
         model = RLAE(**option)
         model.setup(train, inductive=False, generator=torch.Generator())
         problem = RidgeProblem(part, option["user_power"], torch.device("cpu"))
         ridge = model.ridge_of(problem)
         inverse = problem.inverse(ridge, lambda steps, text: steps)
-        found = [model._weights(inverse, ridge, part)]
-        values.append(evaluator.compare(blend, NDCG.key)[0])
+        plain.weights = model._weights(inverse, ridge, part)
+        values.append(evaluator.values(plain, [NDCG])[0][NDCG.key])
     return np.array(values)
 
 

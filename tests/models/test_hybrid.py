@@ -14,7 +14,7 @@ from small import board_split, random_matrix, seeded
 
 from itemfold.errors import ItemfoldError
 from itemfold.models import EASE, MODELS, RLAE, Hybrid, LightGCN, MultVAE, Popularity
-from itemfold.models.network_with_prior import NetworkWithPrior
+from itemfold.models.popularity import log_popularity
 from itemfold.training.fit import train as run_training
 from itemfold.training.run import Run
 
@@ -214,23 +214,14 @@ def test_item_vectors_are_scaled_again_after_they_changed() -> None:
     np.testing.assert_allclose(after.numpy()[0], expected, rtol=1e-3, atol=1e-4)
 
 
-# --- before the blend is chosen ------------------------------------------------------------------
+# --- popularity ----------------------------------------------------------------------------------
 
 
-def test_under_training_the_score_is_the_networks_with_the_prior_of_its_negatives() -> None:
-    whole, history, users = made(blend=None), histories(3, 4), np.array([2, -1])
-    model = NetworkWithPrior(whole.gnn, X, 0.0)
-    vectors = whole.gnn.vectors_of(history, users).double().numpy()
-    items = whole.gnn.item_vectors.double().numpy()
-    found = model.scores(history, users).numpy()
-    np.testing.assert_allclose(found, vectors @ items.T, rtol=1e-4, atol=1e-6)
-    model.temperature = 0.1
-    unit = [
-        m / np.maximum(np.linalg.norm(m, axis=1, keepdims=True), 1e-12) for m in (vectors, items)
-    ]
+def test_log_popularity_is_standardised_and_keeps_its_deviation() -> None:
+    found, spread = log_popularity(X, torch.device("cpu"))
     counts = np.log1p(X.toarray().sum(0).astype(np.float64))
-    expected = unit[0] @ unit[1].T + 0.1 * (counts - counts.mean())
-    np.testing.assert_allclose(model.scores(history, users).numpy(), expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(found.numpy() * spread, counts - counts.mean(), rtol=1e-3, atol=1e-5)
+    assert float(found.std(correction=0)) == pytest.approx(1, rel=1e-4)
 
 
 # --- saving --------------------------------------------------------------------------------------

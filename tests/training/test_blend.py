@@ -1,6 +1,5 @@
 """The search of a blend: known optima, groups by length, and the comparison of scorings."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -304,7 +303,7 @@ def test_without_new_users_there_is_one_blend() -> None:
 
 @pytest.mark.parametrize("budget", [256, 1e-6])  # one block of users, and several
 @pytest.mark.parametrize("ties", [False, True])
-def test_compare_gives_the_metrics_of_models_with_these_scores(budget: float, ties: bool) -> None:
+def test_a_part_alone_has_the_metrics_of_an_evaluation(budget: float, ties: bool) -> None:
     held = held_out([row % 9 for row in range(150)], targets=5)
     evaluator = Evaluator(held, "cpu", budget=budget)
     matrices = [torch.from_numpy(noise(150, seed)).float() for seed in (1, 2, 3)]
@@ -314,30 +313,29 @@ def test_compare_gives_the_metrics_of_models_with_these_scores(budget: float, ti
     for model, matrix in zip(models, matrices, strict=True):
         model.store("matrix", matrix)
 
-    def scorings(history: sp.csr_array, users: npt.NDArray[np.int64]) -> Iterator[Tensor]:
-        for model in models:
-            yield model.scores(history, users)
-
-    keys = [f"{name}@{k}" for name in METRICS for k in (1, 5, 20, 100)]
+    cuts = (20, 100) if ties else (1, 5, 20, 100)  # a tie may go on beyond five items for each k
+    keys = [f"{name}@{k}" for name in METRICS for k in cuts]
     for key in [*keys, *FULL_METRICS]:
-        found = evaluator.compare(scorings, key)
-        assert found.shape == (3, 150)
-        for row, model in zip(found, models, strict=True):
+        found = BlendSearch(held, {"never": torch.zeros(ITEMS)}, key, CPU)
+        for number, model in enumerate(models):
+            found.add(f"other {number}", model)
+        rows = found.values([found.alone(name) for name in found.names])
+        assert rows.shape == (3, 150)
+        for row, model in zip(rows, models, strict=True):
             values, _ = evaluator.values(model, [parse_metric(key)])
             np.testing.assert_allclose(row, values[key], rtol=1e-12, err_msg=key)
             assert row.mean() == pytest.approx(evaluator.metrics(model, key)[key])
 
 
-def test_compare_leaves_users_without_targets_out() -> None:
+def test_users_without_targets_are_left_out() -> None:
     held = held_out([3] * 10)
     target = held.target.toarray()
     target[[2, 5]] = 0
     held = HeldOut(held.history, sp.csr_array(target), held.users, held.ids)
-    scores = torch.from_numpy(noise(10, 1)).float()
-    found = Evaluator(held, "cpu").compare(
-        lambda history, users: iter([scores[torch.from_numpy(users)]]), "recall@30"
-    )
-    np.testing.assert_array_equal(found, np.ones((1, 8)))  # the whole catalogue finds everything
+    found = BlendSearch(held, {"never": torch.zeros(ITEMS)}, "recall@30", CPU)
+    found.add("linear", Fixed.of(noise(10, 1)))
+    values = found.values([found.alone("linear")])
+    np.testing.assert_array_equal(values, np.ones((1, 8)))  # the whole catalogue finds everything
 
 
 # --- users to choose on --------------------------------------------------------------------------

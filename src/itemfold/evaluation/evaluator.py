@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -165,27 +164,6 @@ class Evaluator:
             for depth, pairs in made.items()
         }
         return lists, ranks.gather_rows(np.concatenate(places))
-
-    @torch.no_grad()
-    def compare(
-        self, scores_per_blend: Callable[[sp.csr_array, Ints], Iterator[Tensor]], key: str
-    ) -> Floats:
-        """One metric of several blends for the same users, ``[blends, users]``.
-
-        ``scores_per_blend`` yields the scores of a block of users, one tensor for each blend.
-        """
-        metric, blocks = parse_metric(key), []
-        depth = min(metric.k or self.n_items, self.n_items)
-        for part in self._parts():
-            start = part.start
-            history, values = self.held.history[part], []
-            for scores in scores_per_blend(history, self.users[part]):
-                hits, _ = self._hits(self._masked(scores, part), start, depth)
-                found, n_target = hits.cpu().numpy(), self.n_target[part]
-                values.append(METRICS[metric.name](found, n_target, depth))
-            blocks.append(np.stack(values, axis=1))  # [users, blends]
-        of_all = ranks.gather_rows(np.concatenate(blocks) if blocks else None)
-        return np.ascontiguousarray(of_all.T)
 
     def _parts(self) -> Iterator[slice]:
         """Blocks of this rank's users whose scores fit into the budget."""

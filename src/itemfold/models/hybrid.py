@@ -37,7 +37,7 @@ from itemfold.models.hybrid_settings import (
     networks,
     shown_part,
 )
-from itemfold.models.network_with_prior import log_popularity
+from itemfold.models.popularity import log_popularity
 from itemfold.validation import at_least_zero
 
 TYPICAL_PRIOR, TYPICAL_WEIGHT = 0.4, 1.5  # of a network on cosines and of the linear part

@@ -36,3 +36,11 @@ class Popularity(Model):
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """The counts, for each user."""
         return self.counts.expand(history.shape[0], -1).clone()
+
+
+def log_popularity(train: sp.csr_array, device: torch.device) -> tuple[Tensor, float]:
+    """log(1 + interactions) of each item, standardised, and the deviation it was divided by."""
+    count = np.bincount(train.indices, train.data, train.shape[1]).astype(np.float32)
+    logarithm = torch.from_numpy(np.log1p(count)).to(device)
+    spread = max(float(logarithm.std(correction=0)), 1e-6)
+    return (logarithm - logarithm.mean()) / spread, spread

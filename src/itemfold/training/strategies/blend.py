@@ -267,7 +267,7 @@ class BlendSearch:
         pool, n_target = self._pool or self._make_pool(), self.n_target
         if users is not ALL and ranks.size() == 1:
             pool, n_target = self._only(pool, users), n_target[users]
-        depth = min(self.metric.k or self.evaluator.n_items, pool["items"].shape[1])
+        depth = min(self.metric.k or self.evaluator.n_items, self.evaluator.n_items)
         out = []
         for blend in blends:
             total = pool[blend.half_life] * blend.prior + pool["masked"]

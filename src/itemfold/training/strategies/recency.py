@@ -8,7 +8,7 @@ from torch import Tensor
 
 from itemfold.data.split import Split
 from itemfold.data.weights import half_life_seconds
-from itemfold.models.network_with_prior import log_popularity
+from itemfold.models.popularity import log_popularity
 
 NEVER = "never"
 OF_POPULARITY = ("1y", "90d", "30d", "7d", "2d", "12h", "3h", "1h")
