@@ -23,6 +23,7 @@ from itemfold.sampling import (
     Sampler,
     Uniform,
     exact,
+    positives,
 )
 from itemfold.sampling.exact import Draws
 from itemfold.sampling.in_batch import parts_of, products
@@ -167,6 +168,22 @@ def test_positives_are_found_in_lists_per_user_and_shared_lists() -> None:
     assert (lookup.is_positive(users, per_user).numpy() == expected).all()
     empty = Positives(sp.csr_array((3, 4), dtype=np.float32))
     assert not empty.is_positive(torch.arange(3), torch.arange(4)).any()
+
+
+@pytest.mark.parametrize("block", [1, 30, 1 << 19])
+@pytest.mark.parametrize("table", [1, 1 << 24])
+def test_positives_are_found_in_the_list_of_a_users_part(block, table, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(positives, "BLOCK", block)
+    monkeypatch.setattr(positives, "TABLE", table)
+    train = graph()
+    dense = train.toarray() > 0
+    lookup, random = Positives(train), torch.Generator().manual_seed(0)
+    n_users, n_items = train.shape
+    for _ in range(2):  # the second call finds the table as it was
+        users = [torch.randint(n_users, (n,), generator=random) for n in (3, 5, 0, 4)]
+        shared = torch.randint(n_items, (4, 23), generator=random)  # with repeated items
+        expected = [dense[u][:, items] for u, items in zip(users, shared, strict=True)]
+        assert (lookup.in_shared(users, shared).numpy() == np.concatenate(expected)).all()
 
 
 def test_in_batch_masks_padding_and_the_users_training_items() -> None:

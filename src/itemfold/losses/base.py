@@ -231,22 +231,30 @@ def apply_mask(
 ) -> tuple[Tensor, Tensor]:
     """Scores with `fill` in the padding, and the mask; both [B, n].
 
-    Half precision is widened: a count of 200 is not exact in bfloat16's eight bits. Padding is
-    overwritten first, since even a zero gradient times a NaN in the padding is NaN.
+    Padding is overwritten first, since even a zero gradient times a NaN in the padding is NaN.
     """
     if not isinstance(scores, Tensor):
         raise ItemfoldError(
             "'negatives' must be sampled for this loss: only item-ndcg, item-ap, item-recall and "
             "item-log sum over the whole catalogue"
         )
-    if scores.dtype in (torch.float16, torch.bfloat16):
-        scores = scores.float()
+    scores = widened(scores)
+    check_mask(mask, name)
     if mask is None:
         return scores, torch.ones_like(scores, dtype=torch.bool)
-    if mask.dtype != torch.bool:
-        raise ItemfoldError(f"'{name}_mask' must be a boolean tensor, got {mask.dtype}")
     scores = torch.where(mask, scores, fill)  # broadcasts [1, N] scores to a [B, N] mask
     return scores, mask.expand_as(scores)
+
+
+def widened(scores: Tensor) -> Tensor:
+    """Scores in at least single precision: a count of 200 is not exact in bfloat16's eight bits."""
+    return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+
+
+def check_mask(mask: Tensor | None, name: str) -> None:
+    """Reject masks of numbers."""
+    if mask is not None and mask.dtype != torch.bool:
+        raise ItemfoldError(f"'{name}_mask' must be a boolean tensor, got {mask.dtype}")
 
 
 def mean(values: Tensor, mask: Tensor) -> Tensor:

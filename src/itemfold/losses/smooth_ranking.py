@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from itemfold.errors import ItemfoldError
-from itemfold.losses.base import Scores, apply_mask, bindable, mean
+from itemfold.losses.base import Scores, apply_mask, bindable, check_mask, mean, widened
 from itemfold.ops.neural_sort import neural_sort, sinkhorn
 from itemfold.ops.smooth_rank import count_above
 
@@ -14,8 +14,11 @@ from itemfold.ops.smooth_rank import count_above
 def negative_count(pos: Tensor, neg: Scores, neg_mask: Tensor | None, tau: float) -> Tensor:
     """Smooth number of negatives above each positive, Σ_{j∈V⁻} σ((s_j − s_p)/τ), [B, P]."""
     if isinstance(neg, Tensor):
-        neg, mask = apply_mask(neg, neg_mask, "neg", -torch.inf)  # σ(−∞) = 0, and so is its slope
-        return count_above(pos, neg.expand(len(pos), mask.shape[-1]), tau)
+        neg = widened(neg)
+        check_mask(neg_mask, "neg")
+        shape = (len(pos), neg.shape[-1] if neg_mask is None else neg_mask.shape[-1])
+        mask = None if neg_mask is None else neg_mask.expand(shape)
+        return count_above(pos, neg.expand(shape), tau, mask)
     if neg_mask is not None:
         raise ItemfoldError(f"'neg_mask' must be None with {type(neg).__name__}, got a tensor")
     return neg.count_above(pos, tau)

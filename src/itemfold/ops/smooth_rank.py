@@ -15,9 +15,14 @@ MOST = 64  # positives that one program of the GPU kernel compares with a block 
 CACHED = 1 << 18  # comparisons that a CPU makes at a time, so that they stay in its cache
 
 
-def count_above(pos: Tensor, others: Tensor, tau: float) -> Tensor:
-    """Σ_j σ((s_j − s_p)/τ) for s_p ``[B, P]`` over s_j ``[B, N]``, differentiable, ``[B, P]``."""
-    out: Tensor = _CountAbove.apply(pos, others, tau)  # type: ignore[no-untyped-call]
+def count_above(pos: Tensor, others: Tensor, tau: float, mask: Tensor | None = None) -> Tensor:
+    """Σ_j σ((s_j − s_p)/τ) for s_p ``[B, P]`` over s_j ``[B, N]``, differentiable, ``[B, P]``.
+
+    Where ``mask`` is False, j does not count, whatever its score.
+    """
+    if mask is not None and fused(others):
+        others, mask = torch.where(mask, others, -torch.inf), None  # σ(−∞) = 0, and so is its slope
+    out: Tensor = _CountAbove.apply(pos, others, tau, mask)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -25,7 +30,7 @@ class _CountAbove(torch.autograd.Function):
     """A CPU stores one [B, P, N] tensor of slopes; a GPU recomputes them and stores none."""
 
     @staticmethod
-    def forward(ctx: Any, pos: Tensor, others: Tensor, tau: float) -> Tensor:
+    def forward(ctx: Any, pos: Tensor, others: Tensor, tau: float, mask: Tensor | None) -> Tensor:
         ctx.tau, ctx.recompute = tau, fused(others) and pos.shape[1] <= MOST
         if ctx.recompute:
             pos, others, counts = pos.contiguous(), others.contiguous(), torch.zeros_like(pos)
@@ -34,26 +39,29 @@ class _CountAbove(torch.autograd.Function):
             return counts
         counts, slope = torch.empty_like(pos), pos.new_empty(*pos.shape, others.shape[1])
         rows = max(CACHED // max(slope[:1].numel(), 1), 1)
-        for positive, other, part, count in zip(
-            *(torch.split(x, rows) for x in (pos, others, slope, counts)), strict=True
-        ):
-            torch.sub(other[:, None, :], positive[:, :, None], out=part).div_(tau).sigmoid_()
-            torch.sum(part, -1, out=count)
+        left_out = None if mask is None else ~mask
+        for start in range(0, len(pos), rows):
+            some = slice(start, start + rows)
+            part = slope[some]
+            torch.sub(others[some, None, :], pos[some, :, None], out=part).div_(tau)
+            if left_out is not None:
+                part.masked_fill_(left_out[some, None, :], -torch.inf)
+            torch.sum(part.sigmoid_(), -1, out=counts[some])
             part.addcmul_(part, part, value=-1)  # σ' = σ − σ²
         ctx.save_for_backward(slope)  # [B, P, N]
         return counts
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         grad = grad / ctx.tau
         if ctx.recompute:
             pos, others = ctx.saved_tensors
             grad_pos = torch.zeros_like(pos)
             weight = slopes(others, pos, grad.contiguous(), grad_pos, ctx.tau)
-            return grad_pos, weight, None
+            return grad_pos, weight, None, None
         (slope,) = ctx.saved_tensors
-        return -grad * slope.sum(-1), torch.bmm(grad[:, None, :], slope)[:, 0], None
+        return -grad * slope.sum(-1), torch.bmm(grad[:, None, :], slope)[:, 0], None, None
 
 
 def add_counts(scores: Tensor, pos: Tensor, counts: Tensor, tau: float) -> None:

@@ -77,10 +77,10 @@ class InBatch(Sampler):
     def mask(self, users: Sequence[Tensor], shared: Tensor, real: Tensor) -> Tensor:
         """Which of the items that each part shares are negatives of its users, bool ``[b, M]``."""
         positives: Positives = prepared(self, "_positives")
-        parts = zip(users, shared, real, strict=True)
-        return torch.cat(
-            [known & ~positives.is_positive(some, items) for some, items, known in parts]
+        known = torch.cat(
+            [row.expand(len(some), -1) for row, some in zip(real, users, strict=True)]
         )
+        return known & ~positives.in_shared(users, shared)
 
 
 def parts_of(rows: slice, size: int) -> slice:

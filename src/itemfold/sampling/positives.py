@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.graph.graph import row_type
 from itemfold.ops.segment import on_triton
+
+BLOCK = 1 << 19  # entries of histories that are looked up at a time
+TABLE = 1 << 24  # items of parts that are looked up at a time, if there are several
 
 
 class Positives:
@@ -25,26 +31,69 @@ class Positives:
         self.keys = torch.from_numpy(np.append(keys, np.iinfo(np.int64).max)).to(device)
         self.starts = torch.from_numpy(train.indptr.astype(row_type(train.nnz))).to(device)
         self.items = torch.from_numpy(train.indices.astype(np.int32)).to(device)
+        self._run = self.items[:0]  # of each item of a part; -1 between calls
 
     def is_positive(self, users: Tensor, items: Tensor) -> Tensor:
         """Users ``[B]`` against their items ``[B, N]`` or one shared list ``[N]``: bool [B, N]."""
-        if items.dim() == 1 and on_triton(items):
-            from itemfold.ops.triton.segment import contains
-
-            return contains(self.starts, self.items, users, items)
         if items.dim() == 1:
-            return self._among(users, items)
+            return self.in_shared([users], items.unsqueeze(0))
         wanted = users.unsqueeze(1) * self.n_items + items  # [B, N]
         return self.keys[torch.searchsorted(self.keys, wanted)] == wanted
 
-    def _among(self, users: Tensor, items: Tensor) -> Tensor:
-        """Mark histories among the distinct items, [B, D], instead of N searches."""
-        distinct, place = torch.unique(items, return_inverse=True)  # [D], [N]
-        column = items.new_full((self.n_items,), len(distinct))  # of each item; D for all others
-        column[distinct] = torch.arange(len(distinct), device=items.device)
-        start, length = self.starts[users], self.starts[users + 1] - self.starts[users]
+    def in_shared(self, users: Sequence[Tensor], shared: Tensor) -> Tensor:
+        """Users of several parts against the list that their part shares, ``[parts, M]``.
+
+        The result has the rows of all parts, bool ``[b, M]``.
+        """
+        if on_triton(shared):
+            from itemfold.ops.triton.segment import contains
+
+            pairs = zip(users, shared, strict=True)
+            return torch.cat([contains(self.starts, self.items, *pair) for pair in pairs])
+        sizes = torch.tensor([len(some) for some in users], device=shared.device)
+        row, part = torch.cat(list(users)), torch.repeat_interleave(sizes)
+        out = shared.new_zeros((len(row), shared.shape[1]), dtype=torch.bool)
+        start = self.starts[row].long()
+        length = self.starts[row + 1].long() - start
+        for rows, parts in self._blocks(sizes, length):
+            hits = self._hits(start[rows], length[rows], part[rows] - parts.start, shared[parts])
+            out[rows].view(-1)[hits] = True
+        return out
+
+    def _blocks(self, sizes: Tensor, length: Tensor) -> Iterator[tuple[slice, slice]]:
+        """Rows and parts with about as many entries of histories as stay in a cache."""
+        stops = sizes.cumsum(0)
+        entries = F.pad(length.cumsum(0), (1, 0))[stops].tolist()
+        row = part = done = 0
+        for last, stop in enumerate(stops.tolist(), start=1):
+            is_full = last < len(entries) and (
+                entries[last] - done > BLOCK or (last - part + 1) * self.n_items > TABLE
+            )
+            if is_full or last == len(entries):
+                yield slice(row, stop), slice(part, last)
+                row, part, done = stop, last, entries[last - 1]
+
+    def _hits(self, start: Tensor, length: Tensor, part: Tensor, shared: Tensor) -> Tensor:
+        """Flat places in ``[rows, M]`` where a history has an item of the list of its part.
+
+        Entries of histories are looked up in a table of the items of the lists: there are far fewer
+        of them than places, and few are found.
+        """
+        parts, width = shared.shape
+        count_up = partial(torch.arange, device=shared.device)
+        if len(self._run) < parts * self.n_items:
+            self._run = self.items.new_full((parts * self.n_items,), -1)
+        offset = count_up(parts).unsqueeze(1) * self.n_items
+        keys, order = (shared + offset).view(-1).sort()
+        distinct, count = torch.unique_consecutive(keys, return_counts=True)  # runs of equal items
+        self._run[distinct] = count_up(len(distinct), dtype=torch.int32)
         row = torch.repeat_interleave(length)  # [E], entries of all histories
-        entry = torch.arange(len(row), device=row.device) - (length.cumsum(0) - length)[row]
-        taken = torch.zeros(len(users), len(distinct) + 1, dtype=torch.bool, device=items.device)
-        taken[row, column[self.items[start[row] + entry].long()]] = True
-        return taken[:, place]
+        entry = count_up(len(row)) + (start - length.cumsum(0) + length)[row]
+        run = self._run[self.items[entry] + (part * self.n_items)[row]]
+        self._run[distinct] = -1
+        found = (run >= 0).nonzero()[:, 0]
+        row, run = row[found], run[found].long()
+        times = count[run]  # a list may hold an item several times
+        each = torch.repeat_interleave(times)
+        place = count_up(len(each)) + (count.cumsum(0)[run] - times.cumsum(0))[each]
+        return row[each] * width + order[place] % width
