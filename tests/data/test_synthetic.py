@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
+from scipy.stats import spearmanr
 
 from itemfold.data.synthetic import GENRES, synthetic
 from itemfold.errors import ItemfoldError
@@ -28,6 +29,24 @@ def test_same_arguments_same_data_other_seed_other_data(data) -> None:
     assert (again.titles == data.titles).all()
     assert data.source == {"data": "synthetic"}
     assert "seed=1" in other.source["data"]
+
+
+def test_with_drift_what_was_popular_fades() -> None:
+    def agreement(drift: int) -> float:
+        """Rank correlation of the popularity of items in the first and the last third of time."""
+        data = synthetic(users=2000, items=400, interactions=40_000, drift=drift)
+        early, late = np.quantile(data.times, [1 / 3, 2 / 3])
+        counts = [
+            np.bincount(data.items[some], minlength=data.n_items)
+            for some in (data.times < early, data.times > late)
+        ]
+        return float(spearmanr(*counts).statistic)
+
+    assert agreement(3) < agreement(1) < agreement(0) - 0.03
+    drifting, still = synthetic(drift=2), synthetic()
+    assert drifting.fingerprint == still.fingerprint  # only the times differ
+    assert drifting.source["data"].endswith("drift=2")
+    assert not (drifting.times == still.times).all()
 
 
 def test_titles_are_readable_and_unique(data) -> None:

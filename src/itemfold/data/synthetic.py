@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from itemfold.data.array_types import Floats, Ints
 from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.synthetic_titles import make_titles
 from itemfold.errors import ItemfoldError
 
 GENRES = (
@@ -71,13 +72,19 @@ class _Crowd:
 
 
 def synthetic(
-    users: int = 3000, items: int = 4000, interactions: int | None = None, seed: int = 0
+    users: int = 3000,
+    items: int = 4000,
+    interactions: int | None = None,
+    seed: int = 0,
+    drift: int = 0,
 ) -> Interactions:
     """Generate a data set; the same arguments give the same data.
 
     By default there are interactions for 1 % of all pairs (120,000), but at least twenty per user.
     Every user has at least one item, most have five or more. Items that no user chose are left out,
-    so there may be fewer items than requested.
+    so there may be fewer items than requested. With ``drift`` above 0 every niche has its season:
+    users come about when the niches of their items are in season, the more so the higher it is, and
+    what was popular fades.
 
     >>> data = synthetic(users=50, items=80, interactions=600)
     >>> data.n_users, len(data)
@@ -89,8 +96,9 @@ def synthetic(
     for key, value in sizes.items():
         if value < 1:
             raise ItemfoldError(f"'{key}' must be a positive integer, got {value}")
-    if seed < 0:
-        raise ItemfoldError(f"'seed' must not be negative, got {seed}")
+    for key, value in {"seed": seed, "drift": drift}.items():
+        if value < 0:
+            raise ItemfoldError(f"'{key}' must not be negative, got {value}")
     if not users <= interactions <= 0.3 * users * items:
         raise ItemfoldError(
             f"'interactions' must be between {users} (one per user) and {int(0.3 * users * items)} "
@@ -103,13 +111,16 @@ def synthetic(
     keys = _choose(catalogue, crowd, degree, rng)  # [n], sorted user · items + item
     row, column = keys // items, keys % items
     start = rng.integers(1_420_070_400, 1_704_067_200, users).astype(np.float64)  # 2015 … 2023
+    if drift:
+        start = _in_season(start, catalogue, row, column, drift, rng)
     span = np.minimum(rng.lognormal(np.log(40.0), 1.5, users), 700) * 86_400  # weeks to two years
     times = start[row] + np.floor(span[row] * rng.random(len(keys)))
     seen, compact = np.unique(column, return_inverse=True)
-    titles = _titles(catalogue, rng)
+    titles = make_titles(catalogue.series_start, rng)
     genres = _genre_names(catalogue)
-    default = (users, items, interactions, seed) == (3000, 4000, 120_000, 0)
+    default = (users, items, interactions, seed, drift) == (3000, 4000, 120_000, 0, 0)
     sized = f"synthetic:users={users},items={items},interactions={interactions},seed={seed}"
+    sized += f",drift={drift}" if drift else ""
     return Interactions(
         users=row.astype(np.int32),
         items=compact.reshape(-1).astype(np.int32),
@@ -121,6 +132,23 @@ def synthetic(
         name="synthetic",
         source={"data": "synthetic" if default else sized},
     )
+
+
+def _in_season(
+    start: Floats,
+    catalogue: _Catalogue,
+    row: Ints,
+    column: Ints,
+    drift: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """First times of users, [users], handed out in the order of the seasons of their items."""
+    season = rng.random(len(catalogue.niche_start) - 1)[catalogue.niche]  # [items]
+    mean = np.bincount(row, season[column]) / np.bincount(row)  # [users]
+    place = drift * (mean - mean.mean()) / max(mean.std(), 1e-12) + rng.standard_normal(len(start))
+    out = np.empty_like(start)
+    out[np.argsort(place)] = np.sort(start)
+    return out
 
 
 def _make_catalogue(items: int, rng: np.random.Generator) -> _Catalogue:
@@ -303,74 +331,6 @@ def _from_communities(
         hit = np.minimum(np.searchsorted(cumulative, dart, side="right"), items - 1)
         out[order[bounds[g] : bounds[g + 1]]] = rng.permutation(hit)
     return out
-
-
-# ------------------------------------------------------------------ names
-
-ADJECTIVES = (
-    "Silent", "Crimson", "Last", "Hidden", "Golden", "Broken", "Winter", "Electric", "Forgotten",
-    "Burning", "Distant", "Wild", "Paper", "Restless", "Midnight", "Iron", "Gentle", "Secret",
-    "Frozen", "Hollow", "Summer", "Velvet", "Lonely", "Savage", "Emerald", "Final", "Quiet",
-    "Bitter", "Lucky", "Scarlet", "Endless", "Copper", "Wandering", "Perfect", "Sunken",
-    "Northern", "Ordinary", "Stolen", "Blind", "Radiant", "Fallen", "Clever", "Amber",
-    "Thirteenth", "Painted", "Sleeping", "Foreign", "Invisible", "Honest", "Stray",
-)  # fmt: skip
-NOUNS = (
-    "Harbour", "Garden", "Orchard", "Train", "Detective", "Mirror", "River", "Kingdom", "Letter",
-    "Astronaut", "Lighthouse", "Wolf", "Carnival", "Engine", "Daughter", "Island", "Witness",
-    "Piano", "Frontier", "Clockmaker", "Summer", "Phantom", "Circus", "Compass", "Neighbour",
-    "Storm", "Library", "Gambler", "Bridge", "Sparrow", "Machine", "Widow", "Valley", "Courier",
-    "Empire", "Dancer", "Shadow", "Passenger", "Tower", "Fox", "Promise", "Butcher", "Horizon",
-    "Violin", "Stranger", "Comet", "Baker", "Labyrinth", "Captain", "Moon",
-)  # fmt: skip
-PLACES = (
-    "Lisbon", "Valparaíso", "Saturn", "Marrakesh", "the North", "Kyoto", "Elm Street South",
-    "Havana", "Trieste", "Dakar", "the Desert", "Galway", "Odessa", "Tomorrow", "Montréal",
-    "Cape Breton", "Bombay", "the Deep", "Salzburg", "Reno", "Samarkand", "Winterbourne",
-    "Bergen", "the Stars", "Naples", "Buenos Aires", "Hollow Creek", "Zanzibar", "Tbilisi",
-    "Mars", "Vermont", "the Marsh", "Porto", "Hanoi", "Old Mill Road", "Antwerp", "Yesterday",
-    "Lagos", "Kraków", "Jericho", "Tasmania", "the Valley", "Seville", "Alaska", "Cairo",
-    "Edinburgh", "Nowhere", "Santa Clara", "Riga", "the Moon",
-)  # fmt: skip
-ROMAN = ("", " II", " III", " IV", " V")
-
-
-def _base_title(number: int) -> str:
-    """The title with this number; different numbers give different titles."""
-    a, n, p = len(ADJECTIVES), len(NOUNS), len(PLACES)
-    if number < a * n:
-        return f"The {ADJECTIVES[number // n]} {NOUNS[number % n]}"
-    number -= a * n
-    if number < n * p:
-        return f"{NOUNS[number // p]} of {PLACES[number % p]}"
-    number -= n * p
-    if number < a * n:
-        return f"{ADJECTIVES[number // n]} {NOUNS[number % n]}"
-    number -= a * n
-    volume, number = divmod(number, a * n * p)
-    title = f"The {ADJECTIVES[number // (n * p)]} {NOUNS[number // p % n]} of {PLACES[number % p]}"
-    return title if volume == 0 else f"{title}, Volume {volume + 1}"
-
-
-def _titles(catalogue: _Catalogue, rng: np.random.Generator) -> npt.NDArray[np.str_]:
-    """Unique titles such as "The Silent Harbour II (1994)"; parts of a series are adjacent."""
-    items = len(catalogue.popularity)
-    first = np.unique(catalogue.series_start)
-    short = 2 * len(ADJECTIVES) * len(NOUNS) + len(NOUNS) * len(PLACES)
-    space = short if len(first) <= short // 2 else max(2 * len(first), short)
-    number = dict(
-        zip(first.tolist(), rng.choice(space, len(first), replace=False).tolist(), strict=True)
-    )
-    year = 2014 - np.minimum(rng.exponential(14, items), 75).astype(np.int64)
-    part = np.arange(items) - catalogue.series_start
-    start = catalogue.series_start.tolist()
-    year = np.minimum(year[catalogue.series_start] + 3 * part, 2014)
-    return np.array(
-        [
-            f"{_base_title(number[s])}{ROMAN[k]} ({y})"
-            for s, k, y in zip(start, part.tolist(), year.tolist(), strict=True)
-        ]
-    )
 
 
 def _genre_names(catalogue: _Catalogue) -> npt.NDArray[np.str_]:
