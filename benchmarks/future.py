@@ -1,69 +1,238 @@
-"""The default model, chosen in time and chosen at random, judged on the future.
+"""Every kind of system judged on the future: known and new users, in several windows of time.
 
-The data is split by time: training, a validation period, a test period. The default model is
-trained twice: everything chosen on the validation period, and everything chosen on a random tenth
-of each user's interactions before the test period. Both are tested on the same future, for all, for
-known and for new users, beside every part of the model and popularity with every half-life.
+The interactions before a window are the training data, and the latest of them, as many as in the
+window, the validation period. The default model is trained twice: everything chosen on the
+validation period, and everything chosen on a random tenth of each user's interactions. All systems
+are tested on the same window; users whose first interaction is in it are folded in with the earlier
+half. Data without times has one window: its own test part.
+
+What is finished is kept in `--values`, so the same command continues. With `--out`, a page and its
+figures are written there.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from common import Verdicts, hardware, parser
 
 import numpy as np
 import torch
 
-from itemfold.data.array_types import Floats
+from itemfold.data.array_types import Bools, Floats
 from itemfold.data.datasets import load
+from itemfold.data.interactions import Interactions
 from itemfold.data.split import Split
-from itemfold.data.time_splits import split_by_time
+from itemfold.data.splitters import split_interactions
+from itemfold.data.time_splits import split_window
 from itemfold.evaluation.evaluate import evaluate
 from itemfold.evaluation.significance import paired_test
+from itemfold.experiments.suites.suite import row_settings
+from itemfold.files import atomic, read_arrays, write_text
 from itemfold.models.base import Model
+from itemfold.models.ease import EASE
+from itemfold.models.hybrid import Hybrid
+from itemfold.models.itemknn import ItemKNN
 from itemfold.models.popularity import Popularity
-from itemfold.training.fit import train
+from itemfold.models.rlae import RLAE
+from itemfold.settings.resolve import Request, resolve
+from itemfold.training.fit import fit_and_test, train
 from itemfold.training.run import Run
 from itemfold.training.strategies.parts import parts_alone
 from itemfold.training.strategies.recency import OF_POPULARITY, fading, half_lives
 
 METRIC = "ndcg@20"
+START = 0.5  # share of the interactions before the first window
+FILES = ("ml-100k/ml-100k.inter", "ml-latest-small/ratings.csv", "checkins/checkins.csv")
+FILES += ("news/clicks.csv", "food-temporal", "synthetic:users=4000,items=2000,drift=3")
+CHOSEN, RANDOM = "default, chosen in time", "default, chosen at random"
+PARTS = {"linear": "its linear part", "network and prior": "its network and prior"}
+NETWORK = {"epochs": 300, "eval_every": 10, "patience": 50}  # on two cores
+ABOUT = {
+    "popularity": "of all times",
+    "recent popularity": "half-life chosen on the validation period, of nine, never included",
+    "best popularity": "the half-life that is best on the test windows, which nobody can know",
+    "itemknn": "cosine, 200 neighbours, shrinkage 50",
+    "ease": "λ 200",
+    "rlae": "the best of twelve settings on the validation period",
+    "bpr": "LightGCN with BPR, settings of the page of systems, d = 64, at most 300 epochs",
+    "item": "LightGCN with ITEM's loss and PageRank negatives, d = 64, at most 300 epochs",
+    "item-log": "LightGCN with item-log, as on the page of windows, d = 64, at most 300 epochs",
+    RANDOM: "as trained without times: everything chosen on a random tenth of each history",
+    CHOSEN: "what `itemfold train FILE` trains",
+    PARTS["linear"]: "alone, in the same run",
+    PARTS["network and prior"]: "alone, in the same run",
+}
+
+
+@dataclass(frozen=True)
+class Window:
+    """The same test users with two validation parts."""
+
+    in_time: Split
+    at_random: Split
+
+    @property
+    def future(self) -> Split:
+        """What is known when the window begins."""
+        return self.in_time.refit()
+
+
+Values = dict[str, Floats]  # by system, of every test user
 
 
 def main() -> None:
-    """Print a table and the verdict: the chosen model against the best of its parts."""
-    options = parser(__doc__, data="synthetic")
-    options.add_argument("--seed", type=int, default=0)
+    """Print a table for each file and the verdict: the default against the best of its parts."""
+    options = parser(__doc__)
+    options.add_argument("files", nargs="*", default=list(FILES), help="names, files or folders")
+    options.add_argument("--data-root", default=".", help="folder of the files")
+    options.add_argument("--windows", type=int, default=5)
+    options.add_argument("--systems", default=",".join(SYSTEMS), help="separated by commas")
+    options.add_argument("--values", type=Path, help="folder of values that are kept")
+    options.add_argument("--out", type=Path, help="folder for future.json and future.md")
     given = options.parse_args()
     torch.set_num_threads(given.threads)
-    print(hardware(given.threads))
-    data = load(given.data, data_root=given.data_root)
-    in_time = split_by_time(data, seed=given.seed)
-    at_random = split_by_time(data, seed=given.seed, valid=0.1, valid_by="random")
-    few = {"epochs": 2} if given.quick else {}
-    runs: dict[str, Run] = {}
-    for name, split in (("chosen in time", in_time), ("chosen at random", at_random)):
-        started = time.perf_counter()
-        runs[name] = train(split, seed=given.seed, **few)
-        print(f"{name}: {time.perf_counter() - started:.1f} s, {runs[name].metrics['chosen']}")
-    future = in_time.refit()
-    is_new = future.is_new("test")
-    values = {name: run.per_user[METRIC] for name, run in runs.items()}
-    chosen = runs["chosen in time"].model
-    values |= {name: value(part, future) for name, part in parts_alone(chosen, future).items()}
-    for half_life in half_lives(in_time, None, OF_POPULARITY):
-        values[f"popularity, half-life {half_life}"] = value(popularity(future, half_life), future)
-    print(f"\n{'NDCG@20':32} {'all':>7} {'known':>7} {'new':>7}   p against chosen in time")
-    own = values["chosen in time"]
-    for name, found in values.items():
-        groups = (found, found[~is_new], found[is_new])
-        means = " ".join(f"{group.mean():7.4f}" if len(group) else "      –" for group in groups)
-        p = "" if found is own else f"{paired_test(own, found).p_t:.3g}"
-        print(f"{name:32} {means}   {p}")
-    others = [found.mean() for name, found in values.items() if not name.startswith("chosen")]
-    share = float(own.mean() / max(np.max(others), 1e-12))
-    Verdicts().last("future_over_best_part", share, 1.0, at_least=True)
+    print(hardware(given.threads), flush=True)
+    found = [measure(file, given) for file in given.files]
+    text = page(found, hardware(given.threads))
+    print(text)
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_text(given.out / "future.json", json.dumps(found, indent=1) + "\n")
+        write_text(given.out / "future.md", text)
+    shares = [one["over_best_part"] for one in found if "over_best_part" in one]
+    Verdicts().last("future_over_best_part", min(shares, default=0.0), 1.0, at_least=True)
+
+
+def measure(file: str, options: Any) -> dict[str, Any]:
+    """All systems on all windows of a file, and paired tests against the default."""
+    path = Path(options.data_root) / file
+    data = load(str(path) if path.exists() else file)
+    name = file.partition("/")[0]
+    count = 2 if options.quick else options.windows if data.times is not None else 1
+    rows: dict[str, list[Floats]] = {}
+    new: list[Bools] = []
+    seconds: dict[str, list[float]] = {}
+    for number in range(1, count + 1):
+        window = cut(data, count, number)
+        new.append(window.future.is_new("test"))
+        for system in options.systems.split(","):
+            values, spent = kept(system, window, options, f"{name}-{count}-{number}-{system}")
+            for row, each in values.items():
+                rows.setdefault(row, []).append(each)
+            seconds.setdefault(system, []).append(spent)
+            shown = ", ".join(f"{row} {each.mean():.4f}" for row, each in values.items())
+            print(f"{name}, window {number}: {shown} ({spent:.0f} s)", flush=True)
+    return {"data": name, "fingerprint": data.fingerprint, **summary(rows, new, seconds)}
+
+
+def cut(data: Interactions, count: int, number: int) -> Window:
+    """A window; its validation period has as many interactions."""
+    if data.times is None:
+        split = split_interactions(data)
+        return Window(split, split)
+    share = (1 - START) / count
+    fixed: dict[str, Any] = {"windows": count, "window": number, "start": START}
+    valid = share / (START + share * (number - 1))
+    return Window(
+        split_window(data, **fixed, valid=valid),
+        split_window(data, **fixed, valid=0.1, valid_by="random"),
+    )
+
+
+def kept(system: str, window: Window, options: Any, key: str) -> tuple[Values, float]:
+    """The values of a system, computed once, and the seconds that it took."""
+    path = None if options.values is None else options.values / f"{key}.npz".replace("/", "-")
+    if path is not None and path.exists():
+        arrays = read_arrays(path)
+        spent = float(arrays.pop("seconds"))
+        return arrays, spent
+    started = time.perf_counter()
+    values = SYSTEMS[system](window, {"epochs": 2} if options.quick else {})
+    spent = time.perf_counter() - started
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as file:
+            np.savez(file, seconds=spent, **values)
+    return values, spent
+
+
+# --- systems -------------------------------------------------------------------------------------
+
+
+def closed(name: str, make: Callable[[], Model]) -> Callable[[Window, dict[str, Any]], Values]:
+    """A model without epochs."""
+    return lambda window, few: {name: own_values(train(window.in_time, make()))}
+
+
+def network(name: str, row: str) -> Callable[[Window, dict[str, Any]], Values]:
+    """A network with the settings of a row of a suite."""
+
+    def values(window: Window, few: dict[str, Any]) -> Values:
+        found = row_settings(row, "ml-latest-small", "transductive")
+        model = {**found["model"], "dim": 64}
+        own = {**found.get("train", {}), **NETWORK, **few}
+        asked = {**{k: found[k] for k in ("loss", "negatives") if k in found}, "train": own}
+        settings = resolve(Request({"model": model, **asked}))
+        return {name: own_values(fit_and_test(settings.of_split(window.in_time), window.in_time))}
+
+    return values
+
+
+def default_in_time(window: Window, few: dict[str, Any]) -> Values:
+    """The default model and its parts."""
+    run = train(window.in_time, **few)
+    assert isinstance(run.model, Hybrid)
+    parts = parts_alone(run.model, window.future)
+    return {
+        CHOSEN: own_values(run),
+        **{
+            PARTS[name]: value(part, window.future) for name, part in parts.items() if name in PARTS
+        },
+    }
+
+
+def default_at_random(window: Window, few: dict[str, Any]) -> Values:
+    """The default model, chosen on random interactions."""
+    return {RANDOM: own_values(train(window.at_random, **few))}
+
+
+def popularity(window: Window, few: dict[str, Any]) -> Values:
+    """Popularity of all times, with the half-life that validation chose, and with the best one."""
+    out = {"popularity": own_values(train(window.in_time, Popularity()))}
+    if window.in_time.times is None:
+        return out
+    out["recent popularity"] = own_values(train(window.in_time, Hybrid(gnn=None, linear=None)))
+    tried = []
+    for half_life in half_lives(window.in_time, None, OF_POPULARITY):
+        model = Popularity()
+        model.n_users, model.n_items = window.future.train.shape
+        model.fit(fading(window.future, half_life).train)
+        tried.append(value(model, window.future))
+    return {**out, "best popularity": max(tried, key=lambda values: float(values.mean()))}
+
+
+SYSTEMS: dict[str, Callable[[Window, dict[str, Any]], Values]] = {
+    "popularity": popularity,
+    "itemknn": closed("itemknn", lambda: ItemKNN(neighbours=200, shrink=50.0)),
+    "ease": closed("ease", lambda: EASE(l2=200.0)),
+    "rlae": closed("rlae", RLAE),
+    "random": default_at_random,
+    "time": default_in_time,
+    "bpr": network("bpr", "inductive/lightgcn"),
+    "item": network("item", "inductive/item"),
+    "item-log": network("item-log", "rolling/item-log-1"),
+}
+
+
+def own_values(run: Run) -> Floats:
+    """The metric of every test user, as the run was tested."""
+    return run.per_user[METRIC]
 
 
 def value(model: Model, split: Split) -> Floats:
@@ -71,12 +240,84 @@ def value(model: Model, split: Split) -> Floats:
     return evaluate(model, split, metrics=[METRIC]).per_user[METRIC]
 
 
-def popularity(split: Split, half_life: str) -> Popularity:
-    """Popularity that fades."""
-    model = Popularity()
-    model.n_users, model.n_items = split.train.shape
-    model.fit(fading(split, half_life).train)
-    return model
+# --- tables --------------------------------------------------------------------------------------
+
+
+def summary(
+    rows: dict[str, list[Floats]], new: list[Bools], seconds: dict[str, list[float]]
+) -> dict[str, Any]:
+    """Means over windows, and paired tests over the users of all windows."""
+    order = [name for name in ABOUT if name in rows]
+    own, is_new = rows.get(CHOSEN), np.concatenate(new)
+    out: dict[str, Any] = {"windows": len(new), "users": len(is_new), "new": int(is_new.sum())}
+    out["rows"] = {}
+    for name in order:
+        found = rows[name]
+        every = np.concatenate(found)
+        row = {"windows": [float(each.mean()) for each in found], "all": float(every.mean())}
+        row |= {"known": mean(every[~is_new]), "new": mean(every[is_new])}
+        if own is not None and name != CHOSEN:
+            test = paired_test(np.concatenate(own), every)
+            row |= {"p": test.p_t, "difference": test.difference}
+        out["rows"][name] = row
+    out["seconds"] = {name: round(float(np.mean(each)), 1) for name, each in seconds.items()}
+    # what the model consists of; the best popularity is not known in advance
+    parts = [out["rows"][name]["all"] for name in (*PARTS.values(), "popularity") if name in rows]
+    if own is not None and parts:
+        out["over_best_part"] = out["rows"][CHOSEN]["all"] / max(*parts, 1e-12)
+    return out
+
+
+def mean(values: Floats) -> float | None:
+    """None if there are none."""
+    return float(values.mean()) if len(values) else None
+
+
+def page(found: list[dict[str, Any]], machine: str) -> str:
+    """The page of all files."""
+    lines = [
+        "# The future\n\n[All results](../RESULTS.md)\n",
+        "NDCG@20 × 100 on interactions that came later. The first half of a file, in the order of "
+        "time, is followed by windows of equal numbers of interactions; a system knows all that "
+        "came before a window, and chooses on the latest part of that, as long as the window. "
+        "*New* users have their first interaction in the window and are folded in with the earlier "
+        "half of theirs. Means over all users of all windows; *p* is that of the paired t-test "
+        f"against *{CHOSEN}* over the same users. Seed 0. {machine}.\n",
+        "Made by `python benchmarks/future.py --data-root DATA --out results`; finished parts are "
+        "kept with `--values FOLDER`.\n",
+    ]
+    for one in found:
+        lines.append(f"## {one['data']}\n")
+        lines.append(
+            f"{one['windows']} windows, {one['users']:,} test users, {one['new']:,} of them new; "
+            f"fingerprint `{one['fingerprint'][:12]}`.\n"
+            if one["windows"] > 1
+            else f"Its own test part, {one['users']:,} test users; no times; fingerprint "
+            f"`{one['fingerprint'][:12]}`.\n"
+        )
+        numbers = [f"window {number + 1}" for number in range(one["windows"])]
+        several = numbers if len(numbers) > 1 else []
+        lines.append(
+            f"| | all | known | new | p | {' | '.join([*several, ''])}|".replace("| |", "|")
+        )
+        lines.append(f"|:--|{'--:|' * (4 + len(several))}")
+        best = max(row["all"] for row in one["rows"].values())
+        for name, row in one["rows"].items():
+            p = f"{row['p']:.2g}" if "p" in row else ""
+            whole = (
+                f"**{100 * row['all']:.2f}**" if row["all"] == best else f"{100 * row['all']:.2f}"
+            )
+            cells = [whole, *(shown(row[kind]) for kind in ("known", "new")), p]
+            cells += [shown(each) for each in row["windows"]] if several else []
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append("")
+    lines += [f"- *{name}*: {text}." for name, text in ABOUT.items()]
+    return "\n".join(lines) + "\n"
+
+
+def shown(share: float | None) -> str:
+    """A figure × 100."""
+    return "–" if share is None else f"{100 * share:.2f}"
 
 
 if __name__ == "__main__":

@@ -104,6 +104,7 @@ def by_data(settings: Settings, split: Split) -> Config:
     if str(made.get("start")).startswith("svd"):
         is_large = split.train.nnz > LARGE
         pace = {"eval_every": 1, "patience": 4 if is_large else 2, "lr": 0.02 if is_large else 0.01}
+        pace |= {"min_gain": 0.001} if is_large else {}
         if settings.is_given("train.eval_every"):
             pace["patience"] *= settings.train.eval_every  # it is counted in epochs
         train |= {

@@ -29,7 +29,7 @@ from itemfold.training.strategies.recency import NEVER, fading
 FROM_DATA = "chosen from the data"
 BY_SIZE = (  # what follows from the size of the data and the device
     *("model.gnn.dim", "model.gnn.start", "model.linear.items", "model.linear.form"),
-    *("train.batch", "train.lr", "train.patience", "train.eval_every"),
+    *("train.batch", "train.lr", "train.patience", "train.eval_every", "train.min_gain"),
     *("negatives.group", "loss.scale"),
 )
 PARTS = ("gnn", "linear", "others")
