@@ -157,7 +157,7 @@ def kept(system: str, window: Window, options: Any, key: str) -> tuple[Values, f
     spent = time.perf_counter() - started
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(path) as file:
+        with atomic(path) as draft, draft.open("wb") as file:
             np.savez(file, seconds=spent, **values)
     return values, spent
 
@@ -189,11 +189,10 @@ def default_in_time(window: Window, few: dict[str, Any]) -> Values:
     run = train(window.in_time, **few)
     assert isinstance(run.model, Hybrid)
     parts = parts_alone(run.model, window.future)
+    del parts["popularity"]
     return {
         CHOSEN: own_values(run),
-        **{
-            PARTS[name]: value(part, window.future) for name, part in parts.items() if name in PARTS
-        },
+        **{PARTS[name]: value(part, window.future) for name, part in parts.items()},
     }
 
 
@@ -247,7 +246,8 @@ def summary(
     rows: dict[str, list[Floats]], new: list[Bools], seconds: dict[str, list[float]]
 ) -> dict[str, Any]:
     """Means over windows, and paired tests over the users of all windows."""
-    order = [name for name in ABOUT if name in rows]
+    # a part that some window left out has no row
+    order = [name for name in ABOUT if len(rows.get(name, [])) == len(new)]
     own, is_new = rows.get(CHOSEN), np.concatenate(new)
     out: dict[str, Any] = {"windows": len(new), "users": len(is_new), "new": int(is_new.sum())}
     out["rows"] = {}
@@ -261,8 +261,8 @@ def summary(
             row |= {"p": test.p_t, "difference": test.difference}
         out["rows"][name] = row
     out["seconds"] = {name: round(float(np.mean(each)), 1) for name, each in seconds.items()}
-    # what the model consists of; the best popularity is not known in advance
-    parts = [out["rows"][name]["all"] for name in (*PARTS.values(), "popularity") if name in rows]
+    simple = [*PARTS.values(), "rlae", "popularity", "recent popularity"]
+    parts = [out["rows"][name]["all"] for name in simple if name in order]
     if own is not None and parts:
         out["over_best_part"] = out["rows"][CHOSEN]["all"] / max(*parts, 1e-12)
     return out
@@ -297,16 +297,13 @@ def page(found: list[dict[str, Any]], machine: str) -> str:
         )
         numbers = [f"window {number + 1}" for number in range(one["windows"])]
         several = numbers if len(numbers) > 1 else []
-        lines.append(
-            f"| | all | known | new | p | {' | '.join([*several, ''])}|".replace("| |", "|")
-        )
+        lines.append(f"| {' | '.join(['', 'all', 'known', 'new', 'p', *several])} |")
         lines.append(f"|:--|{'--:|' * (4 + len(several))}")
         best = max(row["all"] for row in one["rows"].values())
         for name, row in one["rows"].items():
             p = f"{row['p']:.2g}" if "p" in row else ""
-            whole = (
-                f"**{100 * row['all']:.2f}**" if row["all"] == best else f"{100 * row['all']:.2f}"
-            )
+            mark = "**" if row["all"] == best else ""
+            whole = f"{mark}{shown(row['all'])}{mark}"
             cells = [whole, *(shown(row[kind]) for kind in ("known", "new")), p]
             cells += [shown(each) for each in row["windows"]] if several else []
             lines.append(f"| {name} | {' | '.join(cells)} |")

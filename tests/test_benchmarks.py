@@ -57,7 +57,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
         (["closed_forms.py"], "trials_speedup"),
         (["fold_in.py"], "fold_in_p99_ms"),
         (["hybrid.py"], "ndcg"),
-        (["future.py"], "future_over_best_part"),
+        (["future.py", "--systems", "popularity,random,time"], "future_over_best_part"),
         (["update.py"], "synthetic_update_ndcg_share"),
         (["new_items.py"], "new_items_p"),
         (["diversity.py", "--model", "ease"], "ease_diversity_gain"),
