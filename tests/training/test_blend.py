@@ -190,6 +190,17 @@ def test_of_weights_that_are_as_good_the_linear_part_gets_the_smallest() -> None
     assert found.run(start)[0].weights == (1.0, 0.5)
 
 
+@pytest.mark.parametrize("has_times", [False, True])
+def test_of_weights_that_are_as_good_popularity_gets_the_largest(has_times: bool) -> None:
+    """The network knows everything, so a little popularity costs nothing; with times it shows."""
+    held = held_out(LENGTHS)
+    several = ("never", "30d") if has_times else ("never",)
+    popularity = {name: flat_noise(3) for name in several}
+    found = search(held, {"network": held.target.toarray() * 30.0}, popularity)
+    start = Blend("never", 0.01, (1.0,))
+    assert found.run(start)[0].prior == (0.01 if has_times else 0.02)
+
+
 def test_the_same_seed_gives_the_same_blend() -> None:
     held = held_out(LENGTHS)
     target = held.target.toarray()

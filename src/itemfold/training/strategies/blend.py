@@ -4,7 +4,8 @@ The search begins with the best part alone and adds a part, or changes a weight,
 a gain. Of the sums on this way that are within a standard error of the best, one with the fewest
 parts is taken. So the sum is not below one of its parts on validation, every part alone can be
 chosen, and no part is taken whose gain is within noise of zero. Of weights that are as good, the
-linear part gets the smallest: under drift, less of it is better (docs/research).
+linear part gets the smallest, and without times popularity the largest: under drift that is better
+(docs/research).
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ FEWEST = 50  # users of a group, at least
 POOL = 5  # times the length of a list: the best items of each part, among which sums are ranked
 LEAST = 0.0005  # relative gain of a step of the search
 CLIMBERS = 2500  # users by whom a step is chosen, at most
-COST = 0.003  # most of the metric that a smaller weight may cost, relative
+COST = 0.003  # most of the metric that a smaller linear weight may cost, relative
+COST_OF_POPULARITY = 0.005  # the same for more popularity
 STEPS = 12  # of the search, at most
 BLOCK = 256  # users scored at a time
 UserValues = npt.NDArray[np.float64]
@@ -205,16 +207,23 @@ class BlendSearch:
     def _conservative(
         self, blend: Blend, value: UserValues, users: Users
     ) -> tuple[Blend, UserValues]:
-        """The least linear weight that is as good."""
-        if "linear" not in self.names or blend.size < 2:
+        """Of blends that are as good, one with more popularity and the least linear weight.
+
+        Popularity gets more only without times: a validation period shows how much it should count.
+        """
+        more = (2.0, 1.4, 1.0) if blend.prior and len(self.popularity) == 1 else (1.0,)
+        place = self.names.index("linear") if "linear" in self.names else None
+        less = (0.5, 0.7, 0.85, 1.0) if place is not None and blend.weights[place] else (1.0,)
+        if blend.size < 2:
             return blend, value
-        place = self.names.index("linear")
-        options = [blend.with_weight(place, blend.weights[place] * f) for f in (0.5, 0.7, 0.85)]
-        options = [each for each in options if each.size]
+        options = [replace(blend, prior=blend.prior * factor) for factor in more]
+        if place is not None:
+            weight = blend.weights[place]
+            options = [each.with_weight(place, weight * f) for each in options for f in less]
         for option, found in zip(options, self.values(options), strict=True):
             behind = (value - found)[users]
-            allowed = min(standard_error(behind), COST * float(value[users].mean()))
-            if behind.mean() <= allowed:
+            cost = COST if option.prior == blend.prior else COST_OF_POPULARITY
+            if behind.mean() <= min(standard_error(behind), cost * float(value[users].mean())):
                 return option, found
         return blend, value
 
