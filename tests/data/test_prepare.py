@@ -368,7 +368,9 @@ def test_a_setting_that_needs_a_column_is_rejected_without_it(
     [
         ("nothing.parquet", "no such file"),
         ("*.tsv", "no file matches"),
-        ("plays.txt", "unknown file type '.txt'"),
+        ("plays.txt", "is separated by spaces; `prepare` needs"),
+        ("plays.json", "is JSON; `prepare` needs"),
+        ("plays.dat", "is a list or a matrix; `prepare` needs"),
         (["a.parquet", "b.csv"], "all be parquet or all be text"),
         (["a.parquet", "c.parquet"], "the item column is text in this file or in a.parquet"),
         (["a.parquet", "d.parquet"], "has no rating column, other files have"),
@@ -386,6 +388,8 @@ def test_incompatible_files_are_reported(
     plays().drop("rating").write_parquet("d.parquet")
     Path("broken.parquet").write_bytes(Path("a.parquet").read_bytes()[:200])
     Path("plays.txt").write_text("1 2\n")
+    Path("plays.json").write_text('[{"user": 1, "item": 2}]')
+    Path("plays.dat").write_text("1,2\n2,2,3,4\n")
     with pytest.raises(ir.ItemfoldError, match=sentence):
         ir.prepare(files, "out")
     assert not Path("out").exists()

@@ -1,0 +1,192 @@
+"""Readers of files, folders and patterns: what a source is, is recognised by its content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from itemfold.data.columns import Names, RawTable
+from itemfold.data.concatenation import concatenated
+from itemfold.data.feedback import FEEDBACK_FILES, is_feedback, read_feedback
+from itemfold.data.readers.baskets import is_basket_file, read_baskets
+from itemfold.data.readers.delimited import asked_header, header_of, read_rows
+from itemfold.data.readers.json_table import is_json, read_json
+from itemfold.data.readers.lightgcn import read_lightgcn
+from itemfold.data.readers.packed import SUFFIXES, plain_suffix
+from itemfold.data.readers.parquet import is_parquet, read_parquet, read_parquet_parts
+from itemfold.data.readers.text_format import sniff
+from itemfold.data.readers.user_split import is_user_split, read_split_folder
+from itemfold.data.readers.wide import is_wide, read_wide
+from itemfold.errors import ItemfoldError
+
+NO_BAD_ROWS = "'skip_bad_rows' needs a table with columns, and {} has none"
+TABLES = (".csv", ".tsv", ".inter", ".dat", ".data", ".txt", ".json", ".jsonl", ".ndjson")
+ABOUT = ("readme", "license", "licence", "citation")  # files about data
+IN_FOLDERS = (
+    "expected train.txt, ratings.csv, parquet files or {feedback} in the folder, the files of a "
+    "split by users, or tables with the same columns ({tables}, also compressed)"
+)
+
+
+@dataclass(frozen=True)
+class RowRules:
+    """How the rows of a source are read.
+
+    Attributes:
+        names: For each role, the requested column.
+        skip: Whether bad rows are left out.
+        header: Whether the first row of a text file has names; None recognises it.
+    """
+
+    names: Names
+    skip: bool = False
+    header: bool | None = None
+
+
+def read_path(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
+    """The columns of a file, a folder or a pattern, and the file of titles beside it, if any."""
+    try:
+        if is_pattern(path):
+            return _read_parts(path, matching_files(path), rules), None
+        if path.is_dir():
+            return _read_folder(path, rules)
+        return read_file(path, rules), _titles_beside(path)
+    except OSError as error:
+        raise ItemfoldError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a path is a pattern of file names and not itself an existing file.
+
+    >>> is_pattern(Path("plays/*.parquet")), is_pattern(Path("plays.parquet"))
+    (True, False)
+    """
+    return bool(re.search(r"[*?\[]", path.name)) and not path.exists()
+
+
+def matching_files(path: Path) -> list[Path]:
+    """The files that match a pattern, sorted."""
+    found = sorted(file for file in path.parent.glob(path.name) if file.is_file())
+    if not found:
+        raise ItemfoldError(f"{path}: no file matches this pattern")
+    return found
+
+
+def short_name(path: Path) -> str:
+    """The name of data in results: the name of its file or folder.
+
+    >>> short_name(Path("/data/plays/*.parquet")), short_name(Path("plays-2026*.parquet"))
+    ('plays', 'plays-2026')
+    """
+    if is_pattern(path):
+        fixed = re.sub(r"[*?\[].*", "", path.name).strip("-_.")
+        return fixed or path.resolve().parent.name
+    inner = path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
+    return inner.stem if path.is_file() else path.resolve().name
+
+
+def read_file(path: Path, rules: RowRules) -> RawTable:
+    """The columns of a file."""
+    if not path.exists():
+        raise ItemfoldError(f"{path}: no such file or folder")
+    if not path.is_file():  # reading a pipe would wait for a writer
+        raise ItemfoldError(f"{path}: must be a file or a folder, not a pipe or a device")
+    names, skip = rules.names, rules.skip
+    if is_parquet(path):
+        return read_parquet(path, names, skip=skip)
+    if is_feedback(path):
+        return read_feedback(path, skip=skip)
+    if is_json(path):
+        return read_json(path, names, skip=skip)
+    form, rows = sniff(path, asked_header(path, names, rules.header))
+    if is_basket_file(form, rows):
+        _check_alone(path)
+        return read_baskets(path, names, form, skip=skip)
+    if is_wide(names, form, rows):
+        return read_wide(path, form, skip=skip)
+    return read_rows(path, header_of(path, names, form, rows), names, skip=skip)
+
+
+def _check_alone(path: Path) -> None:
+    """Raise for one file of a split that has several."""
+    folder, stem = path.parent, path.name.partition(".")[0]
+    other = "test" if stem == "train" else "train"
+    beside = folder / f"{other}{path.name[len(stem) :]}"
+    if is_user_split(folder) or (stem in ("train", "test", "valid") and beside.is_file()):
+        raise ItemfoldError(
+            f"{path}: is one part of a split; pass the folder, so that {beside.name} is read, too"
+        )
+
+
+def _read_folder(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
+    names, skip = rules.names, rules.skip
+    if is_user_split(path):
+        return read_split_folder(path, names, skip=skip, header=rules.header), None
+    if (path / "train.txt").is_file():
+        if skip:
+            raise ItemfoldError(NO_BAD_ROWS.format(path / "train.txt"))
+        return read_lightgcn(path, names), None
+    if (path / "ratings.csv").is_file():
+        movies = path / "movies.csv"
+        return read_file(path / "ratings.csv", rules), movies if movies.is_file() else None
+    if parts := sorted(path.glob("*.parquet")):
+        return read_parquet_parts(path, parts, names, skip=skip), None
+    if any(path.glob(FEEDBACK_FILES)):
+        return read_feedback(path, skip=skip), None
+    if len(atomic := sorted(path.glob("*.inter"))) == 1:
+        return read_file(atomic[0], rules), _titles_beside(atomic[0])
+    parts = [file for file in sorted(path.iterdir()) if _is_table(file)]
+    if not parts:
+        expected = IN_FOLDERS.format(feedback=FEEDBACK_FILES, tables=", ".join(TABLES))
+        raise ItemfoldError(f"{path}: {expected}")
+    return _read_parts(path, parts, rules), None
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a file of a folder is a table, by its name."""
+    name = path.name.lower()
+    is_data = not name.startswith((".", "_", *ABOUT))
+    return path.is_file() and is_data and plain_suffix(path) in TABLES
+
+
+def _titles_beside(path: Path) -> Path | None:
+    """RecBole's file of items beside a file of interactions."""
+    beside = path.with_suffix(".item")
+    return beside if path.suffix.lower() == ".inter" and beside.is_file() else None
+
+
+def _read_parts(place: Path, parts: Sequence[Path], rules: RowRules) -> RawTable:
+    """Read several files with the same columns as one table."""
+    if len(parts) == 1:
+        return read_file(parts[0], rules)
+    parquet = [is_parquet(part) for part in parts]
+    if all(parquet):
+        return read_parquet_parts(place, list(parts), rules.names, skip=rules.skip)
+    first: Any = None
+    tables: list[RawTable] = []
+    for part in parts:
+        try:
+            table = read_file(part, rules)
+        except ItemfoldError as error:
+            raise _several(place, parts, str(error)) if "column" in str(error) else error from error
+        used = None if table.layout is None else dict(table.layout.columns)
+        if tables and used != first:
+            shown = "other columns than" if used else "no columns, unlike"
+            raise _several(place, parts, f"{part} has {shown} {parts[0].name}")
+        first = used
+        tables.append(table)
+    joined = concatenated(tables, [str(part) for part in parts])
+    remark = f"{len(parts):,} files were read as one table."
+    return replace(joined, layout=tables[0].layout, remarks=(remark, *joined.remarks))
+
+
+def _several(place: Path, parts: Sequence[Path], problem: str) -> ItemfoldError:
+    """The error for files that are not one table."""
+    listed = ", ".join(part.name for part in parts[:8]) + (", …" if len(parts) > 8 else "")
+    return ItemfoldError(
+        f"{place}: {listed} are not one table ({problem}); pass the file with the interactions, "
+        "and the one with titles as --titles"
+    )
