@@ -90,7 +90,8 @@ def _grade(words: list[str], role: str) -> int:
         return 0
     if core[-1] in WORDS[role]:
         return 4 if is_id else 2 if is_name else 3
-    return int(role == "user" and core[-1] in GROUPS and not is_name)
+    is_group = core[-1] in GROUPS and (is_id or len(words) == 1)
+    return int(role == "user" and is_group)
 
 
 def names_columns(fields: Sequence[str]) -> bool:
@@ -207,9 +208,9 @@ def _are_dates(values: Sequence[Any]) -> bool:
 
 
 def are_weights(values: Sequence[Any]) -> bool:
-    """Whether values are numbers that are not negative and not all the same."""
+    """Whether values are positive numbers and not all the same."""
     numbers = numbers_of(values)
-    return numbers is not None and min(numbers) >= 0 and len(set(numbers)) > 1
+    return numbers is not None and min(numbers) > 0 and len(set(numbers)) > 1
 
 
 def _are_fractions(values: Sequence[Any]) -> bool:
@@ -218,5 +219,12 @@ def _are_fractions(values: Sequence[Any]) -> bool:
 
 
 def _are_ratings(values: Sequence[Any]) -> bool:
+    """Whether values are on a scale up to 10, or up to 100 in steps of 5; plays and hours are not.
+
+    >>> _are_ratings(["0.5", "4"]), _are_ratings(["70", "100"]), _are_ratings(["12", "3"])
+    (True, True, False)
+    """
     numbers = numbers_of(values)
-    return numbers is not None and min(numbers) >= -10 and max(numbers) <= 100
+    if numbers is None or min(numbers) < -10 or (len(numbers) > 1 and len(set(numbers)) == 1):
+        return False
+    return max(numbers) <= 10 or (max(numbers) <= 100 and all(n % 5 == 0 for n in numbers))

@@ -160,6 +160,11 @@ DATASETS: dict[str, Dataset] = {
 }
 
 
+def is_named(data: Interactions) -> bool:
+    """Whether data is a data set known by name, whose columns are known."""
+    return str(data.source.get("data", "")).partition(":")[0] in DATASETS
+
+
 def is_split_by_users(data: Any) -> bool:
     """Whether a name or a path, as `load` accepts it, is data that comes split by users."""
     if not isinstance(data, str | Path):

@@ -129,10 +129,19 @@ def read_rows(path: Path, found: Header, names: Names, *, skip: bool = False) ->
                 return f"{path}, line {line}"
         return f"{path}, row {row + 1}"
 
+    def from_records(rows: list[list[str]]) -> RawTable:
+        def column(position: int) -> npt.NDArray[Any]:
+            return np.array([fields[position] for fields in rows], dtype=object)
+
+        return table_of(column, at, where, text=True, names=names)
+
     def strict() -> RawTable:
         try:
             frame = _load(path, found)
         except Exception as error:  # each engine raises its own types
+            rows = [fields for _, fields in text_records(path, found)]
+            if rows and not any(map(found.ragged, rows)):  # quotes inside fields, for example
+                return from_records(rows)
             problem = (
                 f"{path}: not readable as text separated by {found.form.shown} "
                 f"({first_line(error)})"
@@ -158,11 +167,7 @@ def read_rows(path: Path, found: Header, names: Names, *, skip: bool = False) ->
             return None
         keep, skipped = kept_rows(bad, len(rows), str(path), where, skip=skip)
         kept = [fields for fields, good in zip(rows, keep, strict=True) if good]
-
-        def column(position: int) -> npt.NDArray[Any]:
-            return np.array([fields[position] for fields in kept], dtype=object)
-
-        return replace(table_of(column, at, where, text=True, names=names), skipped=skipped)
+        return replace(from_records(kept), skipped=skipped)
 
     table = salvaged(strict, without_bad_rows)
     return replace(table, layout=found.layout, remarks=encoding_note(found.form.encoding))

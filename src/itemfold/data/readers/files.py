@@ -102,7 +102,7 @@ def read_file(path: Path, rules: RowRules) -> RawTable:
     if is_json(path):
         return read_json(path, names, skip=skip)
     form, rows = sniff(path, asked_header(path, names, rules.header))
-    if is_basket_file(form, rows):
+    if (rules.header is None or not form.even) and is_basket_file(form, rows):
         _check_alone(path)
         return read_baskets(path, names, form, skip=skip)
     if is_wide(names, form, rows):
@@ -130,8 +130,8 @@ def _read_folder(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
             raise ItemfoldError(NO_BAD_ROWS.format(path / "train.txt"))
         return read_lightgcn(path, names), None
     if (path / "ratings.csv").is_file():
-        movies = path / "movies.csv"
-        return read_file(path / "ratings.csv", rules), movies if movies.is_file() else None
+        ratings = path / "ratings.csv"
+        return read_file(ratings, rules), _titles_beside(ratings)
     if parts := sorted(path.glob("*.parquet")):
         return read_parquet_parts(path, parts, names, skip=skip), None
     if any(path.glob(FEEDBACK_FILES)):
@@ -153,9 +153,10 @@ def _is_table(path: Path) -> bool:
 
 
 def _titles_beside(path: Path) -> Path | None:
-    """RecBole's file of items beside a file of interactions."""
-    beside = path.with_suffix(".item")
-    return beside if path.suffix.lower() == ".inter" and beside.is_file() else None
+    """The titles of MovieLens's ratings.csv, or RecBole's file of items, if they are there."""
+    beside = path.with_name("movies.csv") if path.name == "ratings.csv" else path
+    beside = path.with_suffix(".item") if path.suffix.lower() == ".inter" else beside
+    return beside if beside != path and beside.is_file() else None
 
 
 def _read_parts(place: Path, parts: Sequence[Path], rules: RowRules) -> RawTable:
@@ -171,11 +172,11 @@ def _read_parts(place: Path, parts: Sequence[Path], rules: RowRules) -> RawTable
         try:
             table = read_file(part, rules)
         except ItemfoldError as error:
-            raise _several(place, parts, str(error)) if "column" in str(error) else error from error
+            raise _several(place, parts, part, error) from error
         used = None if table.layout is None else dict(table.layout.columns)
         if tables and used != first:
             shown = "other columns than" if used else "no columns, unlike"
-            raise _several(place, parts, f"{part} has {shown} {parts[0].name}")
+            raise _several(place, parts, part, f"it has {shown} {parts[0].name}")
         first = used
         tables.append(table)
     joined = concatenated(tables, [str(part) for part in parts])
@@ -183,10 +184,13 @@ def _read_parts(place: Path, parts: Sequence[Path], rules: RowRules) -> RawTable
     return replace(joined, layout=tables[0].layout, remarks=(remark, *joined.remarks))
 
 
-def _several(place: Path, parts: Sequence[Path], problem: str) -> ItemfoldError:
+def _several(
+    place: Path, parts: Sequence[Path], part: Path, problem: ItemfoldError | str
+) -> ItemfoldError:
     """The error for files that are not one table."""
-    listed = ", ".join(part.name for part in parts[:8]) + (", …" if len(parts) > 8 else "")
+    listed = ", ".join(file.name for file in parts[:8]) + (", …" if len(parts) > 8 else "")
+    short = str(problem).removeprefix(f"{part}: ").partition(" (name it")[0]
     return ItemfoldError(
-        f"{place}: {listed} are not one table ({problem}); pass the file with the interactions, "
-        "and the one with titles as --titles"
+        f"{place}: {listed} are not one table ({part.name}: {short}); pass the file with the "
+        "interactions, and the one with titles as --titles"
     )

@@ -85,7 +85,7 @@ def sniff(path: Path, header: bool | None = None) -> tuple[TextFormat, list[Reco
     form = replace(found, encoding=encoding)
     rows = list(_sample(text, form))
     if header is None:
-        header = has_header([fields for _, fields in rows])
+        header = form.even and has_header([fields for _, fields in rows])
     return replace(form, header=header), rows
 
 
@@ -125,7 +125,8 @@ def _comments(text: str) -> int:
 def _has_quotes(text: str, sep: str, suffix: str) -> bool:
     """Whether quotes enclose fields; RecBole, ``::`` and lists of ids have none.
 
-    In tables with tabs, quotes are often letters of a title: they count if all are closed.
+    In tables with tabs, quotes are often letters of a title: they count if all that begin a field
+    are closed.
     """
     first = text.partition("\n")[0]
     if sep in ("::", " ") or suffix in (".inter", ".item", ".user") or TYPED.search(first):
@@ -134,7 +135,7 @@ def _has_quotes(text: str, sep: str, suffix: str) -> bool:
         return True
     fields = [field for line in text.splitlines()[:SAMPLE] for field in line.split("\t")]
     opened = [field.strip() for field in fields if field.startswith('"')]
-    return all(len(field) > 1 and field.endswith('"') for field in opened)
+    return bool(opened) and all(len(field) > 1 and field.endswith('"') for field in opened)
 
 
 def has_header(rows: list[list[str]]) -> bool:
