@@ -8,6 +8,7 @@ bucket to the arrays.
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import os
 import re
 import shutil
@@ -208,9 +209,14 @@ def _connected(work: Work, memory: int, threads: int) -> Iterator[Any]:
                 f"{threads} threads ({first_line(error)})"
             ) from error
         except duckdb.IOException as error:
-            if "No space left" in str(error) or "max_temp_directory_size" in str(error):
-                raise OSError(28, os.strerror(28), str(work.folder)) from error
+            if (code := rows.write_problem(error)) is not None:
+                raise OSError(code, os.strerror(code), str(work.folder)) from error
             raise KeptError(f"a file cannot be read or written: {first_line(error)}") from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            # numpy raises this where it could write only a part
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(work.folder)) from error
 
 
 class _Job:
