@@ -581,3 +581,38 @@ def test_a_missing_duckdb_is_reported_with_how_to_get_it(
     monkeypatch.setattr("itemfold.environment.find_spec", lambda name: None)
     with pytest.raises(ir.ItemfoldError, match=r"'prepare' needs duckdb: pip install duckdb"):
         ir.prepare("plays.csv", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "encode"),
+    [
+        ("u.data", lambda rows: forms("", rows, "\t").encode()),
+        ("ratings.dat", lambda rows: forms("", rows, "::").encode()),
+        ("comment.csv", lambda rows: forms("% plays\nuser,item,rating,time", rows, ",").encode()),
+        ("books.csv", lambda rows: forms("User-ID;ISBN;Üb;t", rows, ";").encode("latin-1")),
+        ("export.txt", lambda rows: forms("Client|Article|Score|Date", rows, "|").encode("utf-16")),
+        ("u.gz", lambda rows: gzip.compress(forms("", rows, "\t").encode())),
+        ("u.zst", lambda rows: zstandard(forms("", rows, "\t").encode())),
+    ],
+)
+def test_any_form_of_text_is_prepared_as_read_does(name: str, encode: Any, tmp_path: Path) -> None:
+    rows = [(u, i, (u + i) % 5 + 1, 1_300_000_000 + u * i) for u in range(9) for i in range(u, 12)]
+    (tmp_path / name).write_bytes(encode(rows))
+    found = ir.prepare(tmp_path / name, tmp_path / "out", memory="1GB", threads=1)
+    expected, data = ir.read(tmp_path / name), ir.load(tmp_path / "out")
+    assert found.fingerprint == expected.fingerprint
+    assert found.interactions == len(rows)
+    for column in ("ratings", "times"):
+        one, two = getattr(expected, column), getattr(data, column)
+        assert (one is None) == (two is None)
+        if one is not None:
+            np.testing.assert_array_equal(one, two)
+
+
+def forms(header: str, rows: list[tuple[int, ...]], sep: str) -> str:
+    text = "".join(sep.join(map(str, row)) + "\n" for row in rows)
+    return f"{header}\n{text}" if header else text
+
+
+def zstandard(data: bytes) -> bytes:
+    return bytes(pytest.importorskip("pyarrow").compress(data, codec="zstd", asbytes=True))

@@ -14,6 +14,7 @@ from itemfold.data.readers.text_format import SAMPLE, records_of, sniff
 from itemfold.errors import ItemfoldError
 
 Titles = tuple[list[Any], list[str], list[str] | None]  # item ids, titles, genres
+TITLE_OPTIONS = {"item": "--title-id-col", "title": "--title-col"}
 ACCEPTED = (
     "an id column such as item_id, movieId, game_id or id, and a title column such as title, name "
     "or game_name"
@@ -53,19 +54,17 @@ def _title_columns(
     for role, asked in (("item", item), ("title", title), ("genre", None)):
         if asked is not None:
             if asked not in names:
-                option = "--title-id-col" if role == "item" else "--title-col"
-                listed = ", ".join(names)
                 raise ItemfoldError(
-                    f"{path}: {option}: no column '{asked}'; columns found: {listed}"
+                    f"{path}: no column '{asked}', as named with {TITLE_OPTIONS[role]}; columns "
+                    f"found: {', '.join(names)}"
                 )
             found[role] = names.index(asked)
         elif role not in found and (hits := _guessed(names, role, set(found.values()))):
             if len(hits) > 1 and role != "genre":
-                option = "--title-id-col" if role == "item" else "--title-col"
                 several = " or ".join(names[j] for j in hits)
                 raise ItemfoldError(
                     f"{path}: no {role} column is certain, it could be {several}; name it with "
-                    f"{option}"
+                    f"{TITLE_OPTIONS[role]}"
                 )
             found[role] = hits[0]
     if "item" not in found or "title" not in found or found["item"] == found["title"]:
