@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 DATA, TRAINING, CONFIGURATION, RERANKING = "Data", "Training", "Configuration", "Re-ranking"
 
 DATA_HELP = (
-    "The name of a data set, a table of any kind (.csv, .dat, .json, .parquet, .gz …), several "
-    "such as 'plays/*.csv', a folder with train.txt or tables, or a folder of `itemfold prepare`."
+    "The name of a data set, a table of any kind such as .csv, .dat, .json, .parquet or .gz, "
+    "several such as 'plays/*.csv', a folder with train.txt or tables, or a folder of `itemfold "
+    "prepare`."
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]

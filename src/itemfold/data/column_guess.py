@@ -21,7 +21,7 @@ from itemfold.data.column_words import (
 )
 
 TYPED = re.compile(r":(token|float)(_seq)?\b")  # RecBole writes user_id:token
-ENDINGS = {"time": ("timestamp", "datetime")}
+ENDINGS = {"time": ("timestamp", "datetime"), "title": (), "genre": ()}
 EPOCH = 631_152_000.0  # seconds of 1990; smaller numbers are no times since 1970
 
 Sample = Callable[[int], Sequence[Any]]  # position of a column → some of its values
@@ -60,8 +60,8 @@ def words_of(name: str) -> list[str]:
 def candidates(names: Sequence[str], role: str) -> list[int]:
     """The columns whose names fit a role best; several are as many guesses.
 
-    A known name goes before an id (article_id), an id before a bare word (clicked article), and
-    that before a name (article_name).
+    A known name goes before one that ends with a known name (clicked_article_id), that before an id
+    (anime_id), an id before a bare word (clicked anime), and that before a name (anime_name).
 
     >>> candidates(["Customer_ID", "Product Name", "product_key"], "item")
     [2]
@@ -69,9 +69,22 @@ def candidates(names: Sequence[str], role: str) -> list[int]:
     plain = [plain_name(name) for name in names]
     if known := [plain.index(name) for name in KNOWN_NAMES[role] if name in plain]:
         return known[:1]
+    endings = [j for j, name in enumerate(names) if _endings(name) & _known_endings(role)]
+    if len(endings) == 1:
+        return endings
     grades = [_grade(words_of(name), role) for name in names]
     best = max(grades, default=0)
     return [j for j, grade in enumerate(grades) if grade == best] if best else []
+
+
+def _endings(name: str) -> set[str]:
+    """The last words of a name, joined: click_article_id ends with articleid and id."""
+    words = [word for word in re.split(r"[_\-\s]+", name.strip()) if word]
+    return {plain_name("".join(words[start:])) for start in range(1, len(words))}
+
+
+def _known_endings(role: str) -> set[str]:
+    return set(ENDINGS.get(role, KNOWN_NAMES[role]))
 
 
 def _grade(words: list[str], role: str) -> int:
@@ -80,8 +93,6 @@ def _grade(words: list[str], role: str) -> int:
         return 0
     if role in LAST_WORDS:
         return int(words[-1] in LAST_WORDS[role])
-    if role == "time":
-        return int(words[-1] in ENDINGS["time"])
     if role not in WORDS:
         return 0
     is_id, is_name = words[-1] in ID_ENDINGS, words[-1] in NAME_ENDINGS

@@ -119,8 +119,17 @@ def read_delimited(
 
 def read_rows(path: Path, found: Header, names: Names, *, skip: bool = False) -> RawTable:
     """Read the columns of a text file whose header is known."""
-    if found.form.encoding == UTF8 and not is_utf8(path):
-        found = replace(found, form=replace(found.form, encoding=LATIN1))
+    try:
+        return _read_rows(path, found, names, skip)
+    except ItemfoldError:
+        if found.form.encoding != UTF8 or is_utf8(path):
+            raise
+    # only the beginning was looked at
+    found = replace(found, form=replace(found.form, encoding=LATIN1))
+    return _read_rows(path, found, names, skip)
+
+
+def _read_rows(path: Path, found: Header, names: Names, skip: bool) -> RawTable:
     columns, at = found.columns, found.at
 
     def where(row: int) -> str:
