@@ -95,3 +95,24 @@ def test_titles_beside_the_data_are_found(tmp_path: Path) -> None:
     (tmp_path / "ratings.csv").write_text("userId,movieId,rating\n1,7,3\n2,8,4\n")
     (tmp_path / "movies.csv").write_text("movieId,title,genres\n7,Heat,Crime\n8,Alien,Horror\n")
     assert ir.read(tmp_path / "ratings.csv").titles.tolist() == ["Heat", "Alien"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("data", "titles", "title", "note"),
+    [
+        ("steam/game_play.dat", "steam/item_info.dat", "Fallout 4", "Hours looks like a weight"),
+        ("ml-100k/ml-100k.inter", None, "Toy Story", "17 % below 3: try --min-rating 3"),
+        ("checkins/checkins.csv", None, None, "126,683 rows repeat a user and an item"),
+    ],
+)
+def test_real_files_are_trained_on_as_they_are(
+    data_root: Path, tmp_path: Path, data: str, titles: str | None, title: str | None, note: str
+) -> None:
+    line = ["train", data_root / data, "--model", "popularity", "--out", tmp_path / "r"]
+    done = call(*line, *(["--titles", data_root / titles] if titles else []))
+    assert note in done.stderr
+    run = ir.Run.load(tmp_path / "r")
+    assert (title in run.titles.tolist()) if title else run.titles is None
+    item = run.item_ids.ids.tolist()[0]
+    assert call("recommend", tmp_path / "r", "--history", item, "-k", 3).stdout

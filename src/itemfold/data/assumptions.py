@@ -19,7 +19,7 @@ def reading_assumptions(data: Interactions) -> list[str]:
 
     >>> import polars as pl
     >>> import itemfold as ir
-    >>> rows = {"customer": [1, 1, 2], "product": ["x", "y", "x"], "stars": [5, 1, 4]}
+    >>> rows = {"customer": [1, 1, 2], "product": ["x", "y", "x"], "stars": [5, 1, 3]}
     >>> for line in reading_assumptions(ir.read(pl.DataFrame(rows))):
     ...     print(line)
     columns: --user-col customer --item-col product --rating-col stars
