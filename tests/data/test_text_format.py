@@ -284,8 +284,36 @@ def test_files_of_a_folder_or_a_pattern_are_one_table(tmp_path: Path) -> None:
     message = error_of(tmp_path)
     assert "1.csv, 2.csv.gz, titles.csv are not one table (titles.csv: no user column" in message
     assert "--titles" in message
+    (tmp_path / "2.csv.gz").unlink()  # one table of interactions, and one of titles
+    data = ir.read(tmp_path)
+    assert data.titles.tolist() == ["Heat"]
+    assert data.notes == ("The interactions are those of 1.csv, the titles those of titles.csv.",)
     (tmp_path / "titles.csv").write_text("visitor,item\nann,1\n")
     assert "titles.csv: it has other columns than 1.csv" in error_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("train.csv", "valid.csv", "test.csv"), ("ml.train.inter", "ml.dev.inter", "ml.test.inter")],
+)
+def test_tables_of_a_split_are_its_parts(names: tuple[str, str, str], tmp_path: Path) -> None:
+    contents = ("ann,x\nann,y\nbob,x\n", "ann,z\n", "ann,w\nbob,y\n")
+    for name, rows in zip(names, contents, strict=True):
+        text = f"user_id,item_id\n{rows}"
+        (tmp_path / name).write_text(text if name.endswith("csv") else text.replace(",", "\t"))
+    (tmp_path / "items.csv").write_text("item_id,price\nx,3\n")
+    data = ir.read(tmp_path)
+    assert pairs(data.where(data.held_out)) == {("ann", "w"), ("bob", "y")}
+    assert pairs(data.where(~data.held_out)) == {*PAIRS_OF_TRAIN, ("ann", "z")}
+    text = " ".join(data.notes)
+    assert f"The 1 rows of {names[1]} are part of the training data" in text
+    assert "not read: items.csv" in text
+    alone = ir.read(tmp_path / names[0])
+    assert pairs(alone) == PAIRS_OF_TRAIN
+    assert f"{names[2]} beside it is not read; pass the folder to use it." in alone.notes
+
+
+PAIRS_OF_TRAIN = {("ann", "x"), ("ann", "y"), ("bob", "x")}
 
 
 def test_a_validation_file_is_used_and_reported(tmp_path: Path) -> None:
@@ -296,7 +324,7 @@ def test_a_validation_file_is_used_and_reported(tmp_path: Path) -> None:
     assert pairs(data.where(~data.held_out)) == {(0, 1), (0, 2), (0, 5), (1, 2)}
     assert pairs(data.where(data.held_out)) == {(0, 3), (1, 4)}
     text = " ".join(data.notes)
-    assert "The 1 pairs of valid.txt are part of the training data" in text
+    assert "The 1 rows of valid.txt are part of the training data" in text
     assert "Rows of the test file that repeat others or are also training rows: 1." in text
 
 

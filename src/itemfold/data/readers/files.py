@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.columns import Names, RawTable
+from itemfold.data.columns import Names, RawTable, choose_columns
 from itemfold.data.concatenation import concatenated
 from itemfold.data.feedback import FEEDBACK_FILES, is_feedback, read_feedback
 from itemfold.data.readers.baskets import is_basket_file, read_baskets
 from itemfold.data.readers.delimited import asked_header, header_of, read_rows
-from itemfold.data.readers.json_table import is_json, read_json
+from itemfold.data.readers.given_split import ignored_note, read_given_split, split_files
+from itemfold.data.readers.item_files import has_titles
+from itemfold.data.readers.json_table import is_json, open_json, read_json
 from itemfold.data.readers.lightgcn import read_lightgcn
 from itemfold.data.readers.packed import SUFFIXES, plain_suffix
 from itemfold.data.readers.parquet import is_parquet, read_parquet, read_parquet_parts
@@ -53,7 +55,8 @@ def read_path(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
             return _read_parts(path, matching_files(path), rules), None
         if path.is_dir():
             return _read_folder(path, rules)
-        return read_file(path, rules), _titles_beside(path)
+        table = read_file(path, rules)
+        return _with_remarks(table, ignored_note(path)), _titles_beside(path)
     except OSError as error:
         raise ItemfoldError(f"{path}: cannot be read ({error.strerror or error})") from error
 
@@ -142,7 +145,41 @@ def _read_folder(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
     if not parts:
         expected = IN_FOLDERS.format(feedback=FEEDBACK_FILES, tables=", ".join(TABLES))
         raise ItemfoldError(f"{path}: {expected}")
+    if split := split_files(parts):
+        others = [part.name for part in parts if part not in split.values()]
+        return read_given_split(split, lambda part: read_file(part, rules), others), None
+    if len(parts) > 1 and len(pairs := [p for p in parts if _has_pairs(p, rules)]) == 1:
+        return _read_one_of(pairs[0], [part for part in parts if part != pairs[0]], rules)
     return _read_parts(path, parts, rules), None
+
+
+def _with_remarks(table: RawTable, remarks: tuple[str, ...]) -> RawTable:
+    return replace(table, remarks=(*table.remarks, *remarks)) if remarks else table
+
+
+def _has_pairs(path: Path, rules: RowRules) -> bool:
+    """Whether a table may have interactions: it has no header, or columns of users and items."""
+    try:
+        if is_json(path):
+            choose_columns(open_json(path).names, rules.names, str(path))
+            return True
+        form, rows = sniff(path, asked_header(path, rules.names, rules.header))
+        return not form.header or bool(header_of(path, rules.names, form, rows))
+    except ItemfoldError:
+        return False
+
+
+def _read_one_of(
+    path: Path, others: Sequence[Path], rules: RowRules
+) -> tuple[RawTable, Path | None]:
+    """Read the only table of a folder that has interactions, and find the one with titles."""
+    titles = [other for other in others if has_titles(other)]
+    table = read_file(path, rules)
+    not_read = ", ".join(other.name for other in others if other not in titles[:1])
+    remark = f"The interactions are those of {path.name}"
+    remark += f", the titles those of {titles[0].name}" if titles else ""
+    remark += f"; not read: {not_read}." if not_read else "."
+    return _with_remarks(table, (remark,)), titles[0] if titles else None
 
 
 def _is_table(path: Path) -> bool:

@@ -43,6 +43,15 @@ def read_titles(path: Path, item: str | None = None, title: str | None = None) -
     return ids, titles, genres
 
 
+def has_titles(path: Path) -> bool:
+    """Whether a table has a column of item ids and one of titles, by their names."""
+    try:
+        columns = next(text_rows(path), (0, [""]))[1]
+        return bool(_title_columns(path, columns, [], None, None))
+    except ItemfoldError:
+        return False
+
+
 def _title_columns(
     path: Path, columns: list[str], rows: list[list[str]], item: str | None, title: str | None
 ) -> dict[str, int]:

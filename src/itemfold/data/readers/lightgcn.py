@@ -8,6 +8,7 @@ import numpy as np
 
 from itemfold.data.array_types import Ints
 from itemfold.data.columns import Names, RawTable
+from itemfold.data.readers.given_split import valid_note
 from itemfold.errors import ItemfoldError
 
 
@@ -27,10 +28,7 @@ def read_lightgcn(folder: Path, names: Names) -> RawTable:
     if (valid := folder / "valid.txt").is_file():
         more = read_adjacency(valid)
         users, items = np.concatenate((users, more[0])), np.concatenate((items, more[1]))
-        remarks = (
-            f"The {len(more[0]):,} pairs of valid.txt are part of the training data; validation "
-            "pairs are drawn from both.",
-        )
+        remarks = (valid_note(valid.name, len(more[0])),)
     if not (folder / "test.txt").exists():
         return RawTable(users, items, remarks=remarks)
     test_users, test_items = read_adjacency(folder / "test.txt")
