@@ -187,6 +187,14 @@ def test_columns_without_names_are_told_apart_by_their_values(tmp_path: Path) ->
     assert "columns are called 1 to 3" in message
 
 
+def test_dates_that_are_written_as_one_number_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("user,item,date\n1,2,20200705\n1,3,20200806\n")
+    data = ir.read(path)
+    assert data.times.tolist() == [20200705, 20200806]
+    assert data.notes == ("Times such as 20200705 are no seconds: only their order counts.",)
+
+
 # --- JSON ----------------------------------------------------------------------------------------
 
 
@@ -238,6 +246,15 @@ def test_lines_of_a_user_and_its_items(tmp_path: Path) -> None:
         (1, "milk"), (1, "bread"), (2, "milk"), (3, "beer"), (3, "milk"), (3, "jam")
     }  # fmt: skip
     assert "a basket of items" in data.notes[0]
+
+
+def test_other_texts_are_no_lists(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    path.write_text("GET / 200\nPOST /x 404 1\nPUT /about 201\nHEAD\n")
+    message = error_of(path)
+    assert "only 0 of 7 ids come more than once; expected a table" in message
+    path.write_bytes(bytes(range(256)) * 8)
+    assert "access.log: is not a text file" in error_of(path)
 
 
 def test_one_part_of_a_split_is_not_read_alone(tmp_path: Path) -> None:

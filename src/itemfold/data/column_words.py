@@ -67,10 +67,11 @@ LAST_WORDS = {
     "title": _words("title name"),
     "genre": _words("genres genre category"),
 }
-TIME_WORDS = _words("date time timestamp datetime ts at day moment")
+TIME_WORDS = _words("date dat datum time timestamp datetime ts at day moment")
 NOT_TIME = _words(  # watch_time and release_date are something else
-    "release released birth born publish published publication watch watched play played playing "
-    "listen duration spent session year joined since expiry runtime reading zone delta"
+    "release released birth birthday born publish published publication watch watched play "
+    "played playing listen duration spent session year joined since expiry runtime reading "
+    "zone delta"
 )
 WEIGHT_WORDS = _words(
     "hours hour plays play playcount count counts quantity qty listens listen listened clicks "

@@ -149,15 +149,20 @@ def _check_missing(
         raise ItemfoldError(f"{place}: no {role} column; columns found: {listed} {how}")
 
 
+def object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Values of any type as an array of Python objects."""
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
 def _array(column: Any) -> npt.NDArray[Any]:
     if isinstance(column, np.ndarray):
         return column
     try:
         return np.asarray(column.to_numpy())
     except Exception:  # no numpy type, such as 128-bit integers: use Python objects
-        out = np.empty(len(column), dtype=object)
-        out[:] = column.to_list()
-        return out
+        return object_array(column.to_list())
 
 
 def is_missing(value: Any) -> bool:
@@ -217,9 +222,7 @@ def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
             raise ItemfoldError(f"{where(row)}: {problem}")
     if all(type(v) is int and -(2**63) <= v < 2**63 for v in distinct):
         return np.array(listed, dtype=np.int64)
-    out = np.empty(len(listed), dtype=object)
-    out[:] = [v if type(v) is str else str(v) for v in listed]
-    return out
+    return object_array([v if type(v) is str else str(v) for v in listed])
 
 
 def _id_problem(value: Any, role: str) -> str:
@@ -266,6 +269,8 @@ def to_number(value: Any, role: str) -> float:
 
     >>> to_number("4.5", "rating"), to_number("4,5", "rating")
     (4.5, 4.5)
+    >>> to_number("1970-01-02 00:00:01 UTC", "time")
+    86401.0
     """
     try:
         return float(value)
@@ -274,10 +279,16 @@ def to_number(value: Any, role: str) -> float:
             if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
                 return float(value.replace(",", "."))
             raise
-        moment = value if hasattr(value, "year") else dt.datetime.fromisoformat(value.strip())
+        is_moment = hasattr(value, "year")
+        moment = value if is_moment else dt.datetime.fromisoformat(_iso(value.strip()))
         if not isinstance(moment, dt.datetime):
             moment = dt.datetime(moment.year, moment.month, moment.day)
         return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def _iso(text: str) -> str:
+    """A date as `fromisoformat` reads it: in UTC also if it says so in letters."""
+    return f"{text.removesuffix(' UTC')}+00:00" if text.endswith(" UTC") else text
 
 
 def column_problem(value: Any, role: str) -> str:

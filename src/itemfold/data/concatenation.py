@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.columns import RawTable
+from itemfold.data.columns import RawTable, object_array
 
 
 def concatenated(tables: Sequence[RawTable], places: Sequence[str]) -> RawTable:
@@ -46,6 +46,4 @@ def _joined_ids(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Ids of several tables; they are compared as text unless all are integers."""
     if all(column.dtype.kind == "i" for column in columns):
         return np.concatenate(columns)
-    out = np.empty(sum(map(len, columns)), dtype=object)
-    out[:] = [str(value).strip() for column in columns for value in column.tolist()]
-    return out
+    return object_array([str(value).strip() for column in columns for value in column.tolist()])

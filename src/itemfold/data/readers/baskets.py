@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from itemfold.data.columns import Names, RawTable
+from itemfold.data.columns import Names, RawTable, object_array
 from itemfold.data.readers.packed import encoding_note
 from itemfold.data.readers.text_format import Record, TextFormat, records_of
 from itemfold.errors import ItemfoldError
 
+REPEATED = 0.1  # share of ids in lists that come more than once
 LEAST = 3  # lines from which equal lengths are more than chance
 
 
@@ -62,15 +61,22 @@ def read_baskets(path: Path, names: Names, form: TextFormat, *, skip: bool = Fal
         )
     if not items:
         raise ItemfoldError(f"{path}: no user has an item")
+    _check_repeats(path, items)
     return RawTable(
-        _texts(users),
-        _texts(items),
+        object_array(users),
+        object_array(items),
         ids_are_text=True,
         remarks=(remark, *encoding_note(form.encoding)),
     )
 
 
-def _texts(values: list[str]) -> Any:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
+def _check_repeats(path: Path, items: list[str]) -> None:
+    """Raise for texts of other kinds, such as logs, whose words hardly repeat."""
+    counts = Counter(items)
+    repeated = sum(count for count in counts.values() if count > 1)
+    if repeated < REPEATED * len(items) and not all(map(str.isdecimal, items)):
+        raise ItemfoldError(
+            f"{path}: lines have different numbers of fields, and only {repeated:,} of "
+            f"{len(items):,} ids come more than once; expected a table, or a user and its items on "
+            "each line"
+        )

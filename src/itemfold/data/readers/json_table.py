@@ -10,10 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from itemfold.data.bad_rows import find_problems, kept_rows
-from itemfold.data.columns import Names, RawTable, choose_columns, layout_of, table_of
+from itemfold.data.columns import Names, RawTable, choose_columns, layout_of, object_array, table_of
 from itemfold.data.readers.frames import salvaged, used_roles
 from itemfold.data.readers.packed import (
     decoded,
@@ -96,9 +94,7 @@ def read_json(path: Path, names: Names, *, skip: bool = False) -> RawTable:
 
     def table(keep: Any = None) -> RawTable:
         def column(j: int) -> Any:
-            listed = values[rows.names[j]]
-            out = np.empty(len(listed), dtype=object)
-            out[:] = listed
+            out = object_array(values[rows.names[j]])
             return out if keep is None else out[keep]
 
         return table_of(column, at, places.__getitem__, text=True, names=names)

@@ -81,6 +81,8 @@ def sniff(path: Path, header: bool | None = None) -> tuple[TextFormat, list[Reco
         text = text[: text.rfind("\n") + 1] or text
     if not text.strip():
         raise ItemfoldError(f"{path}: the file is empty; expected a table")
+    if "\0" in text.lstrip().partition("\n")[0]:
+        raise ItemfoldError(f"{path}: is not a text file; save the table as .csv or .parquet")
     found = recognised(text, plain_suffix(path))
     form = replace(found, encoding=encoding)
     rows = list(_sample(text, form))

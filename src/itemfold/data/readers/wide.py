@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from itemfold.data.column_guess import candidates, is_number, numbers_of, untyped
-from itemfold.data.columns import NOT_A_NUMBER, Names, RawTable, to_number
+from itemfold.data.columns import NOT_A_NUMBER, Names, RawTable, object_array, to_number
 from itemfold.data.readers.packed import encoding_note
 from itemfold.data.readers.text_format import Record, TextFormat, records_of
 from itemfold.errors import ItemfoldError, NoRowsError
@@ -77,8 +76,8 @@ def read_wide(path: Path, form: TextFormat, *, skip: bool = False) -> RawTable:
     values = np.array(ratings)
     sides = "items × users" if of_items else "users × items"
     return RawTable(
-        _texts(users),
-        _texts(items),
+        object_array(users),
+        object_array(items),
         rating=None if (values == 1).all() else values,
         ids_are_text=True,
         remarks=(
@@ -86,9 +85,3 @@ def read_wide(path: Path, form: TextFormat, *, skip: bool = False) -> RawTable:
             *encoding_note(form.encoding),
         ),
     )
-
-
-def _texts(values: list[str]) -> Any:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
