@@ -99,6 +99,19 @@ def test_a_letter_that_is_not_utf8_may_come_late(tmp_path: Path) -> None:
     assert data.notes == ("The file is not UTF-8 and was read as Latin-1.",)
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("lists.txt", "u{0} i{1} i{2}\n"), ("x.json", '{{"user": "u{0}", "item": "i{1}"}}\n')],
+)
+def test_the_same_for_lists_and_json(name: str, line: str, tmp_path: Path) -> None:
+    text = "".join(line.format(n, n % 50, n % 30 + 60) for n in range(20_000))
+    last = line.format("é", 1, 2) + ("böb i1\n" if name == "lists.txt" else "")
+    (tmp_path / name).write_bytes((text + last).encode("latin-1"))
+    data = ir.read(tmp_path / name)
+    assert "ué" in data.user_ids.ids.tolist()
+    assert "The file is not UTF-8 and was read as Latin-1." in data.notes
+
+
 WORDS = st.text("abcxyz019é", min_size=1, max_size=5)
 
 
@@ -331,6 +344,16 @@ def test_tables_of_a_split_are_its_parts(names: tuple[str, str, str], tmp_path: 
 
 
 PAIRS_OF_TRAIN = {("ann", "x"), ("ann", "y"), ("bob", "x")}
+
+
+def test_patterns_may_have_folders(tmp_path: Path) -> None:
+    for day in ("mon", "tue"):
+        (tmp_path / "plays" / day).mkdir(parents=True)
+        (tmp_path / "plays" / day / "a.csv").write_text(f"user,item\nann,{day}\n")
+    for pattern in ("plays/*/a.csv", "plays/**/*.csv"):
+        data = ir.read(tmp_path / pattern)
+        assert pairs(data) == {("ann", "mon"), ("ann", "tue")}
+        assert data.name == "plays"
 
 
 def test_a_validation_file_is_used_and_reported(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from itemfold.data.readers.baskets import is_basket_file
 from itemfold.data.readers.delimited import Header, asked_header, header_of
 from itemfold.data.readers.frames import first_line
 from itemfold.data.readers.json_table import is_json
-from itemfold.data.readers.packed import LATIN1, UTF8, is_utf8, packing_of, plain_suffix
+from itemfold.data.readers.packed import LATIN1, UTF8, checked_encoding, packing_of, plain_suffix
 from itemfold.data.readers.parquet import check_parquet, is_parquet
 from itemfold.data.readers.text_format import sniff
 from itemfold.data.readers.wide import is_wide
@@ -225,8 +225,7 @@ def _read_header(path: Path, names: Names, more: list[str], has_header: bool | N
         raise _not_prepared(path, what)
     if form.encoding not in ENCODINGS:
         raise _not_prepared(path, f"{form.encoding} text")
-    if form.encoding == UTF8 and not is_utf8(path):
-        form = replace(form, encoding=LATIN1)
+    form = replace(form, encoding=checked_encoding(path, form.encoding))
     return header_of(path, names, form, rows, more)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +18,14 @@ from itemfold.data.readers.given_split import ignored_note, read_given_split, sp
 from itemfold.data.readers.item_files import has_titles
 from itemfold.data.readers.json_table import is_json, open_json, read_json
 from itemfold.data.readers.lightgcn import read_lightgcn
-from itemfold.data.readers.packed import SUFFIXES, plain_suffix
+from itemfold.data.readers.packed import SUFFIXES, checked_encoding, plain_suffix
 from itemfold.data.readers.parquet import is_parquet, read_parquet, read_parquet_parts
 from itemfold.data.readers.text_format import sniff
 from itemfold.data.readers.user_split import is_user_split, read_split_folder
 from itemfold.data.readers.wide import is_wide, read_wide
 from itemfold.errors import ItemfoldError
 
+WILD = re.compile(r"[*?\[]")  # in patterns of file names
 NO_BAD_ROWS = "'skip_bad_rows' needs a table with columns, and {} has none"
 TABLES = (".csv", ".tsv", ".inter", ".dat", ".data", ".txt", ".json", ".jsonl", ".ndjson")
 ABOUT = ("readme", "license", "licence", "citation")  # files about data
@@ -64,15 +66,16 @@ def read_path(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
 def is_pattern(path: Path) -> bool:
     """Whether a path is a pattern of file names and not itself an existing file.
 
-    >>> is_pattern(Path("plays/*.parquet")), is_pattern(Path("plays.parquet"))
+    >>> is_pattern(Path("plays/*/a.csv")), is_pattern(Path("plays.parquet"))
     (True, False)
     """
-    return bool(re.search(r"[*?\[]", path.name)) and not path.exists()
+    return bool(WILD.search(str(path))) and not path.exists()
 
 
 def matching_files(path: Path) -> list[Path]:
     """The files that match a pattern, sorted."""
-    found = sorted(file for file in path.parent.glob(path.name) if file.is_file())
+    listed = map(Path, sorted(glob.glob(str(path), recursive=True)))
+    found = [file for file in listed if file.is_file()]
     if not found:
         raise ItemfoldError(f"{path}: no file matches this pattern")
     return found
@@ -85,8 +88,9 @@ def short_name(path: Path) -> str:
     ('plays', 'plays-2026')
     """
     if is_pattern(path):
-        fixed = re.sub(r"[*?\[].*", "", path.name).strip("-_.")
-        return fixed or path.resolve().parent.name
+        wild = next(n for n, part in enumerate(path.parts) if WILD.search(part))
+        fixed = WILD.split(path.parts[wild])[0].strip("-_.")
+        return fixed or Path(*path.parts[:wild]).resolve().name
     inner = path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
     return inner.stem if path.is_file() else path.resolve().name
 
@@ -105,7 +109,10 @@ def read_file(path: Path, rules: RowRules) -> RawTable:
     if is_json(path):
         return read_json(path, names, skip=skip)
     form, rows = sniff(path, asked_header(path, names, rules.header))
-    if (rules.header is None or not form.even) and is_basket_file(form, rows):
+    is_list = (rules.header is None or not form.even) and is_basket_file(form, rows)
+    if is_list or is_wide(names, form, rows):
+        form = replace(form, encoding=checked_encoding(path, form.encoding))
+    if is_list:
         _check_alone(path)
         return read_baskets(path, names, form, skip=skip)
     if is_wide(names, form, rows):

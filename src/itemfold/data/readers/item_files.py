@@ -8,7 +8,7 @@ from typing import Any
 from itemfold.data.column_guess import candidates, is_number, plain_name, untyped
 from itemfold.data.column_words import KNOWN_NAMES
 from itemfold.data.readers.json_table import is_json, open_json
-from itemfold.data.readers.packed import LATIN1, UTF8, is_utf8
+from itemfold.data.readers.packed import checked_encoding
 from itemfold.data.readers.parquet import is_parquet, load_parquet
 from itemfold.data.readers.text_format import SAMPLE, records_of, sniff
 from itemfold.errors import ItemfoldError
@@ -149,8 +149,7 @@ def text_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield n, [_text(content.get(name)) for name in rows.names]
         return
     form, first = sniff(path)
-    if form.encoding == UTF8 and not is_utf8(path):
-        form = replace(form, encoding=LATIN1)
+    form = replace(form, encoding=checked_encoding(path, form.encoding))
     width = len(first[0][1])
     if not form.header:
         yield 0, [str(n) for n in range(1, width + 1)]

@@ -14,6 +14,7 @@ from itemfold.data.bad_rows import find_problems, kept_rows
 from itemfold.data.columns import Names, RawTable, choose_columns, layout_of, object_array, table_of
 from itemfold.data.readers.frames import salvaged, used_roles
 from itemfold.data.readers.packed import (
+    checked_encoding,
     decoded,
     encoding_note,
     encoding_of,
@@ -63,6 +64,7 @@ def open_json(path: Path) -> JsonRows:
     whole: list[Row] | None = None
     text = head.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n")
     if text.startswith("{") and _is_object(text.partition("\n")[0]):
+        encoding = checked_encoding(path, encoding)
         first = [row for _, row in islice(_lines(path, encoding), SAMPLE)]
         if len(first) == 1 and (columns := _columns_of(first[0])):
             whole = columns
@@ -113,7 +115,7 @@ def read_json(path: Path, names: Names, *, skip: bool = False) -> RawTable:
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[str, Row]]:
     with open_bytes(path) as file:
-        text = io.TextIOWrapper(file, encoding=encoding, errors="replace")
+        text = io.TextIOWrapper(file, encoding=encoding)
         for number, line in enumerate(text, start=1):
             if not line.strip():
                 continue

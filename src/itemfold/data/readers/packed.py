@@ -165,6 +165,11 @@ def is_utf8(path: Path) -> bool:
     return True
 
 
+def checked_encoding(path: Path, encoding: str) -> str:
+    """The encoding of a whole file, of which the beginning has this one."""
+    return LATIN1 if encoding == UTF8 and not is_utf8(path) else encoding
+
+
 def decoded(data: bytes) -> tuple[str, str]:
     """A whole text, and its encoding."""
     encoding = encoding_of(data)
