@@ -89,7 +89,7 @@ def test_what_was_asked_for_is_not_said_again(tmp_path: Path) -> None:
     line = ["train", path, "--model", "popularity", "--out", tmp_path / "r"]
     said = notes(call(*line, "--user-col", "user", "--item-col", "item").stderr)
     assert said[0] == "Every row counts as a like."
-    assert "A random 20% of each user's items are for test: there are no times." in said
+    assert "A random 20% of each user's items is held out: there are no times." in said
     named = call(
         "train", "synthetic:users=60,items=40,interactions=500", *line[2:-1], tmp_path / "s"
     )

@@ -205,7 +205,7 @@ def test_dates_that_are_written_as_one_number_are_reported(tmp_path: Path) -> No
     path.write_text("user,item,date\n1,2,20200705\n1,3,20200806\n")
     data = ir.read(path)
     assert data.times.tolist() == [20200705, 20200806]
-    assert data.notes == ("Times such as 20200705 are no seconds: only their order counts.",)
+    assert data.notes == ("Times such as 20200705 are not seconds; only their order is used.",)
 
 
 # --- JSON ----------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def test_tables_of_a_split_are_its_parts(names: tuple[str, str, str], tmp_path: 
     assert pairs(data.where(data.held_out)) == {("ann", "w"), ("bob", "y")}
     assert pairs(data.where(~data.held_out)) == {*PAIRS_OF_TRAIN, ("ann", "z")}
     text = " ".join(data.notes)
-    assert f"The 1 rows of {names[1]} are part of the training data" in text
+    assert f"Rows of {names[1]} that join the training data: 1;" in text
     assert "not read: items.csv" in text
     alone = ir.read(tmp_path / names[0])
     assert pairs(alone) == PAIRS_OF_TRAIN
@@ -364,7 +364,7 @@ def test_a_validation_file_is_used_and_reported(tmp_path: Path) -> None:
     assert pairs(data.where(~data.held_out)) == {(0, 1), (0, 2), (0, 5), (1, 2)}
     assert pairs(data.where(data.held_out)) == {(0, 3), (1, 4)}
     text = " ".join(data.notes)
-    assert "The 1 rows of valid.txt are part of the training data" in text
+    assert "Rows of valid.txt that join the training data: 1;" in text
     assert "Rows of the test file that repeat others or are also training rows: 1." in text
 
 

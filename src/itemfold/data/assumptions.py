@@ -97,5 +97,5 @@ def _test_part(data: Interactions, split: Split) -> str:
         return f"The test part is that of the data, {data.n_held_out:,} interactions."
     times = "there are no times" if data.times is None else "times are not used"
     if strategy == "interactions":
-        return f"A random {split.settings['test']:.0%} of each user's items are for test: {times}."
+        return f"A random {split.settings['test']:.0%} of each user's items is held out: {times}."
     return ""

@@ -68,8 +68,8 @@ def read_given_split(
 def valid_note(name: str, rows: int) -> str:
     """How the rows of a validation file are used."""
     return (
-        f"The {rows:,} rows of {name} are part of the training data; validation interactions are "
-        "drawn from both."
+        f"Rows of {name} that join the training data: {rows:,}; validation interactions are drawn "
+        "from both files."
     )
 
 
