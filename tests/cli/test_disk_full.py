@@ -91,6 +91,24 @@ def test_a_table_that_cannot_be_written_leaves_the_old_one(trained: Path, name: 
     assert not list(trained.glob(".*"))
 
 
+@pytest.mark.parametrize("limit", [3000, 100_000, 400_000])
+def test_a_full_disk_is_not_blamed_on_the_files_that_are_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Rows, then buckets, then arrays cannot be written; with space, the command continues."""
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"u{n % 5000},i{n % 997}\n" for n in range(200_000))
+    Path("plays.csv").write_text(f"user_id,item_id\n{rows}")
+    line = ["prepare", "plays.csv", "--out", "p", "--memory", "1GB", "--threads", "1"]
+    done = run(limit, *line)
+    assert done.exit_code == 2, done.stderr
+    assert done.stderr.startswith("itemfold: p/work"), done.stderr
+    assert "plays.csv" not in done.stderr
+    done = run(NO_LIMIT, *line)
+    assert done.exit_code == 0, done.stderr
+
+
 def test_a_full_disk_does_not_end_a_run_that_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

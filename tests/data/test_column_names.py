@@ -1,4 +1,4 @@
-"""Columns are recognised by known names, or by their last words if only one column has them."""
+"""Columns are recognised by known names, by the words of their names, and times by values."""
 
 from pathlib import Path
 
@@ -38,13 +38,54 @@ def test_columns_by_known_names_or_their_last_words(header: str, found: dict[str
     assert {role: columns[place] for role, place in places.items()} == found
 
 
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("Anime_ID,user,score", {"user": "user", "item": "Anime_ID", "rating": "score"}),
+        ("customer,product,qty", {"user": "customer", "item": "product"}),
+        ("accountKey,hotel_code", {"user": "accountKey", "item": "hotel_code"}),
+        ("listener,track_uri,track_name", {"user": "listener", "item": "track_uri"}),
+        ("reader,book_title", {"user": "reader", "item": "book_title"}),  # a name, if nothing else
+        ("order_id,add_to_cart_order,product_id", {"user": "order_id", "item": "product_id"}),
+        ("order_id,customer_id,product_id", {"user": "customer_id", "item": "product_id"}),
+        ("shopper-no,my_sku", {"user": "shopper-no", "item": "my_sku"}),
+        ("user_id:token,anime_id:token", {"user": "user_id:token", "item": "anime_id:token"}),
+    ],
+)
+def test_columns_by_the_words_of_their_names(header: str, found: dict[str, str]) -> None:
+    columns = header.split(",")
+    places = choose_columns(columns, {}, "f.csv")
+    assert {role: columns[place] for role, place in places.items()} == found
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "is_time"),
+    [
+        ("created_at", ["2024-01-31T10:00:00Z", "2024-02-01"], True),
+        ("InvoiceDate", ["2010-12-01 08:26:00"], True),
+        ("date_added", ["1700000000"], True),
+        ("created_at", ["noon"], False),
+        ("visit_time", ["12.5"], False),  # a duration
+        ("release_date", ["2010-12-01"], False),  # of an item
+        ("colour", ["2010-12-01"], False),
+    ],
+)
+def test_times_by_name_and_values(column: str, values: list[str], is_time: bool) -> None:
+    rows = {"user": ["a"] * len(values), "item": ["x"] * len(values), column: values}
+    places = choose_columns(list(rows), {}, "f.csv", lambda j: list(rows.values())[j])
+    assert ("time" in places) == is_time
+    two = choose_columns([*rows, "updated_at"], {}, "f.csv", lambda j: [*rows.values(), values][j])
+    assert "time" not in two or not is_time  # two times are as many guesses
+
+
 def test_a_requested_column_goes_before_all_others() -> None:
     columns = ["user_id", "item_id", "watch_time"]
     assert choose_columns(columns, {"time": "watch_time"}, "f.csv")["time"] == 2
 
 
 def test_two_items_by_their_last_words_have_to_be_named() -> None:
-    with pytest.raises(ItemfoldError, match=r"no item column.*--item-col"):
+    listed = r"no item column.*shown_article_id or clicked_article_id.*--item-col"
+    with pytest.raises(ItemfoldError, match=listed):
         choose_columns(["user_id", "shown_article_id", "clicked_article_id"], {}, "f.csv")
 
 

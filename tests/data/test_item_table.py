@@ -41,7 +41,7 @@ def test_ids_come_from_lines_or_from_a_column(tmp_path):
         ("none.csv", None, "'item_table' must be an existing file"),
         ("a.csv", "what,year\n1,2\n", "expected an item column; columns found: what, year"),
         ("a.csv", "item,year\n1,2,3\n", "line 2: expected 2 fields, found 3"),
-        ("a.xlsx", "", "'item_table' must be a .csv, .tsv, .parquet file"),
+        ("a.csv", "", "the file is empty; expected a table"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_reported(tmp_path, name, text, sentence):

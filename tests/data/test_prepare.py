@@ -368,7 +368,9 @@ def test_a_setting_that_needs_a_column_is_rejected_without_it(
     [
         ("nothing.parquet", "no such file"),
         ("*.tsv", "no file matches"),
-        ("plays.txt", "unknown file type '.txt'"),
+        ("plays.txt", "is separated by spaces; `prepare` needs"),
+        ("plays.json", "is JSON; `prepare` needs"),
+        ("plays.dat", "is a list or a matrix; `prepare` needs"),
         (["a.parquet", "b.csv"], "all be parquet or all be text"),
         (["a.parquet", "c.parquet"], "the item column is text in this file or in a.parquet"),
         (["a.parquet", "d.parquet"], "has no rating column, other files have"),
@@ -386,6 +388,8 @@ def test_incompatible_files_are_reported(
     plays().drop("rating").write_parquet("d.parquet")
     Path("broken.parquet").write_bytes(Path("a.parquet").read_bytes()[:200])
     Path("plays.txt").write_text("1 2\n")
+    Path("plays.json").write_text('[{"user": 1, "item": 2}]')
+    Path("plays.dat").write_text("1,2\n2,2,3,4\n")
     with pytest.raises(ir.ItemfoldError, match=sentence):
         ir.prepare(files, "out")
     assert not Path("out").exists()
@@ -577,3 +581,38 @@ def test_a_missing_duckdb_is_reported_with_how_to_get_it(
     monkeypatch.setattr("itemfold.environment.find_spec", lambda name: None)
     with pytest.raises(ir.ItemfoldError, match=r"'prepare' needs duckdb: pip install duckdb"):
         ir.prepare("plays.csv", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "encode"),
+    [
+        ("u.data", lambda rows: forms("", rows, "\t").encode()),
+        ("ratings.dat", lambda rows: forms("", rows, "::").encode()),
+        ("comment.csv", lambda rows: forms("% plays\nuser,item,rating,time", rows, ",").encode()),
+        ("books.csv", lambda rows: forms("User-ID;ISBN;Üb;t", rows, ";").encode("latin-1")),
+        ("export.txt", lambda rows: forms("Client|Article|Score|Date", rows, "|").encode("utf-16")),
+        ("u.gz", lambda rows: gzip.compress(forms("", rows, "\t").encode())),
+        ("u.zst", lambda rows: zstandard(forms("", rows, "\t").encode())),
+    ],
+)
+def test_any_form_of_text_is_prepared_as_read_does(name: str, encode: Any, tmp_path: Path) -> None:
+    rows = [(u, i, (u + i) % 5 + 1, 1_300_000_000 + u * i) for u in range(9) for i in range(u, 12)]
+    (tmp_path / name).write_bytes(encode(rows))
+    found = ir.prepare(tmp_path / name, tmp_path / "out", memory="1GB", threads=1)
+    expected, data = ir.read(tmp_path / name), ir.load(tmp_path / "out")
+    assert found.fingerprint == expected.fingerprint
+    assert found.interactions == len(rows)
+    for column in ("ratings", "times"):
+        one, two = getattr(expected, column), getattr(data, column)
+        assert (one is None) == (two is None)
+        if one is not None:
+            np.testing.assert_array_equal(one, two)
+
+
+def forms(header: str, rows: list[tuple[int, ...]], sep: str) -> str:
+    text = "".join(sep.join(map(str, row)) + "\n" for row in rows)
+    return f"{header}\n{text}" if header else text
+
+
+def zstandard(data: bytes) -> bytes:
+    return bytes(pytest.importorskip("pyarrow").compress(data, codec="zstd", asbytes=True))

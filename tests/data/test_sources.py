@@ -359,8 +359,8 @@ def test_ratings_with_a_decimal_comma_are_numbers_and_thousands_are_not(tmp_path
     ("name", "content", "expected"),
     [
         ("x.csv", "a,b\n1,2\n", ["no user column", "columns found: a, b", "user=… or --user-col"]),
-        ("x.csv", "1,31,2.5\n1,29,3\n", ["no user column", "line 1 looks like data", "a header"]),
-        ("x.tsv", "\nann\theat\t4.5\n", ["columns found: ann", "line 2 looks like data"]),
+        ("x.csv", "a,b\n1,2\n", ["if line 1 is data and not column names, add --no-header"]),
+        ("x.csv", "1,2.5\n1,3.5\n", ["no user column", "line 1 was read as data", "--header"]),
         ("x.csv", "user,item,user\n1,2,3\n", ["user column", "several columns are called 'user'"]),
         ("x.csv", "user,item,rating\n1,2,3\n1,3\n", ["line 3", "3 fields", "found 2"]),
         ("x.csv", "user_id,b\n1,2\n", ["no item column", "user_id, b"]),
@@ -372,18 +372,20 @@ def test_ratings_with_a_decimal_comma_are_numbers_and_thousands_are_not(tmp_path
         ("x.csv", "user,item,rating\n1,2,3\n1;3;4\n", ["line 3", "3 fields", "','", "found 1"]),
         ("x.csv", "user,item\n1,2\n1,3,4\n", ["line 3", "expected 2 fields", "found 3"]),
         ("x.tsv", "user\titem\n1\t2\n1,3\n", ["line 3", "a tab", "found 1"]),
-        ("x.tsv", "user,item\n1,2\n", ["line 1", "a tab", "one column"]),
         ("x.csv", b"user,item\n1,\x00\n", ["NUL"]),
-        ("x.csv", b"user,item\n\xff\xfe,2\n", ["UTF-8", "save the file as UTF-8"]),
         ("x.csv", b"user,item\r1,2\r1,3\r", ["carriage return alone", "line feeds"]),
         ("x.csv", "sep=;\nuser;item\n1;2\n", ["line 1", "'sep='", "remove this line"]),
         ("x.parquet", "PAR1 and then nothing", ["truncated", "PAR1"]),
         ("x.parquet", "hello", ["not a parquet file"]),
         ("x.parquet", "PAR1 rubbish PAR1", ["damaged"]),
         ("x.parquet", "", ["not a parquet file"]),
-        ("x.json", "{}", ["unknown file type", ".parquet", "save any other table as .csv"]),
-        ("x.jsonl", '{"who": "ann", "item_id": "x"}\n', ["not known (1)", "needs 'user_id'"]),
-        ("train.txt", "0 1\n", ["folder"]),
+        ("x.json", "{}", ["no user column", "columns found: none"]),
+        ("x.json", "[1, 2]", ["an object for each row", "found other JSON"]),
+        ("x.json", '[{"user": 1}', ["an object for each row", "Expecting"]),
+        ("x.jsonl", '{"who": "ann", "item_id": "x"}\n', ["no user column", "who, item_id"]),
+        ("x.jsonl", '{"user": 1, "item": 2}\n{"user"\n', ["line 2", "an object for each row"]),
+        ("feedback.jsonl", '{"who": "ann", "item_id": "x"}\n', ["not known (1)", "'user_id'"]),
+        ("x.pkl", b"\x80\x04K\x01.", ["is a pickle", ".csv or .parquet"]),
     ],
 )  # fmt: skip
 def test_bad_file_gets_one_sentence(tmp_path: Path, name: str, content, expected: list) -> None:
@@ -393,7 +395,6 @@ def test_bad_file_gets_one_sentence(tmp_path: Path, name: str, content, expected
     assert str(path) in message
     for part in expected:
         assert part in message
-    assert ("looks like data" in message) == ("looks like data" in str(expected))
 
 
 @pytest.mark.parametrize(

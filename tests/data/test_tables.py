@@ -67,7 +67,7 @@ def test_parts_may_differ_in_the_order_of_columns_and_the_width_of_numbers(parts
     ("spoil", "pattern", "sentence"),
     [
         (lambda f: None, "nothing*.parquet", "no file matches this pattern"),
-        (lambda f: None, "*.csv", "a pattern must end in .parquet"),
+        (lambda f: None, "*.csv", "no file matches this pattern"),
         (
             lambda f: FRAME.drop("time").write_parquet(f / "part-1.parquet"),
             "*.parquet",

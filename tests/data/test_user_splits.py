@@ -242,7 +242,7 @@ def test_unclear_folders_are_rejected(tmp_path) -> None:
     folder = write(tmp_path / "text", SMALL, "rlae", "txt")
     assert "'user' needs a file with columns" in error_of(folder, user="who")
     assert "'skip_bad_rows' needs a file with columns" in error_of(folder, skip_bad_rows=True)
-    assert "pass the folder that holds" in error_of(folder / "test_in.txt")
+    assert "is one part of a split; pass the folder" in error_of(folder / "test_in.txt")
     (folder / "test.txt").write_text("30 1 4\n30 0\n")
     assert "user 30 already has line 1" in error_of(folder)
     (folder / "test.txt").write_text("")

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 DATA, TRAINING, CONFIGURATION, RERANKING = "Data", "Training", "Configuration", "Re-ranking"
 
 DATA_HELP = (
-    "The name of a data set, a .csv, .tsv, .inter (.gz), .parquet or .jsonl file, several parquet "
-    "files such as 'plays/*.parquet', a folder with train.txt, or a folder of `itemfold prepare`."
+    "The name of a data set, a table of any kind such as .csv, .dat, .json, .parquet or .gz, "
+    "several such as 'plays/*.csv', a folder with train.txt or tables, or a folder of `itemfold "
+    "prepare`."
 )
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
@@ -85,6 +86,14 @@ class RowOptions:
             "sum adds the weights, or counts the rows."
         ),
     ] = None
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line of a text file has column names; without them, columns "
+            "are called 1, 2, 3. Default: recognised.",
+        ),
+    ] = None
     skip_bad_rows: Annotated[
         bool,
         typer.Option(
@@ -96,7 +105,8 @@ class RowOptions:
     def settings(self) -> dict[str, Any]:
         """The options that were given, under the names that `read` and `prepare` use."""
         given = {name.removesuffix("_col"): value for name, value in vars(self).items()}
-        return {n: value for n, value in given.items() if value is not None and value is not False}
+        given["skip_bad_rows"] = self.skip_bad_rows or None
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -111,9 +121,15 @@ class DataOptions:
         int | None,
         typer.Option(help="Keep users and items with at least this many interactions."),
     ] = None
-    titles: Annotated[str | None, typer.Option(help="A file with an item and a title column.")] = (
+    titles: Annotated[
+        str | None, typer.Option(help="A table with an item column and a title column.")
+    ] = None
+    title_col: Annotated[str | None, typer.Option(help="Name of the title column in --titles.")] = (
         None
     )
+    title_id_col: Annotated[
+        str | None, typer.Option(help="Name of the column of item ids in --titles.")
+    ] = None
     item_features: Annotated[
         str | None,
         typer.Option(
@@ -124,7 +140,11 @@ class DataOptions:
 
     def settings(self) -> dict[str, Any]:
         """The options that were given, under the names that `load` and `read` use."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
+        given = {
+            name.removesuffix("_col"): value
+            for name, value in vars(self).items()
+            if value is not None
+        }
         rows = given.pop("rows").settings()
         root = {} if self.data_root is None else {"data_root": str(self.data_root)}
         return {**given, **root, **rows}
@@ -318,8 +338,7 @@ class TableOptions:
     item_table: Annotated[
         Path | None,
         typer.Option(
-            help="A .csv, .tsv or .parquet file with an item column and further columns, such as "
-            "year or image."
+            help="A table with an item column and further columns, such as year or image."
         ),
     ] = None
     available: Annotated[

@@ -77,7 +77,14 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
     with report_interrupt(lambda: _how_to_resume(folder)):
         request = Request.from_options(base, settings, source)
-        trained = run_config(request, folder, resume=run.resume, progress=True, started=STARTED)
+        trained = run_config(
+            request,
+            folder,
+            resume=run.resume,
+            progress=True,
+            started=STARTED,
+            report=print_note,
+        )
     if not ranks.is_first():
         return
     if run.final is not None and (note := change_of_data(run.final, trained)):

@@ -8,33 +8,67 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Floats
+from itemfold.data.column_guess import (
+    Sample,
+    are_weights,
+    candidates,
+    roles_by_content,
+    spare_time,
+    spare_weights,
+    untyped,
+)
 from itemfold.errors import ItemfoldError
 
-# fmt: off
-KNOWN_NAMES = {
-    "user": ("userid", "user", "uid", "customerid", "customer", "visitorid", "visitor", "memberid",
-             "member", "accountid", "clientid", "reviewerid", "sessionid"),
-    "item": ("itemid", "item", "iid", "movieid", "movie", "productid", "product", "trackid",
-             "track", "songid", "song", "artistid", "artist", "bookid", "book", "isbn", "asin",
-             "businessid", "newsid", "articleid", "article", "venueid", "venue", "placeid", "place",
-             "poiid", "poi", "gameid", "game", "appid", "recipeid", "recipe", "videoid", "video",
-             "sku", "stockcode"),
-    "rating": ("rating", "ratings", "score", "stars", "overall"),
-    "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
-    "weight": (),  # used only if requested
-}
-# fmt: on
-"""Column names recognised by default, lower case and without `_`, `-`, space."""
-ENDINGS = {"time": ("timestamp", "datetime")}  # watch_time and release_date are something else
-
+IDS = ("user", "item")
 Where = Callable[[int], str]  # row → its place, such as "plays.csv, line 3"
 Names = Mapping[str, str | int | None]  # role → the requested column
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of a table were read, and which others look useful.
+
+    Attributes:
+        columns: For each role, the name of its column.
+        header: Whether the names are those of the table; otherwise they are positions.
+        weights: Columns that look like weights and are not used.
+
+    Examples:
+        >>> layout = Layout({"user": "customer", "item": "product name"})
+        >>> layout.options
+        "--user-col customer --item-col 'product name'"
+    """
+
+    columns: Mapping[str, str]
+    header: bool = True
+    weights: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> str:
+        """The options of the command line that read the same columns."""
+        named = (f"--{role}-col {quote(name)}" for role, name in self.columns.items())
+        return " ".join([*([] if self.header else ["--no-header"]), *named])
+
+
+def layout_of(
+    columns: Sequence[str], at: Mapping[str, int], sample: Sample, *, header: bool = True
+) -> Layout:
+    """The layout of a table whose roles have these positions."""
+    names = [untyped(column) for column in columns]
+    if header:
+        spare = spare_weights(names, at.values(), sample)
+    else:
+        rest = (j for j in range(len(names)) if j not in at.values())
+        spare = [j for j in rest if are_weights(sample(j))]
+    named = {role: names[j] for role, j in at.items() if j < len(names)}
+    return Layout(named, header, tuple(names[j] for j in spare))
 
 
 @dataclass(frozen=True)
@@ -51,58 +85,75 @@ class RawTable:
     ids_are_text: bool = False  # whether they were read from text
     left_out: dict[str, str] = field(default_factory=dict)  # role of a column → why it is left out
     skipped: dict[str, int] = field(default_factory=dict)  # problem → rows that are left out
+    layout: Layout | None = None
+    remarks: tuple[str, ...] = ()
 
 
-def plain_name(name: str) -> str:
-    """A column name in the form of `KNOWN_NAMES`."""
-    return name.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
+ROLES = ("user", "item", "rating", "time", "weight")
 
 
-def choose_columns(columns: Sequence[str], names: Names, place: str) -> dict[str, int]:
-    """Position of each role's column, which has the requested name or a known one."""
-    untyped = [c.split(":")[0].strip() for c in columns]  # RecBole writes user_id:token
-    plain = [plain_name(c) for c in untyped]
+def choose_columns(
+    columns: Sequence[str],
+    names: Names,
+    place: str,
+    sample: Sample | None = None,
+    *,
+    header: bool = True,
+) -> dict[str, int]:
+    """Position of each role's column: the requested one, or a guess by name and values.
+
+    ``sample`` returns some values of a column; without it, names alone decide. Columns without a
+    ``header`` are called 1, 2, … and are guessed by their values.
+    """
+    short = [untyped(column) for column in columns]
+    by_content = {} if header or sample is None else roles_by_content(len(columns), sample)
     found: dict[str, int] = {}
-    for role, known in KNOWN_NAMES.items():
+    for role in ROLES:
         requested = names.get(role)
         if requested is not None:
-            hits = [j for j, c in enumerate(columns) if str(requested) in (c.strip(), untyped[j])]
+            hits = [j for j, c in enumerate(columns) if str(requested) in (c.strip(), short[j])]
+        elif header:
+            hits = [j for j in candidates(short, role) if role in IDS or j not in found.values()]
         else:
-            hits = [plain.index(name) for name in known if name in plain]
-            hits = hits or _by_ending(untyped, ENDINGS.get(role, known))
-        if hits:
+            hits = [by_content[role]] if role in by_content else []
+        if hits and (requested is not None or len(hits) == 1):
             found[role] = hits[0]
-            if untyped.count(untyped[hits[0]]) > 1:
+            if short.count(short[hits[0]]) > 1:
                 raise ItemfoldError(
                     f"{place}: the {role} column must have a unique name, "
-                    f"and several columns are called '{untyped[hits[0]]}'"
+                    f"and several columns are called '{short[hits[0]]}'"
                 )
         else:
-            _check_missing(role, requested, untyped, place)
+            _check_missing(role, requested, short, place, hits)
     if found["user"] == found["item"]:
         raise ItemfoldError(f"{place}: 'user' and 'item' must be two different columns")
+    if header and sample is not None and "time" not in found:
+        spare = spare_time(short, found.values(), sample)
+        if len(spare) == 1:
+            found["time"] = spare[0]
     return found
 
 
-def _by_ending(columns: list[str], known: tuple[str, ...]) -> list[int]:
-    """The only column whose last words are a known name, as in click_article_id."""
-
-    def endings(name: str) -> set[str]:
-        words = [word for word in re.split(r"[_\-\s]+", name.strip()) if word]
-        return {plain_name("".join(words[start:])) for start in range(1, len(words))}
-
-    hits = [place for place, name in enumerate(columns) if endings(name) & set(known)]
-    return hits if len(hits) == 1 else []
-
-
-def _check_missing(role: str, requested: str | int | None, columns: list[str], place: str) -> None:
+def _check_missing(
+    role: str, requested: str | int | None, columns: list[str], place: str, several: list[int]
+) -> None:
     """Raise if the missing column was requested, or is the user or item column."""
     listed = ", ".join(columns) or "none"
     if requested is not None:
         raise ItemfoldError(f"{place}: no column '{requested}'; columns found: {listed}")
-    if role in ("user", "item"):
+    if role in IDS:
         how = f"(name it with {role}=… or --{role}-col)"
+        if several:
+            listed = " or ".join(columns[j] for j in several)
+            raise ItemfoldError(f"{place}: no {role} column is certain, it could be {listed} {how}")
         raise ItemfoldError(f"{place}: no {role} column; columns found: {listed} {how}")
+
+
+def object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Values of any type as an array of Python objects."""
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
 
 
 def _array(column: Any) -> npt.NDArray[Any]:
@@ -111,9 +162,7 @@ def _array(column: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(column.to_numpy())
     except Exception:  # no numpy type, such as 128-bit integers: use Python objects
-        out = np.empty(len(column), dtype=object)
-        out[:] = column.to_list()
-        return out
+        return object_array(column.to_list())
 
 
 def is_missing(value: Any) -> bool:
@@ -173,9 +222,7 @@ def _listed_ids(listed: list[Any], role: str, where: Where) -> npt.NDArray[Any]:
             raise ItemfoldError(f"{where(row)}: {problem}")
     if all(type(v) is int and -(2**63) <= v < 2**63 for v in distinct):
         return np.array(listed, dtype=np.int64)
-    out = np.empty(len(listed), dtype=object)
-    out[:] = [v if type(v) is str else str(v) for v in listed]
-    return out
+    return object_array([v if type(v) is str else str(v) for v in listed])
 
 
 def _id_problem(value: Any, role: str) -> str:
@@ -222,6 +269,8 @@ def to_number(value: Any, role: str) -> float:
 
     >>> to_number("4.5", "rating"), to_number("4,5", "rating")
     (4.5, 4.5)
+    >>> to_number("1970-01-02 00:00:01 UTC", "time")
+    86401.0
     """
     try:
         return float(value)
@@ -230,10 +279,16 @@ def to_number(value: Any, role: str) -> float:
             if isinstance(value, str) and DECIMAL_COMMA.fullmatch(value.strip()):
                 return float(value.replace(",", "."))
             raise
-        moment = value if hasattr(value, "year") else dt.datetime.fromisoformat(value.strip())
+        is_moment = hasattr(value, "year")
+        moment = value if is_moment else dt.datetime.fromisoformat(_iso(value.strip()))
         if not isinstance(moment, dt.datetime):
             moment = dt.datetime(moment.year, moment.month, moment.day)
         return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def _iso(text: str) -> str:
+    """A date as `fromisoformat` reads it: in UTC also if it says so in letters."""
+    return f"{text.removesuffix(' UTC')}+00:00" if text.endswith(" UTC") else text
 
 
 def column_problem(value: Any, role: str) -> str:

@@ -160,6 +160,11 @@ DATASETS: dict[str, Dataset] = {
 }
 
 
+def is_named(data: Interactions) -> bool:
+    """Whether data is a data set known by name, whose columns are known."""
+    return str(data.source.get("data", "")).partition(":")[0] in DATASETS
+
+
 def is_split_by_users(data: Any) -> bool:
     """Whether a name or a path, as `load` accepts it, is data that comes split by users."""
     if not isinstance(data, str | Path):
@@ -196,8 +201,8 @@ def load(
         k_core: Keep users and items with at least this many interactions.
         item_features: A table of item features, as in `read`.
         columns: Further arguments of `read`: `weight`, `half_life`, `weight_transform` and
-            `duplicates`; for paths also `user`, `item`, `rating`, `time`, `titles`, `name` and
-            `skip_bad_rows`.
+            `duplicates`; for paths also `user`, `item`, `rating`, `time`, `titles`, `title`,
+            `title_id`, `name`, `header` and `skip_bad_rows`.
 
     Returns:
         The interactions.
@@ -218,6 +223,8 @@ def load(
         kind = type(data).__name__
         raise ItemfoldError(f"'data' must be a name or a path, got {kind}; pass frames to 'read'")
     name = str(data)
+    if not name.strip():
+        raise ItemfoldError("'data' must be a name or a path, got an empty text")
     short, colon, _ = name.partition(":")
     dataset = DATASETS.get(short)
     if dataset is None or (colon and dataset.make is None):
@@ -274,6 +281,8 @@ def _arguments(name: str, make: Callable[..., Interactions]) -> dict[str, int]:
             raise ItemfoldError(
                 f"'{name}': unknown setting '{key}', choose from {', '.join(known)}"
             )
+        if key in sizes:
+            raise ItemfoldError(f"'{name}': '{key}' must be given once, got it twice")
         if not re.fullmatch(r"-?[0-9][0-9_]*", value):
             raise ItemfoldError(f"'{name}': '{key}' must be an integer, got '{value}'")
         sizes[key] = int(value)

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Floats, Ints
+from itemfold.data.assumptions import reading_assumptions
+from itemfold.data.datasets import is_named
 from itemfold.data.exchangeability import DrawComparison, compare_test_part
 from itemfold.data.interactions import Interactions
 from itemfold.data.user_parts import GROUPS, group_of, is_hidden
@@ -66,6 +68,7 @@ class Description:
     user_split: dict[str, PartCounts] | None  # of data that comes split by users
     test_draw: float | None  # variance of standardised test counts; 1 for a random draw
     warnings: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()  # which columns were chosen, and what counts as a like
 
     def to_dict(self) -> dict[str, Any]:
         """A dictionary that JSON can store."""
@@ -114,6 +117,7 @@ def describe(data: Interactions) -> Description:
         user_split=_user_split(data),
         test_draw=None if draw is None else round(draw.variance, 4),
         warnings=tuple(_warnings(data, user_counts, item_counts, draw)),
+        assumptions=() if is_named(data) else tuple(reading_assumptions(data)),
     )
 
 

@@ -21,6 +21,19 @@ FEEDBACK_FILES = "feedback*.jsonl"  # in a folder, rotated files included
 Row = dict[str, Any]
 
 
+def is_feedback(path: Path) -> bool:
+    """Whether a file has feedback, by its name or by the first line."""
+    if path.match(FEEDBACK_FILES):
+        return True
+    with path.open("rb") as file:
+        line = file.readline(2**16)
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and row.get("event") in EVENTS and "item_id" in row
+
+
 def read_feedback(path: Path, *, skip: bool = False) -> RawTable:
     """Read likes and clicks from a feedback file or folder; `skipped` counts the other events.
 

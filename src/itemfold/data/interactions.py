@@ -16,6 +16,7 @@ from itemfold.data.user_parts import UserPart
 from itemfold.errors import ItemfoldError
 
 if TYPE_CHECKING:
+    from itemfold.data.columns import Layout
     from itemfold.data.item_features import ItemFeatures
 
 MOST_IN_DICT = 2**20  # ids; larger maps are searched without a dictionary
@@ -127,6 +128,7 @@ class Interactions:
         skipped: For each reason, the number of rows that were left out.
         features: Features of items, which may include items without interactions, or None.
         remarks: Further sentences, such as on the unit of the times.
+        layout: Which columns of a table were read, or None for other sources.
 
     Examples:
         >>> import itemfold as ir
@@ -156,6 +158,7 @@ class Interactions:
     skipped: dict[str, int] = field(default_factory=dict)
     features: "ItemFeatures | None" = None
     remarks: tuple[str, ...] = ()
+    layout: "Layout | None" = None
 
     def __len__(self) -> int:
         return len(self.users)

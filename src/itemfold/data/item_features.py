@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.columns import KNOWN_NAMES, is_missing, plain_name
+from itemfold.data.column_guess import plain_name
+from itemfold.data.column_words import KNOWN_NAMES
+from itemfold.data.columns import is_missing
 from itemfold.data.feature_columns import (
     OF_YEAR,
     FeatureColumn,
@@ -31,7 +33,7 @@ from itemfold.data.feature_columns import (
 )
 from itemfold.data.id_arrays import is_plain_int, text_array
 from itemfold.data.interactions import IdMap
-from itemfold.data.readers.item_files import read_columns
+from itemfold.data.readers.item_files import item_column, read_columns
 from itemfold.errors import ItemfoldError
 
 TYPES: dict[str, FeatureKind] = {  # suffixes of column names in RecBole's files: "class:token"
@@ -40,7 +42,7 @@ TYPES: dict[str, FeatureKind] = {  # suffixes of column names in RecBole's files
     "float": "number",
     "float_seq": "vector",
 }
-TITLES, GENRES = ("title", "name", "movietitle"), ("genres", "genre", "category")
+TITLES, GENRES = KNOWN_NAMES["title"], KNOWN_NAMES["genre"]
 PART = re.compile(r"(.+)_(\d+)")  # name of one component of a vector
 
 
@@ -127,7 +129,7 @@ def read_item_features(
     """Read features of items from a file or a frame, and recognise the kind of each column.
 
     Args:
-        source: A .csv, .tsv, .item or .parquet file, or a pandas or polars frame.
+        source: A file of any kind that `read` accepts, or a pandas or polars frame.
         item: Name of the column with the item ids; default: a common name, else the first column.
         like: Features whose columns and kinds to expect; other columns are left out.
 
@@ -196,10 +198,9 @@ def _item_column(names: list[str], item: str | None, place: str) -> str:
     plain = {plain_name(name.partition(":")[0]): name for name in reversed(names)}
     if item is not None and (found := plain.get(plain_name(str(item)))) is not None:
         return found
-    common = (plain[name] for name in (*KNOWN_NAMES["item"], "id") if name in plain)
     if len(names) < 2:
         raise ItemfoldError(f"{place}: expected an item column and features, found {names}")
-    return next(common, names[0])
+    return names[item_column(names) or 0]
 
 
 def _ids(values: list[Any], place: str) -> IdMap:

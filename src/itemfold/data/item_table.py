@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.data.columns import KNOWN_NAMES, NOT_A_NUMBER, plain_name, to_number
+from itemfold.data.column_guess import untyped
+from itemfold.data.columns import NOT_A_NUMBER, to_number
 from itemfold.data.interactions import IdMap
-from itemfold.data.readers.item_files import text_rows
+from itemfold.data.readers.item_files import item_column, text_table
 from itemfold.errors import ItemfoldError
-
-TABLES = (".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +73,7 @@ def read_item_table(
     """Read a table of items, a list of the available items, or both.
 
     Args:
-        path: A .csv, .tsv or .parquet file with an item column and others.
+        path: A table with an item column and others.
         available: The items that may be recommended: a .txt file with an id in each line, or a
             table with an item column.
 
@@ -116,17 +115,15 @@ def _read_columns(name: str, path: str | Path) -> tuple[list[str], dict[str, lis
     path = Path(path)
     if not path.is_file():
         raise ItemfoldError(f"'{name}' must be an existing file, got '{path}'")
-    if path.suffix not in TABLES:
-        also = " or .txt" if name != "item_table" else ""
-        raise ItemfoldError(f"'{name}' must be a .csv, .tsv, .parquet{also} file, got '{path}'")
-    records = text_rows(path)
-    names = [column.split(":")[0].strip() for column in next(records, (0, [""]))[1]]
-    plain = [plain_name(column) for column in names]
-    item = next((plain.index(n) for n in (*KNOWN_NAMES["item"], "id") if n in plain), None)
+    found, rows = text_table(path)
+    names = [untyped(column) for column in found]
+    item = item_column(names)
     if item is None:
-        raise ItemfoldError(f"{path}: expected an item column; columns found: {', '.join(names)}")
+        raise ItemfoldError(
+            f"{path}: expected an item column; columns found: {', '.join(names)}; call it item_id"
+        )
     columns: dict[str, list[str]] = {column: [] for column in names}
-    for _, fields in records:
+    for fields in rows:
         for column, text in zip(names, fields, strict=True):
             columns[column].append(text.strip())
     ids = columns.pop(names[item])

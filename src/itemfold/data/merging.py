@@ -86,10 +86,10 @@ def to_interactions(
     else:  # a matrix keeps all rows and columns, including empty ones
         user_ids, item_ids = IdMap(np.arange(shape[0])), IdMap(np.arange(shape[1]))
         users, items = table.user, table.item
-    remarks: tuple[str, ...] = ()
+    remarks = table.remarks
     if table.time is not None:
-        times, remarks = in_seconds(table.time, name)
-        table = replace(table, time=times)
+        times, notes = in_seconds(table.time, name)
+        table, remarks = replace(table, time=times), (*remarks, *notes)
     if max(len(user_ids), len(item_ids)) >= 2**31:
         raise ItemfoldError(f"{name}: at most 2**31 users and items are supported")
     if weighting.half_life is not None and table.time is None:
@@ -112,8 +112,19 @@ def to_interactions(
         source=source,
         left_out=table.left_out,
         skipped=table.skipped,
-        remarks=remarks,
+        remarks=(*remarks, *_leaked_notes(table, pairs)),
+        layout=table.layout,
     )
+
+
+def _leaked_notes(table: RawTable, pairs: Pairs) -> tuple[str, ...]:
+    """A note on rows of the test file that are training rows, too."""
+    if table.held_out is None or pairs.held_out is None:
+        return ()
+    lost = int(table.held_out.sum()) - int(pairs.held_out.sum())
+    if not lost:
+        return ()
+    return (f"Rows of the test file that repeat others or are also training rows: {lost:,}.",)
 
 
 def _factorise(values: npt.NDArray[Any], text: bool) -> tuple[IdMap, Ints]:

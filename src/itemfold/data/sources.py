@@ -1,8 +1,8 @@
 """`read`: interactions from files, folders, frames and sparse matrices."""
 
 import datetime as dt
-import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,23 +12,17 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.columns import Names, RawTable
-from itemfold.data.feedback import FEEDBACK_FILES, read_feedback
 from itemfold.data.id_arrays import text_array
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import read_item_features
 from itemfold.data.merging import to_interactions
 from itemfold.data.prepared import is_prepared, read_prepared
-from itemfold.data.readers.delimited import kind_of, read_delimited
+from itemfold.data.readers.files import NO_BAD_ROWS, RowRules, read_path, short_name
 from itemfold.data.readers.frames import arrow_frame, read_frame
 from itemfold.data.readers.item_files import Titles, read_titles
-from itemfold.data.readers.lightgcn import read_lightgcn
-from itemfold.data.readers.parquet import read_parquet, read_parquet_parts
-from itemfold.data.readers.user_split import is_user_split, read_split_folder
+from itemfold.data.readers.remote import is_address, local_copy
 from itemfold.data.weights import Weighting, duration_text
 from itemfold.errors import ItemfoldError, NoRowsError
-
-FILE_KINDS = ".csv, .tsv, .inter (each also with .gz), .parquet or .jsonl"
-NO_BAD_ROWS = "'skip_bad_rows' needs a table with columns, and {} has none"
 
 
 def read(
@@ -48,24 +42,32 @@ def read(
     half_life: str | dt.timedelta | None = None,
     weight_transform: Literal["log", "none"] | None = None,
     duplicates: Literal["merge", "sum"] = "merge",
+    header: bool | None = None,
+    title: str | None = None,
+    title_id: str | None = None,
 ) -> Interactions:
     """Read interactions from a file, a folder, a table in memory, or a sparse matrix.
 
-    Files may be .csv, .tsv, RecBole .inter (each also .gz) or .parquet; a pattern such as
-    "plays/*.parquet" names several parquet files. A folder holds train.txt (and test.txt) as in
-    LightGCN, ratings.csv (and movies.csv) as in MovieLens, parquet files, a published split by
-    users (see `read_user_split`), or the output of `prepare`. A table is a pandas or polars frame,
-    an Arrow table, a DuckDB relation, or anything else with Arrow's C stream. A .jsonl file or
-    folder of feedback that `itemfold serve` wrote is read, too: its likes and clicks are
-    interactions.
+    The content of a file decides how it is read, not its suffix: text with any usual separator,
+    with or without a header line, UTF-8, UTF-16 or Latin-1; JSON with an object for each row, in
+    an array or on lines; a matrix of ratings; lines of a user and its items; parquet. Text may be
+    compressed (.gz, .zst, .zip). A pattern such as "plays/*.csv" names several files, an address
+    such as "s3://bucket/plays.parquet" a file in a store that fsspec knows.
+
+    A folder holds train.txt (and test.txt) as in LightGCN, ratings.csv (and movies.csv) as in
+    MovieLens, tables with the same columns, a published split by users (see `read_user_split`),
+    or the output of `prepare`. A table in memory is a pandas or polars frame, an Arrow table, a
+    DuckDB relation, or anything else with Arrow's C stream. Feedback that `itemfold serve` wrote is
+    read, too: its likes and clicks are interactions.
 
     Rows with the same user and item are merged into one pair and counted in `duplicates`. The pair
     keeps the highest rating and the latest time; it is a training pair if any of its rows is. Then
     `min_rating` is applied, then `k_core`.
 
     Args:
-        source: A path, a pattern, a table, or a sparse matrix of users × items.
-        user: Name (or position) of the user column; default: a common name such as "user_id".
+        source: A path, a pattern, an address, a table, or a sparse matrix of users × items.
+        user: Name of the user column; default: a guess by the names and values of the columns.
+            The columns of a file without a header line are called "1", "2", …
         item: The item column, likewise.
         rating: The rating column, likewise. A column that was not requested and cannot be read is
             left out and reported in `notes`.
@@ -78,13 +80,17 @@ def read(
         name: Name of the data in results; default: the file's name.
         skip_bad_rows: Leave out rows with a missing user or item, or an invalid value; `skipped`
             counts them by reason. By default they raise an error.
-        weight: Name (or position) of a column of positive numbers, such as plays, that weights each
+        weight: Name of a column of positive numbers, such as plays, that weights each
             interaction; "value" takes the entries of a matrix. Default: equal weights.
         half_life: Time after which the weight of an interaction halves, such as "30d" or "1y";
             needs times.
         weight_transform: "log" turns a weight v into log(1 + v), the default; "none" keeps it.
         duplicates: "merge" keeps the highest weight of a pair's rows, "sum" adds them up; without a
             weight column each row counts 1.
+        header: Whether the first line of a text file has the names of its columns; default:
+            recognised by its content.
+        title: Name of the title column in `titles`; default: a guess by the names.
+        title_id: Name of the column with item ids in `titles`, likewise.
 
     Returns:
         The interactions, with the external ids of the source.
@@ -121,11 +127,19 @@ def read(
     }
     if not isinstance(skip_bad_rows, bool):
         raise ItemfoldError(f"'skip_bad_rows' must be true or false, got {skip_bad_rows!r}")
-    requested["skip_bad_rows"] = skip_bad_rows or None
-    data, adjacent = _read_source(source, names, name, requested, weighting)
-    titles_file = titles_file or adjacent
+    if header not in (None, True, False):
+        raise ItemfoldError(f"'header' must be true or false, got {header!r}")
+    for key, value in {"title": title, "title_id": title_id}.items():
+        if value is not None and titles_file is None:
+            raise ItemfoldError(f"'{key}' needs a file of titles; name it with 'titles'")
+    requested |= {"skip_bad_rows": skip_bad_rows or None, "header": header}
+    requested |= {"title": title, "title_id": title_id}
+    rules = RowRules(names, skip_bad_rows, header)
+    data, adjacent = _read_source(source, rules, name, requested, weighting)
     if titles_file is not None:
-        data = with_titles(data, str(titles_file), read_titles(titles_file))
+        data = with_titles(data, str(titles_file), read_titles(titles_file, title_id, title))
+    elif adjacent is not None and titles is None:
+        data = with_titles(data, str(adjacent), read_titles(adjacent))
     elif isinstance(titles, Mapping):
         texts = [str(title) for title in titles.values()]
         data = with_titles(data, "'titles'", (list(titles), texts, None))
@@ -152,44 +166,54 @@ def with_features(
 
 
 def _read_source(
-    source: Any, names: Names, name: str | None, requested: dict[str, Any], weighting: Weighting
+    source: Any, rules: RowRules, name: str | None, requested: dict[str, Any], weighting: Weighting
 ) -> tuple[Interactions, Path | None]:
     """Interactions from any kind of source, and the file of titles next to it, if any."""
-    skip = bool(requested["skip_bad_rows"])
     if isinstance(source, str | Path):
-        path = Path(source).expanduser()
-        arguments = {
-            key: str(value) if isinstance(value, Path) else value
-            for key, value in {"data": path.resolve(), **requested}.items()
-            if value is not None
-        }
+        return _read_named(source, rules, name, requested, weighting)
+    if sp.issparse(source):
+        if rules.skip:
+            raise ItemfoldError(NO_BAD_ROWS.format("a matrix"))
+        table, shape = _from_sparse(source, weighting, requested["min_rating"])
+        return to_interactions(table, shape, name or "data", {}, weighting), None
+    if (in_memory := read_memory(source, rules.names, skip=rules.skip)) is not None:
+        return to_interactions(in_memory, None, name or "data", {}, weighting), None
+    raise ItemfoldError(
+        "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
+        f"a scipy sparse matrix, got {type(source).__name__}"
+    )
+
+
+def _read_named(
+    source: str | Path,
+    rules: RowRules,
+    name: str | None,
+    requested: dict[str, Any],
+    weighting: Weighting,
+) -> tuple[Interactions, Path | None]:
+    """Interactions from a path, a pattern or an address, and the file of titles next to it."""
+    if not str(source).strip():
+        raise ItemfoldError("'source' must be the path of a file or a folder, got an empty text")
+    path = Path(source).expanduser()
+    place = source if is_address(source) else str(path.resolve())
+    arguments = {
+        key: str(value) if isinstance(value, Path) else value
+        for key, value in {"data": place, **requested}.items()
+        if value is not None
+    }
+    with local_copy(str(source)) if is_address(source) else nullcontext(path) as path:
         if path.is_dir() and is_prepared(path):
-            settings = {**names, **weighting.settings(), "skip_bad_rows": skip or None}
-            for setting in (key for key, value in settings.items() if value is not None):
+            of_rows = {**rules.names, **weighting.settings(), "header": rules.header}
+            of_rows["skip_bad_rows"] = rules.skip or None
+            for setting in (key for key, value in of_rows.items() if value is not None):
                 raise ItemfoldError(
                     f"'{setting}' has no effect on a prepared folder, and {path} is one; pass it "
                     "to `itemfold prepare`"
                 )
             return read_prepared(path, name or short_name(path), arguments), None
-        if is_pattern(path):
-            parts = _matching_files(path)
-            table, adjacent = read_parquet_parts(path, parts, names, skip=skip), None
-        else:
-            table, adjacent = read_path(path, names, skip)
-        return to_interactions(
-            table, None, name or short_name(path), arguments, weighting
-        ), adjacent
-    if sp.issparse(source):
-        if skip:
-            raise ItemfoldError(NO_BAD_ROWS.format("a matrix"))
-        table, shape = _from_sparse(source, weighting)
-        return to_interactions(table, shape, name or "data", {}, weighting), None
-    if (table_in_memory := read_memory(source, names, skip=skip)) is not None:
-        return to_interactions(table_in_memory, None, name or "data", {}, weighting), None
-    raise ItemfoldError(
-        "'source' must be a path, a pandas or polars frame, an Arrow table, a DuckDB relation, or "
-        f"a scipy sparse matrix, got {type(source).__name__}"
-    )
+        table, adjacent = read_path(path, rules)
+        data = to_interactions(table, None, name or short_name(path), arguments, weighting)
+        return data, None if is_address(source) else adjacent
 
 
 def read_memory(
@@ -204,90 +228,9 @@ def read_memory(
     return read_frame(frame, names, place, skip=skip)
 
 
-def is_pattern(path: Path) -> bool:
-    """Whether a path is a pattern of file names and not itself an existing file.
-
-    >>> is_pattern(Path("plays/*.parquet")), is_pattern(Path("plays.parquet"))
-    (True, False)
-    """
-    return bool(re.search(r"[*?\[]", path.name)) and not path.exists()
-
-
-def _matching_files(path: Path) -> list[Path]:
-    """The files that match a pattern, sorted."""
-    if kind_of(path) != ".parquet":
-        raise ItemfoldError(f"{path}: a pattern must end in .parquet")
-    found = sorted(file for file in path.parent.glob(path.name) if file.is_file())
-    if not found:
-        raise ItemfoldError(f"{path}: no file matches this pattern")
-    return found
-
-
-def short_name(path: Path) -> str:
-    """The name of data in results: the name of its file or folder.
-
-    >>> short_name(Path("/data/plays/*.parquet")), short_name(Path("plays-2026*.parquet"))
-    ('plays', 'plays-2026')
-    """
-    if is_pattern(path):
-        fixed = re.sub(r"[*?\[].*", "", path.name).strip("-_.")
-        return fixed or path.resolve().parent.name
-    inner = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    return inner.stem if path.is_file() else path.resolve().name
-
-
-def read_path(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | None]:
-    """The columns of a file or a folder, and the file of titles next to them, if any."""
-    try:
-        if path.is_dir():
-            return _read_folder(path, names, skip)
-        return _read_file(path, names, skip), None
-    except OSError as error:
-        raise ItemfoldError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _read_folder(path: Path, names: Names, skip: bool) -> tuple[RawTable, Path | None]:
-    if is_user_split(path):
-        return read_split_folder(path, names, skip=skip), None
-    if (path / "train.txt").is_file():
-        if skip:
-            raise ItemfoldError(NO_BAD_ROWS.format(path / "train.txt"))
-        return read_lightgcn(path, names), None
-    if (path / "ratings.csv").is_file():
-        movies = path / "movies.csv"
-        table = read_delimited(path / "ratings.csv", names, skip=skip)
-        return table, movies if movies.is_file() else None
-    if parts := sorted(path.glob("*.parquet")):
-        return read_parquet_parts(path, parts, names, skip=skip), None
-    if any(path.glob(FEEDBACK_FILES)):
-        return read_feedback(path, skip=skip), None
-    raise ItemfoldError(
-        f"{path}: expected train.txt, ratings.csv, parquet files or {FEEDBACK_FILES} in the "
-        "folder, or the files of a split by users"
-    )
-
-
-def _read_file(path: Path, names: Names, skip: bool) -> RawTable:
-    if not path.exists():
-        raise ItemfoldError(f"{path}: no such file or folder")
-    if not path.is_file():  # reading a pipe would wait for a writer
-        raise ItemfoldError(f"{path}: must be a file or a folder, not a pipe or a device")
-    kind = kind_of(path)
-    if kind == ".parquet":
-        return read_parquet(path, names, skip=skip)
-    if kind in (".csv", ".tsv", ".inter"):
-        return read_delimited(path, names, skip=skip)
-    if kind == ".jsonl":
-        return read_feedback(path, skip=skip)
-    if path.name in ("train.txt", "test.txt") or (kind == ".txt" and is_user_split(path.parent)):
-        raise ItemfoldError(f"{path}: pass the folder that holds train.txt and test.txt")
-    raise ItemfoldError(
-        f"{path}: unknown file type '{path.suffix}'; expected {FILE_KINDS}, "
-        "or a folder with train.txt or ratings.csv; save any other table as .csv"
-    )
-
-
-def _from_sparse(matrix: Any, weighting: Weighting) -> tuple[RawTable, tuple[int, ...]]:
+def _from_sparse(
+    matrix: Any, weighting: Weighting, min_rating: float | None
+) -> tuple[RawTable, tuple[int, ...]]:
     coo = sp.coo_array(matrix)
     if coo.ndim != 2:
         raise ItemfoldError(f"the matrix: must have two dimensions, got {coo.ndim}")
@@ -301,6 +244,11 @@ def _from_sparse(matrix: Any, weighting: Weighting) -> tuple[RawTable, tuple[int
         raise NoRowsError("the matrix: has no entries")
     users, items = coo.coords[0][nonzero].astype(np.int64), coo.coords[1][nonzero].astype(np.int64)
     rating = None if (values == 1).all() else values
+    if min_rating is None and weighting.column is None and (values < 0).any():
+        raise ItemfoldError(
+            f"the matrix: entries must be positive, got {values.min():g}, which would count as a "
+            "like; remove such entries or give 'min_rating'"
+        )
     if weighting.column is None:
         return RawTable(users, items, rating=rating), coo.shape
     if weighting.column != "value":

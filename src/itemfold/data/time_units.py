@@ -32,6 +32,8 @@ def in_seconds(times: Floats, place: str) -> tuple[Floats, tuple[str, ...]]:
         }
         if (unit := unit_of(counts, place)) != "seconds":
             times, notes = times / UNITS[unit], (unit_note(unit),)
+    elif len(times) and times.min() >= 19_000_101 and times.max() <= 21_001_231:
+        notes = (f"Times such as {times[0]:.0f} are not seconds; only their order is used.",)
     return times, (*notes, *future_notes(times))
 
 

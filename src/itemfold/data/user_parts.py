@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from itemfold.data.array_types import Bools, Ints
 from itemfold.data.columns import RawTable
+from itemfold.data.concatenation import concatenated
 from itemfold.errors import ItemfoldError
 
 
@@ -66,43 +68,10 @@ def join_tables(tables: Mapping[UserPart, RawTable], places: Mapping[UserPart, s
     """One table of all parts; raises if the parts overlap. ``places`` name them in errors."""
     check_complete(tables, places)
     listed = list(tables.values())
-    left_out = {role: why for table in listed for role, why in table.left_out.items()}
-    skipped: dict[str, int] = {}
-    for table in listed:
-        for why, count in table.skipped.items():
-            skipped[why] = skipped.get(why, 0) + count
-
-    def column(role: str) -> npt.NDArray[Any] | None:
-        found = [getattr(table, role) for table in listed]
-        if all(values is not None for values in found):
-            return np.concatenate(found)
-        if any(values is not None for values in found) and role not in left_out:
-            without = next(part for part, table in tables.items() if getattr(table, role) is None)
-            left_out[role] = f"{places[without]} has no {role} column"
-        return None
-
-    joined = RawTable(
-        user=_joined_ids([table.user for table in listed]),
-        item=_joined_ids([table.item for table in listed]),
-        rating=column("rating"),
-        time=column("time"),
-        weight=column("weight"),
-        part=np.repeat(np.array(list(tables), np.int8), [len(table.user) for table in listed]),
-        ids_are_text=any(table.ids_are_text for table in listed),
-        left_out=left_out,
-        skipped=skipped,
-    )
+    part = np.repeat(np.array(list(tables), np.int8), [len(table.user) for table in listed])
+    joined = replace(concatenated(listed, [places[name] for name in tables]), part=part)
     check_disjoint(joined, places)
     return joined
-
-
-def _joined_ids(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Ids of several tables; they are compared as text unless all are integers."""
-    if all(column.dtype.kind == "i" for column in columns):
-        return np.concatenate(columns)
-    out = np.empty(sum(map(len, columns)), dtype=object)
-    out[:] = [str(value).strip() for column in columns for value in column.tolist()]
-    return out
 
 
 def check_disjoint(table: RawTable, places: Mapping[UserPart, str]) -> None:

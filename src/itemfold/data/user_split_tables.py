@@ -8,7 +8,8 @@ from typing import Any
 from itemfold.data.columns import Names, RawTable
 from itemfold.data.interactions import Interactions
 from itemfold.data.merging import to_interactions
-from itemfold.data.sources import read_memory, read_path
+from itemfold.data.readers.files import RowRules, read_path
+from itemfold.data.sources import read_memory
 from itemfold.data.user_parts import UserPart, check_complete, join_tables
 from itemfold.data.weights import Weighting
 from itemfold.errors import ItemfoldError
@@ -91,7 +92,7 @@ def _read(source: Any, names: Names, key: str) -> RawTable:
         path = Path(source).expanduser()
         if path.is_dir():
             raise ItemfoldError(f"'{key}' must be a file or a table, got the folder {path}")
-        return read_path(path, names, False)[0]
+        return read_path(path, RowRules(names))[0]
     table = read_memory(source, names, f"'{key}'")
     if table is None:
         raise ItemfoldError(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from itemfold.data.datasets import load
+from itemfold.data.assumptions import assumptions
+from itemfold.data.datasets import is_named, load
 from itemfold.data.interactions import Interactions
 from itemfold.data.split import Split
 from itemfold.data.splitters import SPLITS, default_strategy, prefers_time
@@ -33,10 +35,12 @@ def run_config(
     resume: bool = False,
     progress: bool = False,
     started: float | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Run:
     """Train what a request asks for; data that is already loaded can be passed in.
 
-    A budget counts from ``started``, by `time.monotonic`; default: from now.
+    A budget counts from ``started``, by `time.monotonic`; default: from now. ``report`` is called
+    with what was assumed about a file, before training.
     """
     started = time.monotonic() if started is None else started
     if out is not None:
@@ -51,6 +55,9 @@ def run_config(
     join_ranks(model, settings.make_sampler(), settings.train.device)
     data = make_data(config) if data is None else data
     split = data if isinstance(data, Split) else make_split(config, data, model)
+    if report is not None and isinstance(data, Interactions) and not is_named(data):
+        for sentence in assumptions(data, split):
+            report(sentence)
     return fit_and_test(settings, split, out=out, resume=resume, progress=progress, started=started)
 
 

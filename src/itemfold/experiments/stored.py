@@ -8,7 +8,8 @@ import numpy as np
 
 from itemfold.data.joining import later_part
 from itemfold.data.prepared import is_prepared
-from itemfold.data.sources import is_pattern, short_name
+from itemfold.data.readers.files import is_pattern, short_name
+from itemfold.data.readers.remote import is_address
 from itemfold.data.split import Split
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import make_data, make_split
@@ -36,7 +37,8 @@ def split_of(
     stored = str(config["data"]["data"])
     if data is not None:
         config["data"]["data"] = str(data)
-        config["data"].pop("titles", None)  # evaluation does not need them
+        for name in ("titles", "title", "title_id"):  # evaluation does not need them
+            config["data"].pop(name, None)
         if is_prepared(Path(data).expanduser()):  # its rows were read when it was prepared
             for name in COLUMNS:
                 config["data"].pop(name, None)
@@ -92,7 +94,7 @@ def default_folder(config: Config) -> Path:
     """``runs/DATA-PROTOCOL-MODEL-LOSS-SEED``; without LOSS if the model has its own objective."""
     config = with_names(config)
     data = str(config["data"].get("data", "data"))
-    is_path = Path(data).exists() or is_pattern(Path(data))
+    is_path = is_address(data) or Path(data).exists() or is_pattern(Path(data))
     name = short_name(Path(data)) if is_path else data.partition(":")[0]
     parts = [name, protocol_of(config), config["model"]["name"]]
     parts += [config["loss"]["name"]] if model_class(config).kind.has_lists else []

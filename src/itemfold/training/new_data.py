@@ -8,13 +8,14 @@ from typing import Any
 import scipy.sparse as sp
 
 from itemfold.data.datasets import load
+from itemfold.data.feedback import is_feedback
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import ItemFeatures, read_item_features
 from itemfold.data.sources import read
 from itemfold.data.user_parts import is_hidden
 from itemfold.errors import ItemfoldError, NoRowsError
 
-COLUMNS = ("user", "item", "rating", "time", "skip_bad_rows")
+COLUMNS = ("user", "item", "rating", "time", "header", "skip_bad_rows")
 READING = (*COLUMNS, "min_rating")  # settings of reading that an updated run keeps
 
 
@@ -77,5 +78,6 @@ def _read(before: dict[str, Any], new: Any, given: dict[str, Any]) -> Interactio
 def _has_columns(new: Any) -> bool:
     """Whether a source is a table, to which the run's column names apply."""
     if isinstance(new, str | Path):
-        return Path(new).expanduser().is_file() and not str(new).endswith(".jsonl")
+        path = Path(new).expanduser()
+        return path.is_file() and not is_feedback(path)
     return not sp.issparse(new)

@@ -15,7 +15,7 @@ WIDTH = 40  # of the longest bar of a histogram, in characters
 
 
 def description(found: Description) -> RenderableType:
-    """Counts, two small histograms and the warnings."""
+    """Counts, two small histograms, what was assumed, and the warnings."""
     parts: list[RenderableType] = [_facts(found)]
     for title, side in (("user", found.user_degrees), ("item", found.item_degrees)):
         quantiles = "  ".join(f"{q} {value:,.0f}" for q, value in side.quantiles.items())
@@ -24,6 +24,9 @@ def description(found: Description) -> RenderableType:
             Text(f"quantiles  {quantiles}", style="dim"),
             Text(_bars(side.histogram, f"{title}s")),
         ]
+    if found.assumptions:
+        parts.append(Text("\nRead as", style="bold"))
+        parts += [Text(f"- {line}") for line in found.assumptions]
     if found.warnings:
         parts.append(Text("\nWarnings", style="bold yellow"))
         parts += [Text(f"- {warning}") for warning in found.warnings]

@@ -5,22 +5,29 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from itemfold.data.columns import Names, choose_columns
-from itemfold.data.readers.delimited import Header, kind_of, read_header
+from itemfold.data.readers.baskets import is_basket_file
+from itemfold.data.readers.delimited import Header, asked_header, header_of
 from itemfold.data.readers.frames import first_line
-from itemfold.data.readers.parquet import check_parquet
+from itemfold.data.readers.json_table import is_json
+from itemfold.data.readers.packed import LATIN1, UTF8, checked_encoding, packing_of, plain_suffix
+from itemfold.data.readers.parquet import check_parquet, is_parquet
+from itemfold.data.readers.text_format import sniff
+from itemfold.data.readers.wide import is_wide
 from itemfold.errors import ItemfoldError
 from itemfold.validation import shown
 
-TEXT = (".csv", ".tsv", ".inter")
+TEXT = (".csv", ".tsv", ".inter", ".dat", ".data")  # files of a folder that are read
 LONGEST_LINE = 2**24  # bytes of a text file
 NONE = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for a missing value
-PREPARED_KINDS = ".parquet, .csv, .tsv or .inter (text also with .gz)"
+PREPARED_KINDS = ".parquet, .csv, .tsv, .inter, .dat or .data (text also with .gz or .zst)"
+ENCODINGS = {UTF8: "utf-8", LATIN1: "latin-1", "utf-16": "utf-16", "utf-16-le": "utf-16"}
+COMPRESSIONS = {"": "none", ".gz": "gzip", ".zst": "zstd"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ def find_inputs(files: Any, without: Path) -> list[Input]:
                 found.setdefault(input_.path, input_)
     if not found:
         raise ItemfoldError("'files' must name at least one file, got none")
-    kinds = {kind_of(path) == ".parquet": path for path in found}
+    kinds = {is_parquet(path): path for path in found}
     if len(kinds) > 1:
         raise ItemfoldError(
             f"'files' must all be parquet or all be text, got {kinds[True]} and {kinds[False]}"
@@ -103,15 +110,12 @@ def _expanded(path: Path) -> Iterator[Input]:
             raise ItemfoldError(f"{found}: no such file or folder")
         if not found.is_file():
             raise ItemfoldError(f"{found}: must be a file or a folder, not a pipe or a device")
-        if not _known(found):
-            kind = found.suffix
-            raise ItemfoldError(f"{found}: unknown file type '{kind}'; expected {PREPARED_KINDS}")
         yield Input(found.resolve(), _partition(found, root))
 
 
 def _known(path: Path) -> bool:
-    gzipped_parquet = path.name.lower().endswith(".parquet.gz")
-    return kind_of(path) in (".parquet", *TEXT) and not gzipped_parquet
+    packed_parquet = plain_suffix(path) == ".parquet" != path.suffix.lower()
+    return plain_suffix(path) in (".parquet", *TEXT) and not packed_parquet
 
 
 def _partition(path: Path, root: Path) -> dict[str, str]:
@@ -128,11 +132,16 @@ def _partition(path: Path, root: Path) -> dict[str, str]:
 # --- columns of a file ---------------------------------------------------------------------------
 
 
-def open_table(connection: Any, input_: Input, names: Names) -> InputTable:
-    """The columns of a file; raises if the user or the item column is missing."""
-    if kind_of(input_.path) == ".parquet":
+def open_table(
+    connection: Any, input_: Input, names: Names, header: bool | None = None
+) -> InputTable:
+    """The columns of a file; raises if the user or the item column is missing.
+
+    ``header`` says whether the first line of a text file has names; None recognises it.
+    """
+    if is_parquet(input_.path):
         return _open_parquet(connection, input_, names)
-    return _open_text(input_, names)
+    return _open_text(input_, names, header)
 
 
 def same_columns(tables: list[InputTable]) -> None:
@@ -181,15 +190,19 @@ def _open_parquet(connection: Any, input_: Input, names: Names) -> InputTable:
     return InputTable(path, relation, columns)
 
 
-def _open_text(input_: Input, names: Names) -> InputTable:
+def _open_text(input_: Input, names: Names, has_header: bool | None) -> InputTable:
     path, more = input_.path, list(input_.partition)
-    header = read_header(path, names, more)
+    header = _read_header(path, names, more, has_header)
+    form = header.form
     declared = ", ".join(f"'c{j}': 'VARCHAR'" for j in range(len(header.columns)))
-    quote = literal('"' if header.quotes else "")
+    quote = literal('"' if form.quotes else "")
+    before = header.line - 1 if form.header else form.skip
     relation = (
-        f"read_csv({literal(str(path))}, delim = {literal(header.sep)}, header = true, "
-        f"skip = {header.line - 1}, quote = {quote}, escape = {quote}, auto_detect = false, "
-        f"max_line_size = {LONGEST_LINE}, columns = {{{declared}}}"
+        f"read_csv({literal(str(path))}, delim = {literal(form.sep)}, "
+        f"header = {str(form.header).lower()}, skip = {before}, quote = {quote}, "
+        f"escape = {quote}, auto_detect = false, max_line_size = {LONGEST_LINE}, "
+        f"encoding = '{ENCODINGS[form.encoding]}', "
+        f"compression = '{COMPRESSIONS[packing_of(path)]}', columns = {{{declared}}}"
     )
     own = len(header.columns)
     values = [input_.partition[name] for name in more]
@@ -199,6 +212,28 @@ def _open_text(input_: Input, names: Names) -> InputTable:
         role: values[position - own] for role, position in header.at.items() if position >= own
     }
     return InputTable(path, relation, columns, header, fixed)
+
+
+def _read_header(path: Path, names: Names, more: list[str], has_header: bool | None) -> Header:
+    """The header of a text file; raises for files that only `read` can read."""
+    problem = f"a .{packing_of(path)[1:]} archive" if packing_of(path) not in COMPRESSIONS else ""
+    if problem or is_json(path):
+        raise _not_prepared(path, problem or "JSON")
+    form, rows = sniff(path, asked_header(path, names, has_header))
+    if is_basket_file(form, rows) or is_wide(names, form, rows) or form.sep == " ":
+        what = "separated by spaces" if form.sep == " " else "a list or a matrix"
+        raise _not_prepared(path, what)
+    if form.encoding not in ENCODINGS:
+        raise _not_prepared(path, f"{form.encoding} text")
+    form = replace(form, encoding=checked_encoding(path, form.encoding))
+    return header_of(path, names, form, rows, more)
+
+
+def _not_prepared(path: Path, what: str) -> ItemfoldError:
+    return ItemfoldError(
+        f"{path}: is {what}; `prepare` needs parquet or text with a separator such as a comma or a "
+        "tab, and other commands read this file as it is"
+    )
 
 
 def reason_of(error: BaseException) -> str:

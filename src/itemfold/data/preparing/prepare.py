@@ -8,6 +8,7 @@ bucket to the arrays.
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import os
 import re
 import shutil
@@ -17,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from itemfold.data.columns import Names
 from itemfold.data.prepared import MANIFEST, STATE, Prepared, prepared_facts, read_manifest
 from itemfold.data.preparing import finish, rows
 from itemfold.data.preparing.expressions import add_functions, final_id
@@ -32,6 +32,7 @@ from itemfold.data.preparing.pairs import (
 )
 from itemfold.data.preparing.rows import StagingPlan
 from itemfold.data.preparing.work import KeptError, PrepareProgress, StepFacts, Work, check_request
+from itemfold.data.readers.files import RowRules
 from itemfold.data.readers.frames import first_line
 from itemfold.data.time_units import unit_note
 from itemfold.data.weights import Weighting, duration_text
@@ -65,6 +66,7 @@ def prepare(
     half_life: str | dt.timedelta | None = None,
     weight_transform: Literal["log", "none"] | None = None,
     duplicates: Literal["merge", "sum"] = "merge",
+    header: bool | None = None,
     progress: PrepareProgress | None = None,
 ) -> Prepared:
     """Prepare tables that may be larger than memory as a folder for `load`.
@@ -90,6 +92,8 @@ def prepare(
         half_life: Time after which the weight of an interaction halves.
         weight_transform: "log" or "none".
         duplicates: "merge" or "sum".
+        header: Whether the first line of a text file has the names of its columns; default:
+            recognised by its content.
         progress: Called with the phase, its finished steps, all its steps, and its seconds.
 
     Returns:
@@ -126,7 +130,7 @@ def prepare(
         raise ItemfoldError(f"'out' must be a new or an empty folder, got '{folder}'")
     inputs = find_inputs(files, without=folder.resolve())
     settings = {**names, **weighting.settings(), "min_rating": min_rating}
-    settings["skip_bad_rows"] = skip_bad_rows or None
+    settings |= {"skip_bad_rows": skip_bad_rows or None, "header": header}
     given = {name: value for name, value in settings.items() if value is not None}
     stamps = [input_.stamp() for input_ in inputs]
     with _claimed(folder):
@@ -138,7 +142,8 @@ def prepare(
             return prepared_facts(folder, manifest)
         work = Work(folder, request, progress)
         with _connected(work, *limits) as connection:
-            job = _Job(connection, work, inputs, names, weighting, min_rating, skip_bad_rows)
+            rules = RowRules(names, skip_bad_rows, header)
+            job = _Job(connection, work, inputs, rules, weighting, min_rating)
             found = job.run(limits[0])
         finish.publish(work, folder, {**request, **found})
         Work.clear(folder)
@@ -204,9 +209,14 @@ def _connected(work: Work, memory: int, threads: int) -> Iterator[Any]:
                 f"{threads} threads ({first_line(error)})"
             ) from error
         except duckdb.IOException as error:
-            if "No space left" in str(error) or "max_temp_directory_size" in str(error):
-                raise OSError(28, os.strerror(28), str(work.folder)) from error
+            if (code := rows.write_problem(error)) is not None:
+                raise OSError(code, os.strerror(code), str(work.folder)) from error
             raise KeptError(f"a file cannot be read or written: {first_line(error)}") from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            # numpy raises this where it could write only a part
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(work.folder)) from error
 
 
 class _Job:
@@ -217,18 +227,18 @@ class _Job:
         connection: Any,
         work: Work,
         inputs: list[Input],
-        names: Names,
+        rules: RowRules,
         weighting: Weighting,
         min_rating: float | None,
-        skip: bool,
     ) -> None:
         self.connection, self.work = connection, work
         self.weighting, self.min_rating = weighting, min_rating
-        tables = [open_table(connection, input_, names) for input_ in inputs]
+        names = rules.names
+        tables = [open_table(connection, input_, names, rules.header) for input_ in inputs]
         same_columns(tables)
         needs = {"time": "half_life"} if weighting.half_life is not None else {}
         needs |= {"rating": "min_rating"} if min_rating is not None else {}
-        self.plan = StagingPlan(tables, names, skip, weighting.duplicates == "sum", needs)
+        self.plan = StagingPlan(tables, names, rules.skip, weighting.duplicates == "sum", needs)
         rows.check_needs(self.plan, left_out={})
 
     def run(self, memory: int) -> StepFacts:

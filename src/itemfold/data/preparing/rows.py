@@ -5,6 +5,9 @@ Bad rows are marked, not removed: which columns are used is known when all files
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,6 +91,8 @@ def stage(
         duckdb.ConversionException,
         duckdb.IOException,
     ) as error:
+        if write_problem(error) is not None:  # of our own file, not of the input
+            raise
         raise _unreadable(plan, group, error) from error
     facts = _facts(connection, plan, parquet(path))
     ragged = 0
@@ -99,6 +104,21 @@ def stage(
     if ragged or facts["bad"]:
         facts["problems"] = _problems(connection, plan, group, ragged).kinds
     return facts
+
+
+def write_problem(error: Exception) -> int | None:
+    """The code of the system's error if DuckDB could not write a file, else None.
+
+    >>> write_problem(ValueError("Could not write all bytes to file: No space left on device"))
+    28
+    """
+    text = str(error)
+    if "max_temp_directory_size" in text:
+        return errno.ENOSPC
+    codes = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS)
+    code = next((code for code in codes if os.strerror(code) in text), None)
+    failed = re.search("could not write|write failed", text, re.IGNORECASE)
+    return code or (errno.ENOSPC if failed else None)
 
 
 def used_rows(plan: StagingPlan, bad: int) -> str:

@@ -1,111 +1,163 @@
-"""Reader of delimited text with a header line: .csv, .tsv and RecBole's .inter, also gzipped."""
+"""Reader of delimited text: any separator, with or without a header line, also compressed."""
 
 import csv
-import gzip
-from collections.abc import Callable, Iterator, Sequence
+import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.bad_rows import find_problems, kept_rows
-from itemfold.data.columns import KNOWN_NAMES, Names, RawTable, choose_columns, plain_name, table_of
+from itemfold.data.column_guess import Sample
+from itemfold.data.columns import Layout, Names, RawTable, choose_columns, layout_of, table_of
 from itemfold.data.readers.frames import first_line, salvaged, used_roles
+from itemfold.data.readers.packed import LATIN1, UTF8, encoding_note, is_utf8, packing_of
+from itemfold.data.readers.text_format import (
+    SEPARATORS,
+    Record,
+    TextFormat,
+    plain_text,
+    records_of,
+    sniff,
+)
 from itemfold.errors import ItemfoldError, NoRowsError
-
-
-def kind_of(path: Path) -> str:
-    """The suffix that determines a file's format, ignoring case and compression.
-
-    >>> kind_of(Path("Plays.CSV")), kind_of(Path("plays.csv.gz"))
-    ('.csv', '.csv')
-    """
-    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 @dataclass(frozen=True)
 class Header:
-    """The header line of a text file: columns, the position of each role, and the format."""
+    """The columns of a text file, the position of each role, and the format."""
 
-    line: int
+    line: int  # of the first row, which has the names if there are any
     columns: list[str]
     at: dict[str, int]  # role → position
-    sep: str
-    quotes: bool
-
-    @property
-    def shown(self) -> str:
-        """The separator as it is named in messages."""
-        return {"\t": "a tab"}.get(self.sep, f"'{self.sep}'")
+    form: TextFormat
+    layout: Layout | None = None
 
     def ragged(self, fields: list[str]) -> str:
-        """The problem of a row with more or fewer fields than the header, or an empty string."""
+        """The problem of a row with more or fewer fields than the first, or an empty string."""
         if len(fields) == len(self.columns):
             return ""
+        first = "header" if self.form.header else "first line"
         return (
-            f"expected {len(self.columns)} fields separated by {self.shown}, as in the header, "
-            f"found {len(fields)}: {self.sep.join(fields)[:60]!r}"
+            f"expected {len(self.columns)} fields separated by {self.form.shown}, as in the "
+            f"{first}, found {len(fields)}: {self.form.sep.join(fields)[:60]!r}"
         )
 
 
-def read_header(path: Path, names: Names, more: Sequence[str] = ()) -> Header:
-    """Read the header of a text file; ``more`` names columns that follow those of the file."""
-    sep, quotes = separator_of(path), kind_of(path) != ".inter"
-    first = next(records_of(path, sep, quotes), None)
-    if first is None:
-        raise ItemfoldError(f"{path}: the file is empty; expected a header line and rows")
-    line, columns = first
-    if columns[0].lower().startswith("sep="):
+def read_header(
+    path: Path, names: Names, more: Sequence[str] = (), *, header: bool | None = None
+) -> Header:
+    """Read the names of the columns of a text file, and choose those of each role.
+
+    ``more`` names columns that follow those of the file. ``header`` says whether the first row has
+    names; without them, columns are called 1, 2, …
+    """
+    form, rows = sniff(path, asked_header(path, names, header))
+    return header_of(path, names, form, rows, more)
+
+
+def header_of(
+    path: Path, names: Names, form: TextFormat, rows: list[Record], more: Sequence[str] = ()
+) -> Header:
+    """The header of a file with this format and these first rows."""
+    line, first = rows[0]
+    if first[0].lower().startswith("sep="):
         raise ItemfoldError(
             f"{path}, line {line}: expected a header, found the line 'sep=' that Excel writes; "
             "remove this line"
         )
-    header = Header(line, columns, {}, sep, quotes)
-    if len(columns) == 1:
+    if len(first) == 1:
+        listed = ", ".join(TextFormat(sep).shown for sep in SEPARATORS)
         raise ItemfoldError(
-            f"{path}, line {line}: expected columns separated by {header.shown}, "
-            f"found one column: {columns[0][:60]!r}"
+            f"{path}, line {line}: found one column, {first[0][:60]!r}; expected columns separated "
+            f"by one of {listed}"
         )
+    columns = first if form.header else [str(n) for n in range(1, len(first) + 1)]
+    sample = sample_of(rows, form.header, len(columns))
     try:
-        return replace(header, at=choose_columns([*columns, *more], names, str(path)))
+        at = choose_columns([*columns, *more], names, str(path), sample, header=form.header)
     except ItemfoldError as error:
-        if not _looks_like_data(columns):
+        raise ItemfoldError(f"{error}; {_hint(form, line, first)}") from error
+    layout = layout_of(columns, at, sample, header=form.header)
+    return Header(line, columns, at, form, layout)
+
+
+def sample_of(rows: list[Record], header: bool, width: int) -> Sample:
+    """The values of a column in some rows; those of other columns, from folders, are unknown."""
+    whole = [fields for _, fields in rows[int(header) :] if len(fields) == width]
+    return lambda j: [fields[j] for fields in whole] if j < width else []
+
+
+def asked_header(path: Path, names: Names, header: bool | None) -> bool | None:
+    """Whether the first row has names, if a requested name tells it."""
+    asked = [str(name) for name in names.values() if name is not None]
+    if header is not None or not asked:
+        return header
+    _, rows = sniff(path, header=True)
+    return True if set(asked) & {field.strip() for field in rows[0][1]} else None
+
+
+def _hint(form: TextFormat, line: int, first: list[str]) -> str:
+    if form.header:
+        return f"if line {line} is data and not column names, add --no-header"
+    shown = form.sep.join(first)[:60]
+    return (
+        f"line {line} was read as data, not as column names: {shown!r}; columns are called 1 to "
+        f"{len(first)}, or add --header"
+    )
+
+
+def read_delimited(
+    path: Path, names: Names, *, skip: bool = False, header: bool | None = None
+) -> RawTable:
+    """Read the columns of a text file."""
+    return read_rows(path, read_header(path, names, header=header), names, skip=skip)
+
+
+def read_rows(path: Path, found: Header, names: Names, *, skip: bool = False) -> RawTable:
+    """Read the columns of a text file whose header is known."""
+    try:
+        return _read_rows(path, found, names, skip)
+    except ItemfoldError:
+        if found.form.encoding != UTF8 or is_utf8(path):
             raise
-        hint = f"line {line} looks like data, not column names; add a header line"
-        raise ItemfoldError(f"{error}; {hint}") from error
+    # only the beginning was looked at
+    found = replace(found, form=replace(found.form, encoding=LATIN1))
+    return _read_rows(path, found, names, skip)
 
 
-def _looks_like_data(columns: list[str]) -> bool:
-    """Whether no column has a known name and some of the names are numbers."""
-    known = {name for names in KNOWN_NAMES.values() for name in names}
-    numbers = (column.strip().removeprefix("-").replace(".", "", 1) for column in columns)
-    return not known & set(map(plain_name, columns)) and any(map(str.isdecimal, numbers))
-
-
-def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
-    """Read the columns of a .csv, .tsv or RecBole .inter file with a header line."""
-    header = read_header(path, names)
-    columns, at = header.columns, header.at
+def _read_rows(path: Path, found: Header, names: Names, skip: bool) -> RawTable:
+    columns, at = found.columns, found.at
 
     def where(row: int) -> str:
-        for n, (line, _) in enumerate(records_of(path, header.sep, header.quotes)):
-            if n == row + 1:
+        for n, (line, _) in enumerate(text_records(path, found)):
+            if n == row:
                 return f"{path}, line {line}"
         return f"{path}, row {row + 1}"
 
+    def from_records(rows: list[list[str]]) -> RawTable:
+        def column(position: int) -> npt.NDArray[Any]:
+            return np.array([fields[position] for fields in rows], dtype=object)
+
+        return table_of(column, at, where, text=True, names=names)
+
     def strict() -> RawTable:
-        text = [columns[at["user"]], columns[at["item"]]]
         try:
-            frame = _load(path, header, text)
+            frame = _load(path, found)
         except Exception as error:  # each engine raises its own types
+            rows = [fields for _, fields in text_records(path, found)]
+            if rows and not any(map(found.ragged, rows)):  # quotes inside fields, for example
+                return from_records(rows)
             problem = (
-                f"{path}: not readable as text separated by {header.shown} ({first_line(error)})"
+                f"{path}: not readable as text separated by {found.form.shown} "
+                f"({first_line(error)})"
             )
             raise ItemfoldError(problem) from error
         if len(frame) == 0:
-            if next(text_records(path, header), None):  # Python knows more line ends than polars
+            if next(text_records(path, found), None):  # Python knows more line ends than polars
                 raise ItemfoldError(
                     f"{path}: lines must not end with a carriage return alone; save the file with "
                     "line feeds"
@@ -115,8 +167,8 @@ def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
         return table_of(lambda j: frame[real[j]], at, where, text=True, names=names)
 
     def without_bad_rows() -> RawTable | None:
-        rows = [fields for _, fields in text_records(path, header)]
-        ragged = {row: why for row, fields in enumerate(rows) if (why := header.ragged(fields))}
+        rows = [fields for _, fields in text_records(path, found)]
+        ragged = {row: why for row, fields in enumerate(rows) if (why := found.ragged(fields))}
         whole = [fields if row not in ragged else columns for row, fields in enumerate(rows)]
         used = used_roles(at, names, skip)
         bad = find_problems({r: [f[at[r]] for f in whole] for r in used}, ragged)
@@ -124,68 +176,44 @@ def read_delimited(path: Path, names: Names, *, skip: bool = False) -> RawTable:
             return None
         keep, skipped = kept_rows(bad, len(rows), str(path), where, skip=skip)
         kept = [fields for fields, good in zip(rows, keep, strict=True) if good]
+        return replace(from_records(kept), skipped=skipped)
 
-        def column(position: int) -> npt.NDArray[Any]:
-            return np.array([fields[position] for fields in kept], dtype=object)
-
-        return replace(table_of(column, at, where, text=True, names=names), skipped=skipped)
-
-    return salvaged(strict, without_bad_rows)
+    table = salvaged(strict, without_bad_rows)
+    return replace(table, layout=found.layout, remarks=encoding_note(found.form.encoding))
 
 
-def _load(path: Path, header: Header, text: list[str]) -> Any:
-    """Load a polars frame, or a pandas one without polars; ``text`` columns stay text."""
+def _load(path: Path, found: Header) -> Any:
+    """Load a polars frame, or a pandas one without polars; ids stay text."""
+    form, header = found.form, found.form.header
+    simple = (
+        form.encoding == UTF8 and form.sep == form.inner_sep and packing_of(path) in ("", ".gz")
+    )
+    source: Any = path if simple else io.BytesIO(plain_text(path, form))
+    text = [found.columns[found.at[role]] for role in ("user", "item")]
     try:
         import polars as pl
     except ImportError:
         import pandas as pd
 
-        quoting = csv.QUOTE_MINIMAL if header.quotes else csv.QUOTE_NONE
+        quoting = csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE
         return pd.read_csv(
-            path, sep=header.sep, quoting=quoting, dtype=dict.fromkeys(text, str),
-            keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
-            index_col=False,
+            source, sep=form.inner_sep, quoting=quoting, dtype=dict.fromkeys(text, str),
+            keep_default_na=False, na_values=[""], low_memory=False, encoding=UTF8,
+            index_col=False, header=0 if header else None, skiprows=form.skip,
+            names=None if header else found.columns,
         ).dropna(how="all")  # fmt: skip
+    typed: Any = dict.fromkeys(text, pl.String)
     frame = pl.read_csv(
-        path, separator=header.sep, quote_char='"' if header.quotes else None,
-        schema_overrides=dict.fromkeys(text, pl.String), infer_schema_length=None, glob=False,
+        source, separator=form.inner_sep, quote_char='"' if form.quotes else None,
+        schema_overrides=typed, infer_schema_length=None, glob=False, has_header=header,
+        new_columns=None if header else found.columns, skip_rows=form.skip,
     )  # fmt: skip
     return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
 
 
-def text_records(path: Path, header: Header) -> Iterator[tuple[int, list[str]]]:
+def text_records(path: Path, header: Header) -> Iterator[Record]:
     """(line, fields) of every row below the header, without blank lines."""
-    records = records_of(path, header.sep, header.quotes)
-    next(records, None)
+    records = records_of(path, header.form)
+    if header.form.header:
+        next(records, None)
     return records
-
-
-def records_of(path: Path, sep: str, quotes: bool) -> Iterator[tuple[int, list[str]]]:
-    """(line, fields) of every line, without blank lines; slow, for headers and error messages."""
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    csv.field_size_limit(1 << 30)
-    try:
-        with _open(path, newline="") as file:
-            reader = csv.reader(file, delimiter=sep, quoting=quoting)
-            for fields in reader:
-                if any(fields):
-                    yield reader.line_num, fields
-    except UnicodeDecodeError as error:
-        problem = f"expected UTF-8 text ({first_line(error)}); save the file as UTF-8"
-        raise ItemfoldError(f"{path}: {problem}") from error
-    except (csv.Error, EOFError) as error:  # EOFError: a truncated .gz
-        raise ItemfoldError(f"{path}: expected delimited text ({first_line(error)})") from error
-
-
-def separator_of(path: Path) -> str:
-    """A tab, or the most frequent separator in the first line of a .csv file."""
-    if kind_of(path) in (".tsv", ".inter", ".item"):
-        return "\t"
-    with _open(path, errors="replace") as file:
-        first = file.readline()
-    return max(",;\t|", key=first.count)  # the comma wins ties
-
-
-def _open(path: Path, **options: Any) -> TextIO:
-    unpack: Callable[..., TextIO] = gzip.open if path.name.lower().endswith(".gz") else open
-    return unpack(path, "rt", encoding="utf-8-sig", **options)

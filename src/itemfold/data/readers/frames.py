@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from itemfold.data.bad_rows import find_problems, kept_rows
-from itemfold.data.columns import Names, RawTable, choose_columns, table_of
+from itemfold.data.columns import Names, RawTable, choose_columns, layout_of, table_of
 from itemfold.errors import ItemfoldError, NoRowsError
+
+SAMPLE = 200  # rows that are looked at to recognise columns
 
 
 def read_frame(
@@ -18,8 +20,13 @@ def read_frame(
     if len(frame) == 0:
         raise NoRowsError(f"{place}: has no rows")
     columns = [str(c) for c in frame.columns]
-    at = choose_columns(columns, names, place)
-    real = list(frame.columns)
+    real, head = list(frame.columns), frame.head(SAMPLE)
+
+    def sample(j: int) -> list[Any]:
+        is_unique = columns.count(columns[j]) == 1  # otherwise pandas returns a frame
+        return list(head[real[j]].to_list()) if is_unique else []
+
+    at = choose_columns(columns, names, place, sample)
 
     def where(row: int) -> str:
         return f"{place}, row {row + 1}"
@@ -36,7 +43,8 @@ def read_frame(
         kept = frame.filter(keep.tolist()) if hasattr(frame, "with_columns") else frame[keep]
         return replace(table(kept), skipped=skipped)
 
-    return salvaged(lambda: table(frame), without_bad_rows)
+    found = salvaged(lambda: table(frame), without_bad_rows)
+    return replace(found, layout=layout_of(columns, at, sample))
 
 
 def arrow_frame(table: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Reader of LightGCN's folders: train.txt and test.txt, with a line for each user."""
+"""Reader of LightGCN's folders: train.txt, valid.txt and test.txt, with a line for each user."""
 
 import io
 from pathlib import Path
@@ -8,11 +8,15 @@ import numpy as np
 
 from itemfold.data.array_types import Ints
 from itemfold.data.columns import Names, RawTable
+from itemfold.data.readers.given_split import valid_note
 from itemfold.errors import ItemfoldError
 
 
 def read_lightgcn(folder: Path, names: Names) -> RawTable:
-    """Read a folder with train.txt and optionally test.txt, whose pairs are held out."""
+    """Read a folder with train.txt and optionally test.txt, whose pairs are held out.
+
+    Pairs of valid.txt join those of train.txt.
+    """
     for role in (role for role, requested in names.items() if requested is not None):
         raise ItemfoldError(
             f"'{role}' needs a file with columns, and {folder / 'train.txt'} has none"
@@ -20,13 +24,21 @@ def read_lightgcn(folder: Path, names: Names) -> RawTable:
     users, items = read_adjacency(folder / "train.txt")
     if len(users) == 0:
         raise ItemfoldError(f"{folder / 'train.txt'}: no user has an item")
+    remarks: tuple[str, ...] = ()
+    if (valid := folder / "valid.txt").is_file():
+        more = read_adjacency(valid)
+        users, items = np.concatenate((users, more[0])), np.concatenate((items, more[1]))
+        remarks = (valid_note(valid.name, len(more[0])),)
     if not (folder / "test.txt").exists():
-        return RawTable(users, items)
+        return RawTable(users, items, remarks=remarks)
     test_users, test_items = read_adjacency(folder / "test.txt")
     held_out = np.zeros(len(users) + len(test_users), dtype=np.bool_)
     held_out[len(users) :] = True
     return RawTable(
-        np.concatenate((users, test_users)), np.concatenate((items, test_items)), held_out=held_out
+        np.concatenate((users, test_users)),
+        np.concatenate((items, test_items)),
+        held_out=held_out,
+        remarks=remarks,
     )
 
 

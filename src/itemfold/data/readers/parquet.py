@@ -5,6 +5,7 @@ from typing import Any
 
 from itemfold.data.columns import Names, RawTable
 from itemfold.data.readers.frames import first_line, read_frame
+from itemfold.data.readers.packed import plain_suffix, read_bytes
 from itemfold.errors import ItemfoldError
 
 
@@ -45,6 +46,11 @@ def read_parquet_parts(
 
 def _is_text(column: Any) -> bool:
     return str(column.dtype).lower() in ("string", "str", "object", "categorical")
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is parquet, or is called so."""
+    return plain_suffix(path) == ".parquet" or read_bytes(path, 4) == b"PAR1"
 
 
 def check_parquet(path: Path) -> None:

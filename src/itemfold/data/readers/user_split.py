@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from itemfold.data.columns import Names, RawTable
-from itemfold.data.readers.delimited import kind_of, read_delimited
+from itemfold.data.readers.delimited import read_delimited
 from itemfold.data.readers.lightgcn import read_adjacency
+from itemfold.data.readers.packed import plain_suffix
 from itemfold.data.readers.parquet import read_parquet
 from itemfold.data.user_parts import UserPart, check_complete, join_tables
 from itemfold.errors import ItemfoldError
@@ -52,7 +53,9 @@ def is_user_split(folder: Path) -> bool:
     return bool(_styles(_files(folder)))
 
 
-def read_split_folder(folder: Path, names: Names, *, skip: bool = False) -> RawTable:
+def read_split_folder(
+    folder: Path, names: Names, *, skip: bool = False, header: bool | None = None
+) -> RawTable:
     """Read the parts of a folder; raises if a file is missing or parts overlap."""
     files = _files(folder)
     styles = _styles(files)
@@ -75,7 +78,7 @@ def read_split_folder(folder: Path, names: Names, *, skip: bool = False) -> RawT
     suffix = next(iter(found.values())).name.partition(".")[2]
     missing = {part: str(folder / f"{stem}.{suffix}") for part, stem in style.stems.items()}
     check_complete(found, {**missing, **{part: str(path) for part, path in found.items()}})
-    tables = {part: _read(path, names, style, skip) for part, path in found.items()}
+    tables = {part: _read(path, names, style, skip, header) for part, path in found.items()}
     if style.columns is not None and (folder / ITEM_IDS).is_file():
         tables = _with_original_ids(tables, found, folder / ITEM_IDS)
     return join_tables(tables, {part: str(path) for part, path in found.items()})
@@ -85,7 +88,7 @@ def _files(folder: Path) -> dict[str, list[Path]]:
     """Files of a known kind by their names without suffix."""
     out: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
-        if kind_of(path) in KINDS and path.is_file():
+        if plain_suffix(path) in KINDS and path.is_file():
             out.setdefault(path.name.partition(".")[0].lower(), []).append(path)
     return out
 
@@ -94,8 +97,8 @@ def _styles(files: dict[str, list[Path]]) -> list[Style]:
     return [style for style in STYLES if any(mark in files for mark in style.marks)]
 
 
-def _read(path: Path, names: Names, style: Style, skip: bool) -> RawTable:
-    if kind_of(path) == ".txt":
+def _read(path: Path, names: Names, style: Style, skip: bool, header: bool | None) -> RawTable:
+    if plain_suffix(path) == ".txt":
         requested = next((role for role, name in names.items() if name is not None), None)
         if skip or requested:
             setting = requested or "skip_bad_rows"
@@ -107,8 +110,9 @@ def _read(path: Path, names: Names, style: Style, skip: bool) -> RawTable:
     if style.columns is not None:
         known = dict(zip(("user", "item"), style.columns, strict=True))
         names = {**names, **{r: names.get(r) or name for r, name in known.items()}}
-    read = read_parquet if kind_of(path) == ".parquet" else read_delimited
-    return read(path, names, skip=skip)
+    if plain_suffix(path) == ".parquet":
+        return read_parquet(path, names, skip=skip)
+    return read_delimited(path, names, skip=skip, header=header)
 
 
 def _with_original_ids(

@@ -1,0 +1,101 @@
+"""What was assumed about data that was read, in a few sentences for people who gave only a file."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+import numpy as np
+
+from itemfold.data.interactions import Interactions
+from itemfold.data.split import Split
+
+MOST = 5  # sentences
+ABOUT_TIMES = ("Split by time", "The times are not used")  # what notes of a split begin with
+LIKED = 0.6  # of the highest rating: the lowest rating that is rather a like
+
+
+def reading_assumptions(data: Interactions) -> list[str]:
+    """What columns were chosen, and what counts as a like.
+
+    >>> import polars as pl
+    >>> import itemfold as ir
+    >>> rows = {"customer": [1, 1, 2], "product": ["x", "y", "x"], "stars": [5, 1, 3]}
+    >>> for line in reading_assumptions(ir.read(pl.DataFrame(rows))):
+    ...     print(line)
+    columns: --user-col customer --item-col product --rating-col stars
+    Every rating counts as a like, also the 33 % below 3: try --min-rating 3.
+    """
+    return [line for line in (_columns(data), _likes(data)) if line]
+
+
+def assumptions(data: Interactions, split: Split) -> tuple[str, ...]:
+    """At most five sentences: columns, likes, repeats, the test part, and what was left out."""
+    lines = [*reading_assumptions(data), _repeats(data), _test_part(data, split)]
+    return tuple(line for line in (*lines, " ".join(data.notes)) if line)[:MOST]
+
+
+def _columns(data: Interactions) -> str:
+    """The options that name the columns, unless all were named."""
+    if data.layout is None or all(role in data.source for role in data.layout.columns):
+        return ""
+    return f"columns: {data.layout.options}"
+
+
+def _likes(data: Interactions) -> str:
+    """What counts as a like, and what to try instead."""
+    threshold = data.source.get("min_rating")
+    if threshold is not None:
+        return f"Ratings of at least {threshold:g} count as likes."
+    spare = () if data.layout is None or data.weights is not None else data.layout.weights
+    weight = f"{spare[0]} looks like a weight: try --weight-col {quote(spare[0])}" if spare else ""
+    if data.ratings is None or data.ratings.min() == data.ratings.max():
+        if data.layout is None:
+            return ""
+        return f"Every row counts as a like{f', and {weight}' if weight else ''}."
+    least = like_threshold(data)
+    share = float((data.ratings < least).mean())
+    text = f"Every rating counts as a like, also the {100 * share:.0f} % below {least:g}"
+    return f"{text}: try --min-rating {least:g}{f'; {weight}' if weight else ''}."
+
+
+def like_threshold(data: Interactions) -> float:
+    """The lowest rating of the data that is rather a like: 3 of 5, 6 of 10, or above 0.
+
+    >>> import polars as pl
+    >>> import itemfold as ir
+    >>> like_threshold(ir.read(pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1, 10]})))
+    10.0
+    """
+    assert data.ratings is not None
+    values = np.unique(data.ratings)
+    highest = float(values[-1])
+    wanted = LIKED * highest if values[0] >= -1 else 0.0  # -1 is often "no rating"
+    above = values[values >= wanted - 1e-6] if wanted > 0 else values[values > 0]
+    return float(above[0]) if len(above) else highest
+
+
+def _repeats(data: Interactions) -> str:
+    if not data.duplicates:
+        return ""
+    summed = data.source.get("duplicates") == "sum"
+    how = "their weights were added up" if summed else "--duplicates sum counts them as weights"
+    one = data.duplicates == 1
+    return (
+        f"{data.duplicates:,} row{' repeats' if one else 's repeat'} a user and an item and "
+        f"{'was' if one else 'were'} merged; {how}."
+    )
+
+
+def _test_part(data: Interactions, split: Split) -> str:
+    """How times are used, and where the test part comes from."""
+    if note := next((note for note in split.notes if note.startswith(ABOUT_TIMES)), ""):
+        return note
+    strategy = split.settings.get("strategy")
+    if strategy == "all" or not len(split.test):
+        return ""
+    if split.settings.get("test") == "given" or data.n_held_out:
+        return f"The test part is that of the data, {data.n_held_out:,} interactions."
+    times = "there are no times" if data.times is None else "times are not used"
+    if strategy == "interactions":
+        return f"A random {split.settings['test']:.0%} of each user's items is held out: {times}."
+    return ""

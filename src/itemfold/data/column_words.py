@@ -1,0 +1,80 @@
+"""Words in the names of columns, and what they say about a column."""
+
+from __future__ import annotations
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# fmt: off
+KNOWN_NAMES = {
+    "user": ("userid", "user", "uid", "customerid", "customer", "visitorid", "visitor", "memberid",
+             "member", "accountid", "clientid", "reviewerid", "sessionid"),
+    "item": ("itemid", "item", "iid", "movieid", "movie", "productid", "product", "trackid",
+             "track", "songid", "song", "artistid", "artist", "bookid", "book", "isbn", "asin",
+             "businessid", "newsid", "articleid", "article", "venueid", "venue", "placeid", "place",
+             "poiid", "poi", "gameid", "game", "appid", "recipeid", "recipe", "videoid", "video",
+             "sku", "stockcode"),
+    "rating": ("rating", "ratings", "score", "stars", "overall"),
+    "time": ("timestamp", "time", "ts", "datetime", "date", "unixreviewtime"),
+    "title": ("title", "name", "movietitle"),
+    "genre": ("genres", "genre", "category"),
+    "weight": (),  # used only if requested
+}
+# fmt: on
+"""Names of columns in order of preference, lower case and without `_`, `-`, space."""
+WORDS = {  # a column is of a role if the last word of its name, apart from endings, is one of these
+    "user": _words(
+        "user customer client visitor member account reviewer buyer shopper reader listener viewer "
+        "player person people subscriber profile household device cookie patron borrower consumer "
+        "student learner traveller traveler guest"
+    ),
+    "item": _words(
+        "item movie film product track song artist album book article news venue place poi game "
+        "app recipe video anime manga show series episode podcast hotel restaurant business "
+        "listing course job ad advert page post photo image beer wine joke material good goods "
+        "merchant store shop location story document paper repo repository"
+    ),
+}
+GROUPS = _words(  # what stands for a user where there is none
+    "session order basket transaction invoice cart receipt trip playlist"
+)
+ID_ENDINGS = (
+    "id",
+    "ids",
+    "key",
+    "no",
+    "nr",
+    "num",
+    "number",
+    "code",
+    "uri",
+    "url",
+    "hash",
+    "sha1",
+    "idx",
+    "index",
+    "uuid",
+    "guid",
+    "sku",
+    "ean",
+    "upc",
+)
+NAME_ENDINGS = ("name", "title", "label")
+LAST_WORDS = {
+    "rating": _words("rating ratings score stars star grade vote"),
+    "title": _words("title name"),
+    "genre": _words("genres genre category"),
+}
+TIME_WORDS = _words("date dat datum time timestamp datetime ts at day moment")
+NOT_TIME = _words(  # watch_time and release_date are something else
+    "release released birth birthday born publish published publication watch watched play "
+    "played playing listen duration spent session year joined since expiry runtime reading "
+    "zone delta"
+)
+WEIGHT_WORDS = _words(
+    "hours hour plays play playcount count counts quantity qty listens listen listened clicks "
+    "views visits purchases times weight minutes seconds playtime watchtime duration ratio "
+    "frequency freq"
+)

@@ -1,0 +1,186 @@
+"""The bytes of a file: decompressed by what they begin with, and their text encoding."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from itemfold.errors import ItemfoldError
+
+UTF8, LATIN1 = "utf-8-sig", "latin-1"
+PACKED = {  # what the bytes of a packed file begin with
+    b"\x1f\x8b": ".gz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"PK\x03\x04": ".zip",
+    b"BZh": ".bz2",
+    b"\xfd7zXZ\x00": ".xz",
+}
+SUFFIXES = tuple(PACKED.values())
+OTHERS = {  # tables of other programs
+    b"SQLite format 3": "an SQLite database",
+    b"\x89HDF": "an HDF5 file",
+    b"\x93NUMPY": "a NumPy array",
+    b"\x80\x04": "a pickle, which could execute code",
+    b"\x80\x05": "a pickle, which could execute code",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"%PDF": "a PDF file",
+}
+BLOCK = 2**22  # bytes that are decoded at once
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def plain_suffix(path: Path) -> str:
+    """The suffix of a file in lower case, without that of its compression.
+
+    >>> plain_suffix(Path("Plays.CSV")), plain_suffix(Path("plays.csv.gz"))
+    ('.csv', '.csv')
+    """
+    name = path.name.lower()
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    return Path(name).suffix
+
+
+def packing_of(path: Path) -> str:
+    """How a file is packed: ".gz", ".zst", ".zip", ".bz2", ".xz", or "" if it is not."""
+    with path.open("rb") as file:
+        head = file.read(16)
+    found = next((name for magic, name in PACKED.items() if head.startswith(magic)), "")
+    named = path.suffix.lower()
+    if named in SUFFIXES and found != named and head:
+        raise ItemfoldError(f"{path}: is not a {named} file; give it the suffix of its content")
+    for magic, what in OTHERS.items():
+        if head.startswith(magic):
+            raise ItemfoldError(f"{path}: is {what}; save the table as .csv or .parquet")
+    return found
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading, decompressed."""
+    packing = packing_of(path)
+    try:
+        with _opened(path, packing) as file:
+            yield file
+    except DAMAGED as error:
+        if not packing or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        raise ItemfoldError(f"{path}: the {packing} file is damaged ({error})") from error
+
+
+@contextmanager
+def _opened(path: Path, packing: str) -> Iterator[IO[bytes]]:
+    if packing == ".zip":
+        with zipfile.ZipFile(path) as archive, archive.open(_member(path, archive)) as member:
+            yield member
+        return
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _zstd}
+    with openers.get(packing, open)(path, "rb") as file:
+        yield file
+
+
+def _member(path: Path, archive: zipfile.ZipFile) -> str:
+    """The only file of an archive."""
+    listed = archive.namelist()
+    if "[Content_Types].xml" in listed:
+        raise ItemfoldError(f"{path}: is an Excel workbook; save the sheet as .csv")
+    files = [
+        name
+        for name in listed
+        if not name.endswith("/") and not Path(name).name.startswith((".", "__MACOSX"))
+    ]
+    files = [name for name in files if not name.startswith("__MACOSX")]
+    if len(files) != 1:
+        some = ", ".join(files[:8]) + (", …" if len(files) > 8 else "")
+        raise ItemfoldError(
+            f"{path}: expected one file in the archive, found {len(files)} ({some}); extract the "
+            "one with the interactions"
+        )
+    return files[0]
+
+
+def _zstd(path: Path, mode: str) -> Any:
+    """Open a Zstandard file with the first library that is installed."""
+    for name in ("compression.zstd", "backports.zstd", "zstandard"):
+        try:
+            return import_module(name).open(path, mode)
+        except ImportError:
+            continue
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise ItemfoldError(
+            f"{path}: .zst files need the package zstandard: pip install zstandard"
+        ) from None
+    return pa.input_stream(str(path), compression="zstd")
+
+
+def read_bytes(path: Path, limit: int = -1) -> bytes:
+    """The first bytes of a file, decompressed; by default all."""
+    with open_bytes(path) as file:
+        return bytes(file.read(limit))
+
+
+def encoding_of(head: bytes) -> str:
+    """The encoding of a text that begins with these bytes; Latin-1 if it is not Unicode.
+
+    >>> encoding_of("naïve".encode()), encoding_of("naïve".encode("latin-1"))
+    ('utf-8-sig', 'latin-1')
+    >>> encoding_of("naïve".encode("utf-16"))
+    'utf-16'
+    """
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    pairs = len(head) // 2
+    if pairs > 4:  # UTF-16 without a mark: every other byte of plain text is 0
+        for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[0::2])):
+            if zeros.count(0) > 0.7 * pairs:
+                return encoding
+    try:
+        codecs.getincrementaldecoder(UTF8)().decode(head)
+    except UnicodeDecodeError:
+        return LATIN1
+    return UTF8
+
+
+def is_utf8(path: Path) -> bool:
+    """Whether a whole file is UTF-8, of which only the beginning was looked at."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with open_bytes(path) as file:
+            while block := file.read(BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def checked_encoding(path: Path, encoding: str) -> str:
+    """The encoding of a whole file, of which the beginning has this one."""
+    return LATIN1 if encoding == UTF8 and not is_utf8(path) else encoding
+
+
+def decoded(data: bytes) -> tuple[str, str]:
+    """A whole text, and its encoding."""
+    encoding = encoding_of(data)
+    try:
+        return data.decode(encoding), encoding
+    except UnicodeDecodeError:  # it ends within a character
+        return data.decode(LATIN1), LATIN1
+
+
+def encoding_note(encoding: str) -> tuple[str, ...]:
+    """A note on an encoding that is a guess."""
+    if encoding != LATIN1:
+        return ()
+    return ("The file is not UTF-8 and was read as Latin-1.",)

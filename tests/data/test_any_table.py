@@ -1,0 +1,276 @@
+"""Small files in the forms of public ones, from `describe` to `recommend` without an option, or
+with the one that the message names."""
+
+import gzip
+import json
+import re
+import shlex
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from command import call
+
+import itemfold as ir
+
+USERS, ITEMS, START = 24, 16, 1_300_000_000
+Row = tuple[int, int, int, int]  # user, item, rating, time
+
+
+def make_rows() -> list[Row]:
+    """Each user has rated about half of the items, in an order of their own."""
+    rng = np.random.default_rng(0)
+    rows: list[Row] = []
+    for user in range(1, USERS + 1):
+        for item in rng.permutation(ITEMS)[: rng.integers(6, 11)].tolist():
+            rows.append((user, item + 100, int(rng.integers(1, 6)), START + len(rows) * 3600))
+    return rows
+
+
+ROWS = make_rows()
+
+
+def lines(rows: Iterable[Iterable[Any]], sep: str) -> str:
+    return "".join(sep.join(map(str, row)) + "\n" for row in rows)
+
+
+def write_text(folder: Path, name: str, text: str, encoding: str = "utf-8") -> Path:
+    (folder / name).write_bytes(text.encode(encoding))
+    return folder / name
+
+
+def objects(user: str, item: str, rating: str, time: str) -> list[dict[str, Any]]:
+    return [
+        {"review_id": f"r{n}", user: f"u{u}", item: f"i{i}", rating: r, "text": "so, so", time: t}
+        for n, (u, i, r, t) in enumerate(ROWS)
+    ]
+
+
+def iso(seconds: int) -> str:
+    return str(np.datetime64(seconds, "s")).replace("T", " ")
+
+
+# --- one writer for each form; the name is that of the public file -------------------------------
+
+
+def movielens_100k(folder: Path) -> Path:
+    return write_text(folder, "u.data", lines(ROWS, "\t"))
+
+
+def movielens_1m(folder: Path) -> Path:
+    return write_text(folder, "ratings.dat", lines(ROWS, "::"))
+
+
+def movielens_latest(folder: Path) -> Path:
+    return write_text(folder, "ratings.csv", "userId,movieId,rating,timestamp\n" + lines(ROWS, ","))
+
+
+def recbole(folder: Path) -> Path:
+    header = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+    return write_text(folder, "anime.inter", header + lines(ROWS, "\t"))
+
+
+def lastfm_360k(folder: Path) -> Path:
+    rows = ((f"{u:040x}", f"mbid-{i}", f'the "{i}', 7 * r + u) for u, i, r, _ in ROWS)
+    return write_text(folder, "usersha1-artmbid-artname-plays.tsv", lines(rows, "\t"))
+
+
+def lastfm_1k(folder: Path) -> Path:
+    rows = ((f"user_{u:06}", f"{iso(t)}Z".replace(" ", "T"), f"art{i}", "A") for u, i, _, t in ROWS)
+    return write_text(folder, "userid-timestamp-artid-artname.tsv", lines(rows, "\t"))
+
+
+def book_crossing(folder: Path) -> Path:
+    rows = (f'"{u}";"{i}é";"{2 * r}"\n' for u, i, r, _ in ROWS)
+    text = '"User-ID";"ISBN";"Book-Rating"\n' + "".join(rows)
+    return write_text(folder, "BX-Book-Ratings.csv", text, "latin-1")
+
+
+def steam(folder: Path) -> Path:
+    rows = ((u, f"Game {i}", "play", r * 10.5, 0) for u, i, r, _ in ROWS)
+    return write_text(folder, "steam-200k.csv", lines(rows, ","))
+
+
+def steam_table(folder: Path) -> Path:
+    rows = ((u, i, float(r)) for u, i, r, _ in ROWS)
+    return write_text(folder, "game_play.dat", "User_ID\tGame_ID\tHours\n" + lines(rows, "\t"))
+
+
+def goodreads(folder: Path) -> Path:
+    rows = "".join(json.dumps(o) + "\n" for o in objects("user_id", "book_id", "rating", "n_votes"))
+    path = folder / "goodreads_interactions.json.gz"
+    path.write_bytes(gzip.compress(rows.encode()))
+    return path
+
+
+def yelp(folder: Path) -> Path:
+    rows = objects("user_id", "business_id", "stars", "date")
+    text = "".join(json.dumps({**row, "date": iso(row["date"])}) + "\n" for row in rows)
+    return write_text(folder, "yelp_academic_dataset_review.json", text)
+
+
+def amazon(folder: Path) -> Path:
+    rows = objects("reviewerID", "asin", "overall", "unixReviewTime")
+    return write_text(folder, "reviews.json", json.dumps(rows, indent=1))
+
+
+def instacart(folder: Path) -> Path:
+    path = folder / "order_products__prior.csv.gz"
+    text = "order_id,product_id,add_to_cart_order,reordered\n"
+    text += lines(((u, i, n % 7, r % 2) for n, (u, i, r, _) in enumerate(ROWS)), ",")
+    path.write_bytes(gzip.compress(text.encode()))
+    return path
+
+
+def wide_matrix(folder: Path) -> Path:
+    rated = {(u, i): r for u, i, r, _ in ROWS}
+    items = sorted({i for _, i, _, _ in ROWS})
+    rows = ([u, *(rated.get((u, i), "") for i in items)] for u in range(1, USERS + 1))
+    return write_text(folder, "matrix.csv", lines([["user", *items], *rows], ","))
+
+
+def baskets(folder: Path) -> Path:
+    bought = {u: [f"sku{i}" for v, i, _, _ in ROWS if v == u] for u, _, _, _ in ROWS}
+    return write_text(folder, "baskets.txt", lines(([f"u{u}", *b] for u, b in bought.items()), " "))
+
+
+def kuairec(folder: Path) -> Path:
+    header = "user_id,video_id,play_duration,video_duration,time,date,timestamp,watch_ratio\n"
+    rows = ((u, i, 9000 + r, 7000, iso(t), 20200705, float(t), r / 4) for u, i, r, t in ROWS)
+    return write_text(folder, "small_matrix.csv", header + lines(rows, ","))
+
+
+def retail(folder: Path) -> Path:
+    header = "InvoiceNo|StockCode|Description|Quantity|InvoiceDate|UnitPrice|CustomerID\n"
+    rows = ((9, f"S{i}", "A SET", r, iso(t), 2.55, f"c{u}") for u, i, r, t in ROWS)
+    return write_text(folder, "online_retail.txt", header + lines(rows, "|"))
+
+
+def shop(folder: Path) -> Path:
+    rows = ((f"c{u}", f"p{i}", iso(t)[:10]) for u, i, _, t in ROWS)
+    return write_text(folder, "sales", "customer,product,date\n" + lines(rows, ","))
+
+
+def spotify(folder: Path) -> Path:
+    rows = ((f"l{u}", f"spotify:track:{i}", f"Song {i}") for u, i, _, _ in ROWS)
+    text = "playlist_id,track_uri,track_name\n" + lines(rows, ",")
+    return write_text(folder, "playlists.csv", text, "utf-8-sig")
+
+
+def excel(folder: Path) -> Path:
+    rows = ((f"ü{u}", i, r) for u, i, r, _ in ROWS)
+    text = lines([("Client", "Article", "Score"), *rows], "\t")
+    return write_text(folder, "export.txt", text, "utf-16")
+
+
+def kaggle_zip(folder: Path) -> Path:
+    text = "user_id,anime_id,rating\n" + lines((row[:3] for row in ROWS), ",")
+    with zipfile.ZipFile(folder / "rating.zip", "w") as archive:
+        archive.writestr("rating.csv", text)
+    return folder / "rating.zip"
+
+
+def parquet(folder: Path) -> Path:
+    names = ["visitor_id", "article_id", "score", "click_timestamp"]
+    pl.DataFrame(ROWS, schema=names, orient="row").write_parquet(folder / "clicks")
+    return folder / "clicks"
+
+
+def in_parts(folder: Path) -> Path:
+    for n in range(3):
+        part = lines((row[:2] for row in ROWS[n::3]), ",")
+        write_text(folder, f"part-{n}.csv", "session_id,item_id\n" + part)
+    return folder
+
+
+def pattern(folder: Path) -> Path:
+    in_parts(folder)
+    return folder / "part-*.csv"
+
+
+def konect(folder: Path) -> Path:
+    rows = (f"{u} {i}  {r} {t}\n" for u, i, r, t in ROWS)
+    return write_text(folder, "out.ratings", "% bip weighted\n% 1 2 3\n" + "".join(rows))
+
+
+def frame_json(folder: Path) -> Path:
+    columns: dict[str, dict[str, str]] = {"member": {}, "film": {}}
+    for n, (u, i, _, _) in enumerate(ROWS):
+        columns["member"][str(n)], columns["film"][str(n)] = f"m{u}", f"f{i}"
+    return write_text(folder, "frame.json", json.dumps(columns))
+
+
+NUMBERED = "--no-header --user-col 1 --item-col 2"
+SESSIONS = "--user-col session_id --item-col item_id"
+FORMS: dict[Callable[[Path], Path], str] = {  # the options of the note on columns
+    movielens_100k: f"{NUMBERED} --rating-col 3 --time-col 4",
+    movielens_1m: f"{NUMBERED} --rating-col 3 --time-col 4",
+    movielens_latest: "--user-col userId --item-col movieId --rating-col rating "
+    "--time-col timestamp",
+    recbole: "--user-col user_id --item-col item_id --rating-col rating --time-col timestamp",
+    lastfm_360k: NUMBERED,
+    lastfm_1k: "--no-header --user-col 1 --item-col 3 --time-col 2",
+    book_crossing: "--user-col User-ID --item-col ISBN --rating-col Book-Rating",
+    steam: NUMBERED,
+    steam_table: "--user-col User_ID --item-col Game_ID",
+    goodreads: "--user-col user_id --item-col book_id --rating-col rating",
+    yelp: "--user-col user_id --item-col business_id --rating-col stars --time-col date",
+    amazon: "--user-col reviewerID --item-col asin --rating-col overall --time-col unixReviewTime",
+    instacart: "--user-col order_id --item-col product_id",
+    wide_matrix: "",
+    baskets: "",
+    kuairec: "--user-col user_id --item-col video_id --time-col timestamp",
+    retail: "--user-col CustomerID --item-col StockCode --time-col InvoiceDate",
+    shop: "--user-col customer --item-col product --time-col date",
+    spotify: "--user-col playlist_id --item-col track_uri",
+    excel: "--user-col Client --item-col Article --rating-col Score",
+    kaggle_zip: "--user-col user_id --item-col anime_id --rating-col rating",
+    parquet: "--user-col visitor_id --item-col article_id --rating-col score "
+    "--time-col click_timestamp",
+    in_parts: SESSIONS,
+    pattern: SESSIONS,
+    konect: f"{NUMBERED} --rating-col 3 --time-col 4",
+    frame_json: "--user-col member --item-col film",
+}
+
+
+@pytest.mark.parametrize("make", FORMS, ids=lambda make: make.__name__)
+def test_from_describe_to_recommend_without_an_option(make, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    path = make(tmp_path / "data")
+    options = FORMS[make]
+    found = json.loads(call("describe", path, "--json").stdout)
+    assert (found["users"], found["items"], found["interactions"]) == (USERS, ITEMS, len(ROWS))
+    assert (found["ratings"] is not None) == ("rating" in options or make is wide_matrix)
+    assert (found["first"] is not None) == ("time" in options)
+    trained = call("train", path, "--model", "popularity", "--out", tmp_path / "run")
+    assert (
+        (f"columns: {options}\n" in trained.stderr) if options else "columns:" not in trained.stderr
+    )
+    run = ir.Run.load(tmp_path / "run")
+    pairs = {(_number(u), _number(i)) for u, i in _pairs(ir.load(path))}
+    assert pairs == {(u, i) for u, i, _, _ in ROWS}
+    item = str(run.item_ids.ids.tolist()[0])
+    lists = call("recommend", tmp_path / "run", "--history", item, "-k", 3, "--json")
+    known = set(map(str, run.item_ids.ids.tolist()))
+    items = [str(row["item"]) for row in json.loads(lists.stdout)["items"]]
+    assert len(items) == 3
+    assert set(items) <= known - {item}
+    if options:  # the printed options read the same data
+        again = call("describe", path, *shlex.split(options), "--json")
+        assert json.loads(again.stdout)["fingerprint"] == found["fingerprint"]
+
+
+def _pairs(data: ir.Interactions) -> list[tuple[Any, Any]]:
+    users, items = data.user_ids.external(data.users), data.item_ids.external(data.items)
+    return list(zip(users.tolist(), items.tolist(), strict=True))
+
+
+def _number(text: object) -> int:
+    """The number that the files of these tests write in an id."""
+    digits = re.sub(r"\D", "", str(text)) if len(str(text)) < 40 else str(int(str(text), 16))
+    return int(digits)
