@@ -89,6 +89,9 @@ class Browser:
         """Open an address and wait for its lists."""
         self.call("Page.navigate", url=address)
         self.settle()
+        # Chromium drops keys and clicks that arrive before a page is painted
+        self.wait("performance.getEntriesByType('paint').length")
+        self.run("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
 
     def settle(self) -> None:
         """Wait until nothing is loading any more."""

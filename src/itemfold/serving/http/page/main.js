@@ -11,7 +11,7 @@ import {address, isEmpty, isLiked, readAddress, request, reset, same, state, wit
 import {genresOf, joined, named, shortName} from "./titles.js";
 
 const POPULAR = 72; // items for the shelves: about 7 KB
-const CHIPS = matchMedia("(min-width: 60rem)").matches ? 8 : 3; // history items of a user, shown one by one
+const CHIPS = matchMedia("(min-width: 60rem)").matches ? 8 : 2; // history items of a user, shown one by one
 const SEEN_MS = 1000; // a list that stays this long counts as shown
 let abouts = []; // descriptions of the runs, the default first
 let popular = []; // the most popular items
@@ -20,6 +20,8 @@ let latest = 0; // only the latest response is shown
 let failures = 0; // in a row
 let retryTimer = 0;
 let shownTimer = 0;
+let unsent = []; // lists on the screen that are not yet stored as shown
+let sending = Promise.resolve();
 
 const runName = () => state.run || abouts[0].run;
 
@@ -67,6 +69,7 @@ async function show(focus = null) {
   const mine = ++latest;
   clearTimeout(retryTimer);
   clearTimeout(shownTimer);
+  unsent = [];
   $("results").ariaBusy = "true";
   try {
     const columns = await Promise.all([runName(), ...(state.other ? [state.other] : [])].map(column));
@@ -77,7 +80,10 @@ async function show(focus = null) {
     $("retry").hidden = $("key").hidden = true;
     note(remarks(columns[0]));
     showLists(columns, actions);
-    if (!isEmpty() && !state.similar) shownTimer = setTimeout(sendShown, SEEN_MS, columns);
+    if (!isEmpty() && !state.similar) {
+      unsent = columns;
+      shownTimer = setTimeout(sendShown, SEEN_MS);
+    }
   } catch (error) {
     if (mine !== latest) return;
     if (isEmpty() && example.length && !error.isPassing) { // a model for known users only
@@ -117,11 +123,20 @@ const sameButton = (place, label) => () => {
   return rows[Math.min(place, rows.length - 1)]?.querySelector(`button[aria-label^="${label}"]`) ?? $("heading");
 };
 
+// Events are stored in their order: a list is shown before one of its items is clicked.
 function sendFeedback(event, entries, run = runName()) {
-  if (abouts[0].feedback && entries.length) api.feedback(event, entries, state.user, run).catch(() => {});
+  const {user} = state;
+  if (event !== "shown") sendShown();
+  if (!abouts[0].feedback || !entries.length) return;
+  sending = sending.then(() => api.feedback(event, entries, user, run)).catch(() => {});
 }
 
-const sendShown = (columns) => columns.forEach(({run, picks}) => sendFeedback("shown", picks, run));
+// Store that the lists on the screen are shown, once.
+function sendShown() {
+  const columns = unsent;
+  unsent = [];
+  for (const {run, picks} of columns) sendFeedback("shown", picks, run);
+}
 
 function choose(entry) {
   sendFeedback("liked", [entry]);
