@@ -1,12 +1,11 @@
 """How the page looks: the first screen, titles, covers, errors, accessibility."""
 
-import importlib.resources
-import importlib.util
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from browser import AXE
 from served import DATA, Service
 
 import itemfold as ir
@@ -15,16 +14,13 @@ pytestmark = pytest.mark.browser
 LIKED = "?item=12&item=57"
 SCREENS = {"phone": (390, 844), "laptop": (1280, 800)}
 FIRST_SCREEN_BYTES = 75_000  # everything before the first list, uncompressed and with headers
-AXE = pytest.mark.skipif(
-    importlib.util.find_spec("axe_core_python") is None, reason="pip install axe-core-python"
-)
 
 
-def violations(browser) -> list[list[str]]:
-    """What axe-core finds wrong with the page."""
-    axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
-    browser.run(f"{axe}; null")
-    return browser.run("axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes[0].html]))")
+def items_of(browser, tiles: str) -> list[str]:
+    """The ids of the tiles that match."""
+    return browser.run(
+        f"[...document.querySelectorAll({json.dumps(tiles)})].map((e) => e.dataset.item)"
+    )
 
 
 def boxes(browser, selector: str) -> list[dict[str, float]]:
@@ -70,14 +66,13 @@ def test_the_first_list_is_an_example_that_explains_itself(browser, service, rec
 
 def test_no_item_is_on_two_shelves(browser, service):
     browser.open(service.address)
-    items = browser.run("[...document.querySelectorAll('.tile')].map((e) => e.dataset.item)")
+    items = items_of(browser, ".tile")
     assert len(items) == len(set(items))
     shelves = browser.texts(".shelf h2")
     assert len(shelves) > 2
     genres = dict(zip(DATA.item_ids.ids.tolist(), DATA.genres.tolist(), strict=True))
     for place, shelf in enumerate(shelves[1:], 1):
-        tiles = f"[...[...document.querySelectorAll('.shelf')][{place}].querySelectorAll('.tile')]"
-        items = browser.run(f"{tiles}.map((e) => e.dataset.item)")
+        items = items_of(browser, f"#more .shelf:nth-child({place}) .tile")
         assert items
         assert all(shelf in genres[int(item)].split("|") for item in items)
 
@@ -134,7 +129,7 @@ def test_items_without_titles_and_genres_have_covers_too(browser, bare, screen):
         browser.run(f"document.querySelectorAll('.cover')[{n}].style.cssText") for n in (0, 1)
     }
     assert len(colours) == 2
-    assert violations(browser) == []
+    assert browser.violations() == []
 
 
 def test_the_first_screen_needs_few_bytes(browser, service):
@@ -234,17 +229,14 @@ def test_new_items_have_a_mark_and_say_what_they_are_like(browser, tmp_path):
             assert all(one.title in text for one in pick.like)
         browser.run("document.querySelectorAll('[aria-label^=\"Why \"]').forEach((e) => e.click())")
         assert set(browser.texts(".shares .rest .what")) == {"its features"}  # EASE has no other
-        assert violations(browser) == []
+        assert browser.violations() == []
         browser.open(f"{service.address}/?item=12&item=9002")
         assert browser.texts("#note") == [
             "New items do not change your list yet: Quite Alone (2020)."
         ]
         browser.open(service.address)
         assert browser.texts("#more .shelf:last-child h2") == ["New"]
-        ids = browser.run(
-            "[...document.querySelectorAll('#more .shelf:last-child .tile')].map((e) => e.dataset.item)"
-        )
-        assert ids == ["9001", "9002"]
+        assert items_of(browser, "#more .shelf:last-child .tile") == ["9001", "9002"]
         browser.click("#more .shelf:last-child .tile")
         assert browser.texts("#heading") == [f"Similar to {DATA.titles[twin]}"]
         browser.run("document.getElementById('search').focus()")
@@ -263,7 +255,7 @@ def test_axe_finds_no_violation(browser, service, path, width, dark):
     browser.open(f"{service.address}/{path}")
     browser.run("document.getElementById('options').open = true")
     browser.run("document.querySelectorAll('[aria-label^=\"Why \"]').forEach((e) => e.click())")
-    assert violations(browser) == []
+    assert browser.violations() == []
 
 
 def test_screenshots_can_be_taken(browser, service, tmp_path):

@@ -64,6 +64,7 @@ export const about = (run) => query("/about", run ? {run} : {});
 export const recommend = (body) => send("/recommend", body);
 export const similar = (item, k, run) => query("/similar", {item, k, ...(run && {run})});
 export const history = (user) => query("/history", {user});
+export const stats = (days) => query("/stats", {days});
 export const items = (q, limit, filter = {}) => query("/items", {q, limit, ...filter});
 export const feedback = (event, entries, user, run) => send("/feedback", {event, items: entries.map((entry) => entry.item), user, run});
 
