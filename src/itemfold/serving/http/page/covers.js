@@ -28,7 +28,7 @@ function drawn(entry) {
   const longest = Math.max(...name.split(/[\s-]/).map((word) => word.length));
   for (const [property, value] of [
     ["--hue", hue(first ?? named(entry))], ["--hue-2", hue(second ?? `${named(entry)}.`)],
-    ["--size", `${Math.max(0.6, Math.min(0.95, 6.8 / longest))}rem`], // the longest word fits
+    ["--letters", longest], // so that the longest word fits
   ]) made.style.setProperty(property, value);
   return made;
 }
