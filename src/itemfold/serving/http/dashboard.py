@@ -137,10 +137,10 @@ class Dashboard:
                 for path, count in metrics.paths.items()
             ],
             statuses=metrics.statuses,
-            in_flight=int(metrics.gauges["in_flight"]),
-            memory_bytes=int(metrics.gauges["memory_bytes"]),
+            in_flight=metrics.gauges["in_flight"],
+            memory_bytes=metrics.gauges["memory_bytes"],
             reloads={
-                name.removeprefix("reloads_"): int(count)
+                name.removeprefix("reloads_"): count
                 for name, count in sorted(metrics.gauges.items())
                 if name.startswith("reloads_")
             },

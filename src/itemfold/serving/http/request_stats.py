@@ -39,9 +39,9 @@ class RequestStats:
                 elif name == f"{PREFIX}answer_seconds_bucket":
                     out.buckets[path][float(labels["le"])] += int(value)
                 elif name == f"{PREFIX}reloads_total":
-                    out.gauges[f"reloads_{labels['outcome']}"] += value
+                    out.gauges[f"reloads_{labels['outcome']}"] += int(value)
                 elif name in (f"{PREFIX}in_flight", f"{PREFIX}memory_bytes"):
-                    out.gauges[name.removeprefix(PREFIX)] += value
+                    out.gauges[name.removeprefix(PREFIX)] += int(value)
         return out
 
     @property
