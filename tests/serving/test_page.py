@@ -223,6 +223,8 @@ def test_a_known_user_keeps_the_history_when_something_is_liked(browser, service
     history = run.item_ids.ids[run.train[[0]].indices].tolist()
     browser.open(service.address)
     browser.run(f"document.getElementById('user').value = '{user}'")
+    browser.run("document.getElementById('k').onchange()")  # draws the options
+    browser.settle()
     browser.run("document.getElementById('known').requestSubmit()")
     browser.wait(f"document.getElementById('heading').textContent === 'For user {user}'")
     browser.settle()

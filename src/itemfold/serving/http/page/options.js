@@ -5,6 +5,7 @@ import {state} from "./state.js";
 
 const SLIDERS = ["diversity", "discount"];
 const LENGTHS = ["5", "10", "20", "50"];
+let drawnUser = null; // the user of the state that the field shows
 
 const optionsOf = (names) => names.map((name) => element("option", {}, name));
 
@@ -25,7 +26,8 @@ export function comparable(abouts, name) {
 export function drawOptions(abouts) {
   const [{genres, run}] = abouts;
   const others = comparable(abouts, state.run || run);
-  $("user").value = state.user ?? "";
+  if (state.user !== drawnUser) $("user").value = state.user ?? ""; // not while somebody types
+  drawnUser = state.user;
   $("genre-field").hidden = !genres.length;
   $("genre").replaceChildren($("genre").options[0], ...optionsOf(genres));
   $("genre").value = state.genre;
