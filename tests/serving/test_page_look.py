@@ -152,15 +152,22 @@ def test_a_skeleton_and_the_search_are_there_before_any_answer(browser, service)
     added = browser.call("Page.addScriptToEvaluateOnNewDocument", source=script)
     browser.call("Page.navigate", url=service.address)
     browser.wait("document.readyState === 'complete' && window.answer?.length === 2")
+    browser.wait("performance.getEntriesByType('paint').length")
     assert browser.run("document.getElementById('results').ariaBusy") == "true"
     assert len(boxes(browser, ".waiting.tiles i")) > 2
     assert len(boxes(browser, ".waiting.rows i")) > 2
     browser.run("document.getElementById('search').focus()")
     browser.type("the")
     browser.wait("window.answer.length === 3")
-    browser.run("window.fetch = real; answer.forEach((go) => go()); null")
-    browser.settle()
+    browser.run("answer[2](); null")
     browser.wait("document.querySelectorAll('#found [role=option]').length")
+    name = browser.run("document.querySelector('#found [role=option]').firstChild.textContent")
+    browser.press("Enter")
+    browser.run("window.fetch = real; answer.forEach((go) => go()); null")
+    browser.wait("document.querySelector('#chosen .liked')")
+    browser.settle()
+    assert browser.texts("#chosen .liked span") == [name]
+    assert browser.texts("#heading") == ["Recommended for you"]
     assert not boxes(browser, ".waiting")
     browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=added["identifier"])
 

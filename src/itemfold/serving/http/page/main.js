@@ -22,6 +22,8 @@ let retryTimer = 0;
 let shownTimer = 0;
 let unsent = []; // lists on the screen that are not yet stored as shown
 let sending = Promise.resolve();
+let setReady;
+const ready = new Promise((resolve) => { setReady = resolve; }); // the service has described itself
 
 const runName = () => state.run || abouts[0].run;
 
@@ -222,7 +224,7 @@ async function chooseUser(user) {
 }
 
 function setUp() {
-  setUpSearch((entry) => { choose(entry); change(() => $("search")); });
+  setUpSearch((entry) => ready.then(() => { choose(entry); change(() => $("search")); }));
   setUpOptions({show: () => show(), change: () => change(), chooseUser});
   $("clear").onclick = () => { reset(); change(() => $("search")); };
   $("back").onclick = () => { state.similar = null; change(() => $("heading")); };
@@ -285,6 +287,8 @@ async function start() {
     fail(error, start);
     return;
   }
+  $("tools").hidden = false;
+  setReady();
   await show();
   describeRuns().then(() => drawOptions(abouts), () => {}); // without them there is nothing to compare
 }
