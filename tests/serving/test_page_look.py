@@ -269,3 +269,19 @@ def test_screenshots_can_be_taken(browser, service, tmp_path):
     browser.open(f"{service.address}/{LIKED}")
     browser.screenshot(tmp_path / "page.png")
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_model_for_known_users_begins_with_what_is_popular(browser, tmp_path):
+    split = ir.split_interactions(DATA, seed=0)
+    ir.train(split, ir.models.MF(dim=4), epochs=1).save(tmp_path / "run")
+    with Service(tmp_path / "run") as service:
+        browser.open(service.address)
+        assert browser.texts("#heading") == ["Popular now"]
+        recommender = ir.Recommender.load(tmp_path / "run")
+        picks = recommender.recommend(history=[], k=10)
+        assert browser.texts(".pick .title") == [pick.title for pick in picks]
+        counts = [f"Chosen by {pick.score:.0f} users" for pick in picks]
+        assert browser.texts(".because") == counts
+        browser.open(f"{service.address}/?user=5")
+        known = recommender.recommend(5, k=10)
+        assert browser.texts(".pick .title") == [pick.title for pick in known]
