@@ -5,9 +5,14 @@ import json
 import os
 import subprocess
 import time
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+AXE = pytest.mark.skipif(find_spec("axe_core_python") is None, reason="pip install axe-core-python")
 OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 OPTIONS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 KEYS = {"Enter": 13, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "Escape": 27, "Backspace": 8}
@@ -89,6 +94,9 @@ class Browser:
         """Open an address and wait for its lists."""
         self.call("Page.navigate", url=address)
         self.settle()
+        # Chromium drops keys and clicks that arrive before a page is painted
+        self.wait("performance.getEntriesByType('paint').length")
+        self.run("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
 
     def settle(self) -> None:
         """Wait until nothing is loading any more."""
@@ -122,6 +130,12 @@ class Browser:
     def text(self) -> str:
         """What a person reads."""
         return self.run("document.body.innerText")
+
+    def violations(self) -> list[list[str]]:
+        """What axe-core finds wrong with the page: the rule, and the first element."""
+        axe = files("axe_core_python").joinpath("axe.min.js").read_text()
+        self.run(f"{axe}; null")
+        return self.run("axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes[0].html]))")
 
     def focused(self) -> str:
         """The name of what has the focus."""

@@ -1,9 +1,10 @@
-"""A small trained run, in memory and as a folder."""
+"""A small trained run, in memory, as a folder, and served to a browser."""
 
 from pathlib import Path
 
 import pytest
-from served import DATA
+from browser import Browser
+from served import DATA, Service
 
 import itemfold as ir
 
@@ -20,3 +21,31 @@ def folder(recommender: ir.Recommender, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("run") / "r"
     recommender.run.save(out)
     return out
+
+
+@pytest.fixture(scope="session")
+def other() -> ir.Recommender:
+    return ir.Recommender(ir.train(ir.split_interactions(DATA, seed=0), ir.models.EASE()))
+
+
+@pytest.fixture(scope="module")
+def service(folder, other, tmp_path_factory):
+    place = tmp_path_factory.mktemp("page")
+    other.run.save(place / "ease")
+    runs = (f"gnn={folder}", place / "ease", f"copy={folder}")
+    options = (*runs, "--feedback", place / "feedback")
+    with Service(*options) as service:
+        service.feedback = place / "feedback" / "feedback.jsonl"
+        yield service
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(chromium):
+    chromium.resize(1200, 900)
+    return chromium

@@ -42,7 +42,7 @@ def test_every_address_is_described_once_with_one_model_of_errors(document):
         f"/v1/{name}"
         for name in (
             *("livez", "readyz", "about", "similar", "items", "history"),
-            *("recommend", "recommend/batch", "feedback"),
+            *("recommend", "recommend/batch", "feedback", "stats"),
         )
     }
     ids = [operation["operationId"] for operation in found.values()]

@@ -128,10 +128,11 @@ def run_demo(
 
 def serve_demo(out: Path) -> None:
     """Serve the runs for unseen users side by side and open the page in a browser."""
-    from itemfold.serving.http import serve
+    from itemfold.serving.http import ServiceSettings, serve
 
     runs = [f"{name}={out / f'inductive-{name}'}" for name in reversed(SYSTEMS)]
-    serve(runs, port=0, workers=1, when_ready=webbrowser.open)
+    settings = ServiceSettings(feedback=out / "feedback")  # for the dashboard
+    serve(runs, port=0, workers=1, settings=settings, when_ready=webbrowser.open)
 
 
 def losses_compared(runs: Mapping[str, Run], found: Comparison) -> str:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from itemfold.serving.http.errors import error_response
 from itemfold.serving.http.settings import LOCAL_NAMES
 
-KEYLESS = ("/livez", "/readyz", "/health", "/")  # probes and the page, next to its files
+KEYLESS = ("/livez", "/readyz", "/health", "/", "/dashboard")  # probes and pages without data
 
 
 class HostCheck:

@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from starlette.middleware.cors import CORSMiddleware
 
 from itemfold.serving.http.access import HostCheck, KeyCheck, RateLimit
+from itemfold.serving.http.dashboard import Dashboard
 from itemfold.serving.http.errors import add_error_handlers
 from itemfold.serving.http.feedback import FeedbackFile
 from itemfold.serving.http.middleware import (
@@ -30,6 +31,7 @@ from itemfold.serving.http.telemetry import Telemetry
 from itemfold.serving.http.work_queue import WorkQueue
 
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+PAGES = {"index.html": "/", "dashboard.html": "/dashboard"}
 PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",  # the URL of the page holds ids
     "X-Content-Type-Options": "nosniff",
@@ -95,6 +97,7 @@ def create_app(
     router = Api(runs, queue, telemetry, stopping, feedback, settings.image_hosts).router()
     app.include_router(router, prefix="/v1")
     app.include_router(router, include_in_schema=False)  # the paths of 0.1
+    app.include_router(Dashboard(runs, telemetry, settings.feedback).router(), prefix="/v1")
     _add_page(app, settings.image_hosts)
     add_error_handlers(app)
     for run in runs:
@@ -147,6 +150,6 @@ def _add_page(app: FastAPI, image_hosts: Sequence[str]) -> None:
         return send
 
     for file in files("itemfold.serving.http").joinpath("page").iterdir():
-        path = "/" if file.name == "index.html" else f"/page/{file.name}"
+        path = PAGES.get(file.name, f"/page/{file.name}")
         media_type = MEDIA_TYPES[file.name[file.name.rfind(".") :]]
         app.add_api_route(path, endpoint(file.read_bytes(), media_type), include_in_schema=False)

@@ -22,7 +22,7 @@ from itemfold.serving.http.work_queue import CLIENT_GONE, WorkQueue, busy
 
 RUN_FINGERPRINT = "X-Run-Fingerprint"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-UNQUEUED = ("/about", "/metrics", "/openapi.json")  # answered even if the queue is full
+UNQUEUED = ("/about", "/metrics", "/stats", "/openapi.json")  # answered even if the queue is full
 MAX_BODY = 2**20  # bytes
 BODY_SECONDS = 30.0  # time limit of an upload
 

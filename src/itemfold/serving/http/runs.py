@@ -115,6 +115,12 @@ class ServedRuns:
         found: ServedRun = lookup(self._served, "run", name)
         return found
 
+    def traffic(self, name: str) -> float:
+        """The fraction of the users whose requests a run answers if they name no run."""
+        if not self.split:
+            return float(name == self.names[0])
+        return self.split.get(name, 0.0) / sum(self.split.values())
+
     def replace(self, run: ServedRun) -> None:
         """Serve this run from now on; requests in progress keep the previous one."""
         self._served[run.name] = run

@@ -8,10 +8,14 @@ export function setKey(text) {
 }
 
 export class ServiceError extends Error {
-  constructor(message, status) {
+  constructor(message, status, wait = 0) {
     super(message);
     this.status = status;
+    this.wait = wait; // seconds that the service asks to wait
   }
+
+  // Whether the same request may succeed later.
+  get isPassing() { return this.status === 0 || this.status === 429 || this.status >= 500; }
 }
 
 // Quote integers of 16 digits and more: ids may exceed the precision of a number.
@@ -47,7 +51,10 @@ async function send(path, body) {
   } catch {
     // the error page of a proxy: the status is enough
   }
-  if (!response.ok || content === null) throw new ServiceError(sentence(response.status, content?.error), response.status);
+  if (!response.ok || content === null) {
+    const wait = Number(response.headers.get("Retry-After")) || 0;
+    throw new ServiceError(sentence(response.status, content?.error), response.status, wait);
+  }
   return content;
 }
 
@@ -57,8 +64,9 @@ export const about = (run) => query("/about", run ? {run} : {});
 export const recommend = (body) => send("/recommend", body);
 export const similar = (item, k, run) => query("/similar", {item, k, ...(run && {run})});
 export const history = (user) => query("/history", {user});
+export const stats = (days) => query("/stats", {days});
 export const items = (q, limit, filter = {}) => query("/items", {q, limit, ...filter});
-export const feedback = (event, item, user, run) => send("/feedback", {event, items: [item], user, run});
+export const feedback = (event, entries, user, run) => send("/feedback", {event, items: entries.map((entry) => entry.item), user, run});
 
 // The item with an id; without a title if it is unknown.
 export async function item(id) {

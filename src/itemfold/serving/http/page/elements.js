@@ -1,7 +1,6 @@
 // DOM functions.
 
 export const $ = (id) => document.getElementById(id);
-export const named = (entry) => entry.title || String(entry.item);
 
 export function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -16,16 +15,18 @@ export function button(text, label, action, className = "") {
   return made;
 }
 
-// Images are shown only from hosts that the service allows.
-let imageHosts = [];
-export const setImageHosts = (hosts) => { imageHosts = hosts; };
-
-export function picture(entry) {
-  if (!entry.image || !URL.canParse(entry.image)) return [];
-  if (!imageHosts.includes(new URL(entry.image).origin)) return [];
-  const made = element("img", {className: "picture", alt: "", loading: "lazy", src: entry.image});
-  made.onerror = () => made.remove();
-  return [made];
+// A toolbar is one stop of the Tab key; the arrow keys, Home and End move within it.
+export function toolbar(label, className, ...buttons) {
+  const made = element("div", {role: "toolbar", ariaLabel: label, className}, ...buttons);
+  const stop = (at) => buttons.forEach((one) => { one.tabIndex = one === at ? 0 : -1; });
+  stop(buttons[0]);
+  made.addEventListener("focusin", (event) => stop(event.target.closest("button")));
+  made.onkeydown = (event) => {
+    const place = buttons.indexOf(document.activeElement);
+    const next = {ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: buttons.length - 1}[event.key];
+    if (!buttons[next]) return;
+    event.preventDefault();
+    buttons[next].focus();
+  };
+  return made;
 }
-
-export const genresOf = (entry) => (entry.genres || "").split("|").join(", ");

@@ -1,32 +1,23 @@
 // Lists of recommendations: one, or two side by side with common items marked.
 
-import {$, button, element, genresOf, named, picture} from "./elements.js";
+import {thumbnail} from "./covers.js";
+import {$, button, element, toolbar} from "./elements.js";
+import {bars, because, scaleOf} from "./reasons.js";
+import {genresOf, named} from "./titles.js";
 
-const signed = (number, digits) => `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(digits)}`;
-const scoreText = (score, digits) => (Number.isInteger(score) ? score.toLocaleString("en") : score.toFixed(digits));
-// Decimals of a column: four significant digits of its largest number, at most three decimals.
-const decimals = (numbers) => Math.max(0, 4 - Math.max(1, ...numbers.map((n) => Math.trunc(Math.abs(n)).toString().length)));
-
-// The part of a score that no history item contributes.
-function ownPart(pick, ofUser) {
-  if (ofUser) return "the user's profile";
-  return pick.is_new ? "its features" : "its popularity";
+// Matches relative to the best score, from 0 to 1. Where scores go below zero, the lowest is a tenth.
+export function matches(scores) {
+  const best = Math.max(...scores);
+  const least = Math.min(...scores);
+  if (best === least) return scores.map(() => 1);
+  return scores.map((score) => (least < 0 ? 0.1 + 0.9 * (score - least) / (best - least) : score / best));
 }
 
-// The shares of a score; those that are not listed are summed in one line.
-function shares(pick, ofUser) {
-  const rest = [["other items", pick.others], [ownPart(pick, ofUser), pick.own]];
-  const extra = rest.filter(([, share]) => Math.abs(share ?? 0) > 1e-4 * Math.abs(pick.score));
-  return pick.reasons.length ? [...pick.reasons, ...extra.map(([title, share]) => ({title, share, rest: true}))] : [];
-}
-
-function shareLine(reason, {widest, digits}) {
-  const bar = element("i");
-  bar.style.width = `${100 * Math.abs(reason.share) / (widest || 1)}%`;
-  return element("li", {className: `${reason.share < 0 ? "minus" : ""} ${reason.rest ? "rest" : ""}`},
-    element("span", {className: "what"}, named(reason)),
-    element("span", {className: "bar", ariaHidden: "true"}, bar),
-    element("span", {className: "value"}, signed(reason.share, digits)));
+function matchBar(match) {
+  const text = `Match: ${Math.round(100 * match)} % of the best`;
+  const made = element("span", {className: "match", role: "img", ariaLabel: text, title: text}, element("i"));
+  made.firstChild.style.width = `${100 * match}%`;
+  return made;
 }
 
 // A new item, with the known items that it is similar to.
@@ -35,44 +26,60 @@ function newMark(pick) {
   return element("div", {className: "fresh"}, element("span", {className: "mark"}, "new"), known.length ? ` like ${known.join("; ")}` : "");
 }
 
-function row(pick, place, format, otherPlaces, actions) {
-  const text = element("div", {className: "text"}, ...picture(pick), element("div", {className: "title"}, named(pick)));
-  if (pick.genres) text.append(element("div", {className: "genres"}, genresOf(pick)));
-  const there = otherPlaces?.get(String(pick.item));
-  if (there !== undefined) text.append(element("span", {className: "both"}, `in both lists, ${there + 1} there`));
-  if (pick.is_new) text.append(newMark(pick));
+// The button that shows the bars of a row.
+function whyButton(pick, format, into) {
+  const made = button("Why?", `Why ${named(pick)}`, () => {
+    const open = made.ariaExpanded !== "true";
+    made.ariaExpanded = String(open);
+    into.replaceChildren(...(open ? [bars(pick, format.user, format.scale)] : []));
+  });
+  made.ariaExpanded = "false";
+  return made;
+}
+
+function row(pick, place, format, there, actions) {
   const name = named(pick);
-  text.append(element("div", {className: "actions"},
+  const reason = format.isPopular ? `Chosen by ${pick.score.toLocaleString("en")} users` : because(pick, format.user);
+  const text = element("div", {className: "text"}, element("div", {className: "title"}, name));
+  if (pick.genres) text.append(element("div", {className: "genres"}, genresOf(pick).join(", ")));
+  if (reason) text.append(element("p", {className: "because"}, reason));
+  if (pick.is_new) text.append(newMark(pick));
+  if (there !== undefined) text.append(element("span", {className: "both"}, `in both lists, ${there + 1} there`));
+  text.append(matchBar(format.matches[place]));
+  const detail = element("div", {className: "detail"});
+  const buttons = [
     button("Like", `Like ${name}`, () => actions.like(pick, place)),
     button("Dislike", `Dislike ${name}`, () => actions.dislike(pick, place)),
-    button("Similar", `Items similar to ${name}`, () => actions.similar(pick))));
-  const lines = shares(pick, format.ofUser).map((reason) => shareLine(reason, format));
-  const score = element("span", {className: "score"}, scoreText(pick.score, format.digits), element("small", {}, ` ${format.measure}`));
+    button("Similar", `Items similar to ${name}`, () => actions.similar(pick)),
+    ...(pick.reasons.length ? [whyButton(pick, format, detail)] : []),
+  ];
   return element("li", {className: there === undefined ? "pick" : "pick shared"},
-    element("span", {className: "place"}, String(place + 1)), text,
-    lines.length ? element("ul", {className: "shares", ariaLabel: "Why"}, ...lines) : element("span"), score);
+    thumbnail(pick), text, toolbar(name, "actions", ...buttons), detail);
+}
+
+// The up and down keys move between the rows of a list.
+function moveBetweenRows(event) {
+  const by = {ArrowDown: 1, ArrowUp: -1}[event.key];
+  const here = event.target.closest(".pick");
+  const next = by > 0 ? here?.nextElementSibling : here?.previousElementSibling;
+  if (!by || !next) return;
+  event.preventDefault();
+  const place = [...here.querySelectorAll(".actions button")].indexOf(event.target);
+  const buttons = next.querySelectorAll(".actions button");
+  buttons[Math.min(Math.max(place, 0), buttons.length - 1)].focus();
 }
 
 export function showLists(columns, actions) {
   const places = columns.map(({picks}) => new Map(picks.map((pick, place) => [String(pick.item), place])));
-  const made = columns.map(({title, picks, measure, ofUser}, number) => {
-    const widest = Math.max(0, ...picks.flatMap((pick) => shares(pick, ofUser).map((reason) => Math.abs(reason.share))));
+  const made = columns.map(({title, picks, isPopular, user}, number) => {
     const other = columns.length > 1 ? places[1 - number] : null;
-    const digits = decimals([widest, ...picks.map((pick) => pick.score)]);
-    const rows = picks.map((pick, place) => row(pick, place, {widest, digits, ofUser, measure}, other, actions));
-    const list = element("ol", {className: widest || other ? "picks" : "picks plain", ariaLabel: title || "Recommendations"}, ...rows);
-    const heading = columns.length > 1 ? [element("h3", {}, title)] : [];
-    return element("div", {className: "column"}, ...heading, list);
+    const format = {isPopular, user, scale: scaleOf(picks, user), matches: matches(picks.map((pick) => pick.score))};
+    const rows = picks.map((pick, place) => row(pick, place, format, other?.get(String(pick.item)), actions));
+    const list = element("ol", {className: "picks", ariaLabel: title || "Recommendations"}, ...rows);
+    list.addEventListener("keydown", moveBetweenRows);
+    return element("div", {className: "column"}, ...(columns.length > 1 ? [element("h3", {}, title)] : []), list);
   });
   $("lists").className = columns.length > 1 ? "two" : "";
   $("lists").replaceChildren(...made);
-  $("legend").hidden = !columns.some(({picks}) => picks.some((pick) => pick.reasons.length));
-}
-
-export function showLoading() {
-  $("results").ariaBusy = "true";
-  if (!$("lists").children.length) {
-    const line = () => element("li", {className: "pick waiting"}, element("span"), element("span", {className: "blank"}));
-    $("lists").replaceChildren(element("ol", {className: "picks", ariaHidden: "true"}, ...Array.from({length: 5}, line)));
-  }
+  $("legend").hidden = !columns.some(({picks}) => picks.length);
 }

@@ -1,20 +1,31 @@
 // The page: choose items, see recommendations, compare models. The URL holds the whole state.
 
 import * as api from "./api.js";
-import {$, button, element, genresOf, named, picture, setImageHosts} from "./elements.js";
-import {showLists, showLoading} from "./lists.js";
+import {setUpCovers} from "./covers.js";
+import {$, button, element} from "./elements.js";
+import {showLists} from "./lists.js";
+import {comparable, drawOptions, setUpOptions} from "./options.js";
 import {setUpSearch} from "./search.js";
-import {address, isEmpty, readAddress, request, reset, same, state} from "./state.js";
+import {drawShelves, markTiles} from "./shelves.js";
+import {address, isEmpty, isLiked, readAddress, request, reset, same, state, without} from "./state.js";
+import {genresOf, joined, named, shortName} from "./titles.js";
 
-const SLIDERS = ["diversity", "discount"];
-const SHELVES = 3; // genres with a shelf
-const isWide = matchMedia("(min-width: 48rem)").matches;
-const CHIPS = isWide ? 8 : 3; // items of a known user that are shown one by one
-const runs = new Map(); // name → response of /about
+const POPULAR = 72; // items for the shelves: about 7 KB
+const CHIPS = matchMedia("(min-width: 60rem)").matches ? 8 : 2; // history items of a user, shown one by one
+const SEEN_MS = 1000; // a list that stays this long counts as shown
+let abouts = []; // descriptions of the runs, the default first
+let popular = []; // the most popular items
+let example = []; // the history of a visitor who has not chosen anything
 let latest = 0; // only the latest response is shown
+let failures = 0; // in a row
+let retryTimer = 0;
+let shownTimer = 0;
+let unsent = []; // lists on the screen that are not yet stored as shown
+let sending = Promise.resolve();
+let setReady;
+const ready = new Promise((resolve) => { setReady = resolve; }); // the service has described itself
 
-const main = () => runs.values().next().value;
-const titleOf = (run) => (runs.size > 1 ? [...new Set([run, runs.get(run).model])].join(" · ") : "");
+const runName = () => state.run || abouts[0].run;
 
 function note(text, isError = false) {
   $("note").textContent = text;
@@ -24,56 +35,75 @@ function note(text, isError = false) {
 function heading() {
   if (state.similar) return `Similar to ${named(state.similar)}`;
   if (state.user !== null) return state.liked.length ? `For user ${state.user}, with your choices` : `For user ${state.user}`;
-  return state.liked.length ? "Recommended for you" : "Popular now";
+  if (state.liked.length) return "Recommended for you";
+  return example.length ? `If you liked ${joined(example.map(shortName))}` : "Popular now";
 }
 
-function fail(error) {
-  $("lists").replaceChildren();
-  $("legend").hidden = true;
+// An error leaves the list as it is; a request that may succeed later is repeated.
+function fail(error, again) {
+  document.querySelectorAll(".waiting").forEach((made) => made.remove());
   note(error.message, true);
   $("key").hidden = error.status !== 401;
+  $("retry").hidden = !error.isPassing;
+  $("retry").onclick = () => again();
+  $("results").ariaBusy = "false";
+  clearTimeout(retryTimer);
+  if (error.isPassing) retryTimer = setTimeout(again, 1000 * Math.max(error.wait, Math.min(60, 2 ** ++failures)));
 }
 
 // --- lists -----------------------------------------------------------------------------------
 
 async function column(run) {
-  const title = titleOf(run);
+  const about = abouts.find((one) => one.run === run);
+  const title = abouts[0].runs.length > 1 ? [...new Set([run, about.model])].join(" · ") : "";
   if (state.similar) {
     const picks = await api.similar(state.similar.item, Number(state.k), run);
-    return {title, picks, measure: "similarity", ofUser: false, fallback: "", unknown: []};
+    return {run, title, picks, user: null, isPopular: false, unknown: []};
   }
-  const asked = request(run, runs.get(run).explains);
+  const asked = request(run, about.explains, example);
   const found = await api.recommend(asked);
-  const measure = found.fallback ? "users" : "score";
-  return {title, picks: found.items, measure, ofUser: "user" in asked, fallback: found.fallback, unknown: found.unknown};
+  return {run, title, picks: found.items, user: asked.user ?? null, isPopular: Boolean(found.fallback), unknown: found.unknown};
 }
 
 // Show the state; `focus` returns the element to focus afterwards.
 async function show(focus = null) {
   draw();
   const mine = ++latest;
-  $("heading").textContent = heading();
-  $("back").hidden = !state.similar;
-  showLoading();
+  clearTimeout(retryTimer);
+  clearTimeout(shownTimer);
+  unsent = [];
+  $("results").ariaBusy = "true";
   try {
-    const names = [state.run || main().run, ...(state.other ? [state.other] : [])];
-    const columns = await Promise.all(names.map(column));
+    const columns = await Promise.all([runName(), ...(state.other ? [state.other] : [])].map(column));
     if (mine !== latest) return;
-    note(remarks(columns));
+    failures = 0;
+    $("heading").textContent = heading();
+    $("back").hidden = !state.similar;
+    $("retry").hidden = $("key").hidden = true;
+    note(remarks(columns[0]));
     showLists(columns, actions);
+    if (!isEmpty() && !state.similar) {
+      unsent = columns;
+      shownTimer = setTimeout(sendShown, SEEN_MS);
+    }
   } catch (error) {
-    if (mine === latest) fail(error);
+    if (mine !== latest) return;
+    if (isEmpty() && example.length && !error.isPassing) { // a model for known users only
+      example = [];
+      show(focus);
+      return;
+    }
+    fail(error, () => show(focus));
+    return;
   }
-  if (mine !== latest) return;
   $("results").ariaBusy = "false";
-  (focus?.() ?? null)?.focus();
+  focus?.()?.focus();
 }
 
-function remarks(columns) {
+function remarks({isPopular, picks, unknown}) {
   const notes = [];
-  const {fallback, picks, unknown} = columns[0];
-  if (isEmpty() && !state.similar) notes.push("Search for something you like, or pick it from a shelf.");
-  else if (fallback) notes.push("The model knows none of these items, so these are the most popular ones.");
+  if (isEmpty() && !state.similar) notes.push(isPopular ? "Pick something you like." : "An example. Pick something to get yours.");
+  else if (isPopular) notes.push("The model knows none of these items, so these are the most popular ones.");
   const fresh = state.liked.filter((entry) => entry.is_new);
   if (fresh.length && !state.similar) notes.push(`New items do not change your list yet: ${fresh.map(named).join(", ")}.`);
   const others = unknown.filter((item) => !fresh.some((entry) => same(entry, {item})));
@@ -90,31 +120,51 @@ function change(focus = null) {
 
 // --- choices ---------------------------------------------------------------------------------
 
-const without = (list, entry) => list.filter((other) => !same(other, entry));
 const sameButton = (place, label) => () => {
   const rows = [...document.querySelectorAll(".column:first-child .pick")];
   return rows[Math.min(place, rows.length - 1)]?.querySelector(`button[aria-label^="${label}"]`) ?? $("heading");
 };
 
-function sendFeedback(event, entry) {
-  if (main().feedback) api.feedback(event, entry.item, state.user, state.run || main().run).catch(() => {});
+// Events are stored in their order: a list is shown before one of its items is clicked.
+function sendFeedback(event, entries, run = runName()) {
+  const {user} = state;
+  if (event !== "shown") sendShown();
+  if (!abouts[0].feedback || !entries.length) return;
+  sending = sending.then(() => api.feedback(event, entries, user, run)).catch(() => {});
+}
+
+// Store that the lists on the screen are shown, once.
+function sendShown() {
+  const columns = unsent;
+  unsent = [];
+  for (const {run, picks} of columns) sendFeedback("shown", picks, run);
 }
 
 function choose(entry) {
+  sendFeedback("liked", [entry]);
   state.similar = null;
   state.disliked = without(state.disliked, entry);
   if (![...state.liked, ...state.userHistory].some((known) => same(known, entry))) state.liked = [...state.liked, entry];
 }
 
 const actions = {
-  like(entry, place) { sendFeedback("liked", entry); choose(entry); change(sameButton(place, "Like")); },
+  like(entry, place) { choose(entry); change(sameButton(place, "Like")); },
   dislike(entry, place) {
-    sendFeedback("disliked", entry);
+    sendFeedback("disliked", [entry]);
     state.liked = without(state.liked, entry);
     state.disliked = [...without(state.disliked, entry), entry];
     change(sameButton(place, "Dislike"));
   },
-  similar(entry) { state.similar = entry; change(() => $("heading")); },
+  similar(entry) {
+    sendFeedback("clicked", [entry]);
+    state.similar = entry;
+    change(() => $("heading"));
+  },
+  toggle(entry) {
+    if (isLiked(entry)) state.liked = without(state.liked, entry);
+    else choose(entry);
+    change();
+  },
 };
 
 function chip(entry, name, remove) {
@@ -133,139 +183,114 @@ function draw() {
   if (state.userHistory.length) known.unshift(element("li", {className: "who"}, `User ${state.user}:`));
   const chips = ["liked", "disliked"].flatMap((list) => state[list].map((entry) => chip(entry, list, removing(list, entry))));
   $("chosen").replaceChildren(...known, ...chips);
-  $("user").value = state.user ?? "";
-  $("genre").value = state.genre;
-  $("k").value = state.k;
-  for (const id of SLIDERS) drawSlider(id);
-  $("run").value = state.run || main().run;
-  $("with").value = state.other;
-  hideShelves();
+  $("clear").hidden = isEmpty() && !state.disliked.length;
+  $("shared").textContent = "";
+  $("link").hidden = true;
+  markTiles(isLiked);
+  if (state.other && !comparable(abouts, runName()).includes(state.other)) state.other = "";
+  drawOptions(abouts);
 }
 
-// Similar items are not re-ranked, so their sliders are disabled.
-function drawSlider(id) {
-  $(id).value = state[id];
-  $(id).disabled = Boolean(state.similar);
-  $(`${id}-text`).textContent = state[id] === "0" ? "off" : `${Math.round(100 * Number(state[id]))} %`;
-}
-
-// The list follows a moving slider; the URL changes when it is released.
-function setUpSlider(id) {
-  let timer = 0;
-  $(id).oninput = () => {
-    state[id] = $(id).value;
-    drawSlider(id);
-    clearTimeout(timer);
-    timer = setTimeout(() => show(), 120);
-  };
-  $(id).onchange = () => { clearTimeout(timer); state[id] = $(id).value; change(); };
-}
-
-// --- shelves and options ---------------------------------------------------------------------
-
-function hideShelves() {
-  $("shelves").hidden = !isEmpty() || Boolean(state.similar) || !$("shelves").children.length;
-}
-
-// A card of a known item likes it; a card of a new item shows similar ones.
-function shelf(title, entries) {
-  const cards = entries.map((entry) => {
-    const label = `${entry.is_new ? "Items similar to" : "Like"} ${named(entry)}`;
-    const card = button("", label, () => (entry.is_new ? actions.similar(entry) : actions.like(entry, 0)), "card");
-    card.append(...picture(entry), element("span", {className: "name"}, named(entry)), element("small", {}, genresOf(entry)));
-    return element("li", {}, card);
-  });
-  return element("div", {className: "shelf"}, element("h2", {}, title), element("ul", {ariaLabel: title}, ...cards));
-}
-
-async function drawShelves() {
-  const counts = new Map();
-  const popular = await api.items("", 100).catch(() => []);
-  for (const genre of popular.flatMap((entry) => (entry.genres || "").split("|").filter(Boolean))) {
-    counts.set(genre, (counts.get(genre) ?? 0) + 1);
+// Copy the URL; without access to the clipboard, show it.
+async function share() {
+  const link = new URL(address(), location.href).href;
+  try {
+    await navigator.clipboard.writeText(link);
+    $("shared").textContent = "Link copied.";
+  } catch {
+    $("link").hidden = false;
+    $("link-text").value = link;
+    $("link-text").select();
   }
-  const genres = [...counts].sort((a, b) => b[1] - a[1]).slice(0, SHELVES).map(([genre]) => genre);
-  const filled = await Promise.all(genres.map((genre) => api.items("", 12, {genre}).catch(() => [])));
-  const made = filled.map((entries, place) => shelf(genres[place], entries));
-  if (main().new_items) made.push(shelf("New", await api.items("", 12, {new: true}).catch(() => [])));
-  $("shelves").replaceChildren(...made);
-  hideShelves(); // redraw nothing else: the user may be typing
 }
 
 async function historyOf(user) {
   try {
     return await api.history(user);
   } catch (error) {
-    if (error.status === 422) return []; // the list reports the unknown user
+    if (error.status === 422 || error.status === 404) return []; // the list reports the unknown user
     throw error;
   }
 }
 
-function setUp() {
-  setUpSearch((entry) => { sendFeedback("liked", entry); choose(entry); change(() => $("search")); });
-  $("known").onsubmit = async (event) => {
-    event.preventDefault();
-    const user = $("user").value.trim() || null;
-    try {
-      const userHistory = user === null ? [] : await historyOf(user);
-      Object.assign(state, {user, userHistory, liked: [], disliked: [], similar: null});
-      change(() => $("heading"));
-    } catch (error) {
-      fail(error);
-    }
-  };
-  for (const [id, name] of [["genre", "genre"], ["k", "k"], ["run", "run"], ["with", "other"]]) {
-    $(id).onchange = () => { state[name] = $(id).value; change(); };
+async function chooseUser(user) {
+  try {
+    const userHistory = user === null ? [] : await api.history(user);
+    Object.assign(state, {user, userHistory, liked: [], disliked: [], similar: null});
+    change(() => $("heading"));
+  } catch (error) {
+    fail(error, () => chooseUser(user));
   }
-  SLIDERS.forEach(setUpSlider);
+}
+
+function setUp() {
+  setUpSearch((entry) => ready.then(() => { choose(entry); change(() => $("search")); }));
+  setUpOptions({show: () => show(), change: () => change(), chooseUser});
   $("clear").onclick = () => { reset(); change(() => $("search")); };
   $("back").onclick = () => { state.similar = null; change(() => $("heading")); };
+  $("share").onclick = share;
+  $("skip").onclick = (event) => { event.preventDefault(); $("heading").focus(); };
   $("key").onsubmit = (event) => { event.preventDefault(); api.setKey($("key-text").value.trim()); start(); };
-  window.onpopstate = () => follow().then(() => show(), fail);
-  $("options").open = isWide; // on a phone the list comes first
+  const followBack = () => follow().then(() => show(), (error) => fail(error, followBack));
+  window.onpopstate = followBack;
 }
 
 // Read the state from the URL; values that the service does not offer are dropped.
 async function follow() {
-  await readAddress(api.item, historyOf);
-  if (!runs.has(state.run)) state.run = "";
-  if (!runs.has(state.other)) state.other = "";
-  if (!main().genres.includes(state.genre)) state.genre = "";
-  if (!["5", "10", "20", "50"].includes(state.k)) {
-    const wanted = Math.min(100, Math.max(1, Math.round(Number(state.k)) || 10));
-    state.k = String(wanted);
-    $("k").append(element("option", {}, state.k));
-  }
+  const find = async (id) => popular.find((entry) => String(entry.item) === id) ?? api.item(id);
+  await readAddress(find, historyOf);
+  if (state.run || state.other) await describeRuns();
+  const names = abouts.map((one) => one.run);
+  if (!names.includes(state.run)) state.run = "";
+  if (!names.includes(state.other)) state.other = "";
+  if (!abouts[0].genres.includes(state.genre)) state.genre = "";
+  state.k = String(Math.min(100, Math.max(1, Math.round(Number(state.k)) || 10)));
 }
 
 // --- start -----------------------------------------------------------------------------------
 
+async function describeRuns() {
+  const [first] = abouts;
+  if (abouts.length < first.runs.length) {
+    abouts = [first, ...await Promise.all(first.runs.filter((name) => name !== first.run).map(api.about))];
+  }
+}
+
+function introduce({model, data, items, new_items: fresh, users, titled}) {
+  const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
+  const itemsText = count(items, "items") + (fresh ? ` (${fresh.toLocaleString("en")} new)` : "");
+  $("about").textContent = `itemfold · model ${model} · data ${data} · ${itemsText} · ${count(users, "users")}`;
+  $("tagline").textContent = `Learned from ${count(users, "people")}; every pick says why.`;
+  $("search").placeholder = `Search ${count(items, titled ? "titles" : "items by id")}`;
+}
+
+// Two popular items of different genres, if there are genres.
+function chooseExample() {
+  const [first, ...rest] = popular;
+  if (!first) return [];
+  const apart = rest.find((entry) => !genresOf(entry).some((genre) => genresOf(first).includes(genre)));
+  return [first, ...(apart ?? rest[0] ? [apart ?? rest[0]] : [])];
+}
+
 async function start() {
   note("");
-  showLoading();
   try {
-    const first = await api.about();
-    const others = first.runs.filter((name) => name !== first.run);
-    for (const found of [first, ...await Promise.all(others.map(api.about))]) runs.set(found.run, found);
-    $("key").hidden = true;
-    setImageHosts(first.image_hosts);
-    const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
-    const itemsText = ({items, new_items: fresh}) => count(items, "items") + (fresh ? ` (${fresh.toLocaleString("en")} new)` : "");
-    $("about").textContent = [first.model, first.data, itemsText(first), count(first.users, "users")].join("\u00a0· ");
-    $("genre-field").hidden = !first.genres.length;
-    $("genre").replaceChildren($("genre").options[0], ...first.genres.map((name) => element("option", {}, name)));
-    for (const field of document.querySelectorAll(".runs")) field.hidden = first.runs.length < 2;
-    $("run").replaceChildren(...first.runs.map((name) => element("option", {}, name)));
-    $("with").replaceChildren($("with").options[0], ...first.runs.map((name) => element("option", {}, name)));
+    const [first, found] = await Promise.all([api.about(), api.items("", POPULAR)]);
+    [abouts, popular] = [[first], found];
+    setUpCovers(first);
+    introduce(first);
+    example = chooseExample();
     await follow();
+    const fresh = first.new_items ? await api.items("", 12, {new: true}) : [];
+    drawShelves(popular.filter((entry) => !entry.is_new), fresh, actions);
   } catch (error) {
-    $("heading").textContent = "Recommendations";
-    $("results").ariaBusy = "false";
-    fail(error);
+    fail(error, start);
     return;
   }
-  drawShelves();
-  show();
+  $("tools").hidden = false;
+  setReady();
+  await show();
+  describeRuns().then(() => drawOptions(abouts), () => {}); // without them there is nothing to compare
 }
 
 setUp();

@@ -1,7 +1,8 @@
 // The search: a combobox of items, for mouse and keyboard.
 
 import * as api from "./api.js";
-import {$, element, genresOf, named} from "./elements.js";
+import {$, element} from "./elements.js";
+import {genresOf, named} from "./titles.js";
 
 let timer = 0;
 let latest = 0; // only the latest response is shown
@@ -27,7 +28,7 @@ async function search(choose) {
     if (mine !== latest) return;
     const rows = items.map((entry, place) => {
       const row = element("li", {role: "option", id: `option-${place}`, ariaSelected: "false"}, named(entry));
-      if (entry.genres) row.append(" ", element("small", {}, genresOf(entry)));
+      if (entry.genres) row.append(" ", element("small", {}, genresOf(entry).join(", ")));
       if (entry.is_new) row.append(" ", element("span", {className: "mark"}, "new"));
       row.onmousedown = (event) => { event.preventDefault(); pick(entry, choose); };
       row.entry = entry;

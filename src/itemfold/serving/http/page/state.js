@@ -16,6 +16,8 @@ export const state = {
 
 export const same = (a, b) => String(a.item) === String(b.item);
 export const isEmpty = () => state.user === null && !state.liked.length;
+export const without = (list, entry) => list.filter((other) => !same(other, entry));
+export const isLiked = (entry) => state.liked.some((other) => same(other, entry));
 
 export function reset() {
   Object.assign(state, {user: null, userHistory: [], liked: [], disliked: [], genre: "", k: "10", diversity: "0", discount: "0", similar: null});
@@ -53,12 +55,14 @@ export async function readAddress(find, historyOf) {
   if (state.user !== null) state.userHistory = await historyOf(state.user);
 }
 
-// The request to a run. A known user who likes more items becomes a history of all of them.
-export function request(run, explains) {
+// The request to a run. A known user who likes more items becomes a history of all of them; `example` is the
+// history of a visitor who has not chosen anything.
+export function request(run, explains, example) {
+  const chosen = isEmpty() ? example : [...state.userHistory, ...state.liked];
   const source = state.user !== null && !state.liked.length
     ? {user: state.user}
-    : {history: [...state.userHistory, ...state.liked].map((entry) => entry.item)};
-  const explain = explains && !isEmpty();
+    : {history: chosen.map((entry) => entry.item)};
+  const explain = explains && ("user" in source || chosen.length > 0);
   return {
     ...source, run, k: Number(state.k), explain, ...(explain && {reasons: 3}),
     ...(state.genre && {genre: state.genre}),
