@@ -12,7 +12,6 @@ from itemfold.cli import options
 from itemfold.cli.errors import error_console
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_cutoffs, parse_optional_list
-from itemfold.cli.tables.layout import console, print_line
 from itemfold.errors import ItemfoldError
 
 if TYPE_CHECKING:
@@ -55,6 +54,8 @@ def evaluate_command(
         ),
     ] = None,
     as_json: options.AsJson = False,
+    format_: options.Format = "table",
+    plot: options.Plot = None,
     device: options.ScoringDevice = "cpu",
     data_root: options.DataRoot = None,
     data: Annotated[
@@ -72,11 +73,14 @@ def evaluate_command(
 
     Example: itemfold evaluate r --k 10,20 --diversity 0.5 --json
     """
+    from itemfold.cli.result_plots import activity_plot, check_plot
+    from itemfold.cli.tables.formats import check_format, print_tables
     from itemfold.validation import one_of
 
     one_of("--fold-in", fold_in, ("frozen", "joint"))
     cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
-    settings = steering.settings()
+    settings, format_ = steering.settings(), "json" if as_json else check_format(format_)
+    file = check_plot(plot)
     if sweep is not None:
         sweep = check_sweep(sweep, cutoffs, metrics)
     from itemfold.cli.tables import results
@@ -90,13 +94,13 @@ def evaluate_command(
     split = split_of(loaded, data_root, data)
     if sweep is not None:
         found = _sweep(loaded, split, sweep, cutoffs[0], steering)
-        if as_json and ranks.is_first():
+        if format_ == "json" and ranks.is_first():
             points = [{"value": p.value, "metrics": p.metrics} for p in found.points]
             typer.echo(
                 json.dumps({"run": run, "slider": sweep, "users": found.users} | {"points": points})
             )
-        else:
-            console.print(results.sweep(found))
+        elif ranks.is_first():
+            print_tables([results.sweep(found)], format_)
         return
     result = evaluate(
         loaded,
@@ -110,18 +114,18 @@ def evaluate_command(
     )
     if not ranks.is_first():
         return
-    if as_json:
+    if file is not None:
+        activity_plot(result.activity, file)
+    if format_ == "json":
         intervals = {name: result.interval(name) for name in result.per_user}
         content = {"run": run, "users": len(result.ids), "metrics": result.metrics}
         content |= {} if metrics_as is None else {"metrics_as": metrics_as}
         content |= {"intervals": intervals, "activity": activity_record(result.activity)}
         typer.echo(json.dumps(content))
     else:
-        console.print(results.evaluation(result))
-        for note in split.notes if "update" in loaded.config else ():
-            print_line(note)
-        if metrics_as is not None:
-            print_line(f"metrics as {metrics_as} defines them")
+        notes = list(split.notes) if "update" in loaded.config else []
+        notes += [] if metrics_as is None else [f"metrics as {metrics_as} defines them"]
+        print_tables(results.evaluation(result, notes), format_)
 
 
 def check_sweep(name: str, cutoffs: list[int], metrics: str | None) -> str:

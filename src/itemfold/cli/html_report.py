@@ -12,8 +12,8 @@ from itemfold.cli import plots
 from itemfold.cli.html_activity import activity_section
 from itemfold.cli.html_parts import parts_section
 from itemfold.cli.html_tradeoffs import tradeoff_section
+from itemfold.cli.tables.details import taken_candidate
 from itemfold.cli.tables.layout import html_table, interval_text, p_value, setting_value
-from itemfold.cli.tables.results import taken_candidate
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.compare import COMPARED_METRICS, compare_runs
 from itemfold.evaluation.metrics import best_value, definitions

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.cli.tables.results import taken_candidate
+from itemfold.cli.tables.details import taken_candidate
 from itemfold.evaluation.activity import ByActivity, merged_group
 from itemfold.evaluation.significance import Interval, bootstrap_interval
 from itemfold.evaluation.tradeoff import Sweep

@@ -10,11 +10,13 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from itemfold import ranks
 from itemfold.cli.errors import error_console, print_note, report_interrupt
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.options import CONFIGURATION, ExperimentOptions
+from itemfold.cli.parsing import parse_optional_list
 from itemfold.cli.signals import STARTED
 from itemfold.cli.tables.layout import console, print_line, program
 from itemfold.errors import ItemfoldError
@@ -42,6 +44,21 @@ class RunOptions:
             rich_help_panel=CONFIGURATION,
         ),
     ] = None
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Metrics that the summary shows, such as ndcg@20,mrr@20,gini@20. Default: ndcg, "
+            "recall, hit, coverage and novelty. All are stored."
+        ),
+    ] = None
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details",
+            help="Also print all metrics, users by activity, the parts of a hybrid and the "
+            "chosen settings.",
+        ),
+    ] = False
     track: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,7 +79,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     """
     if experiment.data is not None and ranks.is_first() and error_console.is_terminal:
         print_note(f"reading {experiment.data}")
-    from itemfold.cli.tables import results
+    from itemfold.cli.tables.details import details
+    from itemfold.cli.tables.summary import check_shown, example_list, how_trained, summary
     from itemfold.experiments.build import run_config
     from itemfold.experiments.stored import change_of_data, default_folder
     from itemfold.settings.resolve import Request
@@ -70,6 +88,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
 
     for name in run.track or ():
         check_tracker(name)
+    shown = check_shown(parse_optional_list("metrics", run.metrics))
     settings, source = _settings_before_options(experiment, run)
     base = copy.deepcopy(settings)
     for note in experiment.apply(settings):
@@ -82,9 +101,15 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
         return
     if run.final is not None and (note := change_of_data(run.final, trained)):
         print_note(note)
-    console.print(results.finished(trained))
-    for line in results.chosen(trained):
-        print_line(line)
+    console.print(summary(trained, shown))
+    if ranks.size() == 1:  # several processes score together
+        console.print(example_list(trained))
+    for note in trained.notes:
+        console.print(Text(f"note: {note}", "dim"))
+    if run.details:
+        console.print(details(trained))
+    if trained.metrics["test"] or trained.metrics["valid"]:
+        print_line(how_trained(trained))
     print_line(f"run folder: {folder}")
     for line in _what_next(trained, quote(str(folder))):
         print_line(line)
@@ -97,7 +122,10 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
 
 def _what_next(trained: Run, folder: str) -> list[str]:
     """The commands that most people type after training."""
-    lines = [f"recommend: {program()} recommend {folder} --history ITEM,ITEM --explain"]
+    lines = []
+    if trained.metrics["test"]:
+        lines.append(f"all metrics, plots and chosen settings: {program()} report {folder}")
+    lines.append(f"recommend: {program()} recommend {folder} --history ITEM,ITEM --explain")
     if trained.metrics["test"]:
         lines.append(f"before deploying, train on all data: {program()} train --final {folder}")
     return lines

@@ -63,6 +63,7 @@ class Evaluation:
         history: Number of items in each user's history.
         is_new: Whether each user is new: without a row in the training data of a transductive
             split. None in an inductive split, where that holds for all users.
+        notes: Sentences about what was left out.
 
     Examples:
         >>> import numpy as np
@@ -82,6 +83,7 @@ class Evaluation:
     ids: npt.NDArray[Any]  # [users]
     history: npt.NDArray[np.int64]  # [users]
     is_new: Bools | None = None  # [users]
+    notes: tuple[str, ...] = ()
 
     def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
         """Bootstrap 95 % interval of a metric's mean over users.
