@@ -124,7 +124,7 @@ def _what_next(trained: Run, folder: str) -> list[str]:
     """The commands that most people type after training."""
     lines = []
     if trained.metrics["test"]:
-        lines.append(f"all metrics, plots and chosen settings: {program()} report {folder}")
+        lines.append(f"all metrics, plots and settings: {program()} report {folder}")
     lines.append(f"recommend: {program()} recommend {folder} --history ITEM,ITEM --explain")
     if trained.metrics["test"]:
         lines.append(f"before deploying, train on all data: {program()} train --final {folder}")

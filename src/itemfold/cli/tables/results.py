@@ -12,7 +12,7 @@ from itemfold.cli.tables.activity import by_activity
 from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured
 from itemfold.cli.tables.layout import add_row, counted, new_table
 from itemfold.data.array_types import Floats
-from itemfold.evaluation.evaluate import Evaluation
+from itemfold.evaluation.evaluation import Evaluation
 from itemfold.evaluation.metrics import definitions
 from itemfold.evaluation.significance import (
     Comparison,
