@@ -117,22 +117,21 @@ def test_ranked_lists_equal_a_loop(seed, depth, share):
 
 def test_notes_count_what_does_not_count():
     split = SPLITS["known"]
-    held = split.test
-    first, second = held.ids[:2].tolist()
-    known = split.item_ids.ids[held.history[[0]].indices[0]]
-    new = next(
-        i for i in split.item_ids.ids if i not in split.item_ids.ids[held.history[[0]].indices]
-    )
+    first, second = split.test.ids[:2].tolist()
+    seen = [set(split.item_ids.ids[split.test.history[[row]].indices]) for row in (0, 1)]
+    known = next(iter(seen[0]))
+    new, other = (next(i for i in split.item_ids.ids if i not in items) for items in seen)
     users = [first, first, first, first, second, "x"]
-    items = [known, new, new, "strange", split.item_ids.ids[0], new]
+    items = [known, new, new, "strange", other, new]
     found = ir.evaluate(pd.DataFrame({"user": users, "item": items}), split, k=5)
     notes = " ".join(found.notes)
     for text in (
-        "1 lists of users who are not in the test part",
-        f"{len(found.ids) - 2} test users without a list",
-        "1 items of histories",
-        "1 repeated items",
-        "1 unknown items",
+        "Users of lists who are not in the test part, left out: 1.",
+        f"Test users without a list, who count as 0: {len(found.ids) - 2}.",
+        "Test users whose list has fewer than 5 items: 2.",
+        "Items of histories in the lists, left out: 1.",
+        "Repeated items in the lists, left out: 1.",
+        "Unknown items in the lists, which count as misses: 1.",
     ):
         assert text in notes
     assert (found.per_user["ndcg@5"][2:] == 0).all()

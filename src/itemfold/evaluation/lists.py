@@ -64,18 +64,18 @@ class Lists:
         top[row[kept], place[kept]] = item[kept]
         length = np.bincount(row, minlength=len(held))
         counts = {
-            "lists of users who are not in the test part, left out": len(
-                np.unique(self.users[~known])
+            "Users of lists who are not in the test part, left out": len(
+                np.unique(self.users[~known].astype(str))
             ),
-            "test users without a list, who count as 0": int((length == 0).sum()),
-            f"test users with fewer than {depth} items in their list": int(
+            "Test users without a list, who count as 0": int((length == 0).sum()),
+            f"Test users whose list has fewer than {depth} items": int(
                 ((length > 0) & (length < depth)).sum()
             ),
-            "items of histories in the lists, left out": int(seen.sum()),
-            "repeated items in the lists, left out": int(again.sum()),
-            "unknown items in the lists, which count as misses": strange,
+            "Items of histories in the lists, left out": int(seen.sum()),
+            "Repeated items in the lists, left out": int(again.sum()),
+            "Unknown items in the lists, which count as misses": strange,
         }
-        return top, tuple(f"{count:,} {what}" for what, count in counts.items() if count)
+        return top, tuple(f"{what}: {count:,}." for what, count in counts.items() if count)
 
 
 def is_frame(source: Any) -> bool:
