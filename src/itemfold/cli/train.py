@@ -18,6 +18,7 @@ from itemfold.cli.option_groups import with_options
 from itemfold.cli.options import CONFIGURATION, ExperimentOptions
 from itemfold.cli.parsing import parse_optional_list
 from itemfold.cli.signals import STARTED
+from itemfold.cli.tables.formats import on_terminal
 from itemfold.cli.tables.layout import console, print_line, program
 from itemfold.errors import ItemfoldError
 
@@ -37,6 +38,20 @@ class RunOptions:
         typer.Option(help="Run folder; default: runs/<data>-<protocol>-<model>-<loss>-<seed>."),
     ] = None
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="Train and test with this many seeds, into folders in --out; shows means ± "
+            "standard deviations."
+        ),
+    ] = None
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="The same with folds: every user or interaction is tested once; in a file with "
+            "timestamps, successive time windows."
+        ),
+    ] = None
     final: Annotated[
         Path | None,
         typer.Option(
@@ -94,6 +109,9 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     for note in experiment.apply(settings):
         print_note(note)
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
+    if run.seeds is not None or run.folds is not None:
+        _train_repeatedly(base, settings, source, folder, run, shown)
+        return
     with report_interrupt(lambda: _how_to_resume(folder)):
         request = Request.from_options(base, settings, source)
         trained = run_config(request, folder, resume=run.resume, progress=True, started=STARTED)
@@ -118,6 +136,29 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     if not trained.metrics.get("complete", True):
         print_note(f"stopped at the best so far; {_how_to_resume(folder)}")
         raise typer.Exit(128 + signal.SIGINT)
+
+
+def _train_repeatedly(
+    base: Config,
+    settings: Config,
+    source: str,
+    folder: Path,
+    run: RunOptions,
+    shown: list[str] | None,
+) -> None:
+    """Train with several seeds or on several folds; print means and deviations."""
+    from itemfold.cli.tables.repeats import check_repeats, repeated_table, repeated_verdict
+    from itemfold.experiments.repeats import repeat
+
+    check_repeats(run.seeds, run.folds, final=run.final is not None, tracks=bool(run.track))
+    with report_interrupt(lambda: f"continue with the same command and --resume, into {folder}"):
+        found = repeat(
+            base, settings, source, folder, seeds=run.seeds, folds=run.folds, resume=run.resume
+        )
+    if ranks.is_first():
+        console.print(on_terminal(repeated_table(found, shown)))
+        print_line(repeated_verdict(found))
+        print_line(f"runs and summary.json: {folder}")
 
 
 def _what_next(trained: Run, folder: str) -> list[str]:

@@ -157,9 +157,9 @@ def example_list(run: Run) -> RenderableType:
     """The recommendations of one known user, with some items of the history."""
     if not run.train.nnz:
         return Group()
-    (row,) = typical_users(run)
-    (user,) = run.user_ids.external([row]).tolist()
-    names, others = history_names(run, int(row), SHOWN_HISTORY)
+    rows = typical_users(run)
+    (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()
+    names, others = history_names(run, row, SHOWN_HISTORY)
     found: Recommendations = Recommender.from_run(run).recommend(user, k=LISTED)
     more = f" and {others} more" if others else ""
     table = new_table("", "item", *["title"] * (run.titles is not None), numbers=("",))
