@@ -35,7 +35,7 @@ class RunOptions:
 
     out: Annotated[
         Path | None,
-        typer.Option(help="Run folder; default: runs/<data>-<protocol>-<model>-<loss>-<seed>."),
+        typer.Option(help="Run folder; default: runs/ and data, protocol, model, loss and seed."),
     ] = None
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False
     seeds: Annotated[

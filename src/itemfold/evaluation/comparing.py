@@ -69,7 +69,7 @@ class ComparedRuns:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Evaluated:
     """An evaluation with the attributes of a run that a comparison uses."""
 

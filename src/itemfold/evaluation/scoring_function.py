@@ -25,10 +25,10 @@ class ScoringFunction(Model):
 
     def scores(self, history: sp.csr_array, users: npt.NDArray[np.int64]) -> Tensor:
         """The scores of the function, checked."""
-        found = self.function(history, users)
+        found: Any = self.function(history, users)
         if isinstance(found, Tensor):
             found = found.detach().cpu().numpy()
-        if sp.issparse(found):
+        if hasattr(found, "toarray"):  # a sparse matrix
             found = found.toarray()
         try:
             values = np.array(found, dtype=np.float32)

@@ -167,7 +167,7 @@ def _can_test_parts(run: Run, fitted: FittedModel, context: Context) -> bool:
     """Whether the budget is enough to evaluate every part as well."""
     left = context.deadline.left() + context.deadline.reserve  # what was reserved is done
     each = run.metrics["seconds"]["evaluate"]
-    return ranks.from_first(lambda: left > len(fitted.parts) * each)
+    return bool(ranks.from_first(lambda: left > len(fitted.parts) * each))
 
 
 def map_settings(run: Run, features: ItemFeatures) -> dict[str, float]:

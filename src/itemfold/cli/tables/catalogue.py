@@ -80,7 +80,7 @@ def one_model(name: str) -> list[ResultTable]:
         change = "change one with --set, such as --set " + rows[0][0] + "=VALUE"
         tables.append(ResultTable(("setting", "default"), tuple(rows), words=2, notes=(change,)))
     if found := _measured().get(name):
-        figures = []
+        figures: list[tuple[Cell, ...]] = []
         for data, test in found.items():
             dataset, _, protocol = data.partition("/")
             values = (Figure.number(100 * test[key], ".2f") for key in FIGURES)

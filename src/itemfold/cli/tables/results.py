@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from itemfold.experiments.tune import Tuned
 
 
-DEFINED = "`itemfold evaluate --help` defines the metrics beyond accuracy"
-
-
 def tuned(found: Tuned, most: int = 10) -> RenderableType:
     """The best trials of a search, and the configuration that it started from."""
     keys = list(found.best.settings)
@@ -56,7 +53,7 @@ def evaluation(result: Evaluation, notes: Sequence[str] = ()) -> list[ResultTabl
         (name, *(measured(intervals[name]) if name in intervals else (Figure.number(value), "")))
         for name, value in result.metrics.items()
     ]
-    explained = [DEFINED] if definitions(result.metrics) else []
+    explained = definitions(result.metrics)
     below = (counted(len(result.ids), "users"), *result.notes, *notes, *explained)
     table = ResultTable(("metric", "mean", "95 %"), tuple(rows), notes=below)
     return [table, *by_activity(result.activity)]
