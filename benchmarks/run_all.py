@@ -28,6 +28,7 @@ CPU = (
     "epoch.py yelp2018",
     "busy.py yelp2018",
     "evaluate.py yelp2018",
+    "all_metrics.py",
     "closed_forms.py ml-1m",
     "fold_in.py yelp2018",
     "serve.py yelp2018 --model gnn",

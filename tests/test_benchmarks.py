@@ -54,6 +54,7 @@ def test_help(call: Call, script: str, capsys: pytest.CaptureFixture[str]) -> No
             ["serve.py", "--model", "hybrid"], "serve_over_python", marks=pytest.mark.slow
         ),
         (["evaluate.py"], "evaluate_speedup"),
+        (["all_metrics.py"], "all_metrics_seconds"),
         (["closed_forms.py"], "trials_speedup"),
         (["fold_in.py"], "fold_in_p99_ms"),
         (["hybrid.py"], "ndcg"),

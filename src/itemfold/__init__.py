@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.data.time_splits import leave_last_out, split_by_time, split_rolling, split_window
     from itemfold.data.user_split_tables import read_user_split
     from itemfold.errors import ItemfoldError, LeakError
-    from itemfold.evaluation.evaluate import Evaluation, evaluate
+    from itemfold.evaluation.comparing import compare
+    from itemfold.evaluation.evaluate import evaluate
+    from itemfold.evaluation.evaluation import Evaluation
     from itemfold.reranking.steering import Steering
     from itemfold.serving.exports.write import export
     from itemfold.serving.fit import fit
@@ -50,6 +52,7 @@ __all__ = [
     "Steering",
     "TrainConfig",
     "cold_start",
+    "compare",
     "evaluate",
     "export",
     "fit",

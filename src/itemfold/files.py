@@ -81,17 +81,17 @@ def locked(folder: Path, *, wait: bool) -> Iterator[None]:
         os.close(handle)
 
 
-def check_file(path: str | Path, endings: Sequence[str]) -> Path:
+def check_file(path: str | Path, endings: Sequence[str], name: str = "out") -> Path:
     """Return the path of an output file, or raise if it cannot be written."""
     path = Path(path)
     if path.is_dir():
-        raise ItemfoldError(f"'out' must be a file, got the folder '{path}'")
+        raise ItemfoldError(f"'{name}' must be a file, got the folder '{path}'")
     if path.suffix not in endings:
-        raise ItemfoldError(f"'out' must end in {' or '.join(endings)}, got '{path}'")
+        raise ItemfoldError(f"'{name}' must end in {' or '.join(endings)}, got '{path}'")
     if not path.parent.is_dir():
-        raise ItemfoldError(f"'out' must be in an existing folder, got '{path}'")
+        raise ItemfoldError(f"'{name}' must be in an existing folder, got '{path}'")
     if not _writable(path.parent):
-        raise ItemfoldError(f"'out' must be in a writable folder, got '{path}'")
+        raise ItemfoldError(f"'{name}' must be in a writable folder, got '{path}'")
     return path
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import itemfold as ir
 from itemfold.cli.html_report import write_report
-from itemfold.cli.tables import results
+from itemfold.cli.tables.details import details
 from itemfold.cli.tables.parts import part_warning, parts_alone
 
 DATA = "synthetic:users=200,items=80,interactions=3000"
@@ -35,7 +35,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_train_and_evaluate_print_the_groups(folders, tmp_path):
     trained = call(
-        "train", DATA, *("--split", "rolling", "--model", "ease", "--out", tmp_path / "r")
+        "train",
+        DATA,
+        *("--split", "rolling", "--model", "ease", "--out", tmp_path / "r", "--details"),
     )
     evaluated = call("evaluate", tmp_path / "r")
     stored = json.loads((tmp_path / "r/metrics.json").read_text())["activity"]
@@ -59,7 +61,7 @@ def test_tables_fit_into_80_columns(folders):
         entry["least"] += 1000
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(results.finished(run))
+        console.print(details(run))
     shown = capture.get()
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
@@ -139,7 +141,7 @@ def test_a_part_better_than_the_sum_is_named(hybrid, factor, p, warns, tmp_path)
     sentence = part_warning(run)
     console = Console(width=300)
     with console.capture() as capture:
-        console.print(results.finished(run))
+        console.print(details(run))
     assert ("warning: " in capture.get()) == warns == bool(sentence)
     assert f"linear alone {whole * factor:.4f}" in re.sub(" +", " ", capture.get())
     if warns:

@@ -97,7 +97,7 @@ def test_a_budget_is_stored_in_seconds_and_ends_training(tmp_path: Path) -> None
 @pytest.mark.parametrize("protocol", ["transductive", "inductive"])
 def test_what_was_tried_and_taken_is_printed(protocol: str, tmp_path: Path) -> None:
     folder = tmp_path / "r"
-    shown = call("train", TINY, *FAST, "--protocol", protocol, "--out", folder).stdout
+    shown = call("train", TINY, *FAST, "--details", "--protocol", protocol, "--out", folder).stdout
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["model"] == "hybrid"
     tried = re.findall(r"^tried on validation: (.*): ndcg@20 ([\d.]+) at epoch (\d+)$", shown, re.M)
@@ -129,20 +129,22 @@ def test_what_was_tried_and_taken_is_printed(protocol: str, tmp_path: Path) -> N
 def test_nothing_is_said_about_choices_where_nothing_was_open(tmp_path: Path) -> None:
     call("train", TINY, *FAST, "--out", tmp_path / "r")
     config = tmp_path / "r" / "config.toml"
-    shown = call("train", "--config", config, "--out", tmp_path / "again").stdout
+    shown = call("train", "--config", config, "--details", "--out", tmp_path / "again").stdout
     assert "settings of the linear model" not in shown
     assert "chosen" not in shown
     assert Run.load(tmp_path / "again").metrics["trials"] == []
 
 
 def test_a_model_by_name_has_no_account(tmp_path: Path) -> None:
-    shown = call("train", TINY, *FAST, "--model", "lightgcn", "--out", tmp_path / "r").stdout
+    options = ("--model", "lightgcn", "--details", "--out", tmp_path / "r")
+    shown = call("train", TINY, *FAST, *options).stdout
     assert "chosen" not in shown
     assert "tried" not in shown
 
 
 def test_typical_settings_are_printed_where_nothing_is_held_out(tmp_path: Path) -> None:
-    shown = call("train", TINY, *FAST, "--split", "all", "--out", tmp_path / "r").stdout
+    options = ("--split", "all", "--details", "--out", tmp_path / "r")
+    shown = call("train", TINY, *FAST, *options).stdout
     assert "none are held out" in shown
     assert "tried" not in shown
     assert "model.linear.l2=50" in shown

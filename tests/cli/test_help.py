@@ -92,8 +92,7 @@ def test_a_report_has_the_best_of_each_metric_in_bold_but_not_of_novelty(
     assert "higher means rarer items, not better lists" in page
 
 
-def test_models_marks_the_default_and_shows_no_empty_values(run: Callable[..., str]) -> None:
+def test_models_names_the_default_and_shows_no_empty_values(run: Callable[..., str]) -> None:
     text = run("models")
-    assert "hybrid (default)" in text
-    assert text.count("(default)") == 1
+    assert text.count("Default: hybrid.") == 1
     assert "None" not in text

@@ -1,14 +1,17 @@
 """The report is self-contained, and its figures are those of the runs."""
 
 import re
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
+import scipy.stats
 import torch
 
 import itemfold as ir
 from itemfold.cli import plots
 from itemfold.cli.html_report import write_report
+from itemfold.cli.tables.summary import verdict
 from itemfold.evaluation.tradeoff import Sweep, SweepPoint
 from itemfold.settings.toml_file import flat
 
@@ -86,11 +89,37 @@ def test_groups_tests_and_plots(page, runs):
     assert "Known users" in page.text
     assert "Users never seen in training" in page.text
     assert page.text.count("Paired tests") == 2
-    assert page.source.count("<svg ") == 6  # three plots per group
+    assert page.source.count("<svg ") == 8  # four plots per group
     assert "known <bpr>" in page.text  # names are escaped
     for variable in ("var(--ink)", "var(--c0)", "var(--c1)"):
         assert variable in page.source
     assert "#010101" not in page.source
+
+
+def test_it_opens_with_the_verdict_a_picture_and_lists_and_folds_the_rest(page, runs):
+    top, *folded = re.split(r"<details>", page.source.partition("<h2>")[2])
+    order = [top.index(text) for text in ('class="verdict"', "<svg ", "ndcg@20</td>", "Examples")]
+    assert order == sorted(order)
+    assert top.count("<svg ") == 1
+    for hidden in ("gini", "popularity_bias", "Paired tests", "Learning curves"):
+        assert hidden not in top
+        assert any(hidden in part for part in folded)
+    values = {name: run.metrics["test"]["ndcg@20"] for name, run in runs.items() if "known" in name}
+    best, second = sorted(values, key=values.get, reverse=True)
+    sentence = re.search(r'class="verdict">(.*?)</p>', top)[1]
+    assert sentence.startswith(f"{escape(best)} has the best ndcg@20, {values[best]:.4f}, which is")
+    a, b = (runs[name].per_user["ndcg@20"] for name in (best, second))
+    p = scipy.stats.ttest_rel(a, b).pvalue
+    assert ("which is better" in sentence) == (p < 0.05)
+    assert f"p = {p:.3f}".replace("0.", ".") in sentence or "p &lt;.001" in sentence
+
+
+def test_one_run_has_its_own_verdict_and_popularity_in_the_picture(runs, tmp_path):
+    run = runs["known item"]
+    text = write_report({"mine": run}, tmp_path / "r.html").read_text(encoding="utf-8")
+    top = text.partition("<details>")[0]
+    assert escape(verdict(run)) in top
+    assert f"{run.metrics['popularity']['ndcg@20']:.4f}" in top.partition("</svg>")[0]
 
 
 def test_examples_are_recommendations_of_the_runs(page, runs):

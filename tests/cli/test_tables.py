@@ -3,7 +3,8 @@
 from rich.console import Console
 
 import itemfold as ir
-from itemfold.cli.tables import description, results
+from itemfold.cli.tables import description
+from itemfold.cli.tables.details import details
 from itemfold.data.describe import describe
 from itemfold.data.synthetic import synthetic
 from itemfold.sampling.ppr_diagnostics import ppr_report
@@ -44,7 +45,7 @@ def test_validation_metrics_come_in_the_order_of_the_run():
     data = synthetic(users=60, items=80, interactions=900)
     model = ir.models.LightGCN(dim=4)
     run = ir.train(ir.split_interactions(data, seed=0), model, epochs=1, metric="ap@5")
-    lines = shown(results.finished(run)).splitlines()
+    lines = shown(details(run)).splitlines()
     found = [line.split()[0] for line in lines if "@5 " in line]
     assert found == list(run.metrics["valid"])
     assert found == ["recall@5", "capped_recall@5", "ndcg@5", "ap@5"]

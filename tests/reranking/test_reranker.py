@@ -17,8 +17,9 @@ from itemfold.evaluation.ranking import steered_items, top_items
 from itemfold.models import EASE, Hybrid, LightGCN
 from itemfold.reranking import reranker as reranker_module
 from itemfold.reranking.item_facts import ItemFacts, long_tail
+from itemfold.reranking.list_similarity import mean_similarity
 from itemfold.reranking.reranker import Reranker
-from itemfold.reranking.similarity import item_vectors, mean_similarity, unit_sets
+from itemfold.reranking.similarity import item_vectors, unit_sets
 from itemfold.reranking.steering import SLIDERS, Steering
 
 ITEMS, USERS, K = 60, 9, 6
@@ -229,18 +230,6 @@ def test_vectors_of_a_model_are_compared_and_else_users():
         both = (matrix[:, i] * matrix[:, j]).sum()
         expected = both / math.sqrt(matrix[:, i].sum() * matrix[:, j].sum())
         assert cosines[i, j] == pytest.approx(expected, abs=1e-6)
-
-
-def test_mean_similarity_equals_a_loop_over_pairs():
-    lists = np.array([[0, 5, 9, 30], [1, 2, -1, -1], [7, -1, -1, -1]])
-    for dense in (True, False):
-        vectors = FACTS[dense].vectors()
-        rows = np.asarray(vectors.toarray() if sp.issparse(vectors) else vectors)
-        found = mean_similarity(lists, vectors)
-        for listed, value in zip(lists, found, strict=True):
-            items = listed[listed >= 0]
-            pairs = [rows[a] @ rows[b] for n, a in enumerate(items) for b in items[:n]]
-            assert value == pytest.approx(np.mean(pairs) if pairs else np.nan, nan_ok=True)
 
 
 # --- columns -------------------------------------------------------------------------------------

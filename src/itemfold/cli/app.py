@@ -113,14 +113,21 @@ def datasets_command() -> None:
     console.print(dataset_table())
 
 
-def models_command() -> None:
-    """List the models, with their papers and what they can do.
+def models_command(
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="Show one model in full.")
+    ] = None,
+    format_: options.Format = "table",
+) -> None:
+    """List the models with what they can do and measured figures, or show one in full.
 
-    Example: itemfold models
+    Example: itemfold models ease
     """
-    from itemfold.cli.tables.catalogue import model_table
+    from itemfold.cli.tables.catalogue import model_table, one_model
+    from itemfold.cli.tables.formats import check_format, print_tables
 
-    console.print(model_table())
+    check_format(format_)
+    print_tables([model_table()] if model is None else one_model(model), format_)
 
 
 @with_options
@@ -132,22 +139,29 @@ def describe_command(
         typer.Option("--ppr", help="Also show which negatives PageRank sampling would draw."),
     ] = False,
     as_json: options.AsJson = False,
+    format_: options.Format = "table",
 ) -> None:
     """Show counts, degree histograms, warnings and the fingerprint of a data set.
 
     Example: itemfold describe plays.csv --user-col listener --item-col track --ppr
     """
     from itemfold.cli.tables import description
+    from itemfold.cli.tables.formats import check_format, print_tables
     from itemfold.data.datasets import load
     from itemfold.data.describe import describe
     from itemfold.sampling.ppr_diagnostics import ppr_report
 
+    format_ = "json" if as_json else check_format(format_)
     interactions = load(data, **reading.settings())
     found = describe(interactions)
     negatives = ppr_report(interactions) if pagerank else None
-    if as_json:
+    if format_ == "json":
         content = found.to_dict() | ({"ppr": negatives.to_dict()} if negatives else {})
         typer.echo(json.dumps(content))
+        return
+    if format_ != "table":
+        extra = [description.ppr_table(negatives)] if negatives else []
+        print_tables([description.facts_table(found), *extra], format_)
         return
     console.print(description.description(found))
     if negatives:
@@ -163,23 +177,32 @@ def compare_command(
         str | None,
         typer.Option(help="Metrics that the runs have stored, such as ndcg@20,mrr@20."),
     ] = None,
+    format_: options.Format = "table",
+    plot: options.Plot = None,
 ) -> None:
     """Compare runs on the same data, with paired tests against the first, also by activity.
 
-    Example: itemfold compare runs/bpr runs/item
+    Example: itemfold compare runs/bpr runs/item --format markdown --plot compared.svg
     """
+    from itemfold.cli.result_plots import check_plot, compared_plot
     from itemfold.cli.tables import results
     from itemfold.cli.tables.activity import compared_by_activity
+    from itemfold.cli.tables.formats import check_format, print_tables
     from itemfold.evaluation.activity import shown_metrics
     from itemfold.evaluation.compare import compare_by_activity, compare_runs
     from itemfold.training.run_folder import load_runs
 
+    check_format(format_)
+    file = check_plot(plot)
     loaded = load_runs(runs)
     found, values, notes = compare_runs(loaded, parse_optional_list("metrics", metrics))
-    console.print(results.comparison(found, values, notes))
+    tables = [results.comparison(found, values, notes)]
     (metric, *_) = shown_metrics(values[found.baseline])
     if (compared := compare_by_activity(loaded, metric)).groups:
-        console.print(compared_by_activity(compared))
+        tables.append(compared_by_activity(compared))
+    print_tables(tables, format_)
+    if file is not None:
+        compared_plot(values, file)
 
 
 def report_command(

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from itemfold.cli.html_report import write_report
 from itemfold.cli.tables import results
+from itemfold.cli.tables.formats import on_terminal
 from itemfold.cli.tables.layout import p_value, program
 from itemfold.cli.tables.recommendations import recommendations
 from itemfold.data.datasets import load
@@ -107,7 +108,7 @@ def run_demo(
             runs[name] = unless_stopped(run)
         console.print(f"\n[bold]{title}[/]")
         found = compare_runs(runs, METRICS)
-        console.print(results.comparison(*found))
+        console.print(on_terminal(results.comparison(*found)))
         if protocol == "transductive":
             console.print(LEGEND, style="dim", highlight=False)
         for sentence in (losses_compared(runs, found[0]), hybrid_compared(runs)):

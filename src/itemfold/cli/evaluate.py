@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,19 +14,29 @@ from itemfold.cli import options
 from itemfold.cli.errors import error_console
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_cutoffs, parse_optional_list
-from itemfold.cli.tables.layout import console, print_line
 from itemfold.errors import ItemfoldError
 
 if TYPE_CHECKING:
+    from itemfold.cli.tables.formats import ResultTable
     from itemfold.data.split import Split
+    from itemfold.evaluation.evaluation import Evaluation
     from itemfold.evaluation.tradeoff import Sweep
     from itemfold.training.run import Run
 
 
 @with_options
 def evaluate_command(
-    run: options.RunPath,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder; with --lists also DATA, as for `itemfold train`.",
+            show_default=False,
+        ),
+    ],
     steering: options.SteeringOptions,
+    rows: options.RowOptions,
+    splitting: options.SplitOptions,
     k: Annotated[str, typer.Option(help="Cut-offs, such as 10,20.")] = "20",
     metrics: Annotated[
         str | None,
@@ -32,6 +44,19 @@ def evaluate_command(
             help="Such as ndcg@10,ap. At a cut-off: {metrics}; over the whole list: "
             "{full_metrics}. Default: all metrics at each k."
         ),
+    ] = None,
+    lists: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Evaluate the lists that any other system made instead: a .csv, .tsv or .parquet "
+            "file with columns user and item, and rank or score. Those of a run are compared with "
+            "it, by paired tests.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="With --lists and DATA: seed of the split.", rich_help_panel="Split"),
     ] = None,
     fold_in: Annotated[
         str,
@@ -55,6 +80,8 @@ def evaluate_command(
         ),
     ] = None,
     as_json: options.AsJson = False,
+    format_: options.Format = "table",
+    plot: options.Plot = None,
     device: options.ScoringDevice = "cpu",
     data_root: options.DataRoot = None,
     data: Annotated[
@@ -68,19 +95,31 @@ def evaluate_command(
 ) -> None:
     """Evaluate a run on the test users of its own split, which is recreated and verified.
 
+    With --lists, evaluate the lists of any other system on the same users and by the same metrics.
+
     Metrics beyond accuracy: {definitions}
 
     Example: itemfold evaluate r --k 10,20 --diversity 0.5 --json
     """
+    from itemfold.cli.result_plots import activity_plot, check_plot
+    from itemfold.cli.tables.formats import check_format, print_tables
     from itemfold.validation import one_of
 
     one_of("--fold-in", fold_in, ("frozen", "joint"))
     cutoffs, names = parse_cutoffs(k), parse_optional_list("metrics", metrics)
-    settings = steering.settings()
+    settings, format_ = steering.settings(), "json" if as_json else check_format(format_)
+    file = check_plot(plot)
     if sweep is not None:
         sweep = check_sweep(sweep, cutoffs, metrics)
+    other = OtherSystem(rows, splitting, seed, data_root, data)
+    if lists is not None:
+        tables, result = other.evaluated(lists, run, cutoffs, names, metrics_as)
+        _print(result, run, format_, tables, metrics_as)
+        if file is not None:
+            activity_plot(result.activity, file)
+        return
+    other.check_unused()
     from itemfold.cli.tables import results
-    from itemfold.evaluation.activity import activity_record
     from itemfold.evaluation.evaluate import evaluate
     from itemfold.experiments.stored import split_of
     from itemfold.training.run import Run
@@ -90,13 +129,13 @@ def evaluate_command(
     split = split_of(loaded, data_root, data)
     if sweep is not None:
         found = _sweep(loaded, split, sweep, cutoffs[0], steering)
-        if as_json and ranks.is_first():
+        if format_ == "json" and ranks.is_first():
             points = [{"value": p.value, "metrics": p.metrics} for p in found.points]
             typer.echo(
                 json.dumps({"run": run, "slider": sweep, "users": found.users} | {"points": points})
             )
-        else:
-            console.print(results.sweep(found))
+        elif ranks.is_first():
+            print_tables([results.sweep(found)], format_)
         return
     result = evaluate(
         loaded,
@@ -110,18 +149,110 @@ def evaluate_command(
     )
     if not ranks.is_first():
         return
-    if as_json:
+    if file is not None:
+        activity_plot(result.activity, file)
+    notes = list(split.notes) if "update" in loaded.config else []
+    _print(result, run, format_, results.evaluation(result, notes), metrics_as)
+
+
+def _print(
+    result: Evaluation, run: str, format_: str, tables: list[ResultTable], metrics_as: str | None
+) -> None:
+    """Print an evaluation: one JSON object, or its tables."""
+    from itemfold.cli.tables.formats import print_tables
+    from itemfold.evaluation.activity import activity_record
+
+    if format_ == "json":
         intervals = {name: result.interval(name) for name in result.per_user}
         content = {"run": run, "users": len(result.ids), "metrics": result.metrics}
         content |= {} if metrics_as is None else {"metrics_as": metrics_as}
         content |= {"intervals": intervals, "activity": activity_record(result.activity)}
+        content |= {"notes": list(result.notes)} if result.notes else {}
         typer.echo(json.dumps(content))
-    else:
-        console.print(results.evaluation(result))
-        for note in split.notes if "update" in loaded.config else ():
-            print_line(note)
-        if metrics_as is not None:
-            print_line(f"metrics as {metrics_as} defines them")
+        return
+    if metrics_as is not None:
+        first, *others = tables
+        note = f"metrics as {metrics_as} defines them"
+        tables = [replace(first, notes=(*first.notes, note)), *others]
+    print_tables(tables, format_)
+
+
+@dataclass(frozen=True)
+class OtherSystem:
+    """Lists of another system, and the run or the data whose test users they are for."""
+
+    rows: options.RowOptions
+    splitting: options.SplitOptions
+    seed: int | None
+    data_root: Path | None
+    data: str | None
+
+    def check_unused(self) -> None:
+        """Raise if an option was given that only lists on data need."""
+        given = {**vars(self.rows), **vars(self.splitting), "seed": self.seed}
+        for name, value in given.items():
+            if value is not None and value is not False:
+                raise ItemfoldError(
+                    f"'--{name.replace('_', '-')}' has no effect on a run, which is evaluated on "
+                    "its own split; it is for --lists with DATA"
+                )
+
+    def evaluated(
+        self,
+        lists: Path,
+        target: str,
+        cutoffs: list[int],
+        names: list[str] | None,
+        metrics_as: str | None,
+    ) -> tuple[list[ResultTable], Evaluation]:
+        """Tables of the lists' metrics, compared with those of a run, and the evaluation."""
+        from itemfold.cli.tables import results
+        from itemfold.evaluation.comparing import compare
+        from itemfold.evaluation.evaluate import evaluate
+        from itemfold.evaluation.lists import read_lists
+        from itemfold.experiments.stored import split_of
+        from itemfold.training.run import Run
+
+        frame = read_lists(lists)
+        loaded = Run.load(target) if (Path(target) / "metrics.json").is_file() else None
+        if loaded is not None:
+            self.check_unused()
+            split = split_of(loaded, self.data_root, self.data)
+        else:
+            split = self._split(target)
+        of_lists = evaluate(frame, split, cutoffs, metrics=names, metrics_as=metrics_as)
+        tables = results.evaluation(of_lists)
+        if loaded is not None:
+            own = evaluate(loaded, split, cutoffs, metrics=names, metrics_as=metrics_as)
+            asked = (
+                None if names is None else [name for name in own.metrics if name in own.per_user]
+            )
+            systems = {Path(target).name: own, lists.stem: of_lists}
+            found = compare(metrics=asked or None, **systems)
+            compared = results.comparison(found.tests, found.values, found.notes)
+            tables.append(replace(compared, title=f"against {Path(target).name}"))
+        return tables, of_lists
+
+    def _split(self, data: str) -> Split:
+        """The split that `itemfold train` makes of data with the same options."""
+        from itemfold.experiments.build import data_and_split, make_data, make_split
+        from itemfold.settings.overrides import override
+        from itemfold.settings.resolve import Request, resolve
+        from itemfold.settings.schema import Config
+
+        root = None if self.data_root is None else str(self.data_root)
+        settings: Config = {}
+        override(
+            settings,
+            data={"data": data, "data_root": root, **self.rows.settings()},
+            parts={},
+            protocol=self.splitting.protocol,
+            strategy=self.splitting.split,
+            short={"seed": self.seed},
+        )
+        complete = resolve(Request.from_options({}, settings, "option"))
+        config = data_and_split(complete)
+        return make_split(config, make_data(config), complete.make_model())
 
 
 def check_sweep(name: str, cutoffs: list[int], metrics: str | None) -> str:

@@ -10,10 +10,12 @@ import numpy as np
 
 from itemfold.cli import plots
 from itemfold.cli.html_activity import activity_section
+from itemfold.cli.html_answer import answer_section
 from itemfold.cli.html_parts import parts_section
 from itemfold.cli.html_tradeoffs import tradeoff_section
+from itemfold.cli.tables.details import taken_candidate
 from itemfold.cli.tables.layout import html_table, interval_text, p_value, setting_value
-from itemfold.cli.tables.results import taken_candidate
+from itemfold.cli.tables.summary import history_names, typical_users
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.compare import COMPARED_METRICS, compare_runs
 from itemfold.evaluation.metrics import best_value, definitions
@@ -27,6 +29,7 @@ from itemfold.training.run_folder import load_runs
 
 EXAMPLE_USERS = 2  # users whose lists are shown
 LENGTH = 10  # of such a list
+SHOWN_HISTORY = 8  # items of such a user
 ACCURACY = (
     "recall is the fraction of a user's held-out items T that are in a list of k; capped_recall "
     "divides by min(|T|, k) instead of |T|, precision by k; hit is 1 if there is any. ndcg, ap and "
@@ -52,17 +55,24 @@ def write_report(
     for title, group in groups.items():
         if len(groups) > 1:
             parts.append(f"<h2>{escape(title)}</h2>")
-        parts += [_metrics(group), _tests(group), parts_section(group), activity_section(group)]
+        parts += [answer_section(group), _examples(group)]
+        sections = [_metrics(group), _tests(group), parts_section(group), activity_section(group)]
         for heading, svg, note in _plots(group):
             caption = f'<figcaption class="note">{note}</figcaption>'
-            parts.append(f"<h3>{heading}</h3><figure>{svg}{caption}</figure>")
+            sections.append(f"<h3>{heading}</h3><figure>{svg}{caption}</figure>")
         if curves:
-            parts.append(tradeoff_section(group, progress=True))
-        parts += [_choices(group), _examples(group)]
+            sections.append(tradeoff_section(group, progress=True))
+        parts += [_folded(section) for section in (*sections, _choices(group)) if section]
     parts.append(_settings(runs))
     with atomic(path) as draft:
         draft.write_text(PAGE.replace("{body}", "\n".join(parts)), encoding="utf-8")
     return path
+
+
+def _folded(section: str) -> str:
+    """A section that opens when its heading is clicked; one without a heading stays as it is."""
+    heading, found, body = section.partition("</h3>")
+    return f"<details><summary>{heading}</h3></summary>{body}</details>" if found else section
 
 
 def _groups(runs: Mapping[str, Run]) -> dict[str, dict[str, Run]]:
@@ -158,8 +168,8 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
         caption = "Validation metric by epoch; a dot marks the selected epoch, a dashed line a "
         caption += "model with a closed form."
         if any(run.metrics.get("candidates") for run in group.values()):
-            caption += " The curve of a hybrid is that of its network, before the linear part is "
-            caption += "added; a dotted one is that of a network that was tried and not taken."
+            caption += " The curve of a hybrid is that of the sum of its parts; a dotted one is "
+            caption += "that of a network that was tried and not taken."
         out.append(("Learning curves", plots.learning_curves(group), caption))
     if curves := plots.windows_of(group):
         caption = "Mean NDCG@20 of the test users of each time window, 95 % intervals; a model is "
@@ -239,14 +249,11 @@ def _tried(note: str, head: list[str], rows: list[list[str]], text: int) -> str:
 def _examples(group: Mapping[str, Run]) -> str:
     """The same users' lists from every run, side by side."""
     first = next(iter(group.values()))
-    size = np.diff(first.train.indptr)
-    typical = np.argsort(np.abs(size - np.median(size)), kind="stable")[:EXAMPLE_USERS]
+    typical = typical_users(first, EXAMPLE_USERS)
     parts = ["<h3>Examples</h3>"]
-    names = first.titles if first.titles is not None else first.item_ids.ids
     for row, user in zip(typical, first.user_ids.external(typical).tolist(), strict=True):
-        items = first.train.indices[first.train.indptr[row] : first.train.indptr[row + 1]]
-        shown = [escape(str(names[i]) or str(first.item_ids.ids[i])) for i in items[:8]]
-        more = f" and {len(items) - 8} more" if len(items) > 8 else ""
+        names, others = history_names(first, int(row), SHOWN_HISTORY)
+        shown, more = map(escape, names), f" and {others} more" if others else ""
         columns = []
         for name, run in group.items():
             if int(run.user_ids.index([user])[0]) < 0:
@@ -255,11 +262,14 @@ def _examples(group: Mapping[str, Run]) -> str:
             found = recommender.recommend(user, k=LENGTH, explain=run.model.explains)
             lines = "".join(f"<li>{_line(pick)}</li>" for pick in found)
             columns.append(f"<div><h5>{escape(name)}</h5><ol>{lines}</ol></div>")
-        parts.append(
-            f"<h4>User {escape(str(user))}</h4>"
+        lists = (
             f"<p class='note'>History: {'; '.join(shown)}{more}</p>"
             f'<div class="lists">{"".join(columns)}</div>'
         )
+        title = f"<h4>User {escape(str(user))}</h4>"
+        is_first = row == typical[0]
+        folded = f"<details><summary>{title}</summary>{lists}</details>"
+        parts.append(f"{title}{lists}" if is_first else folded)
     return "".join(parts)
 
 
@@ -289,7 +299,7 @@ def _settings(runs: Mapping[str, Run]) -> str:
         mark = "<b>{}</b>" if len(set(values)) > 1 else "{}"
         rows.append([f"{section}.{key}", *(mark.format(escape(value)) for value in values)])
     shown = html_table(["", *map(escape, runs)], rows, text=len(runs) + 1)
-    return f"<details><summary>Settings of every run</summary>{shown}</details>"
+    return f"<details><summary><h3>Settings of every run</h3></summary>{shown}</details>"
 
 
 PAGE = """<!doctype html>
@@ -319,7 +329,12 @@ figure { margin: .4rem 0; } figure svg { width: 100%; max-width: 46rem; height: 
 ol { margin: .3rem 0; padding-left: 1.4rem; } li { margin-bottom: .25rem; }
 .tried { margin-bottom: 1.2rem; }
 .warning { border-left: 4px solid var(--c1); background: var(--soft); padding: .5rem .9rem; }
-details { margin: 2rem 0; } summary { cursor: pointer; font-weight: 600; }
+.verdict { font-size: 1.2rem; font-weight: 600; margin: 1rem 0; }
+details { border-top: 1px solid var(--line); padding: .2rem 0 .6rem; }
+summary { cursor: pointer; margin: .2rem 0; }
+summary h3, summary h4 { display: inline-block; margin: .4rem 0; }
+summary:hover h3, summary:hover h4 { text-decoration: underline; }
+@media print { details > * { display: block; } }
 </style></head><body>
 {body}
 </body></html>

@@ -60,8 +60,8 @@ def tradeoff_section(group: Mapping[str, Run], *, progress: bool = False) -> str
     users = max(sweep.users for sweeps in found.values() for sweep in sweeps.values())
     about = (
         f"NDCG@20 on test data against what a slider changes, on up to {users:,} users. A curve "
-        "begins at the large dot, the list without re-ranking; numbers are values of the slider. "
-        "Losses of a quarter or more are cut off."
+        "begins at the large dot, the list without re-ranking; numbers beside the curve of the "
+        "first run are values of the slider. Losses of a quarter or more are cut off."
     )
     svg = plots.tradeoff_curves(
         found, [(s.title, metric) for s in REPORT_SLIDERS for metric in s.against]

@@ -35,7 +35,14 @@ DataRoot = Annotated[
         help="Folder of the data sets known by name. Default: ITEMFOLD_DATA.", rich_help_panel=DATA
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as --format json does.")]
+Format = Annotated[
+    str, typer.Option("--format", help="table, markdown, latex (booktabs), csv or json.")
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also draw the figures into a .svg, .png or .pdf file."),
+]
 NewItems = Annotated[
     Path | None,
     typer.Option(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from itemfold.cli.tables.results import taken_candidate
+from itemfold.cli.tables.details import taken_candidate
 from itemfold.evaluation.activity import ByActivity, merged_group
 from itemfold.evaluation.significance import Interval, bootstrap_interval
 from itemfold.evaluation.tradeoff import Sweep
@@ -26,7 +26,7 @@ VARIABLES |= {colour: f"--c{n}" for n, colour in enumerate(COLOURS)}
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text: small, sharp, searchable
     "font.family": "sans-serif",
-    "font.size": 10,
+    "font.size": 13,  # legible at half of the page's width
     "axes.edgecolor": DIM,
     "axes.labelcolor": INK,
     "text.color": INK,
@@ -84,6 +84,28 @@ def _curves(run: Run, metric: str) -> dict[int, list[tuple[int, float]]]:
         if metric in row:
             out.setdefault(row.get("candidate", 0), []).append((row["epoch"], row[metric]))
     return out
+
+
+def means(found: Mapping[str, Interval], metric: str) -> str:
+    """The mean of a metric of each system as a bar with its interval and its value."""
+
+    def draw(axes: Any) -> None:
+        at = np.arange(len(found))
+        values, spread = _bars(found.values())
+        axes.barh(at, values, 0.62, color=[COLOURS[n % len(COLOURS)] for n in range(len(found))])
+        axes.errorbar(values, at, xerr=spread, fmt="none", ecolor=INK, elinewidth=1.5)
+        for place, interval in zip(at, found.values(), strict=True):
+            text = {"textcoords": "offset points", "va": "center", "color": INK}
+            axes.annotate(f"{interval.mean:.4f}", (interval.high, place), (6, 0), **text)
+        axes.set_yticks(at, list(found))
+        axes.invert_yaxis()
+        axes.tick_params(axis="y", colors=INK, length=0)
+        axes.margins(x=0.16)
+        axes.grid(visible=False)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(metric)
+
+    return _svg(draw, "mean of each system", legend=False, size=(7.2, 1.0 + 0.42 * len(found)))
 
 
 def by_activity(runs: Mapping[str, ByActivity], metric: str = "ndcg@20") -> str:
@@ -185,20 +207,22 @@ def tradeoff_curves(
                 for colour, (name, found) in zip(cycle(COLOURS), sweeps.items(), strict=False)
                 if slider in found and found[slider].measures(metric)
             ]
-            axes.set_title(f"slider: {slider}", loc="left", fontsize=10)
+            axes.set_title(slider, loc="left", fontsize=13)
             axes.set_xlabel(metric.replace("_", " "))
             axes.set_ylabel("NDCG@20")
-            axes.margins(0.08, 0.12)
-            _label(axes, points)
+            axes.margins(0.12, 0.16)
+            axes.locator_params(nbins=4)
+            _label(axes, points[:1])
         for axes in grid[len(shown) :]:
             axes.set_axis_off()
         if len(sweeps) > 1:
             handles = grid[0].get_legend_handles_labels()
-            figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=9)
+            figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=12)
 
-    return _rendered(draw, "the cost of re-ranking", (7.2, 2.7 * n_rows))
+    return _rendered(draw, "the cost of re-ranking", (7.6, 3.1 * n_rows + 0.5))
 
 
+LABEL = (0.16, 0.14)  # space of a label, as a share of a panel's width and height
 Points = list[tuple[float, float, str, str]]  # x, y, label, colour
 
 
@@ -214,18 +238,17 @@ def _tradeoff(axes: Any, sweep: Sweep, metric: str, colour: str, name: str) -> P
 
 
 def _label(axes: Any, curves: Sequence[Points]) -> None:
-    """Label curves with the values of the slider, beside them where there is space."""
+    """Label curves with the values of the slider, where there is space between the labels."""
     axes.autoscale_view()
     taken: list[tuple[float, float]] = []
-    for side, points in zip(cycle(((4, 4, "left"), (-4, -10, "right"))), curves, strict=False):
-        right, up, end = side
+    for points in curves:
         for x, y, text, colour in points:
             place, above = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
-            at = (float(place) + right / 60, float(above) + up / 80)
-            if all(abs(at[0] - a) > 0.09 or abs(at[1] - b) > 0.07 for a, b in taken):
+            at = (float(place), float(above))
+            if all(abs(at[0] - a) > LABEL[0] or abs(at[1] - b) > LABEL[1] for a, b in taken):
                 taken.append(at)
-                style = {"textcoords": "offset points", "fontsize": 8, "color": colour, "ha": end}
-                axes.annotate(text, (x, y), xytext=(right, up), **style)
+                style = {"textcoords": "offset points", "fontsize": 12, "color": colour}
+                axes.annotate(text, (x, y), xytext=(5, 4), ha="left", **style)
 
 
 def _means(values: Iterable[Any]) -> tuple[Any, Any]:
@@ -240,16 +263,19 @@ def _bars(intervals: Iterable[Interval]) -> tuple[Any, Any]:
     return means, np.array([[f.mean - f.low for f in found], [f.high - f.mean for f in found]])
 
 
-def _svg(draw: Any, name: str, *, legend: bool = True) -> str:
+def _svg(
+    draw: Any, name: str, *, legend: bool = True, size: tuple[float, float] = (7.2, 3.8)
+) -> str:
     """Draw on one pair of axes; returns an SVG element for an HTML page."""
 
     def on_axes(figure: Any) -> None:
         axes = figure.add_subplot()
         draw(axes)
-        if legend and axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="best", fontsize=9)
+        handles, labels = axes.get_legend_handles_labels()
+        if legend and handles:  # above the plot, where it hides nothing
+            figure.legend(handles, labels, loc="outside upper left", ncols=4, fontsize=12)
 
-    return _rendered(on_axes, name, (7.2, 3.3))
+    return _rendered(on_axes, name, size)
 
 
 def _rendered(draw: Any, name: str, size: tuple[float, float]) -> str:

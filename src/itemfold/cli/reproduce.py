@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -12,10 +12,7 @@ from itemfold.cli import options
 from itemfold.cli.errors import error_console
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_optional_list
-from itemfold.cli.tables.layout import add_row, console, new_table
-
-if TYPE_CHECKING:
-    from itemfold.experiments.suites.options import Options
+from itemfold.errors import ItemfoldError
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,13 @@ class StorageOptions:
 
     data_root: options.DataRoot = None
     results: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("results")
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of stored results to compare the new ones with, such as a copy of "
+            "results/. Default: those in --results before this call."
+        ),
+    ] = None
     per_user: Annotated[
         Path | None, typer.Option(help="Folder for per-user values. Default: in the cache.")
     ] = None
@@ -63,15 +67,31 @@ def reproduce_command(
     time_limit: Annotated[
         float | None, typer.Option(help="Start no run after this many seconds.")
     ] = None,
+    format_: options.Format = "table",
+    plot: options.Plot = None,
 ) -> None:
     """Run a suite: rows × data sets × seeds. Call it again to continue; finished runs are skipped.
 
+    A figure that was stored before, in --results or in --against, is printed beside the new one.
+
     Example: itemfold reproduce negatives --datasets synthetic --jobs 2
     """
+    from itemfold.cli.result_plots import check_plot, write_plot
+    from itemfold.cli.tables.formats import check_format, print_tables
+    from itemfold.cli.tables.suites import runs_before, suite_panels, suite_tables
     from itemfold.experiments.suites.options import Options
     from itemfold.experiments.suites.overrides import split_names
     from itemfold.experiments.suites.reproduce import OTHERS, run_tables
+    from itemfold.experiments.suites.store import read_store
+    from itemfold.experiments.suites.suite import load_suite
 
+    check_format(format_)
+    file = check_plot(plot)
+    is_suite = suite not in ("all", *OTHERS)
+    if not is_suite and (file is not None or format_ != "table"):
+        raise ItemfoldError(f"'--format' and '--plot' are for one suite, got '{suite}'")
+    if storage.against is not None and not storage.against.is_dir():
+        raise ItemfoldError(f"'--against' must be an existing folder, got '{storage.against}'")
     names = selection.datasets
     chosen = Options(
         datasets=None if names is None else split_names(names),
@@ -84,32 +104,17 @@ def reproduce_command(
         per_user=storage.per_user,
         time_limit=time_limit,
     )
+    before = (
+        runs_before(read_store(storage.against or chosen.home), load_suite(suite))
+        if is_suite
+        else {}
+    )
     succeeded = run_tables(suite, chosen, error_console)
-    if suite not in ("all", *OTHERS):
-        _print_tables(suite, chosen)
+    if is_suite:
+        loaded, store = load_suite(suite), read_store(chosen.home)
+        entries = {cell.entry for cell in loaded.cells(chosen.datasets)}
+        print_tables(suite_tables(loaded, store, entries, before), format_)
+        if file is not None:
+            write_plot(suite_panels(loaded, store, entries), file)
     if not succeeded:
         raise typer.Exit(1)
-
-
-def _print_tables(name: str, options: Options) -> None:
-    """Print the stored figures of each chosen data set, as on the page of results."""
-    from rich.text import Text
-
-    from itemfold.experiments.suites.results import metric_title, read_tables
-    from itemfold.experiments.suites.store import read_store
-    from itemfold.experiments.suites.suite import load_suite
-
-    suite = load_suite(name)
-    chosen = {cell.entry for cell in suite.cells(options.datasets)}
-    for found in read_tables(suite, read_store(options.home)):
-        if found.entry not in chosen:
-            continue
-        numbers = (*map(metric_title, suite.columns), "seeds")
-        table = new_table("row", *numbers, numbers=numbers)
-        for row in found.rows:
-            figures = (row.text(metric) for metric in suite.columns)
-            add_row(table, row.cell.row, *figures, str(len(row.results)))
-        notes = ["× 100 on test data, mean ± standard deviation over seeds"]
-        if any(row.mark(metric) for row in found.rows for metric in suite.columns):
-            notes.append("▲ ▼: better or worse than the baseline, p < .05")
-        console.print(Text(found.entry.title, "bold"), table, Text("; ".join(notes), "dim"))

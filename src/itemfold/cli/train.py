@@ -10,12 +10,15 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from itemfold import ranks
 from itemfold.cli.errors import error_console, print_note, report_interrupt
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.options import CONFIGURATION, ExperimentOptions
+from itemfold.cli.parsing import parse_optional_list
 from itemfold.cli.signals import STARTED
+from itemfold.cli.tables.formats import on_terminal
 from itemfold.cli.tables.layout import console, print_line, program
 from itemfold.errors import ItemfoldError
 
@@ -32,9 +35,23 @@ class RunOptions:
 
     out: Annotated[
         Path | None,
-        typer.Option(help="Run folder; default: runs/<data>-<protocol>-<model>-<loss>-<seed>."),
+        typer.Option(help="Run folder; default: runs/ and data, protocol, model, loss and seed."),
     ] = None
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="Train and test with this many seeds, into folders in --out; shows means ± "
+            "standard deviations."
+        ),
+    ] = None
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="The same with folds: every user or interaction is tested once; in a file with "
+            "timestamps, successive time windows."
+        ),
+    ] = None
     final: Annotated[
         Path | None,
         typer.Option(
@@ -42,6 +59,21 @@ class RunOptions:
             rich_help_panel=CONFIGURATION,
         ),
     ] = None
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Metrics that the summary shows, such as ndcg@20,mrr@20,gini@20. Default: ndcg, "
+            "recall, hit, coverage and novelty. All are stored."
+        ),
+    ] = None
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details",
+            help="Also print all metrics, users by activity, the parts of a hybrid and the "
+            "chosen settings.",
+        ),
+    ] = False
     track: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,7 +94,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     """
     if experiment.data is not None and ranks.is_first() and error_console.is_terminal:
         print_note(f"reading {experiment.data}")
-    from itemfold.cli.tables import results
+    from itemfold.cli.tables.details import details
+    from itemfold.cli.tables.summary import check_shown, example_list, how_trained, summary
     from itemfold.experiments.build import run_config
     from itemfold.experiments.stored import change_of_data, default_folder
     from itemfold.settings.resolve import Request
@@ -70,11 +103,15 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
 
     for name in run.track or ():
         check_tracker(name)
+    shown = check_shown(parse_optional_list("metrics", run.metrics))
     settings, source = _settings_before_options(experiment, run)
     base = copy.deepcopy(settings)
     for note in experiment.apply(settings):
         print_note(note)
     folder = run.out or (Path(f"{run.final}-final") if run.final else default_folder(settings))
+    if run.seeds is not None or run.folds is not None:
+        _train_repeatedly(base, settings, source, folder, run, shown)
+        return
     with report_interrupt(lambda: _how_to_resume(folder)):
         request = Request.from_options(base, settings, source)
         trained = run_config(
@@ -89,9 +126,15 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
         return
     if run.final is not None and (note := change_of_data(run.final, trained)):
         print_note(note)
-    console.print(results.finished(trained))
-    for line in results.chosen(trained):
-        print_line(line)
+    console.print(summary(trained, shown))
+    if ranks.size() == 1:  # several processes score together
+        console.print(example_list(trained))
+    for note in trained.notes:
+        console.print(Text(f"note: {note}", "dim"))
+    if run.details:
+        console.print(details(trained))
+    if trained.metrics["test"] or trained.metrics["valid"]:
+        print_line(how_trained(trained))
     print_line(f"run folder: {folder}")
     for line in _what_next(trained, quote(str(folder))):
         print_line(line)
@@ -102,9 +145,35 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
         raise typer.Exit(128 + signal.SIGINT)
 
 
+def _train_repeatedly(
+    base: Config,
+    settings: Config,
+    source: str,
+    folder: Path,
+    run: RunOptions,
+    shown: list[str] | None,
+) -> None:
+    """Train with several seeds or on several folds; print means and deviations."""
+    from itemfold.cli.tables.repeats import check_repeats, repeated_table, repeated_verdict
+    from itemfold.experiments.repeats import repeat
+
+    check_repeats(run.seeds, run.folds, final=run.final is not None, tracks=bool(run.track))
+    with report_interrupt(lambda: f"continue with the same command and --resume, into {folder}"):
+        found = repeat(
+            base, settings, source, folder, seeds=run.seeds, folds=run.folds, resume=run.resume
+        )
+    if ranks.is_first():
+        console.print(on_terminal(repeated_table(found, shown)))
+        print_line(repeated_verdict(found))
+        print_line(f"runs and summary.json: {folder}")
+
+
 def _what_next(trained: Run, folder: str) -> list[str]:
     """The commands that most people type after training."""
-    lines = [f"recommend: {program()} recommend {folder} --history ITEM,ITEM --explain"]
+    lines = []
+    if trained.metrics["test"]:
+        lines.append(f"all metrics, plots and settings: {program()} report {folder}")
+    lines.append(f"recommend: {program()} recommend {folder} --history ITEM,ITEM --explain")
     if trained.metrics["test"]:
         lines.append(f"before deploying, train on all data: {program()} train --final {folder}")
     return lines

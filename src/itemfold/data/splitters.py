@@ -17,6 +17,7 @@ from itemfold.data.csr import (
     take_entries,
 )
 from itemfold.data.datasets import DATASETS
+from itemfold.data.folds import check_fold, fold_entries, fold_first
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import titles_and_genres
 from itemfold.data.split import HeldOut, Protocol, Split
@@ -54,6 +55,8 @@ def split_interactions(
     test: float = 0.2,
     unseen_items: Literal["keep", "drop"] = "keep",
     rounding: Literal["random", "nearest"] = "random",
+    folds: int | None = None,
+    fold: int | None = None,
 ) -> Split:
     """Transductive: hold out a share of every user's interactions.
 
@@ -70,6 +73,9 @@ def split_interactions(
         unseen_items: "keep" or "drop" items without a training interaction.
         rounding: Round a user's number of held-out items at "random", without bias, or to the
             "nearest" integer, which leaves out users with few items.
+        folds: Number of random folds, instead of the share `test`: with the same seed, every
+            interaction is tested in exactly one of them; the only one of a user is in none.
+        fold: Which one, from 1.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
@@ -90,6 +96,8 @@ def split_interactions(
     given = data.held_out is not None
     if data.held_out is not None:
         part[data.held_out[order]] = TEST
+    elif made := check_fold(folds, fold):
+        part[fold_entries(matrix, *made, rng)] = TEST
     else:
         check_share("test", test, low=0)
         part[pick_share(matrix, test, rng, leave=1, dither=dither)] = TEST
@@ -99,6 +107,7 @@ def split_interactions(
     settings = {"strategy": "interactions", "seed": seed, "valid": valid}
     settings |= {"test": "given" if given else test, "unseen_items": unseen_items}
     settings |= {"rounding": rounding}
+    settings |= {} if folds is None or given else {"folds": folds, "fold": fold}
     return transductive_split(data, matrix, part, settings)
 
 
@@ -111,6 +120,8 @@ def split_users(
     fold_in: float = 0.8,
     unseen_items: Literal["keep", "drop"] = "drop",
     rounding: Literal["random", "nearest"] = "random",
+    folds: int | None = None,
+    fold: int | None = None,
 ) -> Split:
     """Inductive: hold out whole users.
 
@@ -127,6 +138,9 @@ def split_users(
         unseen_items: "keep" or "drop" items without a training interaction.
         rounding: How the number of items that the model is shown is rounded, as in
             `split_interactions`.
+        folds: Number of random folds, instead of the share `test`: with the same seed, every user
+            is tested in exactly one of them.
+        fold: Which one, from 1.
 
     Returns:
         A split of the inductive protocol, already checked for leaks.
@@ -151,6 +165,8 @@ def split_users(
         return split_given_users(data, seed=seed, valid=valid, fold_in=fold_in)
     order = rng.permutation(data.n_users)
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
+    if made := check_fold(folds, fold):
+        order, n_test = fold_first(order, *made)
     groups = np.split(order, [n_test, n_test + n_valid])
     test_rows, valid_rows, train_rows = (np.sort(g).astype(np.int64) for g in groups)
     train = as_sorted(matrix[train_rows])
@@ -172,6 +188,7 @@ def split_users(
     test_part, valid_part = held(test_rows, "test"), held(valid_rows, "validation")
     settings = {"strategy": "users", "seed": seed, "valid": valid, "test": test, "fold_in": fold_in}
     settings |= {"unseen_items": unseen_items, "rounding": rounding}
+    settings |= {} if folds is None else {"folds": folds, "fold": fold}
     user_ids = data.user_ids.take(train_rows)
     parts = (train, valid_part, test_part)
     return finished_split(data, "inductive", parts, user_ids, columns, settings, notes)

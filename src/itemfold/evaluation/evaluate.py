@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Literal, Protocol
 
@@ -12,15 +12,16 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
-from itemfold.data.array_types import Bools
+from itemfold.data.array_types import Floats
 from itemfold.data.interactions import IdMap
 from itemfold.data.item_table import ItemTable
 from itemfold.data.joining import ItemCatalogue, resized, with_new_items
 from itemfold.data.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
-from itemfold.evaluation.activity import ActivityGroup, ByActivity, by_activity, shown_metrics
 from itemfold.evaluation.conventions import wanted_metrics
+from itemfold.evaluation.evaluation import Evaluation
 from itemfold.evaluation.evaluator import Evaluator
+from itemfold.evaluation.lists import Lists, is_frame, lists_of
 from itemfold.evaluation.metrics import (
     CUT_METRICS,
     GENRE_METRICS,
@@ -29,7 +30,7 @@ from itemfold.evaluation.metrics import (
     parse_metrics,
 )
 from itemfold.evaluation.ranking import BUDGET
-from itemfold.evaluation.significance import Interval, bootstrap_interval
+from itemfold.evaluation.scoring_function import scorer_of_function
 from itemfold.graph.graph import Graph
 from itemfold.models.base import Model
 from itemfold.models.embedding_model import EmbeddingModel
@@ -52,115 +53,8 @@ class TrainedRun(Protocol):
     metrics: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Metrics averaged over users, together with their per-user values.
-
-    Attributes:
-        metrics: The mean of each metric.
-        per_user: Per-user values of each metric.
-        ids: External ids of the evaluated users.
-        history: Number of items in each user's history.
-        is_new: Whether each user is new: without a row in the training data of a transductive
-            split. None in an inductive split, where that holds for all users.
-
-    Examples:
-        >>> import numpy as np
-        >>> import itemfold as ir
-        >>> values = {"hit@1": np.array([0.0, 1.0, 1.0, 1.0])}
-        >>> result = ir.Evaluation({"hit@1": 0.75}, values, np.arange(4), np.ones(4, np.int64))
-        >>> low, high = result.interval("hit@1")
-        >>> low <= 0.75 <= high
-        True
-        >>> print(ir.Evaluation({"coverage@10": 0.75}, {}, result.ids, result.history))
-        4 users
-        coverage@10 0.7500
-    """
-
-    metrics: dict[str, float]
-    per_user: dict[str, npt.NDArray[np.float64]]  # [users] each
-    ids: npt.NDArray[Any]  # [users]
-    history: npt.NDArray[np.int64]  # [users]
-    is_new: Bools | None = None  # [users]
-
-    def interval(self, metric: str, seed: int = 0) -> tuple[float, float]:
-        """Bootstrap 95 % interval of a metric's mean over users.
-
-        Args:
-            metric: One of `per_user`, such as "ndcg@20".
-            seed: Seed of the resampling.
-
-        Returns:
-            The lower and the upper bound.
-
-        Raises:
-            ItemfoldError: The metric has no per-user values.
-        """
-        self._check_metric(metric)
-        found = bootstrap_interval(self.per_user[metric], seed=seed)
-        return found.low, found.high
-
-    @property
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Ids, history lengths, whether users are new, and metrics, as `Run.per_user` has them."""
-        out = {"user": self.ids, "history": self.history}
-        if self.is_new is not None:
-            out["new"] = self.is_new
-        return {**out, **self.per_user}
-
-    @property
-    def activity(self) -> ByActivity:
-        """NDCG and recall by activity, as `metrics.json` of a run has them."""
-        return by_activity(self.columns, shown_metrics(self.per_user))
-
-    def by_activity(self, metric: str = "ndcg@20", seed: int = 0) -> dict[ActivityGroup, Interval]:
-        """A metric of all users, of new and known users, and of light, middle and heavy ones.
-
-        Light, middle and heavy are thirds of the known users by the length of their history; users
-        with histories of the same length stay together.
-
-        Args:
-            metric: One of `per_user`, such as "ndcg@20".
-            seed: Seed of the resampling.
-
-        Returns:
-            The mean with its bootstrap 95 % interval, for each group that has users.
-
-        Raises:
-            ItemfoldError: The metric has no per-user values.
-
-        Examples:
-            >>> import itemfold as ir
-            >>> split = ir.split_window(ir.load("synthetic:users=200,items=80,interactions=3000"))
-            >>> result = ir.evaluate(ir.train(split, ir.models.Popularity()), split)
-            >>> [group.name for group in result.by_activity("recall@20")]
-            ['all', 'new', 'known', 'light', 'middle', 'heavy']
-        """
-        self._check_metric(metric)
-        found = by_activity(self.columns, [metric], seed)
-        return {group: metrics[metric] for group, metrics in found.items()}
-
-    def _check_metric(self, metric: str) -> None:
-        if metric not in self.per_user:
-            raise ItemfoldError(
-                f"'metric' must be one of {', '.join(self.per_user)}, got {metric!r}"
-            )
-
-    def __repr__(self) -> str:
-        """A table of the metrics, for notebooks."""
-        lines = [f"{len(self.ids):,} users"]
-        width = max(map(len, self.metrics), default=0)
-        for name, value in self.metrics.items():
-            text = f"{name:<{width}} {value:.4f}"
-            if name in self.per_user:
-                low, high = self.interval(name)
-                text += f"  [{low:.4f}, {high:.4f}]"
-            lines.append(text)
-        return "\n".join(lines)
-
-
 def evaluate(
-    run: TrainedRun | Model,
+    run: TrainedRun | Model | Any,
     split: Split,
     k: int | Sequence[int] = 20,
     *,
@@ -174,12 +68,20 @@ def evaluate(
 ) -> Evaluation:
     """Rank the whole catalogue for every held-out user and compute metrics of the lists.
 
+    Recommendations of any other library can be evaluated as well, under the same protocol: as a
+    frame of lists, or as a function that scores. Train it on `split.train` alone: what a function
+    or a frame was made from cannot be checked.
+
     Items of a user's history are not ranked. Users without targets are left out. If whole items
     were held out (`split_items`), they are ranked by their features, among themselves or, with
     `split.among_all_items()`, among all items.
 
     Args:
-        run: The result of `train`, or a model that was trained on this split.
+        run: The result of `train`, or a model that was trained on this split. Or a frame with
+            columns user and item, and rank or score (default: the order of its rows); unknown items
+            count as misses, users without a list as 0. Or a function of the histories,
+            `[B, items]`, and the rows of the users in `split.train` (−1: unseen), that returns
+            scores `[B, items]`.
         split: The split whose users are evaluated.
         k: One cut-off or several.
         part: "test" or "valid".
@@ -198,8 +100,8 @@ def evaluate(
 
     Raises:
         LeakError: The run was trained on held-out interactions.
-        ItemfoldError: The part is empty, a metric is unknown, or the users or items of the split
-            are not those of the run.
+        ItemfoldError: The part is empty, a metric is unknown, the users or items of the split
+            are not those of the run, or lists or scores are invalid.
 
     Examples:
         >>> import itemfold as ir
@@ -208,14 +110,18 @@ def evaluate(
         >>> result = ir.evaluate(run, split, k=[5, 10])
         >>> 0 < result.metrics["ndcg@10"] < 1
         True
+        >>> popularity = split.train.sum(0)
+        >>> theirs = ir.evaluate(lambda history, users: [popularity] * len(users), split, k=10)
+        >>> theirs.metrics["ndcg@10"] < result.metrics["ndcg@10"]
+        True
     """
-    if not isinstance(run, Model) and not hasattr(run, "model"):
-        raise ItemfoldError(
-            f"'run' must be a Run or a model, got {shown(run)}; load a folder with Run.load(folder)"
-        )
     if not isinstance(split, Split):
         kind = "a Split, such as ir.split_users(data)"
         raise ItemfoldError(f"'split' must be {kind}, got {shown(split)}")
+    lists = None
+    if not isinstance(run, Model) and not hasattr(run, "model"):
+        lists = lists_of(run) if is_frame(run) else None
+        run = _other_system(run, split)
     trained = split.train if isinstance(run, Model) else run.train
     half_life = (run if isinstance(run, Model) else run.model).half_life
     if half_life not in (None, "never") and split.times is not None:
@@ -231,14 +137,60 @@ def evaluate(
     evaluator = Evaluator(held, model.device, budget=budget)
     evaluator.steer(facts, check_steering(steering))
     held = evaluator.held
+    if lists is not None:
+        return _evaluation_of_lists(lists, evaluator, split, wanted, facts, metrics_as)
     if fold_in == "joint":
         own = replace(split, train=trained)
         model, evaluator.users = joint_scorer(model, own, held), np.arange(len(held))
-    values, catalogue = evaluator.values(model, wanted, facts, metrics_as)
+    found = evaluator.values(model, wanted, facts, metrics_as)
+    return _evaluation(found, evaluator.held, split, wanted)
+
+
+def _other_system(given: Any, split: Split) -> Model:
+    """What another library made, as a model; raises if it is neither a frame nor a function."""
+    if not (is_frame(given) or callable(given)) or isinstance(given, type):
+        raise ItemfoldError(
+            "'run' must be a Run, a model, a frame of lists or a function that scores, got "
+            f"{shown(given)}; load a folder with Run.load(folder)"
+        )
+    if split.new_items is not None:
+        raise ItemfoldError("'run' must be a Run or a model if whole items are held out")
+    split.check()
+    return scorer_of_function(given, split)
+
+
+def _evaluation(
+    found: tuple[dict[str, Floats], dict[str, float]],
+    held: HeldOut,
+    split: Split,
+    wanted: list[Metric],
+    notes: tuple[str, ...] = (),
+) -> Evaluation:
+    values, catalogue = found
     means = catalogue | {name: float(np.mean(v)) for name, v in values.items()}
     known = np.diff(held.history.indptr).astype(np.int64)
     is_new = held.users < 0 if split.protocol == "transductive" else None
-    return Evaluation({m.key: means[m.key] for m in wanted}, values, held.ids, known, is_new)
+    metrics = {m.key: means[m.key] for m in wanted}
+    return Evaluation(metrics, values, held.ids, known, is_new, notes)
+
+
+def _evaluation_of_lists(
+    lists: Lists,
+    evaluator: Evaluator,
+    split: Split,
+    wanted: list[Metric],
+    facts: ItemFacts,
+    metrics_as: str | None,
+) -> Evaluation:
+    """The metrics of given lists."""
+    if evaluator.reranker is not None:
+        raise ItemfoldError("'steering' needs a run or a model: lists are evaluated as they are")
+    if full := [metric for metric in wanted if metric.k is None]:
+        raise ItemfoldError(f"'{full[0].key}' needs the whole ranking: use {full[0].name}@20")
+    depth = min(max(metric.k or 1 for metric in wanted), evaluator.n_items)
+    top, notes = lists.ranked(evaluator.held, facts.item_ids, depth)
+    found = evaluator.values_of_lists(top, wanted, facts, metrics_as)
+    return _evaluation(found, evaluator.held, split, wanted, notes)
 
 
 def scorer_of(run: TrainedRun | Model, split: Split, part: str = "test") -> Model:

@@ -124,6 +124,31 @@ class Evaluator:
         cuts = {min(metric.k, self.n_items) for metric in wanted if metric.k} or {1}
         depths = sorted(cuts) if self.reranker else [max(cuts)]  # lengths of the lists to make
         lists, places = self._lists(blocks, depths, with_ranks=bool(full))
+        return self._metrics(lists, places, wanted, facts, metrics_as)
+
+    def values_of_lists(
+        self,
+        top: Ints,
+        wanted: list[Metric],
+        facts: ItemFacts | None = None,
+        metrics_as: str | None = None,
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """The same for given lists ``[users, k]``, −1 for no item or an unknown one."""
+        items = torch.from_numpy(top).to(self.targets.device)
+        hits = self._are_targets(items, 0).cpu().numpy()
+        return self._metrics(
+            {top.shape[1]: (hits, top)}, np.empty(0, np.int64), wanted, facts, metrics_as
+        )
+
+    def _metrics(
+        self,
+        lists: dict[int, tuple[npt.NDArray[Any], ...]],
+        places: Ints,
+        wanted: list[Metric],
+        facts: ItemFacts | None,
+        metrics_as: str | None,
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """Metrics of the hits and items of lists, by their lengths, and of the targets' ranks."""
         out: dict[str, Floats] = {}
         catalogue: dict[str, float] = {}
         where = np.repeat(np.arange(len(self.held)), self.n_target)
@@ -132,7 +157,7 @@ class Evaluator:
                 out[metric.key] = FULL_METRICS[metric.name](places, where, len(self.held))
                 continue
             k = min(metric.k, self.n_items)
-            hits, top = lists[min(depth for depth in depths if depth >= k)]
+            hits, top = lists[min(depth for depth in lists if depth >= k)]
             if metrics_as is not None:
                 out[metric.key] = convention_values(metrics_as, metric, hits, self.n_target, top)
                 continue
@@ -175,10 +200,14 @@ class Evaluator:
     def _hits(self, scores: Tensor, start: int, depth: int) -> tuple[Tensor, Tensor]:
         """Whether each of the best items is a target, and these items, ``[b, depth]``."""
         top = steered_items(scores, depth, self.reranker)  # −1 where no item is left
+        return self._are_targets(top, start), top
+
+    def _are_targets(self, top: Tensor, start: int) -> Tensor:
+        """Whether the items of the lists of users from ``start`` on are their targets."""
         rows = torch.arange(start, start + len(top), device=top.device).unsqueeze(1)
         wanted = rows * self.n_items + top
         found = self.targets[torch.searchsorted(self.targets, wanted)] == wanted
-        return found & (top >= 0), top
+        return found & (top >= 0)
 
     @torch.no_grad()
     def blocks(self, model: Model) -> Iterator[tuple[int, Tensor]]:

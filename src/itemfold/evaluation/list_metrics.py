@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from itemfold.data.array_types import Floats, Ints
 from itemfold.evaluation.metrics import TASTE_GROUPS, Metric, coverage, novelty
 from itemfold.reranking.item_facts import ItemFacts, long_tail
-from itemfold.reranking.similarity import UnitVectors, mean_similarity
+from itemfold.reranking.list_similarity import mean_similarity
+from itemfold.reranking.similarity import UnitVectors
 
 SMOOTHING = 0.01  # α of Steck 2018: the weight of the history's distribution in that of the list
 EDGE = 0.2  # share of the users in the first and in the last group

@@ -179,6 +179,7 @@ DEFINITIONS = {
     "closest to 0 is best.",
 }
 CUT_METRICS = (*METRICS, *LIST_METRICS, *CATALOGUE_METRICS)
+HEADLINES = ("ndcg", "recall", "hit", "coverage", "novelty")  # what a summary of a run shows
 ALIASES = {"map": "ap", "hit_rate": "hit"}
 
 
@@ -225,6 +226,18 @@ def parse_metrics(given: str | Sequence[str]) -> list[Metric]:
     if not len(texts):
         raise ItemfoldError("'metrics' must name at least one, got none")
     return [parse_metric(text) for text in texts]
+
+
+def headline_metrics(names: Iterable[str]) -> list[str]:
+    """Those of these metrics that a summary shows, in its order, at their first cut-off.
+
+    >>> headline_metrics(["gini@20", "recall@20", "ndcg@20", "ndcg@50"])
+    ['ndcg@20', 'recall@20']
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        known.setdefault(name.partition("@")[0], name)
+    return [known[name] for name in HEADLINES if name in known]
 
 
 def definitions(names: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ from itemfold.errors import ItemfoldError
 from itemfold.files import check_folder
 from itemfold.models.base import Model
 from itemfold.settings.overrides import keys
-from itemfold.settings.resolve import Request, given_settings, resolve
+from itemfold.settings.resolve import Request, Settings, given_settings, resolve
 from itemfold.settings.schema import Config
 from itemfold.training.across_ranks import join_ranks
 from itemfold.training.fit import fit_and_test
@@ -46,11 +46,7 @@ def run_config(
     if out is not None:
         check_folder("out", out)
     settings = resolve(request)
-    made = {name: value for name, value in settings.split.items() if value is not None}
-    for name in ("strategy", "new_users"):
-        if not settings.is_given(f"split.{name}"):
-            made.pop(name, None)  # it depends on the data and the model
-    config: Config = {"data": settings.data, "split": made}
+    config = data_and_split(settings)
     model = settings.make_model()
     join_ranks(model, settings.make_sampler(), settings.train.device)
     data = make_data(config) if data is None else data
@@ -59,6 +55,15 @@ def run_config(
         for sentence in assumptions(data, split):
             report(sentence)
     return fit_and_test(settings, split, out=out, resume=resume, progress=progress, started=started)
+
+
+def data_and_split(settings: Settings) -> Config:
+    """The sections ``data`` and ``split``, without what depends on the data and the model."""
+    made = {name: value for name, value in settings.split.items() if value is not None}
+    for name in ("strategy", "new_users"):
+        if not settings.is_given(f"split.{name}"):
+            made.pop(name, None)
+    return {"data": settings.data, "split": made}
 
 
 def make_data(config: Config) -> Interactions:

@@ -60,7 +60,7 @@ class ItemFacts:
     ) -> None:
         self.device = model.device
         self.popularity = np.bincount(train.indices, minlength=train.shape[1])
-        self.model, self.train = model, train
+        self.model, self.train, self.item_ids = model, train, ids
         self._columns = {} if table is None else table.columns_of(ids)
         mask = None if table is None else table.available_of(ids)
         self.available = None if mask is None else torch.from_numpy(mask).to(self.device)

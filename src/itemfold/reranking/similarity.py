@@ -6,23 +6,18 @@ product with the sum of their vectors, and no pair has to be visited.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from itemfold.data.array_types import Floats
 from itemfold.data.csr import take_columns
 from itemfold.models.base import Model
 from itemfold.models.with_new_items import WithNewItems
 
 UnitVectors = Tensor | sp.csr_array  # [items, d]; the length of a row is 1, or 0 without values
 NEAREST = 10  # known items whose mean vector represents a new item
-BLOCK = 1024  # lists whose mean similarity is computed at a time
 
 
 def item_vectors(model: Model, train: sp.csr_array) -> Tensor | None:
@@ -113,30 +108,3 @@ def pool_of(vectors: UnitVectors, pool: Tensor) -> DensePool | SparsePool:
     if isinstance(vectors, Tensor):
         return DensePool(vectors, pool)
     return SparsePool(vectors, pool)
-
-
-def mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> Floats:
-    """Mean cosine of the pairs of each list, ``[B, k] → [B]``; −1 is no item, NaN means no pair."""
-    parts = [lists[start : start + BLOCK] for start in range(0, len(lists), BLOCK)]
-    return np.concatenate([_mean_similarity(part, vectors) for part in parts])
-
-
-def _mean_similarity(lists: npt.NDArray[Any], vectors: UnitVectors) -> Floats:
-    real = lists >= 0
-    count = real.sum(1)
-    if isinstance(vectors, Tensor):
-        found = vectors.cpu()[torch.from_numpy(np.where(real, lists, 0))].double()  # [B, k, d]
-        found *= torch.from_numpy(real).unsqueeze(2)
-        together = found.sum(1).square().sum(1).numpy()
-        alone = found.square().sum((1, 2)).numpy()
-    else:
-        ends = np.concatenate([[0], np.cumsum(count)])
-        ones = np.ones(ends[-1], dtype=np.float64)
-        listed = sp.csr_array((ones, lists[real], ends), shape=(len(lists), vectors.shape[0]))
-        summed = listed @ vectors
-        together = np.asarray(summed.multiply(summed).sum(1)).reshape(-1)
-        alone = listed @ np.asarray(vectors.multiply(vectors).sum(1)).reshape(-1)
-    pairs = (count * (count - 1)).astype(np.float64)
-    out = np.full(len(lists), np.nan)
-    np.divide(together - alone, pairs, out=out, where=pairs > 0)
-    return out

@@ -23,7 +23,6 @@ from itemfold.data.weights import is_weighted
 from itemfold.environment import memory_of, pick_device
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.evaluate import evaluate
-from itemfold.evaluation.significance import paired_test
 from itemfold.models.base import Kind, Model
 from itemfold.models.with_new_items import WithNewItems
 from itemfold.sampling import Sampler
@@ -34,6 +33,7 @@ from itemfold.training.across_ranks import join_ranks
 from itemfold.training.deadline import Deadline
 from itemfold.training.fitted import Context, FittedModel
 from itemfold.training.progress import watch
+from itemfold.training.references import add_references
 from itemfold.training.run import Run
 from itemfold.training.run_folder import RunFolder
 from itemfold.training.strategies import STRATEGIES
@@ -157,10 +157,17 @@ def _tested(fitted: FittedModel, split: Split, context: Context) -> Run:
         run.add_evaluation(evaluate(run, split), time.perf_counter() - started)
         if split.new_items is not None:
             run.metrics["among_all_items"] = evaluate(run, split.among_all_items()).metrics
-        elif fitted.parts and context.deadline.left() > 0:
-            faded = fading(split, run.model.half_life)
-            run.metrics["parts"] = part_metrics(run, fitted.parts, faded)
+        else:
+            parts = fitted.parts if _can_test_parts(run, fitted, context) else {}
+            add_references(run, parts, fading(split, run.model.half_life))
     return run
+
+
+def _can_test_parts(run: Run, fitted: FittedModel, context: Context) -> bool:
+    """Whether the budget is enough to evaluate every part as well."""
+    left = context.deadline.left() + context.deadline.reserve  # what was reserved is done
+    each = run.metrics["seconds"]["evaluate"]
+    return bool(ranks.from_first(lambda: left > len(fitted.parts) * each))
 
 
 def map_settings(run: Run, features: ItemFeatures) -> dict[str, float]:
@@ -168,20 +175,6 @@ def map_settings(run: Run, features: ItemFeatures) -> dict[str, float]:
     none = IdMap(features.ids.ids[:0])
     found = WithNewItems.of(run.model, run.train, features, run.item_ids, none)
     return found.map.settings.record()
-
-
-def part_metrics(run: Run, parts: dict[str, Model], split: Split) -> dict[str, dict[str, Any]]:
-    """The selecting metric of each part on test data, and a paired t-test against the whole."""
-    key = run.config["train"]["metric"]
-    whole = run.per_user.get(key)
-    if whole is None:  # at another cut-off than those of the test
-        whole = evaluate(run.model, split, metrics=[key]).per_user[key]
-    out = {}
-    for name, part in parts.items():
-        found = evaluate(part, split, metrics=[key])
-        test = paired_test(found.per_user[key], whole)
-        out[name] = {key: found.metrics[key], "difference": test.difference, "p": test.p_t}
-    return out
 
 
 # --- checks before anything is written or trained ------------------------------------------------

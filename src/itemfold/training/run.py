@@ -16,7 +16,7 @@ from itemfold.data.item_features import ItemFeatures
 from itemfold.data.split import Split
 from itemfold.data.weights import is_weighted
 from itemfold.evaluation.activity import activity_record
-from itemfold.evaluation.evaluate import Evaluation
+from itemfold.evaluation.evaluation import Evaluation
 from itemfold.models.base import Model
 from itemfold.settings.schema import Config
 from itemfold.training.fitted import FittedModel

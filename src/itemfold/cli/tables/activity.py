@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from itemfold.cli.tables.layout import add_row, interval_text, new_table, p_value
+from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured
 from itemfold.evaluation.activity import THIRDS, ByActivity
 from itemfold.evaluation.compare import ActivityComparison
 
@@ -15,38 +12,44 @@ ITEMS = "items: length of the history"
 NEW = "new: first seen in the test period, known by their first interactions there"
 
 
-def by_activity(found: ByActivity) -> RenderableType:
+def by_activity(found: ByActivity) -> list[ResultTable]:
     """Means and intervals of each group of users; empty if all users are alike."""
     if len(found) < 3:
-        return Group()
+        return []
     names, metrics = [group.name for group in found], list(next(iter(found.values())))
-    heads = [head for metric in metrics for head in (metric, "95 %")]
-    table = new_table("group", "items", "users", *heads, numbers=("items", "users", *heads))
+    rows = []
     for group, values in found.items():
-        cells = []
+        cells: list[Cell] = [_shown_name(group.name, names), group.items, group.users]
         for interval in (values[metric] for metric in metrics):
-            cells += [f"{interval.mean:.4f}", interval_text(interval.low, interval.high)]
-        add_row(table, _shown_name(group.name, names), group.items, f"{group.users:,}", *cells)
-    return Group(table, Text(groups_note(names), style="dim"))
+            cells += measured(interval)
+        rows.append(tuple(cells))
+    heads = [head for metric in metrics for head in (metric, "95 %")]
+    return [
+        ResultTable(
+            ("group", "items", "users", *heads),
+            tuple(rows),
+            title="by activity",
+            notes=(groups_note(names),),
+        )
+    ]
 
 
-def compared_by_activity(compared: ActivityComparison) -> RenderableType:
+def compared_by_activity(compared: ActivityComparison) -> ResultTable:
     """The change of each run from the first in each group."""
     names = [group.name for group in compared.groups]
-    numbers = ("items", "users", compared.metric, "change", "p (t)")
-    table = new_table("group", "items", "users", "run", *numbers[2:], numbers=numbers)
+    rows: list[tuple[Cell, ...]] = []
     for group in compared.groups:
-        rows = [row for row in compared.found.rows if row.metric == group.name]
-        name = _shown_name(group.name, names)
-        first = f"{rows[0].baseline_mean:.4f}"
-        add_row(table, name, group.items, f"{group.users:,}", compared.found.baseline, first)
-        for row in rows:
+        own = [row for row in compared.found.rows if row.metric == group.name]
+        name, first = _shown_name(group.name, names), Figure.number(own[0].baseline_mean)
+        rows.append((name, group.items, group.users, compared.found.baseline, first, "", ""))
+        for row in own:
             change = row.test.difference / row.baseline_mean if row.baseline_mean else 0.0
-            cells = (f"{row.interval.mean:.4f}", f"{change:+.1%}", p_value(row.p_t))
-            add_row(table, "", "", "", row.system, *cells)
-        table.add_section()
+            figures = Figure.number(row.interval.mean), Figure.number(change, "+.1%")
+            again = (Figure.again(name), Figure.again(group.items), Figure.again(f"{group.users}"))
+            rows.append((*again, row.system, *figures, Figure.p(row.p_t)))
     caption = f"{groups_note(names)}; Holm correction over all groups"
-    return Group(table, Text(caption, style="dim"))
+    columns = ("group", "items", "users", "run", compared.metric, "change", "p (t)")
+    return ResultTable(columns, tuple(rows), words=4, title="by activity", notes=(caption,))
 
 
 def is_indented(name: str, names: Iterable[str]) -> bool:

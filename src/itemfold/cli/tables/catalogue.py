@@ -2,42 +2,103 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections import Counter
 from importlib.resources import files
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.markup import escape
 
-from itemfold.cli.tables.layout import new_table
+from itemfold.cli.tables.formats import Cell, Figure, ResultTable
+from itemfold.cli.tables.layout import new_table, setting_value
 from itemfold.data.datasets import DATASETS
+from itemfold.errors import ItemfoldError
 from itemfold.models import MODELS
 from itemfold.settings.schema import DEFAULTS
 from itemfold.validation import schema
 
+FIGURES = ("ndcg@20", "capped_recall@20")
+SHORT = {  # columns of the table of all models
+    "ml-1m/transductive": "ML-1M",
+    "yelp2018/transductive": "Yelp",
+    "ml-latest-small/inductive": "ML-small, new",
+    "yelp2018/inductive": "Yelp, new",
+}
 
-def model_table() -> RenderableType:
-    """Every model with its paper, what it can do and its measured NDCG."""
-    measured = json.loads((files("itemfold.experiments") / "measured.json").read_text("utf-8"))
-    table = new_table("model", "year", "unseen users", "explains", "paper, settings, NDCG@20")
+
+def model_table() -> ResultTable:
+    """A row for each model: what it can do, and its measured NDCG on several data sets."""
+    measured = _measured()
+    counts = Counter(data for name in MODELS for data in measured.get(name, {}))
+    shown = [data for data in SHORT if counts[data] > len(MODELS) / 2]
+    rows = []
     for name, model in MODELS.items():
-        settings = ", ".join(
-            key if value is None else f"{key}={value}" for key, value in schema(model).items()
-        )
-        results = [
-            f"{data} {100 * test['ndcg@20']:.2f}" for data, test in measured.get(name, {}).items()
-        ]
-        lines = [escape(model.paper)]
-        lines += [f"[dim]{escape(settings)}[/]"] if settings else []
-        lines += [f"[cyan]{escape(', '.join(results))}[/]"] if results else []
-        abilities = ("yes" if able else "no" for able in (model.inductive, model.explains))
-        mark = " (default)" if name == DEFAULTS["model"] else ""
-        table.add_row(f"{name}{mark}", str(model.year or ""), *abilities, "\n".join(lines))
-    caption = (
-        "NDCG@20 × 100 on test data; `itemfold reproduce systems` repeats the runs and RESULTS.md "
-        "has more figures. A setting without a value is chosen by the model. Every model trains "
-        "and scores on a CPU and on a GPU."
+        cells: list[Cell] = [name, str(model.year or "")]
+        cells += [_yes(model.inductive), _yes(model.explains)]
+        for data in shown:
+            found = measured.get(name, {}).get(data)
+            cells.append("" if found is None else Figure.number(100 * found["ndcg@20"], ".2f"))
+        rows.append(tuple(cells))
+    columns = ("model", "year", "unseen", "explains", *(SHORT[data] for data in shown))
+    return ResultTable(
+        columns,
+        tuple(rows),
+        words=4,
+        notes=(
+            f"NDCG@20 × 100 on test data, 'new': for users unseen in training. Default: "
+            f"{DEFAULTS['model']}. unseen: scores users without training; explains: gives the "
+            "reasons of a score.",
+            "Paper, settings and more figures of one: `itemfold models NAME`. "
+            "`itemfold reproduce systems` repeats the runs.",
+        ),
     )
-    return Group(table, f"[dim]{caption}[/]")
+
+
+def one_model(name: str) -> list[ResultTable]:
+    """Tables on one model: what it is, its settings, and its measured figures."""
+    if name not in MODELS:
+        raise ItemfoldError(f"'MODEL' must be one of {', '.join(MODELS)}, got {name!r}")
+    model = MODELS[name]
+    why = "" if model.inductive else f", {model.why_not_inductive}"
+    facts = {
+        "paper": f"{model.paper}{f', {model.year}' if model.year else ''}",
+        "training": model.kind.value,
+        "unseen users": f"{_yes(model.inductive)}{why}",
+        "explains": _yes(model.explains),
+        "weights": ", ".join(model.weighs) or "no",
+    }
+    about = [str(inspect.getdoc(model)).partition("\n\n")[0].replace("\n", " ")]
+    if model.kind.has_lists:
+        facts |= {"loss": model.default_loss, "negatives": model.default_negatives}
+    tables = [ResultTable(("", name), tuple(facts.items()), words=2, notes=tuple(about))]
+    if settings := schema(model):
+        rows = [
+            (f"model.{key}", "chosen by the model" if value is None else setting_value(value))
+            for key, value in settings.items()
+        ]
+        change = "change one with --set, such as --set " + rows[0][0] + "=VALUE"
+        tables.append(ResultTable(("setting", "default"), tuple(rows), words=2, notes=(change,)))
+    if found := _measured().get(name):
+        figures: list[tuple[Cell, ...]] = []
+        for data, test in found.items():
+            dataset, _, protocol = data.partition("/")
+            values = (Figure.number(100 * test[key], ".2f") for key in FIGURES)
+            figures.append((dataset, protocol, *values, int(test["seeds"])))
+        columns = ("data", "protocol", "NDCG@20", "capped recall@20", "seeds")
+        note = "× 100 on test data; RESULTS.md has more figures"
+        tables.append(ResultTable(columns, tuple(figures), words=2, notes=(note,)))
+    return tables
+
+
+def _measured() -> dict[str, dict[str, dict[str, float]]]:
+    text = (files("itemfold.experiments") / "measured.json").read_text("utf-8")
+    found: dict[str, dict[str, dict[str, float]]] = json.loads(text)
+    return found
+
+
+def _yes(able: bool) -> str:
+    return "yes" if able else "no"
 
 
 def dataset_table() -> RenderableType:

@@ -8,15 +8,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from itemfold.cli.tables.formats import Cell, Figure, ResultTable, on_terminal
 from itemfold.data.describe import Description
 from itemfold.sampling.ppr_diagnostics import PPRReport
 
+PPR_COLUMNS = ("setting", "near items", "effective items", "false negatives", "× uniform")
 WIDTH = 40  # of the longest bar of a histogram, in characters
 
 
 def description(found: Description) -> RenderableType:
     """Counts, two small histograms, what was assumed, and the warnings."""
-    parts: list[RenderableType] = [_facts(found)]
+    parts: list[RenderableType] = [_facts_grid(found)]
     for title, side in (("user", found.user_degrees), ("item", found.item_degrees)):
         quantiles = "  ".join(f"{q} {value:,.0f}" for q, value in side.quantiles.items())
         parts += [
@@ -33,36 +35,54 @@ def description(found: Description) -> RenderableType:
     return Group(*parts)
 
 
-def _facts(found: Description) -> Table:
-    titles = f" ({found.titles:,} with a title)" if found.titles else ""
-    source = "hidden of the test users" if found.user_split else "from the test file"
-    held_out = f" ({found.held_out:,} {source})" if found.held_out else ""
+def facts_table(found: Description) -> ResultTable:
+    """Counts, quantiles and warnings, a row each."""
+    rows: list[tuple[Cell, ...]] = [(name, value) for name, value in _facts(found)]
+    for title, side in (("user", found.user_degrees), ("item", found.item_degrees)):
+        rows.append((f"interactions per {title}, mean", Figure.number(side.mean, ",.1f")))
+        rows += [
+            (f"interactions per {title}, quantile {q}", Figure.number(value, ",.0f"))
+            for q, value in side.quantiles.items()
+        ]
+    return ResultTable(("fact", "value"), tuple(rows), words=2, notes=tuple(found.warnings))
+
+
+def _facts_grid(found: Description) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("data", Text(found.name))  # a file name is not markup
-    table.add_row("fingerprint", found.fingerprint)
-    table.add_row("users", f"{found.users:,}")
-    table.add_row("items", f"{found.items:,}{titles}")
-    table.add_row("interactions", f"{found.interactions:,}{held_out}")
+    for name, value in _facts(found):
+        table.add_row(name, Text(value))  # a file name is not markup
+    return table
+
+
+def _facts(found: Description) -> list[tuple[str, str]]:
+    titles = f" ({found.titles:,} with a title)" if found.titles else ""
+    source = "hidden of the test users" if found.user_split else "from the test file"
+    held_out = f" ({found.held_out:,} {source})" if found.held_out else ""
+    rows = [("data", found.name)]
+    rows.append(("fingerprint", found.fingerprint))
+    rows.append(("users", f"{found.users:,}"))
+    rows.append(("items", f"{found.items:,}{titles}"))
+    rows.append(("interactions", f"{found.interactions:,}{held_out}"))
     for name, part in (found.user_split or {}).items():
         hidden = f", {part.hidden:,} hidden" if part.hidden else ""
         shown = f"{part.shown:,} interactions{' shown' if part.hidden else ''}"
-        table.add_row(f"{name} users", f"{part.users:,} ({shown}{hidden})")
+        rows.append((f"{name} users", f"{part.users:,} ({shown}{hidden})"))
     if found.test_draw is not None:
-        table.add_row("test draw", f"variance {found.test_draw:.2f} (1: a random draw)")
-    table.add_row("density", f"{found.density:.4%}")
+        rows.append(("test draw", f"variance {found.test_draw:.2f} (1: a random draw)"))
+    rows.append(("density", f"{found.density:.4%}"))
     if found.first is not None:
-        table.add_row("time", f"{found.first} to {found.last}")
+        rows.append(("time", f"{found.first} to {found.last}"))
     if found.ratings is not None:
         counts = ", ".join(f"{value}: {count:,}" for value, count in found.ratings.items())
-        table.add_row("ratings", counts)
+        rows.append(("ratings", counts))
     if found.weights is not None:
         quantiles = "  ".join(f"{q} {value:g}" for q, value in found.weights.quantiles.items())
-        table.add_row("weights", f"{found.weights.made_of}, divided by their mean")
-        table.add_row("", f"quantiles  {quantiles}")
-        table.add_row("", f"effective sample size {found.weights.effective:,.0f} interactions")
-    return table
+        rows.append(("weights", f"{found.weights.made_of}, divided by their mean"))
+        rows.append(("", f"quantiles  {quantiles}"))
+        rows.append(("", f"effective sample size {found.weights.effective:,.0f} interactions"))
+    return rows
 
 
 def _bars(histogram: Sequence[tuple[int, int, int]], unit: str) -> str:
@@ -83,6 +103,22 @@ def _bars(histogram: Sequence[tuple[int, int, int]], unit: str) -> str:
     return "\n".join(lines)
 
 
+def ppr_table(found: PPRReport) -> ResultTable:
+    """The draws of several settings of the PageRank sampler."""
+    rows: list[tuple[Cell, ...]] = [
+        ("uniform", Figure.number(0.0, ".2%"), "", Figure.number(found.uniform, ".4%"), "")
+    ]
+    for name, row in found.settings.items():
+        figures = (
+            (row.near, ".2%"),
+            (row.effective_items, ",.0f"),
+            (row.false_negatives, ".4%"),
+            (row.against_uniform, ".2f"),
+        )
+        rows.append((name, *(Figure.number(value, pattern) for value, pattern in figures)))
+    return ResultTable(PPR_COLUMNS, tuple(rows), title="negatives drawn with each setting")
+
+
 def ppr_negatives(found: PPRReport) -> RenderableType:
     """PageRank of items without interaction, and the draws of several sampler settings."""
     values = Table(
@@ -92,16 +128,4 @@ def ppr_negatives(found: PPRReport) -> RenderableType:
     values.add_column("median value", justify="right")
     for rank, value in found.spread.items():
         values.add_row(str(rank), f"{value:.2e}")
-    draws = Table(title="Negatives drawn with each setting")
-    for name in ("setting", "near items", "effective items", "false negatives", "× uniform"):
-        draws.add_column(name, justify="left" if name == "setting" else "right")
-    draws.add_row("uniform", "0.00 %", "all", f"{found.uniform:.4%}", "1.00")
-    for name, row in found.settings.items():
-        draws.add_row(
-            name,
-            f"{row.near:.2%}",
-            f"{row.effective_items:,.0f}",
-            f"{row.false_negatives:.4%}",
-            f"{row.against_uniform:.2f}",
-        )
-    return Group(values, draws)
+    return Group(values, on_terminal(ppr_table(found)))

@@ -89,3 +89,12 @@ def setting_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(setting_value(part) for part in value) + "]"
     return str(value)
+
+
+def counted(count: int, things: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "users"), counted(1200, "users")
+    ('1 user', '1,200 users')
+    """
+    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"

@@ -10,9 +10,9 @@ from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
 from itemfold.models.hybrid import Hybrid
 from itemfold.models.hybrid_settings import make_part
-from itemfold.models.popularity import Popularity
 from itemfold.settings.resolve import Request, Settings, resolve
 from itemfold.training.fitted import Context
+from itemfold.training.references import POPULARITY, popularity_model
 from itemfold.training.state import DescentState
 from itemfold.training.strategies import closed_form, descent
 from itemfold.training.strategies.hybrid_state import HybridState
@@ -99,8 +99,4 @@ def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
     for part in model.others:
         assert isinstance(part, Model)
         out[type(part).__name__] = part
-    popularity = Popularity()
-    popularity.n_users, popularity.n_items = split.train.shape
-    popularity.fit(split.train)
-    popularity.to(model.device)
-    return {**out, "popularity": popularity}
+    return {**out, POPULARITY: popularity_model(split, model.device)}

@@ -1,0 +1,113 @@
+"""The top of the HTML report: a verdict, five metrics and one picture of each group of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import numpy as np
+
+from itemfold.cli import plots
+from itemfold.cli.tables.layout import html_table, interval_text, p_value
+from itemfold.cli.tables.parts import part_warning, parts_alone
+from itemfold.cli.tables.summary import LEVEL, MEANING, headlines, references, verdict
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.compare import compare_runs
+from itemfold.evaluation.metrics import best_value, headline_metrics
+from itemfold.evaluation.significance import Interval, bootstrap_intervals
+from itemfold.training.run import Run
+
+
+def answer_section(group: Mapping[str, Run]) -> str:
+    """What a reader wants to know first; empty if nothing was tested."""
+    tested = {name: run for name, run in group.items() if run.metrics["test"]}
+    if not tested:
+        return '<p class="verdict">Nothing was held out, so there are no test metrics.</p>'
+    (first, *_) = tested.values()
+    sentence = verdict(first) if len(tested) == 1 else compared_verdict(tested)
+    warnings = [part_warning(run) for run in tested.values()]
+    table = _one_run(first) if len(tested) == 1 else _several(tested)
+    names = {name.partition("@")[0] for run in tested.values() for name in run.metrics["test"]}
+    meaning = "; ".join(text for name, text in MEANING.items() if name in names)
+    metric = first.config["train"]["metric"]
+    svg = plots.means(_means(tested, metric), metric)
+    caption = f"Mean {metric} of the test users with 95 % intervals where they are known."
+    return (
+        f'<p class="verdict">{escape(sentence)}</p>'
+        + "".join(f'<p class="warning">Warning: {escape(w)}.</p>' for w in warnings if w)
+        + f'<figure>{svg}<figcaption class="note">{escape(caption)}</figcaption></figure>'
+        + table
+        + f'<p class="note">{escape(meaning)}.</p>'
+    )
+
+
+def compared_verdict(runs: Mapping[str, Run]) -> str:
+    """One sentence: which run is best, and how surely it is better than the next one."""
+    metric = next(iter(runs.values())).config["train"]["metric"]
+    known = {name: run for name, run in runs.items() if metric in run.metrics["test"]}
+    ranked = sorted(known, key=lambda name: -float(known[name].metrics["test"][metric]))
+    if len(ranked) < 2:
+        return f"{len(runs)} runs were tested."
+    best, second = ranked[:2]
+    value = f"{best} has the best {metric}, {known[best].metrics['test'][metric]:.4f}"
+    try:
+        found, *_ = compare_runs({second: known[second], best: known[best]}, [metric])
+    except ItemfoldError:  # they cannot be paired; the section on tests says why
+        return f"{value}."
+    row = next((row for row in found.rows if row.system == best), None)
+    if row is None or not np.isfinite(row.p_t):
+        return f"{value}."
+    change = f"{row.test.difference / row.baseline_mean:+.1%}" if row.baseline_mean else ""
+    p = p_value(row.p_t)
+    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
+    sure = "which is better" if row.p_t < LEVEL else "which is not clearly better"
+    return f"{value}, {sure} than {second}, the next one ({change}, {chance}, paired over users)."
+
+
+def _one_run(run: Run) -> str:
+    table = headlines(run)
+    return html_table(
+        [escape(name) for name in table.columns],
+        [[escape(text) for text in cells] for cells in table.texts()],
+    )
+
+
+def _several(runs: Mapping[str, Run]) -> str:
+    """Five metrics of every run, the best in bold."""
+    tests = {name: run.metrics["test"] for name, run in runs.items()}
+    metrics = headline_metrics(dict.fromkeys(m for test in tests.values() for m in test))
+    intervals = {
+        name: bootstrap_intervals({m: run.per_user[m] for m in metrics if m in run.per_user})
+        for name, run in runs.items()
+    }
+    rows = []
+    for metric in metrics:
+        best = best_value(metric, [test[metric] for test in tests.values() if metric in test])
+        cells = [escape(metric)]
+        for name, test in tests.items():
+            if metric not in test:
+                cells.append("–")
+                continue
+            text = f"{test[metric]:.4f}"
+            text = f"<b>{text}</b>" if test[metric] == best else text
+            if found := intervals[name].get(metric):
+                text += f"<br><small>{interval_text(found.low, found.high)}</small>"
+            cells.append(text)
+        rows.append(cells)
+    return html_table(["metric", *map(escape, tests)], rows)
+
+
+def _means(runs: Mapping[str, Run], metric: str) -> dict[str, Interval]:
+    """The metric of each run; of a single one, beside popularity and its parts."""
+    out = {}
+    for name, run in runs.items():
+        if metric in run.per_user:
+            out[name] = bootstrap_intervals({metric: run.per_user[metric]})[metric]
+    if len(runs) == 1:
+        (run,) = runs.values()
+        others = {part.name: part.value for part in parts_alone(run)}
+        others |= {r.name: r.values[metric] for r in references(run) if r.name == "popularity"}
+        for name, value in sorted(others.items(), key=lambda pair: -pair[1]):
+            label = name if name == "popularity" else f"{name} alone"
+            out[label] = Interval(value, value, value)
+    return out

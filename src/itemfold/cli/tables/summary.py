@@ -1,0 +1,169 @@
+"""The answer after training: five metrics beside popularity, a verdict, and one user's list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_terminal
+from itemfold.cli.tables.layout import add_row, counted, new_table, p_value
+from itemfold.cli.tables.parts import part_warning, parts_alone
+from itemfold.errors import ItemfoldError
+from itemfold.evaluation.metrics import headline_metrics, parse_metric
+from itemfold.evaluation.significance import bootstrap_intervals
+from itemfold.serving.recommendations import Recommendations
+from itemfold.serving.recommender import Recommender
+from itemfold.training.run import Run
+
+LEVEL = 0.05  # a difference with a larger p-value may be chance
+LISTED = 5  # items of the example list
+SHOWN_HISTORY = 4  # items of the example user's history
+MEANING = {
+    "ndcg": "ndcg: held-out items found, and how high in a list",
+    "recall": "recall: share of them in a list",
+    "hit": "hit: users with at least one",
+    "coverage": "coverage: share of the catalogue in any list",
+    "novelty": "novelty: rarity of what is listed, in bits",
+}
+
+
+def summary(run: Run, metrics: Sequence[str] | None = None) -> RenderableType:
+    """The headline metrics, or those that were asked for, and the verdict."""
+    if not run.metrics["test"]:
+        return Text(how_trained(run))
+    warning = part_warning(run)
+    return Group(
+        on_terminal(headlines(run, metrics)),
+        Text(verdict(run), style="bold"),
+        *([Text(f"warning: {warning}", style="bold yellow")] if warning else []),
+    )
+
+
+def how_trained(run: Run) -> str:
+    """A line on how long a run was trained, and on how many users it was tested."""
+    metrics, epochs, best = run.metrics, run.metrics["epochs"], run.metrics["best_epoch"]
+    n_evaluated = metrics.get("users", {}).get("judged", 0)
+    if not n_evaluated and not metrics["valid"]:
+        length = f"{epochs} epochs" if epochs else "closed form"
+        return f"{length} on all {run.train.nnz:,} interactions; none are held out for evaluation"
+    refit = f", refitted for {best}" if metrics.get("refit") and best else ""
+    length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
+    seconds = metrics["seconds"]["train"]
+    return f"{length}; {seconds:.1f} s of training; {counted(n_evaluated, 'test users')}"
+
+
+def headlines(run: Run, metrics: Sequence[str] | None = None) -> ResultTable:
+    """Five metrics of the model with intervals, beside popularity and the best part alone."""
+    test, model = run.metrics["test"], run.metrics["model"]
+    names = headline_metrics(test) or list(test) if metrics is None else list(metrics)
+    intervals = bootstrap_intervals({n: run.per_user[n] for n in names if n in run.per_user})
+    beside = references(run)
+    rows = []
+    for name in names:
+        own: tuple[Cell, ...] = (Figure.number(test[name]), "")
+        if name in intervals:
+            own = measured(intervals[name])
+        others = (Figure.number(r.values[name]) if name in r.values else "" for r in beside)
+        rows.append((name, *own, *others))
+    meaning = [MEANING[base] for n in names if (base := n.partition("@")[0]) in MEANING]
+    notes = ("; ".join(dict.fromkeys(meaning)),) if meaning else ()
+    columns = ("metric", model, "95 %", *(reference.name for reference in beside))
+    return ResultTable(columns, tuple(rows), notes=notes)
+
+
+def check_shown(metrics: Sequence[str] | None) -> list[str] | None:
+    """The keys of metrics that training computes; others raise before anything is trained."""
+    if metrics is None:
+        return None
+    parsed = [parse_metric(text) for text in metrics]
+    for metric in parsed:
+        if metric.k != 20:
+            raise ItemfoldError(
+                f"'--metrics' must be metrics at 20, such as ndcg@20, got {metric.key!r}; "
+                "itemfold evaluate RUN --metrics computes others"
+            )
+    return [metric.key for metric in parsed]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a run is compared with: popularity, or its best part."""
+
+    name: str
+    values: dict[str, float]  # metrics, and the paired test: difference, low, high and p
+
+
+def references(run: Run) -> list[Reference]:
+    """Popularity and the best part of a hybrid; empty for runs that did not store them."""
+    parts: dict[str, dict[str, float]] = run.metrics.get("parts", {})
+    popularity = run.metrics.get("popularity") or parts.get("popularity")
+    out = [] if popularity is None else [Reference("popularity", popularity)]
+    best = next((part for part in parts_alone(run) if part.name != "popularity"), None)
+    if best is not None:
+        out.append(Reference(f"{best.name} alone", parts[best.name]))
+    return out
+
+
+def verdict(run: Run) -> str:
+    """One sentence: how a run compares with popularity and with its best part, and how surely."""
+    metric, name = run.config["train"]["metric"], run.metrics["model"]
+    found = references(run)
+    if not found:
+        value = run.metrics["test"].get(metric)
+        return f"{name}: {metric} {value:.4f} on test." if value is not None else f"{name}."
+    first, *rest = [_against(metric, reference) for reference in found]
+    return f"{name} is {'; '.join([first, *rest])}."
+
+
+def _against(metric: str, reference: Reference) -> str:
+    """A phrase such as "better than popularity in ndcg@20 (+9 %, 95 %: +7 % to +11 %, p <.001)"."""
+    values = reference.values
+    if "difference" not in values:  # a run of an earlier release
+        return f"beside {reference.name} with {metric} {values[metric]:.4f}"
+    own, p = values[metric] - values["difference"], p_value(values["p"])
+    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
+    base = values[metric]
+    change = f"{own / base - 1:+.1%}" if base else f"{own:+.4f}"
+    if base and "low" in values:  # the stored interval is of the reference against the model
+        change += f", 95 %: {-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}"
+    if not values["p"] < LEVEL:
+        return f"not clearly different from {reference.name} in {metric} ({change}, {chance})"
+    word = "better" if values["difference"] < 0 else "worse"
+    return f"{word} than {reference.name} in {metric} ({change}, {chance})"
+
+
+# --- one user's list -----------------------------------------------------------------------------
+
+
+def typical_users(run: Run, count: int = 1) -> np.ndarray[Any, Any]:
+    """Rows of the training users whose histories have about the median length."""
+    size = np.diff(run.train.indptr)
+    return np.argsort(np.abs(size - np.median(size)), kind="stable")[:count]
+
+
+def history_names(run: Run, row: int, most: int) -> tuple[list[str], int]:
+    """Titles, or else ids, of some items of a user's history, and the number of further items."""
+    names = run.titles if run.titles is not None else run.item_ids.ids
+    items = run.train.indices[run.train.indptr[row] : run.train.indptr[row + 1]]
+    return [str(names[i]) or str(run.item_ids.ids[i]) for i in items[:most]], len(items[most:])
+
+
+def example_list(run: Run) -> RenderableType:
+    """The recommendations of one known user, with some items of the history."""
+    if not run.train.nnz:
+        return Group()
+    rows = typical_users(run)
+    (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()
+    names, others = history_names(run, row, SHOWN_HISTORY)
+    found: Recommendations = Recommender.from_run(run).recommend(user, k=LISTED)
+    more = f" and {others} more" if others else ""
+    table = new_table("", "item", *["title"] * (run.titles is not None), numbers=("",))
+    for rank, pick in enumerate(found, start=1):
+        add_row(table, str(rank), str(pick.item), *[pick.title] * (run.titles is not None))
+    head = f"The list of user {user}, who has {'; '.join(names)}{more}:"
+    return Group(Text(""), Text(head), table)

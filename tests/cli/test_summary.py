@@ -1,0 +1,130 @@
+"""What `train` says at the end: five metrics, a verdict and a list, each checked independently."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+import scipy.stats
+from command import call
+from rich.console import Console
+
+import itemfold as ir
+from itemfold.cli.tables.details import details
+from itemfold.cli.tables.summary import example_list, summary, verdict
+from itemfold.training.run import Run
+
+DATA = "synthetic:users=200,items=80,interactions=3000"
+SPLIT = ir.split_interactions(ir.load(DATA))
+
+
+def shown(part, width=80) -> str:
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(part)
+    return capture.get()
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    found = re.findall(r"^ *(\w+@\d+) +(.*)$", text, re.M)
+    return {name: cells.split() for name, cells in found}
+
+
+@pytest.fixture(scope="module")
+def ease() -> Run:
+    return ir.train(SPLIT, ir.models.EASE())
+
+
+@pytest.fixture(scope="module")
+def hybrid() -> Run:
+    return ir.train(SPLIT, epochs=2, eval_every=2)
+
+
+def test_popularity_is_that_of_its_own_run(ease):
+    alone = ir.train(SPLIT, ir.models.Popularity())
+    assert "popularity" not in alone.metrics
+    stored = ease.metrics["popularity"]
+    for name in ("ndcg@20", "recall@20", "hit@20", "coverage@20", "novelty@20"):
+        assert stored[name] == pytest.approx(alone.metrics["test"][name])
+    a, b = ease.per_user["ndcg@20"], alone.per_user["ndcg@20"]
+    assert stored["p"] == pytest.approx(scipy.stats.ttest_rel(a, b).pvalue)
+    assert stored["difference"] == pytest.approx(np.mean(b - a))
+    assert stored["low"] < stored["difference"] < stored["high"]
+
+
+def test_five_rows_beside_popularity_and_the_best_part(hybrid):
+    text = shown(summary(hybrid))
+    found = rows(text)
+    assert list(found) == ["ndcg@20", "recall@20", "hit@20", "coverage@20", "novelty@20"]
+    parts = {name: part for name, part in hybrid.metrics["parts"].items() if name != "popularity"}
+    best = max(parts, key=lambda name: parts[name]["ndcg@20"])
+    assert f"{best} alone" in text
+    for name, cells in found.items():
+        assert cells[0] == f"{hybrid.metrics['test'][name]:.4f}"
+        assert cells[-2:] == [
+            f"{hybrid.metrics['popularity'][name]:.4f}",
+            f"{parts[best][name]:.4f}",
+        ]
+    for hidden in ("gini", "popularity_bias", "group", "chosen"):
+        assert hidden not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "words"),
+    [
+        (-0.1, 0.001, "better than popularity in ndcg@20"),
+        (0.1, 0.001, "worse than popularity in ndcg@20"),
+        (-0.1, 0.3, "not clearly different from popularity in ndcg@20"),
+    ],
+)
+def test_the_verdict_says_how_surely(ease, difference, p, words):
+    run = copy.copy(ease)
+    values = {"ndcg@20": 0.2, "difference": difference, "p": p, "low": -0.15, "high": -0.05}
+    run.metrics = {**ease.metrics, "popularity": values}
+    sentence = verdict(run)
+    assert words in sentence
+    assert f"{-difference / 0.2:+.1%}, 95 %: +25.0% to +75.0%" in sentence
+    assert ("p = .001" if p == 0.001 else "p = .300") in sentence
+
+
+def test_a_run_of_an_earlier_release_has_a_verdict(ease, hybrid):
+    old = copy.copy(ease)
+    old.metrics = {key: value for key, value in ease.metrics.items() if key != "popularity"}
+    assert verdict(old) == f"ease: ndcg@20 {ease.metrics['test']['ndcg@20']:.4f} on test."
+    older = copy.copy(hybrid)
+    parts = {name: {"ndcg@20": 0.1, "p": 0.2} for name in hybrid.metrics["parts"]}
+    older.metrics = {**hybrid.metrics, "parts": parts, "popularity": None}
+    assert "beside popularity with ndcg@20 0.1000" in verdict(older)
+    assert "ndcg@20" in rows(shown(summary(older)))
+
+
+def test_the_list_is_that_of_the_recommender_for_a_user_of_median_history(ease):
+    text = shown(example_list(ease))
+    user = re.search(r"The list of user (\S+), who has", text)[1]
+    picks = ir.Recommender(ease).recommend(user, k=5)
+    assert re.findall(r"^ *\d +(\S+)  ", text, re.M) == [str(pick.item) for pick in picks]
+    for pick in picks:
+        assert pick.title in text
+    (row,) = ease.user_ids.index([user])
+    size = np.diff(ease.train.indptr)
+    assert abs(size[row] - np.median(size)) <= 0.5
+    assert f"and {size[row] - 4} more" in " ".join(text.split())
+
+
+def test_other_metrics_are_shown_if_asked_for(tmp_path):
+    options = ("--model", "ease", "--metrics", "gini@20,NDCG@20", "--out", tmp_path / "r")
+    text = call("train", DATA, *options).stdout
+    stored = Run.load(tmp_path / "r").metrics["test"]
+    assert {name: cells[0] for name, cells in rows(text).items()} == {
+        name: f"{stored[name]:.4f}" for name in ("gini@20", "ndcg@20")
+    }
+    result = call("train", DATA, "--metrics", "ndcg@10", "--out", tmp_path / "s", code=2)
+    assert "'--metrics' must be metrics at 20" in result.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_rest_is_printed_with_details(ease, hybrid):
+    for run in (ease, hybrid):
+        found = rows(shown(details(run), width=200))
+        assert set(found) == {*run.metrics["test"], *run.metrics["valid"]}
