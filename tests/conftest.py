@@ -51,6 +51,11 @@ PARTS = {
         "apt-get install chromium",
         lambda: shutil.which("chromium") is not None,
     ),
+    "postgres": Part(
+        "feedback in Postgres",
+        "apt-get install postgresql; pip install 'psycopg[binary]'",
+        lambda: find_spec("psycopg") is not None and shutil.which("initdb") is not None,
+    ),
     "docs": Part("the site of the documentation", "make docs", has_mkdocs),
     "data": Part(
         "real data sets",

@@ -12,7 +12,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.columns import Names, RawTable
-from itemfold.data.feedback import FEEDBACK_FILES, read_feedback
+from itemfold.data.feedback.file_store import FILES as FEEDBACK_FILES
+from itemfold.data.feedback.reading import read_feedback
+from itemfold.data.feedback.store import SQLITE_ENDINGS, is_postgres
 from itemfold.data.id_arrays import text_array
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import read_item_features
@@ -27,7 +29,7 @@ from itemfold.data.readers.user_split import is_user_split, read_split_folder
 from itemfold.data.weights import Weighting, duration_text
 from itemfold.errors import ItemfoldError, NoRowsError
 
-FILE_KINDS = ".csv, .tsv, .inter (each also with .gz), .parquet or .jsonl"
+FILE_KINDS = ".csv, .tsv, .inter (each also with .gz), .parquet, .jsonl or .sqlite"
 NO_BAD_ROWS = "'skip_bad_rows' needs a table with columns, and {} has none"
 
 
@@ -55,9 +57,9 @@ def read(
     "plays/*.parquet" names several parquet files. A folder holds train.txt (and test.txt) as in
     LightGCN, ratings.csv (and movies.csv) as in MovieLens, parquet files, a published split by
     users (see `read_user_split`), or the output of `prepare`. A table is a pandas or polars frame,
-    an Arrow table, a DuckDB relation, or anything else with Arrow's C stream. A .jsonl file or
-    folder of feedback that `itemfold serve` wrote is read, too: its likes and clicks are
-    interactions.
+    an Arrow table, a DuckDB relation, or anything else with Arrow's C stream. Feedback that
+    `itemfold serve` stored is read, too, from a .jsonl file or its folder, a SQLite file, or
+    "postgres", the database of DATABASE_URL: its likes and clicks are interactions.
 
     Rows with the same user and item are merged into one pair and counted in `duplicates`. The pair
     keeps the highest rating and the latest time; it is a training pair if any of its rows is. Then
@@ -156,6 +158,12 @@ def _read_source(
 ) -> tuple[Interactions, Path | None]:
     """Interactions from any kind of source, and the file of titles next to it, if any."""
     skip = bool(requested["skip_bad_rows"])
+    if is_postgres(source):
+        arguments = {key: value for key, value in requested.items() if value is not None}
+        table = read_feedback(source, skip=skip)
+        return to_interactions(
+            table, None, name or source, {"data": source, **arguments}, weighting
+        ), None
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         arguments = {
@@ -277,7 +285,7 @@ def _read_file(path: Path, names: Names, skip: bool) -> RawTable:
         return read_parquet(path, names, skip=skip)
     if kind in (".csv", ".tsv", ".inter"):
         return read_delimited(path, names, skip=skip)
-    if kind == ".jsonl":
+    if kind in (".jsonl", *SQLITE_ENDINGS):
         return read_feedback(path, skip=skip)
     if path.name in ("train.txt", "test.txt") or (kind == ".txt" and is_user_split(path.parent)):
         raise ItemfoldError(f"{path}: pass the folder that holds train.txt and test.txt")

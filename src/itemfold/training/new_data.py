@@ -8,6 +8,7 @@ from typing import Any
 import scipy.sparse as sp
 
 from itemfold.data.datasets import load
+from itemfold.data.feedback.store import SQLITE_ENDINGS
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import ItemFeatures, read_item_features
 from itemfold.data.sources import read
@@ -77,5 +78,6 @@ def _read(before: dict[str, Any], new: Any, given: dict[str, Any]) -> Interactio
 def _has_columns(new: Any) -> bool:
     """Whether a source is a table, to which the run's column names apply."""
     if isinstance(new, str | Path):
-        return Path(new).expanduser().is_file() and not str(new).endswith(".jsonl")
+        is_feedback = Path(new).suffix.lower() in (".jsonl", *SQLITE_ENDINGS)
+        return Path(new).expanduser().is_file() and not is_feedback
     return not sp.issparse(new)
