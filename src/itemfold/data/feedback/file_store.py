@@ -61,7 +61,7 @@ class FileStore:
             current = self.folder / CURRENT
             size = sizes.get(current, 0)
             if size and size + len(content) > ROTATE_BYTES:
-                name = f"feedback-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}.jsonl"
+                name = f"feedback-{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:8]}.jsonl"
                 current.rename(self.folder / name)
                 size = 0
             try:

@@ -125,10 +125,7 @@ class PostgresStore(SqlStore):
             if self._opened is not None and self._opened.broken:
                 self.close()
             kind = StoreFullError if isinstance(error, psycopg.errors.DiskFull) else StoreError
-            text = str(error).partition("\n")[0]
-            raise kind(
-                f"the database of {DATABASE_URL} does not answer as expected: {text}"
-            ) from error
+            raise kind(f"the database of {DATABASE_URL}: {first_line(error)}") from error
 
 
 def first_line(error: Exception) -> str:
