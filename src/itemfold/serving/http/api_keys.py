@@ -17,7 +17,8 @@ from itemfold.serving.http.access_log import log
 
 MIN_KEY = 16  # characters: shorter keys can be guessed
 MAX_KEYS = 1000  # every request is compared with all of them
-CHECK_SECONDS = 1.0  # between two looks at the file, and how long it must have been unchanged
+CHECK_SECONDS = 1.0  # between two looks at the file
+SETTLED_SECONDS = 1.0  # how long it must have been unchanged: somebody may still be writing it
 Stamp = tuple[int, int, int]
 
 
@@ -90,12 +91,12 @@ class ApiKeys:
         return matches.index(True) if any(matches) else None
 
     def _refresh(self, path: Path) -> None:
-        """Read the file again if it has changed, unless somebody may still be writing it."""
+        """Read the file again if it has changed and settled."""
         found = _stamp(path)
         if found == self._stamp:
             return
-        age = time.time() - path.stat().st_mtime if found else CHECK_SECONDS
-        if 0 <= age < CHECK_SECONDS:
+        age = SETTLED_SECONDS if found is None else time.time() - found[1] / 1e9
+        if 0 <= age < SETTLED_SECONDS:
             return
         self._stamp = found
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from itemfold.data.item_table import read_item_table
 from itemfold.errors import ItemfoldError
-from itemfold.serving.http.api_keys import MAX_KEYS, check_key
+from itemfold.serving.http.api_keys import MAX_KEYS, check_key, read_keys
 from itemfold.serving.recommender import Recommender
 from itemfold.validation import positive, positive_integer
 
@@ -60,6 +60,8 @@ class ServiceSettings:
     def __post_init__(self) -> None:
         for key in self.api_keys:
             check_key("api_key", key)
+        if self.api_key_file is not None:
+            read_keys(self.api_key_file)  # raises before a run is loaded
         if self.rate_limit is not None:
             positive(rate_limit=self.rate_limit)
             if not self.needs_key:
