@@ -37,15 +37,18 @@ def event(user: Any, item: Any, kind: str = "liked", at: float = 1.0) -> dict[st
 
 
 @pytest.fixture(scope="session")
-def database() -> Iterator[str]:
+def database(postgres_programs: Path) -> Iterator[str]:
     """The URL of a Postgres server of our own; it does not run as root."""
     root = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # short: the path of a socket
     user: dict[str, Any] = {"user": "nobody"} if os.getuid() == 0 else {}
     if user:
         shutil.chown(root, "nobody")
 
-    def run(*command: str) -> None:
-        subprocess.run(command, check=True, capture_output=True, timeout=240, cwd=root, **user)
+    def run(program: str, *options: str) -> None:
+        command = [postgres_programs / program, *options]
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, timeout=240, cwd=root, **user
+        )
 
     run("initdb", "-D", f"{root}/data", "-U", "shop", "-A", "trust", "--no-sync", "-E", "UTF8")
     options = f"-c listen_addresses= -k {root} -c fsync=off -c max_connections=20"

@@ -158,19 +158,17 @@ def _read_source(
 ) -> tuple[Interactions, Path | None]:
     """Interactions from any kind of source, and the file of titles next to it, if any."""
     skip = bool(requested["skip_bad_rows"])
-    if is_postgres(source):
-        arguments = {key: value for key, value in requested.items() if value is not None}
-        table = read_feedback(source, skip=skip)
-        return to_interactions(
-            table, None, name or source, {"data": source, **arguments}, weighting
-        ), None
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
+        place = source if is_postgres(source) else path.resolve()
         arguments = {
             key: str(value) if isinstance(value, Path) else value
-            for key, value in {"data": path.resolve(), **requested}.items()
+            for key, value in {"data": place, **requested}.items()
             if value is not None
         }
+        if is_postgres(source):
+            table = read_feedback(source, skip=skip)
+            return to_interactions(table, None, name or str(source), arguments, weighting), None
         if path.is_dir() and is_prepared(path):
             settings = {**names, **weighting.settings(), "skip_bad_rows": skip or None}
             for setting in (key for key, value in settings.items() if value is not None):
