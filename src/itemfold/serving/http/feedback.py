@@ -67,7 +67,9 @@ class FeedbackWriter:
         """
         self.start()
         with self._changed:
-            if self._is_closing or self._n_waiting + len(rows) > MAX_WAITING:
+            if self._is_closing:
+                raise self._refused("queue", len(rows), "the service is stopping")
+            if self._n_waiting + len(rows) > MAX_WAITING:
                 raise self._refused("queue", len(rows), "too much feedback is waiting")
             waiting = _Waiting(rows, Future())
             self._queue.append(waiting)
