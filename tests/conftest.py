@@ -39,6 +39,12 @@ def has_mkdocs() -> bool:
     return all(find_spec(name) for name in ("mkdocs", "material", "mkdocstrings", "latex2mathml"))
 
 
+def initdb() -> str | None:
+    """The program that creates a Postgres cluster; Debian keeps it off the path."""
+    others = map(str, Path("/usr/lib/postgresql").glob("*/bin"))
+    return shutil.which("initdb", path=os.pathsep.join([os.environ.get("PATH", ""), *others]))
+
+
 PARTS = {
     "gpu": Part("training on a GPU", "needs a CUDA device", torch.cuda.is_available),
     "triton": Part(
@@ -50,6 +56,11 @@ PARTS = {
         "the page in a browser",
         "apt-get install chromium",
         lambda: shutil.which("chromium") is not None,
+    ),
+    "postgres": Part(
+        "feedback in Postgres",
+        "apt-get install postgresql; pip install 'psycopg[binary]'",
+        lambda: find_spec("psycopg") is not None and initdb() is not None,
     ),
     "docs": Part("the site of the documentation", "make docs", has_mkdocs),
     "data": Part(
@@ -101,6 +112,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if count := skipped[reason(part)]:
             tests = "1 test" if count == 1 else f"{count} tests"
             terminalreporter.line(f"left out: {tests} of {reason(part)}", yellow=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_programs() -> Path:
+    """The folder of the programs of Postgres, for tests marked `postgres`."""
+    found = initdb()
+    assert found is not None
+    return Path(found).resolve().parent
 
 
 @pytest.fixture

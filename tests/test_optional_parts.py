@@ -84,4 +84,6 @@ def test_a_required_part_that_is_absent_is_a_failure(bare: Path) -> None:
     assert lines[-1].startswith("1 passed, 1 skipped, 3 errors in ")
     code, lines = run(bare, "--require", "tritn")
     assert code != 0
-    assert "--require takes gpu, triton, browser, docs, data, got 'tritn'" in "\n".join(lines)
+    assert "--require takes gpu, triton, browser, postgres, docs, data, got 'tritn'" in "\n".join(
+        lines
+    )

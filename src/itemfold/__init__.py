@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.data.thinning import cold_start
     from itemfold.data.time_splits import leave_last_out, split_by_time, split_rolling, split_window
     from itemfold.data.user_split_tables import read_user_split
-    from itemfold.errors import ItemfoldError, LeakError
+    from itemfold.errors import ItemfoldError, LeakError, UnknownIdError
     from itemfold.evaluation.comparing import compare
     from itemfold.evaluation.evaluate import evaluate
     from itemfold.evaluation.evaluation import Evaluation
@@ -51,6 +51,7 @@ __all__ = [
     "Split",
     "Steering",
     "TrainConfig",
+    "UnknownIdError",
     "cold_start",
     "compare",
     "evaluate",

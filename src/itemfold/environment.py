@@ -96,7 +96,11 @@ def out_of_memory(error: Exception) -> str:
 
 EXTRAS = {"serve": ("fastapi", "uvicorn", "prometheus-client"), "tune": ("optuna",)}
 
-WHEELS = {"faiss": "faiss-cpu", "mlflow": "mlflow-skinny"}  # where the names differ
+WHEELS = {  # where the names differ
+    "faiss": "faiss-cpu",
+    "mlflow": "mlflow-skinny",
+    "psycopg": "'psycopg[binary]'",
+}
 
 
 def need_extra(extra: str) -> None:

@@ -18,6 +18,21 @@ class NoRowsError(ItemfoldError):
     """A source has no interactions; `update` then has nothing to do."""
 
 
+class UnknownIdError(ItemfoldError):
+    """A user, an item or a run is not known; the HTTP service answers 404.
+
+    Examples:
+        >>> import itemfold as ir
+        >>> split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+        >>> recommender = ir.Recommender(ir.train(split, ir.models.EASE()))
+        >>> try:
+        ...     recommender.similar_items("nothing")
+        ... except ir.UnknownIdError as error:
+        ...     print(error)
+        'item' must be an item of the training data, got 'nothing'
+    """
+
+
 class ItemfoldWarning(UserWarning):
     """A warning to the user; the command line prints the message as a note."""
 

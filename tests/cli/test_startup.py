@@ -19,6 +19,7 @@ COMMANDS = (
     "describe",
     "export",
     "prepare",
+    "forget",
 )
 REPORT = """
 import sys

@@ -12,7 +12,8 @@ from served import open_client
 import itemfold as ir
 from itemfold.serving.http.access import RateLimit
 from itemfold.serving.http.access_log import LOGGER, JsonFormatter
-from itemfold.serving.http.settings import ServiceSettings, check_exposed, read_keys
+from itemfold.serving.http.api_keys import read_keys
+from itemfold.serving.http.settings import ServiceSettings, check_exposed
 
 KEYS = ("correct-horse-battery", "another-key-for-others")
 ASK = {"history": [12], "k": 2}
@@ -91,7 +92,7 @@ def test_only_named_origins_may_read_answers(recommender):
     [
         ({"api_keys": ("short",)}, "'api_key' must have at least 16 printable"),
         ({"api_keys": ("with a space in it",)}, "'api_key' must have at least 16 printable"),
-        ({"rate_limit": 5.0}, "'rate_limit' applies per key: give 'api_key' as well"),
+        ({"rate_limit": 5.0}, "'rate_limit' applies per key: give 'api_key_file' as well"),
         ({"rate_limit": 0.0, "api_keys": KEYS}, "'rate_limit' must be a positive number, got 0.0"),
         ({"cors": ("*",)}, r"'cors' must be an origin such as https://shop.example, got '\*'"),
     ],
@@ -113,7 +114,8 @@ def test_the_key_of_the_documented_container_is_accepted(page):
 
 def test_a_public_address_needs_a_key_or_insecure(tmp_path):
     with pytest.raises(
-        ir.ItemfoldError, match="give --api-key or --api-key-file, or allow it with --insecure"
+        ir.ItemfoldError,
+        match="give --api-key-file, set ITEMFOLD_API_KEY, or allow it",
     ):
         check_exposed("0.0.0.0", ServiceSettings(), insecure=False)
     check_exposed("0.0.0.0", ServiceSettings(), insecure=True)
@@ -121,6 +123,7 @@ def test_a_public_address_needs_a_key_or_insecure(tmp_path):
     check_exposed("127.0.0.1", ServiceSettings(), insecure=False)
     file = tmp_path / "keys"
     file.write_text(f"# the shop\n{KEYS[0]}\n\n{KEYS[1]}\n")
+    file.chmod(0o600)
     assert read_keys(file) == KEYS
     file.write_text("# nothing\n")
     with pytest.raises(ir.ItemfoldError, match="'api_key_file' must hold one key per line"):
@@ -164,9 +167,9 @@ def test_log_lines_hold_no_ids(recommender, lines, tmp_path):
     found = [line for line in lines() if line["message"] == "request"]
     assert [(line["path"], line["status"]) for line in found] == [
         ("/recommend", 200),
-        ("/recommend", 422),
-        ("/similar", 422),
-        ("/history", 422),
+        ("/recommend", 404),
+        ("/similar", 404),
+        ("/history", 404),
         ("other", 404),
         ("/feedback", 200),
     ]

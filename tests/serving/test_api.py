@@ -1,6 +1,5 @@
-"""The API: its OpenAPI document, batches, feedback and metrics."""
+"""The API: its OpenAPI document, batches and metrics."""
 
-import json
 import math
 import warnings
 
@@ -10,9 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from served import open_client
 
 import itemfold as ir
-from itemfold.serving.http import feedback as feedback_file
 from itemfold.serving.http import middleware
-from itemfold.serving.http.feedback import FeedbackFile
 from itemfold.serving.http.middleware import MAX_BODY
 
 JSON = {"Content-Type": "application/json"}
@@ -50,7 +47,7 @@ def test_every_address_is_described_once_with_one_model_of_errors(document):
     for operation in found.values():
         assert operation["summary"]
         errors = {s: r for s, r in operation["responses"].items() if s != "200"}
-        assert {"401", "405", "413", "421", "422", "429", "503"} <= set(errors)
+        assert {"401", "404", "405", "413", "421", "422", "429", "503"} <= set(errors)
         for response in errors.values():
             schema = response["content"]["application/json"]["schema"]
             assert schema == {"$ref": "#/components/schemas/Error"}
@@ -167,7 +164,6 @@ def test_a_batch_is_the_same_as_one_request_for_each(client, recommender):
             {"users": [1] * 100, "k": 1000},
             "a batch must ask for at most 50,000 items, got 100 users",
         ),
-        ({"users": ["nobody"]}, "'user' must be a user of the training data, got 'nobody'"),
         ({"users": [5], "explain": True}, "unknown field 'explain'; known fields: k,"),
     ],
 )
@@ -175,64 +171,6 @@ def test_an_invalid_batch_is_rejected(client, body, sentence):
     answer = client.post("/recommend/batch", json=body)
     assert answer.status_code == 422
     assert answer.json()["error"].startswith(sentence)
-
-
-# --- feedback ------------------------------------------------------------------------------------
-
-
-def test_feedback_is_appended_and_put_aside_when_it_is_large(recommender, tmp_path, monkeypatch):
-    folder = tmp_path / "feedback"
-    with open_client(recommender, feedback=folder) as client:
-        body = {"event": "liked", "items": [12, "57"], "user": 5}
-        assert client.post("/feedback", json=body).json() == {"stored": 2}
-        shown = client.post("/feedback", json={"event": "shown", "items": [12]})
-        assert shown.json() == {"stored": 1}
-        lines = (folder / "feedback.jsonl").read_text().splitlines()
-        rows = [json.loads(line) for line in lines]
-        assert [(r["user_id"], r["item_id"], r["event"]) for r in rows] == [
-            (5, 12, "liked"),
-            (5, "57", "liked"),
-            (None, 12, "shown"),
-        ]
-        about = client.get("/about").json()
-        assert {row["run_fingerprint"] for row in rows} == {about["run_fingerprint"]}
-        assert about["feedback"] is True
-        monkeypatch.setattr(feedback_file, "ROTATE_BYTES", 10)
-        client.post("/feedback", json=body)
-        kept = sorted(folder.iterdir())
-        assert [len(file.read_text().splitlines()) for file in kept] == [3, 2]
-        counted = samples(client, "itemfold_feedback")
-        assert {(s.labels["event"], s.value) for s in counted if s.name.endswith("_total")} == {
-            ("liked", 4),
-            ("shown", 1),
-        }
-        unknown = client.post("/feedback", json={"event": "bought", "items": [12]}).json()
-        assert unknown["error"].startswith("'event' must be 'shown', 'clicked', 'liked' or")
-
-
-def test_feedback_that_a_full_disk_cuts_short_leaves_no_half_line(tmp_path):
-    file, row = FeedbackFile(tmp_path), {"user_id": 5, "item_id": 12, "event": "liked"}
-    file.append([row])
-    size = file.path.stat().st_size
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, before[1]))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            file.append([row, row])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    file.append([row])
-    lines = file.path.read_text().splitlines()
-    assert [json.loads(line)["item_id"] for line in lines] == [12, 12]
-
-
-def test_without_a_folder_feedback_is_rejected(recommender):
-    with open_client(recommender) as client:
-        answer = client.post("/feedback", json={"event": "liked", "items": [12]})
-        assert answer.status_code == 404
-        assert answer.json()["error"].startswith("feedback is not collected")
-        assert client.get("/about").json()["feedback"] is False
 
 
 # --- the catalogue and shutdown -------------------------------------------------------------------

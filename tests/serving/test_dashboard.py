@@ -4,6 +4,7 @@ import json
 import math
 import os
 import time
+from contextlib import closing
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -16,10 +17,12 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from served import Service, open_client
 
+from itemfold.data.feedback.store import open_store
 from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
 from itemfold.serving.http.feedback_stats import (
     Version,
     difference,
+    recent_lines,
     recent_rows,
     tally,
     wilson,
@@ -100,6 +103,16 @@ def test_clicks_are_matched_with_earlier_showings(events):
         assert (feedback.click_through is None) == (not shown)
 
 
+@pytest.mark.parametrize("place", ["feedback", "events.sqlite"])
+def test_recent_rows_come_from_every_store(tmp_path, place):
+    with closing(open_store(tmp_path / place)) as store:
+        store.create()
+        row = {"user_id": "u", "event": "shown", "run": "r", "run_fingerprint": "f"}
+        store.append([{**row, "timestamp": float(t), "item_id": f"i{t}"} for t in range(5)])
+    found = recent_rows(tmp_path / place, 2.0)
+    assert [row["item_id"] for row in found] == ["i2", "i3", "i4"]
+
+
 def test_recent_rows_are_the_newest_of_all_files(tmp_path):
     def line(number: int) -> str:
         row = {"timestamp": number, "user_id": 1, "item_id": number, "event": "shown"}
@@ -112,7 +125,7 @@ def test_recent_rows_are_the_newest_of_all_files(tmp_path):
     (tmp_path / "feedback.jsonl").write_text(broken + newest)
 
     def found(since: float, max_bytes: int = 10**6) -> list[int]:
-        return [row["item_id"] for row in recent_rows(tmp_path, since, max_bytes)]
+        return [row["item_id"] for row in recent_lines(tmp_path, since, max_bytes)]
 
     assert found(0) == list(range(100, 400))
     assert found(250) == list(range(250, 400))

@@ -81,7 +81,6 @@ def test_similar_items_and_about(client, recommender):
     [
         ({}, "give either 'user' or 'history'"),
         ({"user": 1, "history": [2]}, "give either 'user' or 'history'"),
-        ({"user": "nobody"}, "'user' must be a user of the training data, got 'nobody'"),
         ({"history": "12"}, "'history' must be a valid list, got '12'"),
         ({"history": [[1]]}, "'history.0' must be text or a whole number, got '[1]'"),
         ({"history": [1.5]}, "'history.0' must be text or a whole number, got '1.5'"),
@@ -115,7 +114,6 @@ def test_other_bad_requests(client):
         assert answer.status_code == 422, body
         assert answer.json()["error"].startswith("the request must be a JSON object")
     assert client.get("/similar").json() == {"error": "'item' is required"}
-    assert client.get("/similar", params={"item": "x"}).status_code == 422
     plain_text = client.post("/recommend", content=b'{"user": 5}', headers={"Content-Type": "a/b"})
     assert "must be sent as Content-Type: application/json" in plain_text.json()["error"]
     wrong = client.get("/recommend")

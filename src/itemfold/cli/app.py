@@ -22,6 +22,7 @@ from itemfold.cli.choices import Command
 from itemfold.cli.errors import CommandGroup, error_console
 from itemfold.cli.evaluate import evaluate_command
 from itemfold.cli.export import export_command
+from itemfold.cli.forget import forget_command
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_optional_list
 from itemfold.cli.prepare import prepare_command
@@ -254,6 +255,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": report_command,
     "export": export_command,
     "serve": serve_command,
+    "forget": forget_command,
     "reproduce": reproduce_command,
     "doctor": doctor_command,
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -13,7 +15,9 @@ from itemfold.cli import options
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_list
 from itemfold.environment import need_extra
-from itemfold.errors import ItemfoldError
+from itemfold.errors import ItemfoldError, ItemfoldWarning
+
+API_KEY = "ITEMFOLD_API_KEY"
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,15 @@ class AccessOptions:
     api_key: Annotated[
         list[str] | None,
         typer.Option(
-            envvar="ITEMFOLD_API_KEY", help="A key that requests must send; may be repeated."
+            envvar=API_KEY,
+            help="A key that requests must send; may be repeated. Set the variable: other users of "
+            "the machine can see the option.",
         ),
     ] = None
-    api_key_file: Annotated[Path | None, typer.Option(help="A file with one key per line.")] = None
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(help="A private file with one key per line, read again when it changes."),
+    ] = None
     rate_limit: Annotated[
         float | None, typer.Option(help="Maximum requests per second and key.")
     ] = None
@@ -52,6 +61,28 @@ class AccessOptions:
     ] = None
 
 
+@dataclass(frozen=True)
+class FeedbackOptions:
+    """Where feedback is stored, and for how long."""
+
+    panel: ClassVar = "Feedback"
+
+    feedback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Where feedback is stored: a folder, a .sqlite file, or postgres (the database of "
+            "DATABASE_URL). Default: feedback is not stored.",
+        ),
+    ] = None
+    feedback_days: Annotated[
+        float | None, typer.Option(help="Delete feedback after this many days. Default: never.")
+    ] = None
+    feedback_mb: Annotated[
+        int, typer.Option(help="Maximum size of stored feedback in MiB; more is rejected.")
+    ] = 10_240
+
+
 @with_options
 def serve_command(
     runs: Annotated[
@@ -64,6 +95,7 @@ def serve_command(
     ],
     table: options.TableOptions,
     access: AccessOptions,
+    storing: FeedbackOptions,
     new_items: options.NewItems = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0: all interfaces.")
@@ -74,9 +106,6 @@ def serve_command(
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Worker processes. Default: one per CPU, at most 4.")
-    ] = None,
-    feedback: Annotated[
-        Path | None, typer.Option(help="Folder for feedback. Default: feedback is not stored.")
     ] = None,
     access_log: Annotated[
         bool, typer.Option(help="Write a line of JSON to stderr for every request.")
@@ -89,16 +118,24 @@ def serve_command(
     """
     need_extra("serve")
     from itemfold.serving.http import ServiceSettings, serve
-    from itemfold.serving.http.settings import read_keys
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server drains connections itself
-    keys = read_keys(access.api_key_file) if access.api_key_file else ()
+    if access.api_key and access.api_key != os.environ.get(API_KEY, "").split():
+        warnings.warn(
+            "--api-key can be seen by other users of this machine: "
+            f"set {API_KEY} or give --api-key-file instead",
+            ItemfoldWarning,
+            stacklevel=2,
+        )
     settings = ServiceSettings(
         allowed_hosts=tuple(access.allowed_host or ()),
-        api_keys=(*(access.api_key or ()), *keys),
+        api_keys=tuple(access.api_key or ()),
+        api_key_file=access.api_key_file,
         rate_limit=access.rate_limit,
         cors=tuple(access.cors or ()),
-        feedback=feedback,
+        feedback=storing.feedback,
+        feedback_days=storing.feedback_days,
+        feedback_mb=storing.feedback_mb,
         access_log=access_log,
         item_table=table.item_table,
         available=table.available,

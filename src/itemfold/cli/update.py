@@ -14,7 +14,7 @@ from itemfold.cli.tables.layout import print_line
 
 NEW_HELP = (
     "New interactions: any data that `itemfold train` reads, or the feedback that `itemfold serve` "
-    "stored, a .jsonl file or its folder. It is read with the options of the run's data."
+    "stored: its folder or file, or postgres. It is read with the options of the run's data."
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from itemfold.data.download import Remote
+from itemfold.data.feedback.store import is_postgres
 from itemfold.data.find_dataset import Dataset, find
 from itemfold.data.interactions import Interactions
 from itemfold.data.prepared import is_prepared
@@ -228,7 +229,8 @@ def load(
     short, colon, _ = name.partition(":")
     dataset = DATASETS.get(short)
     if dataset is None or (colon and dataset.make is None):
-        if not Path(name).expanduser().exists() and not re.search(r"[/\\]|\.\w+$", name):
+        is_path = Path(name).expanduser().exists() or re.search(r"[/\\]|\.\w+$", name)
+        if not is_path and not is_postgres(name):
             raise ItemfoldError(
                 f"unknown data '{name}': neither a file or folder nor one of {', '.join(DATASETS)}"
             )

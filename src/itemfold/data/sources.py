@@ -12,6 +12,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.columns import Names, RawTable
+from itemfold.data.feedback.reading import read_feedback
+from itemfold.data.feedback.store import is_postgres
 from itemfold.data.id_arrays import text_array
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import read_item_features
@@ -57,8 +59,9 @@ def read(
     A folder holds train.txt (and test.txt) as in LightGCN, ratings.csv (and movies.csv) as in
     MovieLens, tables with the same columns, a published split by users (see `read_user_split`),
     or the output of `prepare`. A table in memory is a pandas or polars frame, an Arrow table, a
-    DuckDB relation, or anything else with Arrow's C stream. Feedback that `itemfold serve` wrote is
-    read, too: its likes and clicks are interactions.
+    DuckDB relation, or anything else with Arrow's C stream. Feedback that `itemfold serve`
+    stored is read, too, from a .jsonl file or its folder, a SQLite file, or "postgres", the
+    database of DATABASE_URL: its likes and clicks are interactions.
 
     Rows with the same user and item are merged into one pair and counted in `duplicates`. The pair
     keeps the highest rating and the latest time; it is a training pair if any of its rows is. Then
@@ -195,12 +198,16 @@ def _read_named(
     if not str(source).strip():
         raise ItemfoldError("'source' must be the path of a file or a folder, got an empty text")
     path = Path(source).expanduser()
-    place = source if is_address(source) else str(path.resolve())
+    is_named = is_address(source) or is_postgres(source)
+    place = str(source) if is_named else str(path.resolve())
     arguments = {
         key: str(value) if isinstance(value, Path) else value
         for key, value in {"data": place, **requested}.items()
         if value is not None
     }
+    if is_postgres(source):
+        table = read_feedback(source, skip=rules.skip)
+        return to_interactions(table, None, name or str(source), arguments, weighting), None
     with local_copy(str(source)) if is_address(source) else nullcontext(path) as path:
         if path.is_dir() and is_prepared(path):
             of_rows = {**rules.names, **weighting.settings(), "header": rules.header}

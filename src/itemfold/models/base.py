@@ -313,6 +313,13 @@ class Model(Abilities, RecordsSettings, nn.Module):
             train: The interactions that the model was trained on, `[users, items]`.
         """
 
+    def replace_interactions(self, train: sp.csr_array) -> None:
+        """Hook called when a user was removed, for models that store the interactions themselves.
+
+        Args:
+            train: The interactions that are left, `[users, items]`.
+        """
+
     def unshard(self) -> None:
         """Collect the columns of the parameters from all ranks, if this one holds only some."""
         self.sharded = False

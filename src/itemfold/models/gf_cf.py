@@ -66,18 +66,22 @@ class GFCF(Model):
     @torch.no_grad()
     def fit(self, train: sp.csr_array) -> None:
         """Store the graph and compute Ū."""
-        graph = Graph.from_csr(train, self.device)
-        self.store("crow", graph.crow)
-        self.store("col", graph.col)
-        if graph.weight is not None:
-            self.store("edge_values", graph.weight)
-        self.graph = graph
+        self.replace_interactions(train)
         space = torch.linalg.qr(self.start.to(self.device)).Q
         for _ in range(self.iterations):
             space = torch.linalg.qr(self.linear(space)).Q
         small = space.T @ self.linear(space)  # Rayleigh–Ritz: the best basis within the subspace
         vectors = torch.linalg.eigh(small).eigenvectors.flip(1)[:, : self.dim]
         self.store("basis", (space @ vectors).contiguous())
+
+    def replace_interactions(self, train: sp.csr_array) -> None:
+        """Store the graph."""
+        graph = Graph.from_csr(train, self.device)
+        self.store("crow", graph.crow)
+        self.store("col", graph.col)
+        if graph.weight is not None:
+            self.store("edge_values", graph.weight)
+        self.graph = graph
 
     def linear(self, x: Tensor) -> Tensor:
         """``R̃ᵀR̃ x``: from items to users and back, ``[items, n] → [items, n]``."""

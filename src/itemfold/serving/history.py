@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.interactions import IdMap
-from itemfold.errors import ItemfoldError
+from itemfold.errors import ItemfoldError, UnknownIdError
 from itemfold.serving.filters import ItemFilter, as_list
 from itemfold.validation import is_number
 
@@ -64,7 +64,7 @@ def rows_of_users(users: Iterable[Any], known: IdMap) -> npt.NDArray[np.int64]:
     listed = as_list("users", users)
     rows = known.index(listed)
     for user in (user for user, row in zip(listed, rows, strict=True) if row < 0):
-        raise ItemfoldError(
+        raise UnknownIdError(
             f"'user' must be a user of the training data, got {user!r}; "
             "give the 'history' of a new user"
         )
@@ -86,7 +86,10 @@ def new_history(
 
 
 def _relative_weights(weights: Iterable[float] | None, n: int) -> npt.NDArray[np.float32]:
-    """The weights divided by their mean, so that only their ratios matter."""
+    """The weights divided by their mean, so that only their ratios matter.
+
+    They are divided by the largest first: a sum of very large ones would be infinite.
+    """
     if weights is None:
         return np.ones(n, dtype=np.float32)
     listed = as_list("weights", weights)
@@ -97,9 +100,12 @@ def _relative_weights(weights: Iterable[float] | None, n: int) -> npt.NDArray[np
     for value in listed:
         if not is_number(value) or not 0 < value < float("inf"):
             raise ItemfoldError(f"'weights' must be positive numbers, got {value!r}")
+    if not n:
+        return np.ones(0, dtype=np.float32)
     values = np.array(listed, dtype=np.float64)
-    mean = max(float(values.mean()) if n else 1.0, float(np.finfo(np.float64).tiny))
-    return np.asarray(values / mean, dtype=np.float32)
+    values /= values.max()
+    smallest = np.finfo(np.float32).tiny  # a positive weight stays positive
+    return np.asarray(np.maximum(values / values.mean(), smallest), dtype=np.float32)
 
 
 def with_dislikes(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from itemfold.data.item_table import ItemTable
-from itemfold.errors import ItemfoldError
+from itemfold.errors import ItemfoldError, UnknownIdError
 from itemfold.evaluation.ranking import BUDGET
 from itemfold.reranking.item_facts import ItemFacts
 from itemfold.reranking.steering import Steering
@@ -309,7 +309,7 @@ class Recommender:
         k = positive_integer("k", k)
         row = int(self.items.ids.index([item])[0])
         if row < 0:
-            raise ItemfoldError(f"'item' must be an item of the training data, got {item!r}")
+            raise UnknownIdError(f"'item' must be an item of the training data, got {item!r}")
         return self.presented.plain(*self._ranker.similar_to(row, k))
 
     @cached_property

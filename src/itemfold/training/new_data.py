@@ -8,7 +8,7 @@ from typing import Any
 import scipy.sparse as sp
 
 from itemfold.data.datasets import load
-from itemfold.data.feedback import is_feedback
+from itemfold.data.feedback.reading import is_feedback
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import ItemFeatures, read_item_features
 from itemfold.data.sources import read

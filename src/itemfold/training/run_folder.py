@@ -228,15 +228,7 @@ class RunFolder:
         save_ids(folder, run)
         lines = "".join(json.dumps(row) + "\n" for row in run.history)
         write_text(folder / "history.jsonl", lines)
-        # ids may be Python strings, which only a pickle could store unchanged
-        columns = {
-            name: fixed_width([str(value) for value in values])
-            if values.dtype == object
-            else values
-            for name, values in run.per_user.items()
-        }
-        with atomic(folder / "per_user.npz") as path, path.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **columns)
+        save_per_user(folder, run)
         metrics = json.dumps(run.metrics, indent=1) + "\n"
         write_checksums(folder, metrics)
         write_text(folder / "metrics.json", metrics)
@@ -310,6 +302,17 @@ class RunFolder:
             if key not in metrics:
                 raise ItemfoldError(f"{self.path / 'metrics.json'} is damaged: it has no '{key}'")
         return metrics
+
+
+def save_per_user(folder: Path, run: Run) -> None:
+    """Write the test metrics of each user."""
+    # ids may be Python strings, which only a pickle could store unchanged
+    columns = {
+        name: fixed_width([str(value) for value in values]) if values.dtype == object else values
+        for name, values in run.per_user.items()
+    }
+    with atomic(folder / "per_user.npz") as path, path.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **columns)
 
 
 def load_runs(folders: Sequence[str]) -> dict[str, Run]:

@@ -76,9 +76,9 @@ def update(
 
     Args:
         run: A run, or its folder.
-        new: New interactions: a path, a frame, a sparse matrix, or what `read` and `load` return. A
-            file of feedback that `itemfold serve` wrote is read, too. Pairs that the run knows are
-            ignored.
+        new: New interactions: a path, a frame, a sparse matrix, or what `read` and `load` return.
+            Feedback that `itemfold serve` stored is read, too, also from "postgres". Pairs that the
+            run knows are ignored.
         out: The new run folder; without it, the run is not saved.
         epochs: Epochs of training; default: a tenth of those that the run was trained for. With 0
             vectors are only predicted from neighbours.

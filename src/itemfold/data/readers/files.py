@@ -11,7 +11,8 @@ from typing import Any
 
 from itemfold.data.columns import Names, RawTable, choose_columns
 from itemfold.data.concatenation import concatenated
-from itemfold.data.feedback import FEEDBACK_FILES, is_feedback, read_feedback
+from itemfold.data.feedback.file_store import FILES as FEEDBACK_FILES
+from itemfold.data.feedback.reading import is_feedback, read_feedback
 from itemfold.data.readers.baskets import is_basket_file, read_baskets
 from itemfold.data.readers.delimited import asked_header, header_of, read_rows
 from itemfold.data.readers.given_split import ignored_note, read_given_split, split_files

@@ -13,10 +13,13 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 from starlette.middleware.cors import CORSMiddleware
 
+from itemfold.data.feedback.store import open_store
 from itemfold.serving.http.access import HostCheck, KeyCheck, RateLimit
+from itemfold.serving.http.api_keys import ApiKeys
 from itemfold.serving.http.dashboard import Dashboard
 from itemfold.serving.http.errors import add_error_handlers
-from itemfold.serving.http.feedback import FeedbackFile
+from itemfold.serving.http.examples import with_known_ids
+from itemfold.serving.http.feedback import FeedbackWriter
 from itemfold.serving.http.middleware import (
     RUN_FINGERPRINT,
     BodyLimit,
@@ -71,15 +74,23 @@ def create_app(
     queue = WorkQueue(settings.threads, settings.max_waiting, settings.max_wait_s)
     telemetry, stopping = Telemetry(), threading.Event()
     reloader = Reloader(runs, folders or {}, telemetry, device, settings)
-    feedback = None if settings.feedback is None else FeedbackFile(settings.feedback)
+    feedback = None
+    if settings.feedback is not None:
+        store = open_store(settings.feedback, settings.feedback_mb * 2**20)
+        store.create()
+        feedback = FeedbackWriter(store, telemetry, settings.feedback_days)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         watching = asyncio.create_task(reloader.watch())
+        if feedback is not None:
+            feedback.start()
         yield
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
+        if feedback is not None:
+            await asyncio.to_thread(feedback.close)
         queue.close()
 
     app = FastAPI(
@@ -98,6 +109,8 @@ def create_app(
     app.include_router(router, prefix="/v1")
     app.include_router(router, include_in_schema=False)  # the paths of 0.1
     app.include_router(Dashboard(runs, telemetry, settings.feedback).router(), prefix="/v1")
+    describe = app.openapi
+    app.openapi = lambda: with_known_ids(describe(), next(iter(runs)))  # type: ignore[method-assign]
     _add_page(app, settings.image_hosts)
     add_error_handlers(app)
     for run in runs:
@@ -113,13 +126,14 @@ def _add_middleware(
     state = app.state
     app.add_middleware(BodyLimit)
     app.add_middleware(LoadShedding, queue=state.queue)
-    if settings.api_keys:
+    if settings.needs_key:
         limit = None
         if settings.rate_limit is not None:
             lock = None if buckets is None else buckets.get_lock()  # type: ignore[attr-defined]
-            full = [0.0] * (2 * len(settings.api_keys))
+            full = [0.0] * (2 * settings.max_keys)
             limit = RateLimit(settings.rate_limit, full if buckets is None else buckets, lock)
-        app.add_middleware(KeyCheck, keys=settings.api_keys, limit=limit)
+        keys = ApiKeys(settings.api_keys, settings.api_key_file)
+        app.add_middleware(KeyCheck, keys=keys, limit=limit)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,

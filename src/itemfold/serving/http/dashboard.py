@@ -103,10 +103,10 @@ class Dashboard:
     Args:
         runs: The served runs.
         telemetry: The metrics of all workers.
-        feedback: The folder of the feedback; None: it is not collected.
+        feedback: Where feedback is stored; None: it is not collected.
     """
 
-    def __init__(self, runs: ServedRuns, telemetry: Telemetry, feedback: Path | None) -> None:
+    def __init__(self, runs: ServedRuns, telemetry: Telemetry, feedback: str | Path | None) -> None:
         self.runs, self.telemetry, self.feedback = runs, telemetry, feedback
         self._lock = asyncio.Lock()
         self._tallies: dict[int, dict[Version, VersionFeedback]] = {}
@@ -148,15 +148,15 @@ class Dashboard:
 
     async def _tally(self, days: int) -> dict[Version, VersionFeedback]:
         """The feedback of the last days; it is read in a thread, rarely if that takes long."""
-        folder = self.feedback
-        if folder is None:
+        place = self.feedback
+        if place is None:
             return {}
         async with self._lock:
             started = time.monotonic()
             if started >= self._read_again.get(days, 0.0):
                 since = time.time() - DAY * days
                 self._tallies[days] = await asyncio.to_thread(
-                    lambda: tally(recent_rows(folder, since))
+                    lambda: tally(recent_rows(place, since))
                 )
                 took = time.monotonic() - started
                 self._read_again[days] = started + max(MIN_AGE_S, took / READING_FRACTION)

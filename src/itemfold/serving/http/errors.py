@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from itemfold.errors import ItemfoldError
+from itemfold.errors import ItemfoldError, UnknownIdError
 from itemfold.serving.http.schemas import BatchRequest, Error, FeedbackRequest, RecommendRequest
 
 BODIES: dict[str, type[RecommendRequest | BatchRequest | FeedbackRequest]] = {
@@ -20,6 +20,7 @@ BODIES: dict[str, type[RecommendRequest | BatchRequest | FeedbackRequest]] = {
 }
 STATUSES = {
     401: "The API key is missing or unknown.",
+    404: "The user, the item or the run is unknown.",
     405: "The path does not support this method.",
     408: "The request body arrived too slowly.",
     413: "The request body is too large.",
@@ -30,6 +31,14 @@ STATUSES = {
 }
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": Error, "description": text} for status, text in STATUSES.items()
+}
+FEEDBACK_STATUSES = {
+    404: "The run is unknown, or feedback is not collected.",
+    503: "Too much feedback is waiting, or it cannot be stored at present.",
+    507: "The storage of feedback is full.",
+}
+FEEDBACK_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": Error, "description": text} for status, text in FEEDBACK_STATUSES.items()
 }
 
 
@@ -47,7 +56,7 @@ def error_response(status: int, text: str, headers: Any = None) -> JSONResponse:
 
 
 async def _handle_itemfold_error(_: Request, error: Exception) -> JSONResponse:
-    return error_response(422, str(error))
+    return error_response(404 if isinstance(error, UnknownIdError) else 422, str(error))
 
 
 async def _handle_http_error(request: Request, error: Exception) -> JSONResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -12,19 +13,20 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from itemfold.errors import ItemfoldError
-from itemfold.serving.http.errors import RESPONSES
-from itemfold.serving.http.feedback import FeedbackFile
+from itemfold.serving.http.errors import FEEDBACK_RESPONSES, RESPONSES
+from itemfold.serving.http.feedback import FeedbackWriter
 from itemfold.serving.http.middleware import RUN_FINGERPRINT
 from itemfold.serving.http.runs import ServedRun, ServedRuns
 from itemfold.serving.http.schemas import (
     MAX_BATCH_ITEMS,
+    MAX_ID,
     MAX_K,
     MAX_REASONS,
+    MAX_RUN_NAME,
     MAX_SHARES,
     About,
     Answer,
     BatchRequest,
-    Error,
     FeedbackRequest,
     Item,
     RecommendRequest,
@@ -47,9 +49,11 @@ FINGERPRINT: dict[int | str, dict[str, Any]] = {
         }
     }
 }
-RunName = Annotated[str | None, Query(description="Name of a run; default: the first.")]
-ItemId = Annotated[str, Query(examples=["12"])]
-UserId = Annotated[str, Query(examples=["5"])]
+RunName = Annotated[
+    str | None, Query(max_length=MAX_RUN_NAME, description="Name of a run; default: the first.")
+]
+ItemId = Annotated[str, Query(max_length=MAX_ID, examples=["ITEM_ID"])]
+UserId = Annotated[str, Query(max_length=MAX_ID, examples=["USER_ID"])]
 
 
 class Api:
@@ -61,7 +65,7 @@ class Api:
         queue: WorkQueue,
         telemetry: Telemetry,
         stopping: threading.Event,
-        feedback: FeedbackFile | None,
+        feedback: FeedbackWriter | None,
         image_hosts: Sequence[str] = (),
     ) -> None:
         self.runs, self.queue, self.telemetry = runs, queue, telemetry
@@ -98,7 +102,7 @@ class Api:
             self.store,
             methods=["POST"],
             summary="Store feedback",
-            responses={404: {"model": Error, "description": "Feedback is not collected."}},
+            responses=FEEDBACK_RESPONSES,
         )
         add("/metrics", self.metrics, include_in_schema=False)
         return router
@@ -219,14 +223,14 @@ class Api:
 
     # --- feedback --------------------------------------------------------------------------------
 
-    async def store(self, request: Request, body: FeedbackRequest) -> Stored:
-        """Store one event per item."""
-        file = self.feedback
-        if file is None:
+    async def store(self, body: FeedbackRequest) -> Stored:
+        """Store one event per item; the answer is sent once they are stored."""
+        if self.feedback is None:
             raise HTTPException(404, "feedback is not collected: start with --feedback FOLDER")
-        run = self.runs.choose(body.run, body.user)
+        run, now = self.runs.choose(body.run, body.user), time.time()
         rows = [
             {
+                "timestamp": now,
                 "user_id": body.user,
                 "item_id": item,
                 "event": body.event,
@@ -235,7 +239,7 @@ class Api:
             }
             for item in body.items
         ]
-        await self.queue.run(request, lambda: file.append(rows))
+        await self.feedback.write(rows)
         self.telemetry.feedback.labels(body.event, run.name).inc(len(rows))
         return Stored(stored=len(rows))
 

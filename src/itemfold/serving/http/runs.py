@@ -12,13 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from itemfold.errors import ItemfoldError
+from itemfold.errors import ItemfoldError, UnknownIdError
 from itemfold.serving.history import trained_history
 from itemfold.serving.http.schemas import Answer, Item
 from itemfold.serving.http.title_search import TitleSearch
 from itemfold.serving.recommender import Recommender
 from itemfold.training.fingerprint import fingerprint
-from itemfold.validation import lookup
 
 RUN_NAME = re.compile(r"[\w.-]+")
 
@@ -108,12 +107,14 @@ class ServedRuns:
             assignment_key: Identifies a user: the same key always gets the same run.
 
         Raises:
-            ItemfoldError: No run has this name.
+            UnknownIdError: No run has this name.
         """
         if name is None:
             name = self._assigned(assignment_key) if self.split else self.names[0]
-        found: ServedRun = lookup(self._served, "run", name)
-        return found
+        if name not in self._served:
+            known = ", ".join(self._served)
+            raise UnknownIdError(f"'run' must be one of {known}, got {name!r}")
+        return self._served[name]
 
     def traffic(self, name: str) -> float:
         """The fraction of the users whose requests a run answers if they name no run."""

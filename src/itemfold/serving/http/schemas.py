@@ -19,6 +19,8 @@ MAX_USERS = 1000  # users in a batch
 MAX_BATCH_ITEMS = 50_000  # items in the answer to a batch: about 5 MB
 MAX_STEERED = 200  # items in a re-ranked list: they are chosen one after another
 MAX_CAPS = 8  # columns in 'max_per'
+MAX_ID = 512  # characters of an id or a genre
+MAX_RUN_NAME = 200  # characters of the name of a run or a column
 
 
 def _check_id(value: Any) -> Any:
@@ -26,10 +28,29 @@ def _check_id(value: Any) -> Any:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError("text or a whole number")
+    text = str(value)
+    if len(text) > MAX_ID:
+        raise ValueError(f"at most {MAX_ID} characters long")
+    if "\0" in text:
+        raise ValueError("text without the character 0")
     try:
-        str(value).encode()
+        text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which no response could contain
         raise ValueError("text that UTF-8 can hold") from None
+    return value
+
+
+def _check_stored_id(value: Any) -> Any:
+    """Ids are read back without the spaces around them, and a blank one is none."""
+    value = _check_id(value)
+    if isinstance(value, str) and not (value := value.strip()):
+        raise ValueError("text that is not blank")
+    return value
+
+
+def _check_length(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MAX_ID:
+        raise ValueError(f"at most {MAX_ID} characters long")
     return value
 
 
@@ -45,7 +66,14 @@ def _whole(value: Any) -> Any:
 Id = Annotated[str | int, BeforeValidator(_check_id)]
 # fail fast: collecting a million errors would take seconds
 IdList = Annotated[list[Id], Field(max_length=MAX_IDS, fail_fast=True)]
-Genres = Annotated[list[str], Field(max_length=MAX_IDS, fail_fast=True), BeforeValidator(_as_list)]
+StoredId = Annotated[str | int, BeforeValidator(_check_stored_id)]
+Genres = Annotated[
+    list[Annotated[str, BeforeValidator(_check_length)]],
+    Field(max_length=MAX_IDS, fail_fast=True),
+    BeforeValidator(_as_list),
+]
+RunName = Annotated[str, Field(max_length=MAX_RUN_NAME)]
+ColumnName = Annotated[str, Field(min_length=1, max_length=MAX_RUN_NAME)]
 Strength = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=MAX_K), BeforeValidator(_whole)]
 
@@ -62,15 +90,15 @@ class ListRequest(BaseModel):
     only: IdList | None = Field(None, description="Ids to choose from.")
     without: IdList | None = Field(None, description="Ids to leave out.")
     genre: Genres | None = Field(None, description="Keep items with at least one of these genres.")
-    run: str | None = Field(None, description="Name of the run that answers.")
+    run: RunName | None = Field(None, description="Name of the run that answers.")
     diversity: Strength = Field(0.0, description="Avoid items similar to others in the list.")
-    diversity_by: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+    diversity_by: ColumnName = Field(
         BY_MODEL, description="Measure of similarity: model, or a column such as genre."
     )
     popularity_discount: Strength = Field(0.0, description="Avoid popular items.")
     long_tail: Strength = Field(0.0, description="Least fraction of items from the long tail.")
     freshness: Strength = Field(0.0, description="Prefer newer items.")
-    max_per: Annotated[dict[str, Count], Field(max_length=MAX_CAPS)] = Field(
+    max_per: Annotated[dict[ColumnName, Count], Field(max_length=MAX_CAPS)] = Field(
         {}, description='Most items with the same value in a column, such as {"genre": 3}.'
     )
 
@@ -89,8 +117,8 @@ class ListRequest(BaseModel):
 class RecommendRequest(ListRequest):
     """A known user or a history, and filters on the items."""
 
-    example: ClassVar[dict[str, Any]] = {"history": ["12"]}
-    model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["12"], "k": 5}]})
+    example: ClassVar[dict[str, Any]] = {"history": ["ITEM_ID"], "k": 5}
+    model_config = ConfigDict(json_schema_extra={"examples": [example]})
 
     user: Id | None = Field(None, description="Id of a user of the training data.")
     history: IdList | None = Field(None, description="Ids of items, for any user.")
@@ -112,8 +140,8 @@ class RecommendRequest(ListRequest):
 class BatchRequest(ListRequest):
     """Several known users or several histories, with the same filters."""
 
-    example: ClassVar[dict[str, Any]] = {"users": ["5", "7"]}
-    model_config = ConfigDict(json_schema_extra={"examples": [{"histories": [["12"], ["57"]]}]})
+    example: ClassVar[dict[str, Any]] = {"histories": [["ITEM_ID"], ["ITEM_ID", "ITEM_ID"]]}
+    model_config = ConfigDict(json_schema_extra={"examples": [example]})
 
     users: Annotated[list[Id], Field(max_length=MAX_USERS, fail_fast=True)] | None = None
     histories: Annotated[list[IdList], Field(max_length=MAX_USERS, fail_fast=True)] | None = None
@@ -122,15 +150,15 @@ class BatchRequest(ListRequest):
 class FeedbackRequest(BaseModel):
     """What a user did with recommended items."""
 
-    example: ClassVar[dict[str, Any]] = {"event": "liked", "items": ["12"], "user": "5"}
+    example: ClassVar[dict[str, Any]] = {"event": "liked", "items": ["ITEM_ID"], "user": "USER_ID"}
     model_config = ConfigDict(
         extra="forbid", strict=True, json_schema_extra={"examples": [example]}
     )
 
     event: Literal["shown", "clicked", "liked", "disliked"]
-    items: Annotated[list[Id], Field(min_length=1, max_length=MAX_K, fail_fast=True)]
-    user: Id | None = Field(None, description="Id of a known user, or any other name.")
-    run: str | None = Field(None, description="The run that recommended the items.")
+    items: Annotated[list[StoredId], Field(min_length=1, max_length=MAX_K, fail_fast=True)]
+    user: StoredId | None = Field(None, description="Id of a known user, or any other name.")
+    run: RunName | None = Field(None, description="The run that recommended the items.")
 
 
 # --- answers -------------------------------------------------------------------------------------

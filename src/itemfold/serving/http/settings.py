@@ -9,10 +9,10 @@ from pathlib import Path
 
 from itemfold.data.item_table import read_item_table
 from itemfold.errors import ItemfoldError
+from itemfold.serving.http.api_keys import MAX_KEYS, check_key, read_keys
 from itemfold.serving.recommender import Recommender
-from itemfold.validation import positive
+from itemfold.validation import positive, positive_integer
 
-MIN_KEY = 16  # characters: shorter keys can be guessed
 LOCAL_NAMES = ("localhost", "ip6-localhost")
 
 
@@ -22,10 +22,14 @@ class ServiceSettings:
 
     Attributes:
         allowed_hosts: Host names of the service; IP addresses are always allowed.
-        api_keys: API keys; empty: no key is needed.
+        api_keys: API keys; without these and a file, no key is needed.
+        api_key_file: A file with one key per line, read again when it changes; None: no file.
         rate_limit: Requests per second and key; None: no limit.
         cors: Origins whose pages may use the service.
-        feedback: Folder for feedback; None: it is not collected.
+        feedback: Where feedback is stored: a folder, a SQLite file (.sqlite, .sqlite3 or .db), or
+            "postgres", the database of DATABASE_URL; None: it is not collected.
+        feedback_days: Age in days at which feedback is deleted; None: never.
+        feedback_mb: Largest size of stored feedback in MiB; more is rejected with 507.
         access_log: Log every request.
         threads: Scoring threads.
         max_waiting: Requests that may wait for a thread.
@@ -38,9 +42,12 @@ class ServiceSettings:
 
     allowed_hosts: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
+    api_key_file: Path | None = None
     rate_limit: float | None = None
     cors: tuple[str, ...] = ()
-    feedback: Path | None = None
+    feedback: str | Path | None = None
+    feedback_days: float | None = None
+    feedback_mb: int = 10_240
     access_log: bool = True
     threads: int = 1
     max_waiting: int = 256
@@ -52,21 +59,32 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         for key in self.api_keys:
-            if not re.fullmatch(rf"[!-~]{{{MIN_KEY},}}", key):
-                raise ItemfoldError(
-                    f"'api_key' must have at least {MIN_KEY} printable ASCII characters and no "
-                    f"spaces, got {len(key)} characters"
-                )
+            check_key("api_key", key)
+        if self.api_key_file is not None:
+            read_keys(self.api_key_file)  # raises before a run is loaded
         if self.rate_limit is not None:
             positive(rate_limit=self.rate_limit)
-            if not self.api_keys:
-                raise ItemfoldError("'rate_limit' applies per key: give 'api_key' as well")
+            if not self.needs_key:
+                raise ItemfoldError("'rate_limit' applies per key: give 'api_key_file' as well")
+        positive_integer("feedback_mb", self.feedback_mb)
+        if self.feedback_days is not None:
+            positive(feedback_days=self.feedback_days)
         for name, origins in (("cors", self.cors), ("image_host", self.image_hosts)):
             for origin in origins:
                 if not re.fullmatch(r"https?://[\w.:\[\]-]+", origin, flags=re.ASCII):
                     raise ItemfoldError(
                         f"'{name}' must be an origin such as https://shop.example, got {origin!r}"
                     )
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether requests need a key."""
+        return bool(self.api_keys) or self.api_key_file is not None
+
+    @property
+    def max_keys(self) -> int:
+        """The number of keys that there can be, also after the file has changed."""
+        return len(self.api_keys) + (0 if self.api_key_file is None else MAX_KEYS)
 
     def load(self, folder: Path, device: str) -> Recommender:
         """The recommender of a run folder, with the item files of these settings."""
@@ -78,15 +96,6 @@ class ServiceSettings:
         """The files with data about items."""
         files = (self.item_table, self.available, self.new_items)
         return [file for file in files if file is not None]
-
-
-def read_keys(path: Path) -> tuple[str, ...]:
-    """The keys in a file, one per line; lines that begin with # are comments."""
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    keys = tuple(line for line in lines if line and not line.startswith("#"))
-    if not keys:
-        raise ItemfoldError(f"'api_key_file' must hold one key per line, '{path}' holds none")
-    return keys
 
 
 def is_loopback(host: str) -> bool:
@@ -103,8 +112,8 @@ def is_loopback(host: str) -> bool:
 
 def check_exposed(host: str, settings: ServiceSettings, *, insecure: bool) -> None:
     """Raise if other machines can reach the service without a key, unless `insecure` is set."""
-    if not (is_loopback(host) or settings.api_keys or insecure):
+    if not (is_loopback(host) or settings.needs_key or insecure):
         raise ItemfoldError(
-            f"'host' {host} is reachable from other machines: give --api-key or --api-key-file, "
-            "or allow it with --insecure"
+            f"'host' {host} is reachable from other machines: give --api-key-file, set "
+            "ITEMFOLD_API_KEY, or allow it with --insecure"
         )

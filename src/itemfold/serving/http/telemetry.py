@@ -30,6 +30,12 @@ class Telemetry:
         self.registry = CollectorRegistry()
         self.answers = self._counter("answers", "Answers by path and status.", "path", "status")
         self.feedback = self._counter("feedback", "Feedback by event and run.", "event", "run")
+        self.feedback_refused = self._counter(
+            "feedback_refused", "Feedback events that were not stored.", "reason"
+        )
+        self.feedback_waiting = self._gauge(
+            "feedback_waiting", "Feedback events that wait to be written.", mode="livesum"
+        )
         self.reloads = self._counter("reloads", "Reloads of run folders.", "run", "outcome")
         self.seconds = self._histogram("answer_seconds", "Time from request to answer.")
         self.upload_seconds = self._histogram("upload_seconds", "Upload time of requests.")

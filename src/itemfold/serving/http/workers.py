@@ -87,7 +87,7 @@ class _Supervisor:
 
     def __init__(self, task: WorkerTask, listener: socket.socket, n_workers: int) -> None:
         self.task, self.listener = task, listener
-        n_keys = len(task.settings.api_keys)
+        n_keys = task.settings.max_keys
         self.buckets = CONTEXT.Array("d", 2 * n_keys) if n_keys else None
         self.workers: list[_Worker] = []
         self.accepted: socket.socket | None = None  # a connection that no worker has taken yet

@@ -208,7 +208,7 @@ async function historyOf(user) {
   try {
     return await api.history(user);
   } catch (error) {
-    if (error.status === 422 || error.status === 404) return []; // the list reports the unknown user
+    if (error.status === 404) return []; // the list reports the unknown user
     throw error;
   }
 }

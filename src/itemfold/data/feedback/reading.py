@@ -1,29 +1,30 @@
-"""Feedback that `itemfold serve` writes as JSON lines; likes and clicks are interactions."""
+"""Feedback that `itemfold serve` stored, as interactions: its likes and clicks."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from itemfold.data.columns import RawTable, column_problem
+from itemfold.data.feedback.file_store import FILES
+from itemfold.data.feedback.store import SQLITE_ENDINGS, FeedbackStore, Row, open_store
 from itemfold.data.interactions import HOW_TO_SKIP
 from itemfold.errors import ItemfoldError, NoRowsError
 
 TAKEN = ("liked", "clicked")  # events that are interactions
 EVENTS = (*TAKEN, "shown", "disliked")
 UNKNOWN_USER = "the user is not known"
-FEEDBACK_FILES = "feedback*.jsonl"  # in a folder, rotated files included
-
-Row = dict[str, Any]
 
 
 def is_feedback(path: Path) -> bool:
-    """Whether a file has feedback, by its name or by the first line."""
-    if path.match(FEEDBACK_FILES):
+    """Whether a file has feedback: by its name, its ending, or the first line."""
+    if path.match(FILES) or path.suffix.lower() in SQLITE_ENDINGS:
         return True
     with path.open("rb") as file:
         line = file.readline(2**16)
@@ -34,30 +35,21 @@ def is_feedback(path: Path) -> bool:
     return isinstance(row, dict) and row.get("event") in EVENTS and "item_id" in row
 
 
-def read_feedback(path: Path, *, skip: bool = False) -> RawTable:
-    """Read likes and clicks from a feedback file or folder; `skipped` counts the other events.
+def read_feedback(place: str | Path, *, skip: bool = False) -> RawTable:
+    """Read likes and clicks from a feedback store; `skipped` counts the other events.
 
-    A dislike removes the pair's earlier likes and clicks. Lines without an ``event`` are
+    A dislike removes the pair's earlier likes and clicks. Events without an ``event`` are
     interactions. With ``skip``, damaged lines are left out; otherwise they raise.
     """
-    files = sorted(path.glob(FEEDBACK_FILES)) if path.is_dir() else [path]
     skipped: Counter[str] = Counter()
-    taken: dict[tuple[str, str], list[Row]] = {}
-    for row in (row for file in files for row in _rows(file, skip, skipped)):
-        event = row.get("event", "liked")
-        pair = str(row["user_id"]), str(row["item_id"])
-        if event == "disliked" and pair in taken:
-            skipped["disliked afterwards"] += len(taken.pop(pair))
-        if event in TAKEN:
-            taken.setdefault(pair, []).append(row)
-        else:
-            skipped[f"the event is {event}"] += 1
+    with closing(open_store(place)) as store:
+        taken = _interactions(store, skip, skipped)
     rows = [row for group in taken.values() for row in group]
     if not rows:
         left = "".join(f"; {why} ({count:,})" for why, count in skipped.items())
         if UNKNOWN_USER in skipped:
-            left += "; a line needs 'user_id' and 'item_id'"
-        raise NoRowsError(f"{path}: has no {' or '.join(TAKEN)} event of a user{left}")
+            left += "; an event needs 'user_id' and 'item_id'"
+        raise NoRowsError(f"{place}: has no {' or '.join(TAKEN)} event of a user{left}")
 
     def texts(name: str) -> Any:
         column = np.empty(len(rows), dtype=object)
@@ -70,20 +62,35 @@ def read_feedback(path: Path, *, skip: bool = False) -> RawTable:
     return RawTable(user, item, time=time, ids_are_text=True, skipped=dict(skipped))
 
 
-def _rows(path: Path, skip: bool, skipped: Counter[str]) -> list[Row]:
-    """The lines with a user and an item, in order; others are counted, or raise."""
-    out = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        row, problem = _parsed(line)
+def _interactions(
+    store: FeedbackStore, skip: bool, skipped: Counter[str]
+) -> dict[tuple[str, str], list[Row]]:
+    """The likes and clicks of each pair of a user and an item."""
+    taken: dict[tuple[str, str], list[Row]] = {}
+    for row in _rows(store, skip, skipped):
+        event = row.get("event", "liked")
+        pair = str(row["user_id"]), str(row["item_id"])
+        if event == "disliked" and pair in taken:
+            skipped["disliked afterwards"] += len(taken.pop(pair))
+        if event in TAKEN:
+            taken.setdefault(pair, []).append(row)
+        else:
+            skipped[f"the event is {event}"] += 1
+    return taken
+
+
+def _rows(store: FeedbackStore, skip: bool, skipped: Counter[str]) -> Iterator[Row]:
+    """The events with a user and an item, in order; others are counted, or raise."""
+    for place, entry in store.entries():
+        row, problem = _parsed(entry) if isinstance(entry, bytes) else (entry, "")
         if not problem and row.get("user_id") is None:
             skipped[UNKNOWN_USER] += 1
         elif not problem:
-            out.append(row)
+            yield row
         elif skip:
             skipped[problem] += 1
         else:
-            raise ItemfoldError(f"{path}, line {number}: {problem}; {HOW_TO_SKIP}")
-    return out
+            raise ItemfoldError(f"{place}: {problem}; {HOW_TO_SKIP}")
 
 
 def _parsed(line: bytes) -> tuple[Row, str]:

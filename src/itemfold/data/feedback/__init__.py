@@ -1,0 +1,1 @@
+"""Feedback of users: stores that `itemfold serve` writes, and likes and clicks as interactions."""
