@@ -262,7 +262,7 @@ def test_the_command_serves_until_it_is_stopped(folder, recommender):
 
 
 def test_a_client_that_never_finishes_its_request_does_not_keep_the_service_alive(folder):
-    with Service(folder, constants="server.SHUTDOWN_SECONDS = 1") as service:
+    with Service(folder, "--limit", "shutdown_s=1") as service:
         where = urlsplit(service.address)
         with socket.create_connection((where.hostname, where.port)) as client:
             client.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")

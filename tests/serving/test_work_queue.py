@@ -9,6 +9,7 @@ from served import open_client
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.work_queue import WorkQueue
 
 
@@ -48,7 +49,7 @@ async def settle() -> None:
 
 def test_a_full_queue_rejects_at_once_and_works_again_later() -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, max_waiting=2, max_wait_s=30)
+        queue = WorkQueue(1, Limits(max_waiting=2, max_wait_s=30))
         release, first = await occupied(queue)
         waiting = [asyncio.create_task(queue.run(Caller().request, lambda: 0)) for _ in range(2)]
         await settle()
@@ -68,12 +69,12 @@ def test_a_full_queue_rejects_at_once_and_works_again_later() -> None:
 
 def test_no_request_waits_longer_than_the_limit() -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, max_waiting=9, max_wait_s=0.01)
+        queue = WorkQueue(1, Limits(max_waiting=9, max_wait_s=0.01))
         release, first = await occupied(queue)
         with pytest.raises(HTTPException) as refused:
             await queue.run(Caller().request, lambda: pytest.fail("nobody waits for this"))
         assert refused.value.status_code == 503
-        patient = asyncio.create_task(queue.run(Caller().request, lambda: "part two", patient=True))
+        patient = asyncio.create_task(queue.run_slice(Caller().request, lambda: "part two"))
         await asyncio.sleep(0.05)
         release.set()
         assert (await first, await patient) == ("first", "part two")
@@ -83,7 +84,7 @@ def test_no_request_waits_longer_than_the_limit() -> None:
 
 def test_a_client_that_goes_away_frees_its_place_and_costs_no_work() -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, max_waiting=1, max_wait_s=30)
+        queue = WorkQueue(1, Limits(max_waiting=1, max_wait_s=30))
         release, first = await occupied(queue)
         gone = Caller()
         task = asyncio.create_task(queue.run(gone.request, lambda: pytest.fail("nobody waits")))
@@ -105,7 +106,7 @@ def test_a_client_that_goes_away_frees_its_place_and_costs_no_work() -> None:
 @pytest.mark.parametrize("late", range(6))
 def test_a_request_that_is_cancelled_as_its_turn_comes_gives_it_back(late: int) -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, max_waiting=9, max_wait_s=1)
+        queue = WorkQueue(1, Limits(max_waiting=9, max_wait_s=1))
         release, first = await occupied(queue)
         waiting = asyncio.create_task(queue.run(Caller().request, lambda: "second"))
         await settle()
@@ -123,7 +124,7 @@ def test_a_request_that_is_cancelled_as_its_turn_comes_gives_it_back(late: int) 
 
 def test_a_request_that_would_wait_too_long_is_rejected_before_it_waits() -> None:
     async def main() -> None:
-        queue = WorkQueue(threads=1, max_waiting=100, max_wait_s=0.5)
+        queue = WorkQueue(1, Limits(max_waiting=100, max_wait_s=0.5))
         for _ in range(3):
             await queue.run(Caller().request, lambda: time.sleep(0.2))
         release, first = await occupied(queue)
@@ -150,7 +151,7 @@ def test_a_failing_request_does_not_keep_its_thread() -> None:
 
 
 def test_an_overloaded_service_rejects_work_and_answers_probes(recommender) -> None:
-    with open_client(recommender, max_waiting=0) as client:
+    with open_client(recommender, limits=Limits(max_waiting=0)) as client:
         busy = client.post("/recommend", json={"history": [12]})  # nobody may wait
         assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
         assert busy.json()["error"].startswith("too many requests are waiting")

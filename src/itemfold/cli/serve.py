@@ -78,6 +78,13 @@ def serve_command(
     feedback: Annotated[
         Path | None, typer.Option(help="Folder for feedback. Default: feedback is not stored.")
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A limit to change, such as max_body=2000000; may be repeated. The page on "
+            "serving lists all."
+        ),
+    ] = None,
     access_log: Annotated[
         bool, typer.Option(help="Write a line of JSON to stderr for every request.")
     ] = True,
@@ -89,6 +96,7 @@ def serve_command(
     """
     need_extra("serve")
     from itemfold.serving.http import ServiceSettings, serve
+    from itemfold.serving.http.limits import Limits
     from itemfold.serving.http.settings import read_keys
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server drains connections itself
@@ -100,6 +108,7 @@ def serve_command(
         cors=tuple(access.cors or ()),
         feedback=feedback,
         access_log=access_log,
+        limits=Limits.parse(limit or ()),
         item_table=table.item_table,
         available=table.available,
         new_items=new_items,

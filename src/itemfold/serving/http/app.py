@@ -66,7 +66,7 @@ def create_app(
         True
     """
     settings = settings or ServiceSettings()
-    queue = WorkQueue(settings.threads, settings.max_waiting, settings.max_wait_s)
+    queue = WorkQueue(settings.threads, settings.limits)
     telemetry, stopping = Telemetry(), threading.Event()
     reloader = Reloader(runs, folders or {}, telemetry, device, settings)
     feedback = None if settings.feedback is None else FeedbackFile(settings.feedback)
@@ -108,7 +108,7 @@ def _add_middleware(
 ) -> None:
     """Add middleware from the innermost to the outermost."""
     state = app.state
-    app.add_middleware(BodyLimit)
+    app.add_middleware(BodyLimit, limits=settings.limits)
     app.add_middleware(LoadShedding, queue=state.queue)
     if settings.api_keys:
         limit = None
@@ -130,6 +130,7 @@ def _add_middleware(
         RequestObserver,
         telemetry=state.telemetry,
         stopping=state.stopping,
+        queue=state.queue,
         access_log=settings.access_log,
     )
 
@@ -137,7 +138,8 @@ def _add_middleware(
 def _add_page(app: FastAPI, image_hosts: Sequence[str]) -> None:
     """Add a route for each file of the page; only images may come from other hosts."""
     images = " ".join(["data:", *image_hosts])
-    policy = f"default-src 'self'; img-src {images}; frame-ancestors 'none'"
+    policy = f"default-src 'self'; img-src {images}; frame-ancestors 'none'; base-uri 'none'; "
+    policy += "form-action 'self'"
     headers = {"Content-Security-Policy": policy, **PAGE_HEADERS}
 
     def endpoint(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -35,8 +37,8 @@ from itemfold.serving.http.telemetry import Telemetry
 from itemfold.serving.http.work_queue import WorkQueue
 from itemfold.serving.recommendations import Recommendation
 
-USERS_PER_TURN = 16  # users of a batch that are served before other requests have their turn
-ANSWER, ANSWERS = TypeAdapter(Answer), TypeAdapter(list[Answer])
+SLICE_S = 0.01  # work on a batch before other requests have their turn
+ANSWER = TypeAdapter(Answer)
 FINGERPRINT: dict[int | str, dict[str, Any]] = {
     200: {
         "headers": {
@@ -169,16 +171,19 @@ class Api:
             )
         shared = body.arguments()
         pairs = [(self.runs.choose(body.run, one), {name: one, **shared}) for one in asked]
-        answers: list[Answer] = []
-        for start in range(0, len(pairs), USERS_PER_TURN):
-            block = pairs[start : start + USERS_PER_TURN]
-            answers += await self.queue.run(
-                request,
-                lambda block=block: [run.answer(arguments) for run, arguments in block],  # type: ignore[misc]
-                patient=start > 0,
-            )
-        content = await self.queue.run(request, lambda: ANSWERS.dump_json(answers), patient=True)
-        return Response(content, media_type="application/json")
+        left, parts = deque(pairs), []
+
+        def work() -> None:
+            """Answer users until the time of a slice is over."""
+            end = time.perf_counter() + SLICE_S
+            while left and time.perf_counter() < end:
+                run, arguments = left.popleft()
+                parts.append(ANSWER.dump_json(run.answer(arguments)))
+
+        with self.queue.batch(len(pairs)):
+            while left:
+                await self.queue.run_slice(request, work)
+        return Response(b"[%s]" % b",".join(parts), media_type="application/json")
 
     async def similar(
         self,

@@ -19,7 +19,11 @@ import uvicorn
 from itemfold.errors import ItemfoldError
 from itemfold.serving.http.access_log import set_up_logging
 from itemfold.serving.http.app import create_app
-from itemfold.serving.http.connection import LimitedConnection, connection_limit
+from itemfold.serving.http.connection import (
+    ConnectionPool,
+    LimitedConnection,
+    connection_limit,
+)
 from itemfold.serving.http.runs import ServedRuns, check_split, run_folders
 from itemfold.serving.http.settings import ServiceSettings, check_exposed
 from itemfold.threads import usable_cpus
@@ -27,7 +31,6 @@ from itemfold.validation import positive_integer
 
 BACKLOG = 1024  # connections that the system queues before they are accepted
 ACCEPT_BATCH = 16  # connections accepted at a time: fewer than there are spare files
-SHUTDOWN_SECONDS = 10  # grace period of requests in progress
 LINGER_SECONDS = 1.0  # longest wait for new connections to end, and then for open ones to close
 MAX_WORKERS = 4  # default limit: each worker has the runs in memory
 
@@ -127,7 +130,8 @@ class WorkerTask:
             device=self.device,
             buckets=buckets,
         )
-        app.state.max_connections = connection_limit()
+        limits = self.settings.limits
+        app.state.connections = ConnectionPool(limits, connection_limit(limits.max_connections))
         config = uvicorn.Config(
             app,
             http=LimitedConnection,
@@ -135,7 +139,7 @@ class WorkerTask:
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_graceful_shutdown=limits.shutdown_s,  # type: ignore[arg-type]
             backlog=ACCEPT_BATCH,
         )
         server = DrainingServer(config, app.state, ready, channel=source if is_channel else None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from itemfold.data.item_table import read_item_table
 from itemfold.errors import ItemfoldError
+from itemfold.serving.http.limits import Limits
 from itemfold.serving.recommender import Recommender
 from itemfold.validation import positive
 
@@ -28,8 +29,7 @@ class ServiceSettings:
         feedback: Folder for feedback; None: it is not collected.
         access_log: Log every request.
         threads: Scoring threads.
-        max_waiting: Requests that may wait for a thread.
-        max_wait_s: Seconds that a request may wait for a thread.
+        limits: What one client can take from the others.
         item_table: A file with more columns of the items.
         available: A file with the items that may be recommended.
         new_items: A table of items without interactions, recommended by their features.
@@ -43,8 +43,7 @@ class ServiceSettings:
     feedback: Path | None = None
     access_log: bool = True
     threads: int = 1
-    max_waiting: int = 256
-    max_wait_s: float = 1.0
+    limits: Limits = field(default_factory=Limits)
     item_table: Path | None = None
     available: Path | None = None
     new_items: Path | None = None

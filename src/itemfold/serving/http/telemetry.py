@@ -28,7 +28,9 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.answers = self._counter("answers", "Answers by path and status.", "path", "status")
+        self.answers = self._counter(
+            "answers", "Answers by path, status and class of the key.", "path", "status", "key"
+        )
         self.feedback = self._counter("feedback", "Feedback by event and run.", "event", "run")
         self.reloads = self._counter("reloads", "Reloads of run folders.", "run", "outcome")
         self.seconds = self._histogram("answer_seconds", "Time from request to answer.")
