@@ -30,7 +30,8 @@ class AccessOptions:
     ] = None
     api_key_file: Annotated[Path | None, typer.Option(help="A file with one key per line.")] = None
     rate_limit: Annotated[
-        float | None, typer.Option(help="Maximum requests per second and key.")
+        float | None,
+        typer.Option(help="Maximum requests per second and key; a batch counts once per user."),
     ] = None
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Accept other machines without a key.")
@@ -78,6 +79,12 @@ def serve_command(
     feedback: Annotated[
         Path | None, typer.Option(help="Folder for feedback. Default: feedback is not stored.")
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port for metrics alone, without a key. Default: they are at /metrics of --port."
+        ),
+    ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,6 +115,7 @@ def serve_command(
         cors=tuple(access.cors or ()),
         feedback=feedback,
         access_log=access_log,
+        metrics_port=metrics_port,
         limits=Limits.parse(limit or ()),
         item_table=table.item_table,
         available=table.available,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableSequence, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.middleware.cors import CORSMiddleware
 
 from itemfold.serving.http.access import HostCheck, KeyCheck, RateLimit
+from itemfold.serving.http.compression import accepts_gzip, pack
 from itemfold.serving.http.errors import add_error_handlers
 from itemfold.serving.http.feedback import FeedbackFile
+from itemfold.serving.http.metrics_port import MetricsPort
 from itemfold.serving.http.middleware import (
     RUN_FINGERPRINT,
     BodyLimit,
@@ -125,6 +128,8 @@ def _add_middleware(
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After", RUN_FINGERPRINT],
         )
+    if settings.metrics_port is not None:
+        app.add_middleware(MetricsPort, telemetry=state.telemetry, port=settings.metrics_port)
     app.add_middleware(HostCheck, names=settings.allowed_hosts)
     app.add_middleware(
         RequestObserver,
@@ -142,9 +147,16 @@ def _add_page(app: FastAPI, image_hosts: Sequence[str]) -> None:
     policy += "form-action 'self'"
     headers = {"Content-Security-Policy": policy, **PAGE_HEADERS}
 
-    def endpoint(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
-        async def send() -> Response:
-            return Response(content, media_type=media_type, headers=headers)
+    def endpoint(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        packed = {gzip: pack([content], gzip=gzip) for gzip in (False, True)}
+
+        async def send(request: Request) -> Response:
+            body, encoding = packed[accepts_gzip(request.headers)]
+            tagged = {**headers, **encoding, "ETag": tag}
+            if tag in request.headers.get("if-none-match", ""):
+                return Response(status_code=304, headers=tagged)
+            return Response(body, media_type=media_type, headers=tagged)
 
         return send
 

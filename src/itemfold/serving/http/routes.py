@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -14,6 +15,8 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from itemfold.errors import ItemfoldError
+from itemfold.serving.http.access import charge
+from itemfold.serving.http.compression import accepts_gzip, pack
 from itemfold.serving.http.errors import RESPONSES
 from itemfold.serving.http.feedback import FeedbackFile
 from itemfold.serving.http.middleware import RUN_FINGERPRINT
@@ -38,7 +41,8 @@ from itemfold.serving.http.work_queue import WorkQueue
 from itemfold.serving.recommendations import Recommendation
 
 SLICE_S = 0.01  # work on a batch before other requests have their turn
-ANSWER = TypeAdapter(Answer)
+ANSWER, ITEMS = TypeAdapter(Answer), TypeAdapter(list[Item])
+SIMILAR = TypeAdapter(list[Recommendation])
 FINGERPRINT: dict[int | str, dict[str, Any]] = {
     200: {
         "headers": {
@@ -77,9 +81,16 @@ class Api:
         add("/health", self.livez, include_in_schema=False)  # its name in 0.1
         add("/readyz", self.readyz, summary="Readiness probe")
         add("/about", self.about, summary="Describe a run")
-        add("/similar", self.similar, responses=signed, summary="Similar items")
-        add("/items", self.items, responses=signed, summary="Search the catalogue")
-        add("/history", self.history, responses=signed, summary="History of a known user")
+        listed = {"responses": signed, "response_model": list[Item]}
+        add(
+            "/similar",
+            self.similar,
+            responses=signed,
+            response_model=list[Recommendation],
+            summary="Similar items",
+        )
+        add("/items", self.items, summary="Search the catalogue", **listed)
+        add("/history", self.history, summary="History of a known user", **listed)
         add(
             "/recommend",
             self.recommend,
@@ -155,8 +166,7 @@ class Api:
         if body.explain:
             _check_explanation(run, body)
         arguments = body.arguments()
-        content = await self.queue.run(request, lambda: ANSWER.dump_json(run.answer(arguments)))
-        return Response(content, media_type="application/json")
+        return await self._answer(request, ANSWER, lambda: run.answer(arguments))
 
     async def batch(self, request: Request, body: BatchRequest) -> Response:
         """A list for each of many users, the same as in one request per user."""
@@ -180,10 +190,13 @@ class Api:
                 run, arguments = left.popleft()
                 parts.append(ANSWER.dump_json(run.answer(arguments)))
 
+        charge(request.scope, len(pairs) - 1)  # its request has paid for one user
         with self.queue.batch(len(pairs)):
             while left:
                 await self.queue.run_slice(request, work)
-        return Response(b"[%s]" % b",".join(parts), media_type="application/json")
+            gzip, whole = accepts_gzip(request.headers), (b"[", b",".join(parts), b"]")
+            content, headers = await asyncio.to_thread(pack, whole, gzip=gzip)
+        return Response(content, media_type="application/json", headers=headers)
 
     async def similar(
         self,
@@ -191,10 +204,12 @@ class Api:
         item: ItemId,
         k: Annotated[int, Query(ge=1, le=MAX_K)] = 20,
         run: RunName = None,
-    ) -> list[Recommendation]:
+    ) -> Response:
         """The k most similar items, without the item itself."""
         recommender = self._choose_run(request, run or self.runs.names[0]).recommender
-        return await self.queue.run(request, lambda: list(recommender.similar_items(item, k)))
+        return await self._answer(
+            request, SIMILAR, lambda: list(recommender.similar_items(item, k))
+        )
 
     # --- the catalogue ---------------------------------------------------------------------------
 
@@ -206,10 +221,12 @@ class Api:
         genre: Annotated[str | None, Query(max_length=200)] = None,
         new: Annotated[bool, Query(description="Only items without interactions.")] = False,
         run: RunName = None,
-    ) -> list[Item]:
+    ) -> Response:
         """Items by a part of their title or by id; without a query, the most popular."""
         served = self._choose_run(request, run or self.runs.names[0])
-        return await self.queue.run(request, lambda: served.find(q, limit, genre, only_new=new))
+        return await self._answer(
+            request, ITEMS, lambda: served.find(q, limit, genre, only_new=new)
+        )
 
     async def history(
         self,
@@ -217,10 +234,12 @@ class Api:
         user: UserId,
         limit: Annotated[int, Query(ge=1, le=MAX_K)] = MAX_K,
         run: RunName = None,
-    ) -> list[Item]:
+    ) -> Response:
         """The items in the training history of a known user."""
         served = self._choose_run(request, run or self.runs.names[0])
-        return await self.queue.run(request, lambda: served.items(served.history(user)[:limit]))
+        return await self._answer(
+            request, ITEMS, lambda: served.items(served.history(user)[:limit])
+        )
 
     # --- feedback --------------------------------------------------------------------------------
 
@@ -243,6 +262,16 @@ class Api:
         await self.queue.run(request, lambda: file.append(rows))
         self.telemetry.feedback.labels(body.event, run.name).inc(len(rows))
         return Stored(stored=len(rows))
+
+    async def _answer(
+        self, request: Request, adapter: TypeAdapter[Any], work: Callable[[], Any]
+    ) -> Response:
+        """The result of work in a scoring thread, which also turns it into JSON."""
+        gzip = accepts_gzip(request.headers)
+        content, headers = await self.queue.run(
+            request, lambda: pack([adapter.dump_json(work())], gzip=gzip)
+        )
+        return Response(content, media_type="application/json", headers=headers)
 
     def _choose_run(
         self, request: Request, name: str | None, assignment_key: Any = None

@@ -28,6 +28,7 @@ class ServiceSettings:
         cors: Origins whose pages may use the service.
         feedback: Folder for feedback; None: it is not collected.
         access_log: Log every request.
+        metrics_port: Port for metrics alone, without a key; None: they are at /metrics.
         threads: Scoring threads.
         limits: What one client can take from the others.
         item_table: A file with more columns of the items.
@@ -42,6 +43,7 @@ class ServiceSettings:
     cors: tuple[str, ...] = ()
     feedback: Path | None = None
     access_log: bool = True
+    metrics_port: int | None = None
     threads: int = 1
     limits: Limits = field(default_factory=Limits)
     item_table: Path | None = None
