@@ -98,14 +98,15 @@ def test_a_flood_is_parsed_in_slices():
     parser, parsed = BoundedParser(Limits()), 0
     parser.receive_data((HEAD.format("/") + CHUNKED).encode() + b"1\r\n[\r\n" * 200_000)
     assert isinstance(parser.next_event(), h11.Request)
+    while parsed < 4096:
+        parser.allow_slice()
+        pieces = list(iter(parser.next_event, h11.NEED_DATA))
+        assert 0 < len(pieces) <= PIECES_PER_SLICE
+        assert parser.has_more
+        parsed += len(pieces)
+    parser.allow_slice()
     with pytest.raises(h11.RemoteProtocolError, match="at most 4,096 pieces"):
-        for _ in range(1000):
-            parser.allow_slice()
-            pieces = list(iter(parser.next_event, h11.NEED_DATA))
-            assert len(pieces) <= PIECES_PER_SLICE
-            assert parser.has_more
-            parsed += len(pieces)
-    assert parsed <= 4096
+        parser.next_event()
 
 
 def test_a_body_in_few_or_many_pieces_is_read(service):
@@ -188,19 +189,17 @@ def test_a_client_that_closes_its_side_gets_its_answer(service):
 def test_an_answer_that_is_not_read_is_given_up(folder, recommender):
     users = recommender.run.user_ids.ids.tolist()
     body = json.dumps({"users": (users * 9)[:550], "k": 90})
-    with Service(folder, "--limit", "read_s=0.5") as service:
-        with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.settimeout(60)
-            client.connect(service.place)
-            head = HEAD.format("/v1/recommend/batch") + f"Content-Length: {len(body)}\r\n\r\n"
-            client.sendall((head + body).encode())
-            wait_for_answer(service)
-            response = http.client.HTTPResponse(client)
-            time.sleep(3)  # much longer than the limit
-            response.begin()
-            with pytest.raises((ConnectionResetError, http.client.IncompleteRead)):
-                response.read()
+    with Service(folder, "--limit", "read_s=0.5") as service, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(60)
+        client.connect(service.place)
+        head = HEAD.format("/v1/recommend/batch") + f"Content-Length: {len(body)}\r\n\r\n"
+        client.sendall((head + body).encode())
+        wait_for_answer(service)
+        response = http.client.HTTPResponse(client)
+        time.sleep(3)  # much longer than the limit
+        with pytest.raises((ConnectionResetError, http.client.IncompleteRead)):
+            response.begin() or response.read()
 
 
 def wait_for_answer(service: Service) -> None:

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -38,7 +40,7 @@ def connect(service: Service) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(*service.place, timeout=30)
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 180) -> None:
     """Wait for what must happen at some time."""
     end = time.monotonic() + seconds
     while not condition():
@@ -229,6 +231,93 @@ def test_a_worker_that_is_killed_is_replaced(folder):
         assert service.log_text().count("is replaced") == 2  # they stay
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(timeout=60) == -signal.SIGTERM
+
+
+def model(service: Service) -> str:
+    """The model of the run that answers, "" while no worker does."""
+    try:
+        return json.loads(ask(connect(service), "/about").content)["model"]
+    except OSError:
+        return ""
+
+
+def switch(link: Path, target: str) -> None:
+    """Let a link point to another folder."""
+    draft = link.with_name("draft")
+    draft.symlink_to(target)
+    draft.replace(link)
+
+
+@linux
+def test_workers_load_what_was_accepted_and_roll_back(tmp_path, recommender):
+    recommender.run.save(tmp_path / "old")
+    ir.train(ir.split_interactions(DATA, seed=0), ir.models.EASE()).save(tmp_path / "new")
+    (tmp_path / "broken").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("old")
+    with Service(f"shop={link}", workers=2) as service:
+
+        def all_have(name: str) -> bool:
+            return {model(service) for _ in range(8)} == {name}
+
+        def killed_are_replaced() -> bool:
+            return len(worker_pids(service)) == 2 and not set(worker_pids(service)) & set(killed)
+
+        switch(link, "broken")
+        service.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "is not replaced" in service.log_text())
+        killed = worker_pids(service)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        eventually(killed_are_replaced)
+        eventually(lambda: all_have("lightgcn"))  # not what the link points to
+        assert service.log_text().count("is not replaced") == 1  # one worker tried
+
+        switch(link, "new")
+        service.process.send_signal(signal.SIGHUP)
+        eventually(lambda: all_have("ease"))
+        service.process.send_signal(signal.SIGUSR1)
+        eventually(lambda: all_have("lightgcn"))
+        service.process.send_signal(signal.SIGUSR1)  # and forward again
+        eventually(lambda: all_have("ease"))
+
+        shutil.rmtree(tmp_path / "new")
+        os.kill(worker_pids(service)[0], signal.SIGKILL)
+        eventually(lambda: any(line.get("reason") for line in service.log()))
+        (line, *_) = [line for line in service.log() if line.get("reason")]
+        assert str(tmp_path / "new") in line["reason"]
+        eventually(lambda: all_have("ease"))  # the other worker answers
+
+
+@linux
+def test_a_stopped_worker_is_replaced_and_nothing_is_left_behind(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Service(folder, "--limit", "watchdog_s=5", workers=2) as service:
+        assert list(tmp_path.glob("itemfold-metrics-*"))
+        stopped = worker_pids(service)[0]
+        os.kill(stopped, signal.SIGSTOP)
+        eventually(lambda: "no sign of life" in service.log_text())
+        eventually(lambda: len(worker_pids(service)) == 2)
+        assert stopped not in worker_pids(service)
+        assert [ask(connect(service)).status for _ in range(4)] == [200] * 4
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(timeout=60) == -signal.SIGTERM
+        assert not list(tmp_path.glob("itemfold-metrics-*"))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_metrics_have_a_port_of_their_own(folder, workers):
+    key = ("--api-key", "a-key-that-is-long-enough")
+    with Service(folder, "--metrics-port", "0", *key, workers=workers) as service:
+        sentence = service.process.stdout.readline()
+        port = int(re.search(r"metrics are at http://127.0.0.1:(\d+)/metrics", sentence)[1])
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        answer = ask(client, "/metrics")
+        assert (answer.status, b"itemfold_run_info" in answer.content) == (200, True)
+        assert ask(client, "/about").status == 404
+        other = connect(service)
+        assert ask(other, "/metrics").status == 404
+        assert ask(other, "/livez").status == 200
 
 
 @linux

@@ -5,12 +5,14 @@ import threading
 import time
 
 import pytest
+from fastapi.testclient import TestClient
 from served import open_client
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
 from itemfold.serving.http.limits import Limits
-from itemfold.serving.http.work_queue import WorkQueue
+from itemfold.serving.http.work_queue import PLACE, SINGLES_PER_SLICE, WorkQueue
 
 
 class Caller:
@@ -157,3 +159,87 @@ def test_an_overloaded_service_rejects_work_and_answers_probes(recommender) -> N
         assert busy.json()["error"].startswith("too many requests are waiting")
         for path in ("/livez", "/readyz", "/about", "/metrics", "/"):
             assert client.get(path).status_code == 200
+
+
+def test_single_requests_come_before_slices_of_batches_which_still_get_turns() -> None:
+    async def main() -> None:
+        queue, order = WorkQueue(1, Limits(max_wait_s=60)), []
+        release, first = await occupied(queue)
+        slices = [
+            asyncio.create_task(queue.run_slice(Caller().request, lambda: order.append("slice")))
+            for _ in range(3)
+        ]
+        await settle()
+        singles = [
+            asyncio.create_task(queue.run(Caller().request, lambda: order.append("single")))
+            for _ in range(2 * SINGLES_PER_SLICE)
+        ]
+        await settle()
+        release.set()
+        await asyncio.gather(first, *slices, *singles)
+        block = ["single"] * SINGLES_PER_SLICE
+        assert order == [*block, "slice", *block, "slice", "slice"]
+
+    asyncio.run(main())
+
+
+def test_batches_are_limited_by_their_users_and_leave_single_requests_alone() -> None:
+    async def main() -> None:
+        queue = WorkQueue(1, Limits(max_batch_users=100, max_waiting=1, max_wait_s=60))
+        with queue.batch(5000):  # one batch is always accepted
+            with pytest.raises(HTTPException) as refused, queue.batch(1):
+                pytest.fail("there was no place")
+            assert refused.value.status_code == 503
+            assert not queue.is_full
+            assert await queue.run(Caller().request, lambda: "single") == "single"
+        with queue.batch(60), queue.batch(40):
+            pass
+        assert queue.batch_users == 0
+
+    asyncio.run(main())
+
+
+def test_requests_have_their_places_when_they_arrive() -> None:
+    async def main() -> None:
+        queue = WorkQueue(1, Limits(max_waiting=2))
+        assert [queue.enter() for _ in range(5)] == [True, True, True, False, False]
+        admitted = Caller().request
+        admitted.scope[PLACE] = True
+        assert await queue.run(admitted, lambda: "done") == "done"
+        assert queue.places == 2  # its place is free again
+        assert queue.enter()
+
+    asyncio.run(main())
+
+
+def test_an_unused_place_is_given_back(recommender) -> None:
+    app = create_app(ServedRuns({"run": recommender}), ServiceSettings())
+
+    async def arrive(scope, receive, send) -> None:
+        """As the connection does for a complete request."""
+        if scope["type"] == "http" and app.state.queue.enter():
+            scope[PLACE] = True
+        await app(scope, receive, send)
+
+    with TestClient(arrive, base_url="http://localhost") as client:
+        for body in ({"history": [12]}, {"history": 5}, {"user": "nobody"}):
+            client.post("/recommend", json=body)
+        client.post("/recommend", json={"history": [12]}, headers={"Host": "evil.example"})
+    assert app.state.queue.places == 0
+
+
+def test_a_batch_is_answered_in_slices_like_single_requests(recommender, monkeypatch) -> None:
+    slices, run_slice = [], WorkQueue.run_slice
+
+    async def counted(self, request, work):
+        slices.append(1)
+        return await run_slice(self, request, work)
+
+    monkeypatch.setattr(WorkQueue, "run_slice", counted)
+    monkeypatch.setattr("itemfold.serving.http.routes.SLICE_S", 1e-9)  # one user in each
+    users = recommender.run.user_ids.ids.tolist()[:7]
+    with open_client(recommender) as client:
+        together = client.post("/recommend/batch", json={"users": users, "k": 3}).json()
+        alone = [client.post("/recommend", json={"user": u, "k": 3}).json() for u in users]
+    assert together == alone
+    assert len(slices) == 7

@@ -94,7 +94,7 @@ class _Supervisor:
     # --- workers ---------------------------------------------------------------------------------
 
     def _start(self) -> Worker:
-        """Start a worker, which loads the accepted runs and reports when it is ready, or why not."""
+        """Start a worker, which loads the accepted runs and reports when it is ready."""
         control, their_control = CONTEXT.Pipe()
         channel, their_channel = socket.socketpair()
         beat = new_beat(CONTEXT)
