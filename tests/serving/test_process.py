@@ -57,8 +57,11 @@ def worker_pids(service: Service) -> list[int]:
 
 
 def command_line(pid: int) -> str:
-    with open(f"/proc/{pid}/cmdline") as file:
-        return file.read()
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read()
+    except OSError:  # it has just ended
+        return ""
 
 
 # --- shutdown -------------------------------------------------------------------------------------
@@ -297,8 +300,8 @@ def test_a_stopped_worker_is_replaced_and_nothing_is_left_behind(folder, tmp_pat
         stopped = worker_pids(service)[0]
         os.kill(stopped, signal.SIGSTOP)
         eventually(lambda: "no sign of life" in service.log_text())
+        eventually(lambda: stopped not in worker_pids(service))
         eventually(lambda: len(worker_pids(service)) == 2)
-        assert stopped not in worker_pids(service)
         assert [ask(connect(service)).status for _ in range(4)] == [200] * 4
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(timeout=60) == -signal.SIGTERM

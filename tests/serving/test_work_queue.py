@@ -212,8 +212,10 @@ def test_requests_have_their_places_when_they_arrive() -> None:
     asyncio.run(main())
 
 
-def test_an_unused_place_is_given_back(recommender) -> None:
-    app = create_app(ServedRuns({"run": recommender}), ServiceSettings())
+def test_a_request_with_a_place_is_answered_and_an_unused_place_is_given_back(recommender) -> None:
+    settings = ServiceSettings(limits=Limits(max_waiting=1))
+    app = create_app(ServedRuns({"run": recommender}), settings)
+    app.state.queue.enter()  # with the next one, the queue is full
 
     async def arrive(scope, receive, send) -> None:
         """As the connection does for a complete request."""
@@ -222,10 +224,16 @@ def test_an_unused_place_is_given_back(recommender) -> None:
         await app(scope, receive, send)
 
     with TestClient(arrive, base_url="http://localhost") as client:
-        for body in ({"history": [12]}, {"history": 5}, {"user": "nobody"}):
-            client.post("/recommend", json=body)
-        client.post("/recommend", json={"history": [12]}, headers={"Host": "evil.example"})
-    assert app.state.queue.places == 0
+        for body, statuses in (
+            ({"history": [12]}, {200}),
+            ({"history": 5}, {422}),
+            ({"user": "nobody"}, {404, 422}),
+        ):
+            assert client.post("/recommend", json=body).status_code in statuses
+            assert app.state.queue.places == 1
+        evil = client.post("/recommend", json={"history": [12]}, headers={"Host": "evil.example"})
+        assert evil.status_code == 421
+    assert app.state.queue.places == 1
 
 
 def test_a_batch_is_answered_in_slices_like_single_requests(recommender, monkeypatch) -> None:

@@ -132,7 +132,7 @@ class _Exchange:
 
 
 class LoadShedding:
-    """Answer 503 before a body is read, if the queue is full and the request needs it."""
+    """Answer 503 before a body is read, if the queue is full and the request has no place in it."""
 
     def __init__(self, app: ASGIApp, queue: WorkQueue) -> None:
         self.app, self.queue = app, queue
@@ -140,7 +140,7 @@ class LoadShedding:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI connection."""
         app = self.app
-        if scope["type"] == "http" and self.queue.is_full:
+        if scope["type"] == "http" and PLACE not in scope and self.queue.is_full:
             path = scope["path"]
             if not is_keyless(path) and path.removeprefix("/v1") not in UNQUEUED:
                 app = error_response(503, busy().detail, busy().headers)

@@ -34,7 +34,8 @@ class WorkerLink:
     beat: Any  # a shared c_double
 
     def report(self, *content: object) -> None:
-        """Send a report."""
+        """Send a report, which is a sign of life as well."""
+        self.beat.value = time.monotonic()
         with suppress(OSError):  # the supervisor has died
             self.control.send(content)
 

@@ -54,8 +54,10 @@ def supervise(
             supervisor.run(ready)
         finally:
             del os.environ[MULTIPROCESS_DIR]
-    if supervisor.stop_signal:  # exit with the status of the signal
-        signal.raise_signal(supervisor.stop_signal)
+    number = supervisor.stop_signal
+    del supervisor  # with the lock of its buckets, which a signal would leave behind
+    if number:  # exit with the status of the signal
+        signal.raise_signal(number)
 
 
 class _Supervisor:
