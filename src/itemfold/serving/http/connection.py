@@ -173,7 +173,7 @@ class LimitedConnection(H11Protocol):
         self.conn.allow_slice()
         super().data_received(data)
         if is_single and self.cycle is not before:
-            self.scope[PLACE] = True  # type: ignore[typeddict-unknown-key]
+            self.scope[PLACE] = True  # type: ignore[literal-required]
         elif is_single:
             self.queue.leave()
         self._after_events(before)
@@ -214,7 +214,7 @@ class LimitedConnection(H11Protocol):
             self._stop_timer()
         if not self._is_idle():  # an answer before the end of a large body is the last one
             is_small = is_complete or self.conn.has_small_body(SMALL_BODY)
-            self.scope[UNREAD] = not is_small  # type: ignore[typeddict-unknown-key]
+            self.scope[UNREAD] = not is_small  # type: ignore[literal-required]
 
     def _next_slice(self) -> None:
         """Parse more of what was received, after other connections have had their turn."""

@@ -81,7 +81,7 @@ class Api:
         add("/health", self.livez, include_in_schema=False)  # its name in 0.1
         add("/readyz", self.readyz, summary="Readiness probe")
         add("/about", self.about, summary="Describe a run")
-        listed = {"responses": signed, "response_model": list[Item]}
+        listed: dict[str, Any] = {"responses": signed, "response_model": list[Item]}
         add(
             "/similar",
             self.similar,
