@@ -1,9 +1,10 @@
 """`itemfold serve` over HTTP: 20 items for a history of 50, alone, under load and beyond it.
 
 A network or a hybrid with random weights, which cost as much time as trained ones. Load comes from
-other processes: 1 to 256 connections, one core against two, memory, a new run, a killed worker,
-four times the load that can be answered, and the end of the service. The service has cores of its
-own, one for each worker; where there are fewer than three cores, the load takes a part of them.
+other processes: 1 to 256 connections, one core against two, batches and searches beside single
+requests, memory, a new run, a killed worker, four and sixteen times the load that can be answered,
+and the end of the service. The service has cores of its own, one for each worker; where there are
+fewer than three cores, the load takes a part of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import json
 import os
 import signal
 import tempfile
+import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ from itemfold.models.lightgcn import LightGCN
 from itemfold.models.rlae import RLAE
 from itemfold.serving.recommender import Recommender
 
-BOUND = 1.0  # seconds that a request may wait, `ServiceSettings.max_wait_s`
+BOUND = 1.0  # seconds that a request may wait, `Limits.max_wait_s`
 CHECKS = 200  # of the health of the service
 CONNECTIONS = (1, 8, 64, 256)
 
@@ -83,10 +86,13 @@ def main() -> None:
         alone = one_at_a_time(setting, asked)
         capacity = throughput(setting)
         (folder / "link").symlink_to("first")
-        with Service(f"shop={folder / 'link'}", cores.service) as service:
+        feedback = ("--feedback", str(folder / "feedback"))
+        with Service(f"shop={folder / 'link'}", cores.service, *feedback) as service:
+            mixed(setting, service, capacity, asked)
             memory(setting, service)
             new_run(setting, service)
-            overload(setting, service, capacity)
+            for times in (4, 16):
+                overload(setting, service, capacity, times)
             killed(setting, service)
             stopped(setting, service)
         verdicts.last("serve_over_python", alone, 3.0)
@@ -186,28 +192,69 @@ def new_run(setting: Setting, service: Service) -> None:
     setting.verdicts.also("serve_reload_failed", failed(found), 0)
 
 
-def overload(setting: Setting, service: Service, capacity: float) -> None:
-    """Four times the load it can answer: no request waits long, and the service recovers."""
+def mixed(setting: Setting, service: Service, capacity: float, questions: list[list[Any]]) -> None:
+    """Single requests alone, then beside batches with diversity, searches and feedback."""
+
+    def singles() -> float:
+        found = setting.load(
+            service, connections=4, seconds=2 * setting.seconds, rate=capacity / 10
+        ).result()
+        print(f"single requests: {dict(found['statuses'])}, failed {dict(found['failures'])}")
+        assert not failed(found), "single requests must be answered"
+        return float(np.percentile(found["seconds"], 99))
+
+    batch = {"histories": questions[:200], "k": TOP, "diversity": 0.5}
+    liked = {"event": "liked", "items": questions[0][:5], "user": "someone"}
+    others = [("POST", "/v1/recommend/batch", batch)] * 3
+    others += [("GET", "/v1/items?q=a", None), ("POST", "/v1/feedback", liked)]
+    quiet, over, statuses = singles(), threading.Event(), Counter[int]()
+
+    def ask(method: str, path: str, content: Any) -> None:
+        connection = http.client.HTTPConnection(service.address, timeout=60)
+        while not over.is_set():
+            body = None if content is None else json.dumps(content)
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            statuses[answer.status] += 1
+            time.sleep(0.02)
+
+    threads = [threading.Thread(target=ask, args=other) for other in others]
+    for thread in threads:
+        thread.start()
+    time.sleep(setting.seconds / 2)
+    busy = singles()
+    over.set()
+    for thread in threads:
+        thread.join()
+    print(f"beside them: {dict(statuses)}; p99 {1e3 * quiet:.1f} ms alone, {1e3 * busy:.1f} ms")
+    setting.verdicts.also("serve_mixed_p99_over_quiet", busy / quiet, 5.0)
+
+
+def overload(setting: Setting, service: Service, capacity: float, times: int) -> None:
+    """More load than it can answer: no request waits long, and the service recovers."""
     processes = min(4, len(setting.cores.load))
     found = setting.load(
         service,
         processes=processes,
         connections=256 if setting.quick else 2048,
         seconds=2 * setting.seconds,
-        rate=4 * capacity,
+        rate=times * capacity,
     ).result()
     recovery = recovered(setting, service) - found["last_sent"]
     statuses, offered = found["statuses"], found["sent"] / found["sending"] / capacity
     print(
-        f"overload, {4 * capacity:.0f}/s wanted, {found['sent']} sent: "
+        f"overload, {times * capacity:.0f}/s wanted, {offered:.1f} times the capacity sent: "
         f"{dict(statuses)}, failed {dict(found['failures'])}"
     )
-    setting.verdicts.also("serve_overload_times_capacity", offered, 3.5, at_least=True)
-    setting.verdicts.also("serve_overload_worst_s", found["seconds"][-1], 2 * BOUND)
-    setting.verdicts.also("serve_overload_unanswered", found["failures"].total(), 0)
+    name = f"serve_overload_{times}"
+    if times == 4:  # more is not sent: a connection waits for its answer
+        setting.verdicts.also(f"{name}_times_capacity", offered, 3.5, at_least=True)
+    setting.verdicts.also(f"{name}_worst_s", found["seconds"][-1], 2 * BOUND)
+    setting.verdicts.also(f"{name}_unanswered", found["failures"].total(), 0)
     share = statuses["200"] / found["elapsed"] / capacity
-    setting.verdicts.also("serve_overload_share_answered", share, 0.2, at_least=True)
-    setting.verdicts.also("serve_recovery_s", recovery, 5.0)
+    setting.verdicts.also(f"{name}_share_answered", share, 0.8, at_least=True)
+    setting.verdicts.also(f"{name}_recovery_s", recovery, 5.0)
 
 
 def recovered(setting: Setting, service: Service) -> float:

@@ -62,8 +62,8 @@ def pinned(cpus: Sequence[int]) -> Iterator[None]:
 class Service:
     """`itemfold serve` with a worker on each of some CPUs."""
 
-    def __init__(self, run: str, cpus: Sequence[int]) -> None:
-        command = [sys.executable, "-m", "itemfold", "serve", run, "--port", "0"]
+    def __init__(self, run: str, cpus: Sequence[int], *options: str) -> None:
+        command = [sys.executable, "-m", "itemfold", "serve", run, "--port", "0", *options]
         command += ["--workers", str(len(cpus)), "--no-access-log"]
         with pinned(cpus):
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -25,7 +25,7 @@ def open_client(recommender: ir.Recommender, **settings) -> TestClient:
 class Service:
     """`itemfold serve` as a process of its own, at a free port.
 
-    `constants` are set in the process first, such as ``server.SHUTDOWN_SECONDS=1``.
+    `constants` are set in the process first, such as ``transport.LINGER_S=1``.
     """
 
     def __init__(self, *options: str | Path, workers: int = 1, constants: str = "") -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import itemfold as ir
 from itemfold.serving.http.access import RateLimit
 from itemfold.serving.http.access_log import LOGGER, JsonFormatter
 from itemfold.serving.http.api_keys import read_keys
+from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.settings import ServiceSettings, check_exposed
 
 KEYS = ("correct-horse-battery", "another-key-for-others")
@@ -194,3 +196,63 @@ def test_a_bug_is_one_line_without_what_the_user_sent(recommender, lines, monkey
     assert error["request_id"] == answer.headers["x-request-id"]
     assert any("test_access.py" in place for place in error["at"])
     assert "secret" not in json.dumps(lines())
+
+
+def test_a_batch_costs_its_key_as_many_requests_as_it_has_users(recommender):
+    users = recommender.run.user_ids.ids.tolist()[:40]
+    with open_client(recommender, api_keys=KEYS, rate_limit=2.0) as client:
+        batch = {"users": users, "k": 2}
+        first = client.post("/recommend/batch", json=batch, headers=bearer(KEYS[0]))
+        second = client.post("/recommend", json=ASK, headers=bearer(KEYS[0]))
+        assert (first.status_code, second.status_code) == (200, 429)
+        assert 10 <= int(second.headers["retry-after"]) <= 20  # 40 users at two a second
+        other = client.post("/recommend", json=ASK, headers=bearer(KEYS[1]))
+        assert other.status_code == 200
+
+
+def test_metrics_tell_requests_with_a_key_from_others(recommender):
+    with open_client(recommender, api_keys=KEYS) as client:
+        client.get("/about", headers=bearer(KEYS[0]))
+        client.get("/about")
+        text = client.get("/metrics", headers=bearer(KEYS[0])).text
+    assert 'itemfold_answers_total{key="key",path="/about",status="200"} 1.0' in text
+    assert 'itemfold_answers_total{key="none",path="other",status="401"} 1.0' in text
+
+
+def test_every_answer_has_safe_headers(recommender):
+    with open_client(recommender, api_keys=KEYS) as client:
+        for path, key in (
+            ("/about", KEYS[0]),
+            ("/livez", ""),
+            ("/nothing", KEYS[0]),
+            ("/items", ""),
+        ):
+            headers = client.get(path, headers=bearer(key)).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["cache-control"] == "no-store"
+        page = client.get("/").headers
+        assert page["cache-control"] == "no-cache"
+        assert "base-uri 'none'" in page["content-security-policy"]
+        assert "form-action 'self'" in page["content-security-policy"]
+
+
+def test_limits_are_set_by_name():
+    assert Limits.parse([]) == Limits()
+    assert Limits.parse(["max_wait_s=0.5", "max_waiting=0"]) == Limits(
+        max_wait_s=0.5, max_waiting=0
+    )
+    for text, sentence in (
+        ("max_body=big", "'limit' max_body must be a whole number, got 'big'"),
+        ("max_body=0", "'max_body' must be a positive number, got 0"),
+        ("max_bdy=5", "max_body"),
+        ("max_body", "'limit' max_body must be a whole number, got ''"),
+    ):
+        with pytest.raises(ir.ItemfoldError, match=sentence):
+            Limits.parse([text])
+
+
+def test_the_documented_limits_are_the_defaults():
+    text = (Path(__file__).parents[2] / "docs/how-to/serving.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([\d,.]+) \|", text, flags=re.MULTILINE)
+    documented = {name: float(value.replace(",", "")) for name, value in rows}
+    assert documented == {name: float(value) for name, value in asdict(Limits()).items()}

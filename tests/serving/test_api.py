@@ -10,7 +10,7 @@ from served import open_client
 
 import itemfold as ir
 from itemfold.serving.http import middleware
-from itemfold.serving.http.middleware import MAX_BODY
+from itemfold.serving.http.limits import Limits
 
 JSON = {"Content-Type": "application/json"}
 
@@ -89,7 +89,7 @@ def test_wrong_methods_and_sizes_are_answered_as_described(client):
     ):
         answer = client.request(method, path)
         assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
-    large = client.post("/v1/feedback", content=b"1" * (MAX_BODY + 1), headers=JSON)
+    large = client.post("/v1/feedback", content=b"1" * (Limits().max_body + 1), headers=JSON)
     assert large.status_code == 413
     assert list(large.json()) == ["error"]
 
@@ -241,10 +241,10 @@ def test_metrics_describe_the_run_and_requests_in_flight(recommender):
 def test_the_time_of_an_upload_is_not_the_time_of_an_answer(recommender, monkeypatch):
     now, read = 0.0, middleware._read_body
 
-    async def read_slowly(receive):
+    async def read_slowly(receive, most):
         nonlocal now
         now += 100
-        return await read(receive)
+        return await read(receive, most)
 
     monkeypatch.setattr(middleware, "_read_body", read_slowly)
     monkeypatch.setattr("time.perf_counter", lambda: now)

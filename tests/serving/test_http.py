@@ -128,6 +128,44 @@ def test_other_bad_requests(client):
     assert client.get("/openapi.json").status_code == 200  # the address that it names
 
 
+def test_a_missing_content_type_is_named(client):
+    answer = client.post("/recommend", content=b'{"history": [12]}')
+    assert answer.status_code == 422
+    assert "must be sent as Content-Type: application/json" in answer.json()["error"]
+
+
+def test_errors_do_not_echo_long_ids(client):
+    for body in ({"user": "x" * 900_000}, {"history": [12], "genre": "x" * 900_000}):
+        answer = client.post("/recommend", json=body)
+        assert answer.status_code in (404, 422)
+        assert len(answer.content) < 2000
+
+
+def test_large_answers_are_compressed_for_clients_that_accept_it(client):
+    for path, body in (
+        ("/recommend", {"history": [12], "k": 80}),
+        ("/recommend/batch", {"histories": [[12], [57]], "k": 80}),
+    ):
+        plain = client.post(path, json=body, headers={"Accept-Encoding": "identity"})
+        packed = client.post(path, json=body, headers={"Accept-Encoding": "gzip"})
+        assert (plain.headers.get("content-encoding"), plain.status_code) == (None, 200)
+        assert packed.headers["content-encoding"] == "gzip"
+        assert int(packed.headers["content-length"]) < len(plain.content) / 2
+        assert packed.json() == plain.json()
+        assert packed.headers["vary"] == "Accept-Encoding"
+    short = client.post("/recommend", json={"history": [12], "k": 1})
+    assert "content-encoding" not in short.headers
+
+
+def test_the_page_is_sent_once(client):
+    for path in ("/", "/page/main.js"):
+        page = client.get(path)
+        again = client.get(path, headers={"If-None-Match": page.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        other = client.get(path, headers={"If-None-Match": '"another"'})
+        assert (other.status_code, other.content) == (200, page.content)
+
+
 def test_validation_stops_at_the_first_error():
     for wrong in ({"history": [[]] * 1000}, {"history": [1], "genre": [1] * 1000}):
         with pytest.raises(ValidationError) as error:
@@ -260,7 +298,7 @@ def test_the_command_serves_until_it_is_stopped(folder, recommender):
 
 
 def test_a_client_that_never_finishes_its_request_does_not_keep_the_service_alive(folder):
-    with Service(folder, constants="server.SHUTDOWN_SECONDS = 1") as service:
+    with Service(folder, "--limit", "shutdown_s=1") as service:
         where = urlsplit(service.address)
         with socket.create_connection((where.hostname, where.port)) as client:
             client.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")

@@ -39,7 +39,8 @@ class AccessOptions:
         typer.Option(help="A private file with one key per line, read again when it changes."),
     ] = None
     rate_limit: Annotated[
-        float | None, typer.Option(help="Maximum requests per second and key.")
+        float | None,
+        typer.Option(help="Maximum requests per second and key; a batch counts once per user."),
     ] = None
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Accept other machines without a key.")
@@ -107,6 +108,19 @@ def serve_command(
     workers: Annotated[
         int | None, typer.Option(help="Worker processes. Default: one per CPU, at most 4.")
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port for metrics alone, without a key. Default: they are at /metrics of --port."
+        ),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A limit to change, such as max_body=2000000; may be repeated. The page on "
+            "serving lists all."
+        ),
+    ] = None,
     access_log: Annotated[
         bool, typer.Option(help="Write a line of JSON to stderr for every request.")
     ] = True,
@@ -118,6 +132,7 @@ def serve_command(
     """
     need_extra("serve")
     from itemfold.serving.http import ServiceSettings, serve
+    from itemfold.serving.http.limits import Limits
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server drains connections itself
     if access.api_key and access.api_key != os.environ.get(API_KEY, "").split():
@@ -137,6 +152,8 @@ def serve_command(
         feedback_days=storing.feedback_days,
         feedback_mb=storing.feedback_mb,
         access_log=access_log,
+        metrics_port=metrics_port,
+        limits=Limits.parse(limit or ()),
         item_table=table.item_table,
         available=table.available,
         new_items=new_items,

@@ -21,6 +21,7 @@ from itemfold.serving.http.api_keys import ApiKeys
 from itemfold.serving.http.errors import error_response
 from itemfold.serving.http.settings import LOCAL_NAMES
 
+CHARGE = "charge"  # in the scope: the rate limit and the index of the key
 KEYLESS = ("/livez", "/readyz", "/health", "/", "/dashboard")  # probes and pages without data
 
 
@@ -67,7 +68,7 @@ class RateLimit:
     """A token bucket per key, with a capacity of one second's requests.
 
     Args:
-        per_second: Requests per second and key.
+        per_second: Requests per second and key; a batch counts as one request per user.
         buckets: Two numbers per key: the missing tokens and the time of the last refill. Zeros are
             a full bucket. Workers share them.
         lock: Held while a bucket changes.
@@ -82,6 +83,11 @@ class RateLimit:
         self.per_second, self.buckets = per_second, buckets
         self.capacity = max(1.0, per_second)
         self._lock = lock or nullcontext()
+
+    def charge(self, key: int, tokens: float) -> None:
+        """Take tokens, also more than there are: the key then waits until they are refilled."""
+        with self._lock:
+            self.buckets[2 * key] += tokens
 
     def seconds_to_wait(self, key: int, now: float | None = None) -> float:
         """Take a token and return 0, or return the seconds until one is available.
@@ -118,9 +124,10 @@ class KeyCheck:
             text = "an API key is needed: send the header Authorization: Bearer KEY"
             response = error_response(401, text, {"WWW-Authenticate": "Bearer"})
         elif self.limit and (wait := self.limit.seconds_to_wait(key)):
-            text = f"this key is limited to {self.limit.per_second:g} requests per second"
+            text = f"this key is limited to {self.limit.per_second:g} users per second"
             response = error_response(429, text, {"Retry-After": str(math.ceil(wait))})
         else:
+            scope["key_class"], scope[CHARGE] = "key", (self.limit, key)
             await self.app(scope, receive, send)
             return
         await response(scope, receive, send)
@@ -129,6 +136,13 @@ class KeyCheck:
         """The index of the key in a header, None if there is no valid one."""
         scheme, _, key = header.partition(" ")
         return self.keys.find(key.strip()) if scheme.lower() == "bearer" else None
+
+
+def charge(scope: Scope, tokens: float) -> None:
+    """Charge the key of a request, if it has a limit, with more than the request itself."""
+    limit, key = scope.get(CHARGE, (None, 0))
+    if limit is not None:
+        limit.charge(key, tokens)
 
 
 def is_keyless(path: str) -> bool:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableSequence, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.middleware.cors import CORSMiddleware
 
 from itemfold.data.feedback.store import open_store
 from itemfold.serving.http.access import HostCheck, KeyCheck, RateLimit
 from itemfold.serving.http.api_keys import ApiKeys
+from itemfold.serving.http.compression import accepts_gzip, pack
 from itemfold.serving.http.dashboard import Dashboard
 from itemfold.serving.http.errors import add_error_handlers
 from itemfold.serving.http.examples import with_known_ids
 from itemfold.serving.http.feedback import FeedbackWriter
+from itemfold.serving.http.metrics_port import MetricsPort
 from itemfold.serving.http.middleware import (
     RUN_FINGERPRINT,
     BodyLimit,
@@ -71,7 +74,7 @@ def create_app(
         True
     """
     settings = settings or ServiceSettings()
-    queue = WorkQueue(settings.threads, settings.max_waiting, settings.max_wait_s)
+    queue = WorkQueue(settings.threads, settings.limits)
     telemetry, stopping = Telemetry(), threading.Event()
     reloader = Reloader(runs, folders or {}, telemetry, device, settings)
     feedback = None
@@ -124,7 +127,7 @@ def _add_middleware(
 ) -> None:
     """Add middleware from the innermost to the outermost."""
     state = app.state
-    app.add_middleware(BodyLimit)
+    app.add_middleware(BodyLimit, limits=settings.limits)
     app.add_middleware(LoadShedding, queue=state.queue)
     if settings.needs_key:
         limit = None
@@ -142,11 +145,14 @@ def _add_middleware(
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
             expose_headers=["X-Request-ID", "Retry-After", RUN_FINGERPRINT],
         )
+    if settings.metrics_port is not None:
+        app.add_middleware(MetricsPort, telemetry=state.telemetry, port=settings.metrics_port)
     app.add_middleware(HostCheck, names=settings.allowed_hosts)
     app.add_middleware(
         RequestObserver,
         telemetry=state.telemetry,
         stopping=state.stopping,
+        queue=state.queue,
         access_log=settings.access_log,
     )
 
@@ -154,12 +160,20 @@ def _add_middleware(
 def _add_page(app: FastAPI, image_hosts: Sequence[str]) -> None:
     """Add a route for each file of the page; only images may come from other hosts."""
     images = " ".join(["data:", *image_hosts])
-    policy = f"default-src 'self'; img-src {images}; frame-ancestors 'none'"
+    policy = f"default-src 'self'; img-src {images}; frame-ancestors 'none'; base-uri 'none'; "
+    policy += "form-action 'self'"
     headers = {"Content-Security-Policy": policy, **PAGE_HEADERS}
 
-    def endpoint(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
-        async def send() -> Response:
-            return Response(content, media_type=media_type, headers=headers)
+    def endpoint(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        packed = {gzip: pack([content], gzip=gzip) for gzip in (False, True)}
+
+        async def send(request: Request) -> Response:
+            body, encoding = packed[accepts_gzip(request.headers)]
+            tagged = {**headers, **encoding, "ETag": tag}
+            if tag in request.headers.get("if-none-match", ""):
+                return Response(status_code=304, headers=tagged)
+            return Response(body, media_type=media_type, headers=tagged)
 
         return send
 

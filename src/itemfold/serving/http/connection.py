@@ -1,4 +1,8 @@
-"""HTTP connections with a limit on their number and a time limit for headers."""
+"""HTTP connections that bound what a client can make the service parse, hold and wait for.
+
+An answer that is decided ends the request: what a client still sends is dropped unparsed, and what
+it does not read is given up after a while.
+"""
 
 from __future__ import annotations
 
@@ -7,89 +11,237 @@ import json
 import re
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from itemfold.serving.http.http_parser import BoundedParser
+from itemfold.serving.http.limits import Limits
+from itemfold.serving.http.middleware import UNREAD
 from itemfold.serving.http.telemetry import Telemetry
-from itemfold.serving.http.work_queue import RETRY_SECONDS, WorkQueue, busy
+from itemfold.serving.http.transport import LingeringTransport
+from itemfold.serving.http.work_queue import PLACE, RETRY_SECONDS, WorkQueue, busy
 
-HEADER_SECONDS = 10.0  # time limit of the request line and the headers
-BUSY_DELAY_SECONDS = 0.1  # before a 503: some clients retry at once
+MIN_BUSY_DELAY_S, MAX_BUSY_DELAY_S = 0.1, 1.0  # before a 503: some clients retry at once
+BUSY_PER_SECOND = 1000  # more refusals would take the time of requests that are answered
+SMALL_BODY = 2**16  # bytes: a smaller one is read to its end although nobody needs it
+MIN_READ = 2**16  # bytes of an answer that a client must read within `Limits.read_s`
 SPARE_FILES = 64  # open files that are not connections
+SINGLE = re.compile(rb"POST (?:/v1)?/recommend[ ?]")
+LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d{1,9})\r")
+REASONS = {400: "Bad Request", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
 
 
-def _service_unavailable(sentence: str, *headers: str) -> bytes:
-    """A complete response with status 503."""
+def _response(status: str, sentence: str, *headers: str) -> bytes:
+    """A complete response with an error."""
     body = json.dumps({"error": sentence}, separators=(",", ":"))
-    lines = ["HTTP/1.1 503 Service Unavailable", "Content-Type: application/json"]
-    lines += [f"Content-Length: {len(body)}", f"Retry-After: {RETRY_SECONDS}", *headers, "", body]
+    lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", "Cache-Control: no-store"]
+    lines += ["X-Content-Type-Options: nosniff", f"Content-Length: {len(body)}", *headers, "", body]
     return "\r\n".join(lines).encode()
 
 
-BUSY = _service_unavailable(busy().detail)
-TOO_MANY = _service_unavailable("too many connections: try again later", "Connection: close")
+UNAVAILABLE, RETRY = "503 Service Unavailable", f"Retry-After: {RETRY_SECONDS}"
+BUSY = _response(UNAVAILABLE, busy().detail, RETRY)
+TOO_MANY = _response(
+    UNAVAILABLE, "too many connections: try again later", RETRY, "Connection: close"
+)
 
 
 def is_whole_post(data: bytes) -> bool:
-    """Whether these bytes are one complete request for recommendations.
+    """Whether these bytes are one complete request for recommendations to one user.
 
     >>> is_whole_post(b"POST /v1/recommend HTTP/1.1\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
     True
     >>> is_whole_post(b"POST /v1/recommend HTTP/1.1\\r\\nContent-Length: 9\\r\\n\\r\\n{}")
     False
     """
-    if not data.startswith((b"POST /recommend", b"POST /v1/recommend")):
+    if not SINGLE.match(data):
         return False
-    head, _, body = data.partition(b"\r\n\r\n")
-    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    head, end, body = data.partition(b"\r\n\r\n")
+    length = LENGTH.search(head + end)
     return length is not None and int(length[1]) == len(body)
 
 
+class ConnectionPool:
+    """What the connections of a worker share.
+
+    Attributes:
+        limits: The limits of the service.
+        idle: Connections without a complete request, the oldest first: the first to go if there
+            are too many connections, so that clients which never finish cannot lock others out.
+        unsent: Connections whose clients do not read, the oldest first.
+        refused: Number of requests that wait for their 503.
+    """
+
+    def __init__(self, limits: Limits, max_connections: int) -> None:
+        self.limits, self.max_connections = limits, max_connections
+        self.idle: dict[LimitedConnection, None] = {}
+        self.unsent: dict[LimitedConnection, None] = {}
+        self.refused = 0
+
+    def make_room(self, connections: int) -> bool:
+        """Close the oldest idle connection if there are too many; return False if none is idle."""
+        if connections > self.max_connections:
+            if not self.idle:
+                return False
+            self._abort(self.idle)
+        return True
+
+    def bound_unsent(self) -> None:
+        """Give up the oldest unread answers if all together take too much memory."""
+        sizes = {c: c.transport.get_write_buffer_size() for c in self.unsent}
+        total = sum(sizes.values())
+        while total > self.limits.max_unsent and len(self.unsent) > 1:
+            total -= sizes[self._abort(self.unsent)]
+
+    def _abort(self, connections: dict[LimitedConnection, None]) -> LimitedConnection:
+        oldest = next(iter(connections))
+        del connections[oldest]
+        oldest.transport.abort()
+        return oldest
+
+
 class LimitedConnection(H11Protocol):
-    """A uvicorn connection with a header timeout and a limit on the number of connections.
+    """A uvicorn connection with limits.
 
     While the queue is full, requests for recommendations get a 503 here, at a fraction of what
     the application would take for it.
     """
 
+    transport: LingeringTransport
+    conn: BoundedParser
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        app: Any = self.config.app
-        self.queue: WorkQueue = app.state.queue
-        self.telemetry: Telemetry = app.state.telemetry
-        self.max_connections: int = app.state.max_connections
+        state: Any = self.config.app.state  # type: ignore[union-attr]
+        self.queue: WorkQueue = state.queue
+        self.telemetry: Telemetry = state.telemetry
+        self.pool: ConnectionPool = state.connections
+        self.limits = self.pool.limits
+        self.conn = BoundedParser(self.limits)
         self._header_timer: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
+        self._unsent = 0
+
+    # --- the connection --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept the connection, or answer 503 if there are too many."""
-        super().connection_made(transport)
-        if len(self.connections) > self.max_connections:
-            transport.write(TOO_MANY)
-            transport.close()
+        lingering = LingeringTransport(transport, self._before_close)
+        super().connection_made(lingering)
+        if self.pool.make_room(len(self.connections)):
+            self.pool.idle[self] = None
+            self._start_timer()
         else:
-            self._start_timer()
-
-    def data_received(self, data: bytes) -> None:
-        """Read a part of a request."""
-        if self.queue.is_full and self._is_idle() and is_whole_post(data):
-            self._stop_timer()
-            self._unset_keepalive_if_required()
-            self.flow.pause_reading()
-            self.loop.call_later(BUSY_DELAY_SECONDS, self._send_busy)
-            return
-        before = self.cycle
-        super().data_received(data)
-        if self.cycle is not before:  # the headers are complete
-            self._stop_timer()
-        elif self._is_idle() and self._header_timer is None:
-            self._start_timer()
+            transport.write(TOO_MANY)
+            lingering.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the connection."""
         self._stop_timer()
+        self._stop_read_timer()
+        self.pool.idle.pop(self, None)
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer a client that has closed its side, unless others wait: it may have left."""
+        is_asked = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE) and not self._is_idle()
+        if not is_asked or self.queue.waiting or self.transport.is_closing():
+            return False
+        self.cycle.keep_alive = False
+        return True
+
+    def shutdown(self) -> None:
+        """Close the connection once its request is answered."""
+        if not self.transport.is_closing():
+            super().shutdown()
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request."""
+        if self.transport.is_lingering:
+            self.transport.drop()
+            return
+        if self.conn.has_more:  # the slice that is due first will take it
+            self.conn.receive_data(data)
+            return
+        is_single = self._is_idle() and self.conn.is_clean and is_whole_post(data)
+        if is_single and not self.queue.enter():
+            self._refuse()
+            return
+        before = self.cycle
+        self.conn.allow_slice()
+        super().data_received(data)
+        if is_single and self.cycle is not before:
+            self.scope[PLACE] = True  # type: ignore[literal-required]
+        elif is_single:
+            self.queue.leave()
+        self._after_events(before)
+        if self._is_idle() and self._header_timer is None:
+            self._start_timer()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        before = self.cycle
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._after_events(before)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP, or exceeds a limit of the parser, in JSON; then close."""
+        status = self.conn.error_status if self.conn.error_status in REASONS else 400
+        sentence = self.conn.error_sentence or "the request is not valid HTTP/1.1"
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # nothing was answered yet
+            self.telemetry.answers.labels("malformed", status, "none").inc()
+            reason = f"{status} {REASONS[status]}"
+            self.transport.write(_response(reason, sentence, "Connection: close"))
+        if not self._is_idle():
+            self.cycle.disconnected = True  # its answer would come second
+            self.cycle.message_event.set()
+        self.transport.close()
+
+    def _after_events(self, before: Any) -> None:
+        """Keep the timers, the pool and the headers in step with what was received."""
+        if self.conn.has_more:
+            self.transport.hold(on=True)
+            self.loop.call_soon(self._next_slice)
+        is_complete = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+        if is_complete:
+            self.pool.idle.pop(self, None)
+        elif self not in self.pool.idle:
+            self.pool.idle[self] = None
+        if self.cycle is not before:  # the headers are complete
+            self._stop_timer()
+        if not self._is_idle():  # an answer before the end of a large body is the last one
+            is_small = is_complete or self.conn.has_small_body(SMALL_BODY)
+            self.scope[UNREAD] = not is_small  # type: ignore[literal-required]
+
+    def _next_slice(self) -> None:
+        """Parse more of what was received, after other connections have had their turn."""
+        if self.transport.is_closing() or not self.conn.has_more:
+            return
+        before = self.cycle
+        self.conn.allow_slice()
+        self.handle_events()
+        if not self.conn.has_more:
+            self.transport.hold(on=False)
+            if not self.flow.read_paused:
+                self.transport.resume_reading()
+        self._after_events(before)
+
+    def _refuse(self) -> None:
+        """Answer 503, later the more others are refused."""
+        self._stop_timer()
+        self._unset_keepalive_if_required()
+        self.flow.pause_reading()
+        self.pool.refused += 1
+        delay = self.pool.refused / BUSY_PER_SECOND
+        delay = min(MAX_BUSY_DELAY_S, max(MIN_BUSY_DELAY_S, delay))
+        self.loop.call_later(delay, self._send_busy)
+
     def _send_busy(self) -> None:
-        self.telemetry.answers.labels("refused", 503).inc()
+        self.pool.refused -= 1
+        self.telemetry.answers.labels("refused", 503, "none").inc()
         if not self.transport.is_closing():
             self.transport.write(BUSY)
             self.flow.resume_reading()
@@ -101,23 +253,63 @@ class LimitedConnection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _start_timer(self) -> None:
-        self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+        self._header_timer = self.loop.call_later(self.limits.header_s, self.transport.close)
 
     def _stop_timer(self) -> None:
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
 
+    # --- answers ---------------------------------------------------------------------------------
 
-def connection_limit() -> int:
-    """Connections per worker: as many as the limit on open files allows, 4096 at most."""
+    def pause_writing(self) -> None:
+        """Wait for the client to read its answer."""
+        super().pause_writing()
+        self._watch_reading()
+        self.pool.bound_unsent()
+
+    def resume_writing(self) -> None:
+        """The client has read its answer."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._stop_read_timer()
+
+    def _before_close(self) -> bool:
+        """Prepare the end of the connection; return whether the client is still sending."""
+        self._stop_timer()
+        self._watch_reading()
+        return self.conn.their_state is h11.SEND_BODY or self.conn.has_more
+
+    def _watch_reading(self) -> None:
+        """Give the connection up if its client does not read."""
+        if self._read_timer is None and self.transport.get_write_buffer_size():
+            self.pool.unsent[self] = None
+            self._unsent = self.transport.get_write_buffer_size()
+            self._read_timer = self.loop.call_later(self.limits.read_s, self._check_reading)
+
+    def _check_reading(self) -> None:
+        self._read_timer, left = None, self.transport.get_write_buffer_size()
+        if left and self._unsent - left < MIN_READ:
+            self.transport.abort()
+        else:
+            self._watch_reading()
+
+    def _stop_read_timer(self) -> None:
+        self.pool.unsent.pop(self, None)
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+
+
+def connection_limit(most: int) -> int:
+    """Connections per worker: as many as the limit on open files allows, `most` at most."""
     try:
         import resource
     except ImportError:  # not available on this system
-        return 512
+        return min(512, most)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:  # the usual soft limit is low
-        wanted = 4096 + SPARE_FILES
+        wanted = most + SPARE_FILES
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(8, min(4096, soft - SPARE_FILES))
+    return max(8, min(most, soft - SPARE_FILES))

@@ -18,6 +18,7 @@ BODIES: dict[str, type[RecommendRequest | BatchRequest | FeedbackRequest]] = {
     "/recommend/batch": BatchRequest,
     "/feedback": FeedbackRequest,
 }
+MAX_SENTENCE = 600  # characters: a sentence may quote what a client sent
 STATUSES = {
     401: "The API key is missing or unknown.",
     404: "The user, the item or the run is unknown.",
@@ -52,6 +53,7 @@ def add_error_handlers(app: FastAPI) -> None:
 def error_response(status: int, text: str, headers: Any = None) -> JSONResponse:
     """A response with an error of one line, whatever the text contains."""
     line = " ".join(text.encode(errors="replace").decode().split())
+    line = line if len(line) <= MAX_SENTENCE else f"{line[:MAX_SENTENCE]}…"
     return JSONResponse({"error": line}, status, headers)
 
 
@@ -75,7 +77,7 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid" or len(where) == 1:
-        if "json" not in request.headers.get("content-type", "json"):
+        if "json" not in request.headers.get("content-type", ""):
             return error_response(422, "the request must be sent as Content-Type: application/json")
         return error_response(422, _not_an_object(request))
     name, got = ".".join(where[1:])[:100], f"got {str(first.get('input'))[:100]!r}"

@@ -16,28 +16,36 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from itemfold.serving.http.access import is_keyless
 from itemfold.serving.http.access_log import log
-from itemfold.serving.http.errors import error_response, route_path
+from itemfold.serving.http.errors import BODIES, error_response, route_path
+from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.telemetry import Telemetry
-from itemfold.serving.http.work_queue import CLIENT_GONE, WorkQueue, busy
+from itemfold.serving.http.work_queue import CLIENT_GONE, PLACE, WorkQueue, busy
 
 RUN_FINGERPRINT = "X-Run-Fingerprint"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 UNQUEUED = ("/about", "/metrics", "/stats", "/openapi.json")  # answered even if the queue is full
-MAX_BODY = 2**20  # bytes
-BODY_SECONDS = 30.0  # time limit of an upload
+UNREAD = "unread_body"  # in the scope of a request whose body would take long to read
+SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 class RequestObserver:
     """Count, time and log every request, and give it an id.
 
     HEAD is handled as GET without a body. An unexpected exception becomes status 500. Once
-    `stopping` is set, responses ask clients to close their connections.
+    `stopping` is set, responses ask clients to close their connections. A place in the queue that
+    a request did not use is given back.
     """
 
     def __init__(
-        self, app: ASGIApp, telemetry: Telemetry, stopping: threading.Event, *, access_log: bool
+        self,
+        app: ASGIApp,
+        telemetry: Telemetry,
+        stopping: threading.Event,
+        queue: WorkQueue,
+        *,
+        access_log: bool,
     ) -> None:
-        self.app, self.telemetry = app, telemetry
+        self.app, self.telemetry, self.queue = app, telemetry, queue
         self.stopping, self.access_log = stopping, access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,12 +64,15 @@ class RequestObserver:
             await exchange.fail(500, "unexpected error; see the log of the service")
         finally:
             self.telemetry.in_flight.dec()
+            if exchange.scope.pop(PLACE, False):
+                self.queue.leave()
             self._record(exchange)
 
     def _record(self, exchange: _Exchange) -> None:
         path, upload = route_path(exchange.scope), exchange.scope.get("upload_seconds", 0.0)
         seconds = max(0.0, time.perf_counter() - exchange.started - upload)
-        self.telemetry.answers.labels(path, exchange.status).inc()
+        key = exchange.scope.get("key_class", "none")
+        self.telemetry.answers.labels(path, exchange.status, key).inc()
         self.telemetry.seconds.labels(path).observe(seconds)
         self.telemetry.upload_seconds.labels(path).observe(upload)
         if self.access_log:
@@ -98,9 +109,11 @@ class _Exchange:
             self.has_begun, self.status = True, message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Request-ID"] = self.request_id
+            for name, value in SAFE_HEADERS.items():
+                headers.setdefault(name, value)
             if found := self.scope.get("log", {}).get("run_fingerprint"):
                 headers[RUN_FINGERPRINT] = found
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self.scope.get(UNREAD):
                 headers["Connection"] = "close"
         elif message["type"] == "http.response.body":
             if self.method == "HEAD":
@@ -119,7 +132,7 @@ class _Exchange:
 
 
 class LoadShedding:
-    """Answer 503 before a body is read, if the queue is full and the request needs it."""
+    """Answer 503 before a body is read, if the queue is full and the request has no place in it."""
 
     def __init__(self, app: ASGIApp, queue: WorkQueue) -> None:
         self.app, self.queue = app, queue
@@ -127,7 +140,7 @@ class LoadShedding:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI connection."""
         app = self.app
-        if scope["type"] == "http" and self.queue.is_full:
+        if scope["type"] == "http" and PLACE not in scope and self.queue.is_full:
             path = scope["path"]
             if not is_keyless(path) and path.removeprefix("/v1") not in UNQUEUED:
                 app = error_response(503, busy().detail, busy().headers)
@@ -137,40 +150,53 @@ class LoadShedding:
 class BodyLimit:
     """Read each body before its request is handled: 413 if it is too large, 408 if too slow.
 
-    The time of the upload goes into ``scope["upload_seconds"]``.
+    Only the paths that need a body get one. The time of the upload goes into
+    ``scope["upload_seconds"]``.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self.app, self.limits = app, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an ASGI connection."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, close = time.perf_counter(), {"Connection": "close"}
+        if scope["method"] != "POST" or scope["path"].removeprefix("/v1") not in BODIES:
+            await self.app(scope, _replay(b"", receive), send)
+            return
+        started, close, most = time.perf_counter(), {"Connection": "close"}, self.limits.max_body
+        too_large = error_response(413, f"a request body must have at most {most:,} bytes", close)
+        if _announced(scope) > most:
+            await too_large(scope, receive, send)
+            return
         try:
-            body = await asyncio.wait_for(_read_body(receive), BODY_SECONDS)
+            body = await asyncio.wait_for(_read_body(receive, most), self.limits.body_s)
         except TimeoutError:
-            text = f"a request body must arrive within {BODY_SECONDS:g} s"
+            text = f"a request body must arrive within {self.limits.body_s:g} s"
             await error_response(408, text, close)(scope, receive, send)
             return
         finally:
             scope["upload_seconds"] = time.perf_counter() - started
         if body is None:
             await error_response(CLIENT_GONE, "client disconnected")(scope, receive, send)
-        elif len(body) > MAX_BODY:
-            text = f"a request body must have at most {MAX_BODY:,} bytes"
-            await error_response(413, text, close)(scope, receive, send)
+        elif len(body) > most:
+            await too_large(scope, receive, send)
         else:
             await self.app(scope, _replay(body, receive), send)
 
 
-async def _read_body(receive: Receive) -> bytes | None:
-    """The body, cut off soon after `MAX_BODY`; None if the client disconnects."""
+def _announced(scope: Scope) -> int:
+    """The length of the body by its header, 0 if there is none."""
+    length = Headers(scope=scope).get("content-length", "")
+    return int(length) if re.fullmatch("[0-9]{1,18}", length) else 0
+
+
+async def _read_body(receive: Receive, most: int) -> bytes | None:
+    """The body, cut off soon after `most` bytes; None if the client disconnects."""
     parts: list[bytes] = []
     size, more = 0, True
-    while more and size <= MAX_BODY:
+    while more and size <= most:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None

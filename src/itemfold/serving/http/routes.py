@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -13,6 +15,8 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from itemfold.errors import ItemfoldError
+from itemfold.serving.http.access import charge
+from itemfold.serving.http.compression import accepts_gzip, pack
 from itemfold.serving.http.errors import FEEDBACK_RESPONSES, RESPONSES
 from itemfold.serving.http.feedback import FeedbackWriter
 from itemfold.serving.http.middleware import RUN_FINGERPRINT
@@ -37,8 +41,9 @@ from itemfold.serving.http.telemetry import Telemetry
 from itemfold.serving.http.work_queue import WorkQueue
 from itemfold.serving.recommendations import Recommendation
 
-USERS_PER_TURN = 16  # users of a batch that are served before other requests have their turn
-ANSWER, ANSWERS = TypeAdapter(Answer), TypeAdapter(list[Answer])
+SLICE_S = 0.01  # work on a batch before other requests have their turn
+ANSWER, ITEMS = TypeAdapter(Answer), TypeAdapter(list[Item])
+SIMILAR = TypeAdapter(list[Recommendation])
 FINGERPRINT: dict[int | str, dict[str, Any]] = {
     200: {
         "headers": {
@@ -79,9 +84,16 @@ class Api:
         add("/health", self.livez, include_in_schema=False)  # its name in 0.1
         add("/readyz", self.readyz, summary="Readiness probe")
         add("/about", self.about, summary="Describe a run")
-        add("/similar", self.similar, responses=signed, summary="Similar items")
-        add("/items", self.items, responses=signed, summary="Search the catalogue")
-        add("/history", self.history, responses=signed, summary="History of a known user")
+        listed: dict[str, Any] = {"responses": signed, "response_model": list[Item]}
+        add(
+            "/similar",
+            self.similar,
+            responses=signed,
+            response_model=list[Recommendation],
+            summary="Similar items",
+        )
+        add("/items", self.items, summary="Search the catalogue", **listed)
+        add("/history", self.history, summary="History of a known user", **listed)
         add(
             "/recommend",
             self.recommend,
@@ -157,8 +169,7 @@ class Api:
         if body.explain:
             _check_explanation(run, body)
         arguments = body.arguments()
-        content = await self.queue.run(request, lambda: ANSWER.dump_json(run.answer(arguments)))
-        return Response(content, media_type="application/json")
+        return await self._answer(request, ANSWER, lambda: run.answer(arguments))
 
     async def batch(self, request: Request, body: BatchRequest) -> Response:
         """A list for each of many users, the same as in one request per user."""
@@ -173,16 +184,24 @@ class Api:
             )
         shared = body.arguments()
         pairs = [(self.runs.choose(body.run, one), {name: one, **shared}) for one in asked]
-        answers: list[Answer] = []
-        for start in range(0, len(pairs), USERS_PER_TURN):
-            block = pairs[start : start + USERS_PER_TURN]
-            answers += await self.queue.run(
-                request,
-                lambda block=block: [run.answer(arguments) for run, arguments in block],  # type: ignore[misc]
-                patient=start > 0,
-            )
-        content = await self.queue.run(request, lambda: ANSWERS.dump_json(answers), patient=True)
-        return Response(content, media_type="application/json")
+        left, parts = deque(pairs), []
+
+        def work() -> None:
+            """Answer users until the time of a slice is over."""
+            end = time.perf_counter() + SLICE_S
+            while left:
+                run, arguments = left.popleft()
+                parts.append(ANSWER.dump_json(run.answer(arguments)))
+                if time.perf_counter() >= end:  # after one user at least
+                    break
+
+        charge(request.scope, len(pairs) - 1)  # its request has paid for one user
+        with self.queue.batch(len(pairs)):
+            while left:
+                await self.queue.run_slice(request, work)
+            gzip, whole = accepts_gzip(request.headers), (b"[", b",".join(parts), b"]")
+            content, headers = await asyncio.to_thread(pack, whole, gzip=gzip)
+        return Response(content, media_type="application/json", headers=headers)
 
     async def similar(
         self,
@@ -190,10 +209,12 @@ class Api:
         item: ItemId,
         k: Annotated[int, Query(ge=1, le=MAX_K)] = 20,
         run: RunName = None,
-    ) -> list[Recommendation]:
+    ) -> Response:
         """The k most similar items, without the item itself."""
         recommender = self._choose_run(request, run or self.runs.names[0]).recommender
-        return await self.queue.run(request, lambda: list(recommender.similar_items(item, k)))
+        return await self._answer(
+            request, SIMILAR, lambda: list(recommender.similar_items(item, k))
+        )
 
     # --- the catalogue ---------------------------------------------------------------------------
 
@@ -205,10 +226,12 @@ class Api:
         genre: Annotated[str | None, Query(max_length=200)] = None,
         new: Annotated[bool, Query(description="Only items without interactions.")] = False,
         run: RunName = None,
-    ) -> list[Item]:
+    ) -> Response:
         """Items by a part of their title or by id; without a query, the most popular."""
         served = self._choose_run(request, run or self.runs.names[0])
-        return await self.queue.run(request, lambda: served.find(q, limit, genre, only_new=new))
+        return await self._answer(
+            request, ITEMS, lambda: served.find(q, limit, genre, only_new=new)
+        )
 
     async def history(
         self,
@@ -216,10 +239,12 @@ class Api:
         user: UserId,
         limit: Annotated[int, Query(ge=1, le=MAX_K)] = MAX_K,
         run: RunName = None,
-    ) -> list[Item]:
+    ) -> Response:
         """The items in the training history of a known user."""
         served = self._choose_run(request, run or self.runs.names[0])
-        return await self.queue.run(request, lambda: served.items(served.history(user)[:limit]))
+        return await self._answer(
+            request, ITEMS, lambda: served.items(served.history(user)[:limit])
+        )
 
     # --- feedback --------------------------------------------------------------------------------
 
@@ -242,6 +267,16 @@ class Api:
         await self.feedback.write(rows)
         self.telemetry.feedback.labels(body.event, run.name).inc(len(rows))
         return Stored(stored=len(rows))
+
+    async def _answer(
+        self, request: Request, adapter: TypeAdapter[Any], work: Callable[[], Any]
+    ) -> Response:
+        """The result of work in a scoring thread, which also turns it into JSON."""
+        gzip = accepts_gzip(request.headers)
+        content, headers = await self.queue.run(
+            request, lambda: pack([adapter.dump_json(work())], gzip=gzip)
+        )
+        return Response(content, media_type="application/json", headers=headers)
 
     def _choose_run(
         self, request: Request, name: str | None, assignment_key: Any = None

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,15 +20,19 @@ import uvicorn
 from itemfold.errors import ItemfoldError
 from itemfold.serving.http.access_log import set_up_logging
 from itemfold.serving.http.app import create_app
-from itemfold.serving.http.connection import LimitedConnection, connection_limit
+from itemfold.serving.http.connection import (
+    ConnectionPool,
+    LimitedConnection,
+    connection_limit,
+)
 from itemfold.serving.http.runs import ServedRuns, check_split, run_folders
 from itemfold.serving.http.settings import ServiceSettings, check_exposed
+from itemfold.serving.http.worker_link import WorkerLink
 from itemfold.threads import usable_cpus
 from itemfold.validation import positive_integer
 
 BACKLOG = 1024  # connections that the system queues before they are accepted
 ACCEPT_BATCH = 16  # connections accepted at a time: fewer than there are spare files
-SHUTDOWN_SECONDS = 10  # grace period of requests in progress
 LINGER_SECONDS = 1.0  # longest wait for new connections to end, and then for open ones to close
 MAX_WORKERS = 4  # default limit: each worker has the runs in memory
 
@@ -71,22 +76,31 @@ def serve(
         threads=max(1, cpus // n_workers),
         allowed_hosts=(*settings.allowed_hosts, host),
     )
-    with listen(host, port) as listener:
-        bound_port = listener.getsockname()[1]
-        url = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}"
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(listen(host, port))]
+        url = _url(host, listeners[0])
+        if settings.metrics_port is not None:
+            listeners.append(stack.enter_context(listen(host, settings.metrics_port)))
+            settings = replace(settings, metrics_port=listeners[1].getsockname()[1])
 
         def ready() -> None:
             print(f"itemfold is serving at {url} (stop with Ctrl-C)", flush=True)
+            for listener in listeners[1:]:
+                print(f"metrics are at {_url(host, listener)}/metrics", flush=True)
             if when_ready is not None:
                 when_ready(url)
 
         task = WorkerTask(folders, weights, device, settings)
         if n_workers == 1:
-            task.run(listener, None, ready)
+            task.run(listeners, None, ready)
         else:
             from itemfold.serving.http.workers import supervise
 
-            supervise(task, listener, n_workers, ready)
+            supervise(task, listeners, n_workers, ready)
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
 @dataclass(frozen=True)
@@ -100,22 +114,20 @@ class WorkerTask:
 
     def run(
         self,
-        source: socket.socket,
+        source: Sequence[socket.socket] | WorkerLink,
         buckets: MutableSequence[float] | None,
         ready: Callable[[], None],
-        *,
-        is_channel: bool = False,
     ) -> None:
         """Answer until a signal arrives.
 
         Args:
-            source: A socket to listen on, or a channel that passes accepted connections.
+            source: Sockets to listen on, or the link to a supervisor.
             buckets: Token buckets of the rate limit that workers share.
             ready: Called when requests are answered.
-            is_channel: Which of the two the source is.
         """
-        if hasattr(signal, "SIGHUP"):  # ignored until loaded: there is nothing to reload yet
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for name in ("SIGHUP", "SIGUSR1"):  # ignored until loaded: there is nothing to reload yet
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.SIG_IGN)
         set_up_logging()
         sys.setswitchinterval(0.0005)  # scoring must not wait for a busy event loop
         torch.set_num_threads(1)  # a request is one product: other cores serve other requests
@@ -123,11 +135,12 @@ class WorkerTask:
         app = create_app(
             ServedRuns(loaded, self.split),
             self.settings,
-            folders=self.folders,
+            folders={} if isinstance(source, WorkerLink) else self.folders,
             device=self.device,
             buckets=buckets,
         )
-        app.state.max_connections = connection_limit()
+        limits = self.settings.limits
+        app.state.connections = ConnectionPool(limits, connection_limit(limits.max_connections))
         config = uvicorn.Config(
             app,
             http=LimitedConnection,
@@ -135,36 +148,42 @@ class WorkerTask:
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_graceful_shutdown=limits.shutdown_s,  # type: ignore[arg-type]
             backlog=ACCEPT_BATCH,
         )
-        server = DrainingServer(config, app.state, ready, channel=source if is_channel else None)
-        server.run(sockets=[] if is_channel else [source])
+        link = source if isinstance(source, WorkerLink) else None
+        server = DrainingServer(config, app.state, ready, link)
+        server.run(sockets=[] if isinstance(source, WorkerLink) else list(source))
 
 
 class DrainingServer(uvicorn.Server):
-    """A uvicorn server that drains connections before it stops and reloads runs on SIGHUP."""
+    """A uvicorn server that drains connections before it stops, and replaces runs on signals."""
 
     def __init__(
         self,
         config: uvicorn.Config,
         state: Any,
         ready: Callable[[], None],
-        channel: socket.socket | None,
+        link: WorkerLink | None,
     ) -> None:
         super().__init__(config)
-        self.state, self.ready, self.channel = state, ready, channel
+        self.state, self.ready, self.link = state, ready, link
+        self.channel = None if link is None else link.channel
+        self._linked: asyncio.Task[None] | None = None
         self._arriving: set[asyncio.Task[Any]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to answer."""
         await super().startup(sockets)
         loop = asyncio.get_running_loop()
-        if hasattr(signal, "SIGHUP"):
-            loop.add_signal_handler(signal.SIGHUP, self.state.reloader.reload_all)
-        if self.channel is not None:
-            self.channel.setblocking(False)
-            loop.add_reader(self.channel, self._receive, self.channel)
+        reloader = self.state.reloader
+        if self.link is not None:
+            self.link.channel.setblocking(False)
+            loop.add_reader(self.link.channel, self._receive, self.link.channel)
+            self._linked = loop.create_task(self.link.serve(reloader))
+        elif hasattr(signal, "SIGHUP"):  # workers are told by their supervisor
+            loop.add_signal_handler(signal.SIGHUP, reloader.reload_all)
+            loop.add_signal_handler(signal.SIGUSR1, reloader.roll_back)
         for listener in sockets or []:
             listener.listen(BACKLOG)
         self.ready()
@@ -180,6 +199,8 @@ class DrainingServer(uvicorn.Server):
             for server in self.servers:
                 server.close()
         await self._wait_while(lambda: bool(connections or self._arriving))
+        if self._linked is not None:
+            self._linked.cancel()
         await super().shutdown(sockets)
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:

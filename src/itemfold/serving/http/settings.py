@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from itemfold.data.item_table import read_item_table
 from itemfold.errors import ItemfoldError
 from itemfold.serving.http.api_keys import MAX_KEYS, check_key, read_keys
+from itemfold.serving.http.limits import Limits
 from itemfold.serving.recommender import Recommender
 from itemfold.validation import positive, positive_integer
 
@@ -31,9 +32,9 @@ class ServiceSettings:
         feedback_days: Age in days at which feedback is deleted; None: never.
         feedback_mb: Largest size of stored feedback in MiB; more is rejected with 507.
         access_log: Log every request.
+        metrics_port: Port for metrics alone, without a key; None: they are at /metrics.
         threads: Scoring threads.
-        max_waiting: Requests that may wait for a thread.
-        max_wait_s: Seconds that a request may wait for a thread.
+        limits: What one client can take from the others.
         item_table: A file with more columns of the items.
         available: A file with the items that may be recommended.
         new_items: A table of items without interactions, recommended by their features.
@@ -49,9 +50,9 @@ class ServiceSettings:
     feedback_days: float | None = None
     feedback_mb: int = 10_240
     access_log: bool = True
+    metrics_port: int | None = None
     threads: int = 1
-    max_waiting: int = 256
-    max_wait_s: float = 1.0
+    limits: Limits = field(default_factory=Limits)
     item_table: Path | None = None
     available: Path | None = None
     new_items: Path | None = None

@@ -28,7 +28,9 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.answers = self._counter("answers", "Answers by path and status.", "path", "status")
+        self.answers = self._counter(
+            "answers", "Answers by path, status and class of the key.", "path", "status", "key"
+        )
         self.feedback = self._counter("feedback", "Feedback by event and run.", "event", "run")
         self.feedback_refused = self._counter(
             "feedback_refused", "Feedback events that were not stored.", "reason"
