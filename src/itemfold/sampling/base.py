@@ -103,6 +103,7 @@ class Sampler:
     Attributes:
         needs_layers: Whether `Encoded.item_layers` is required.
         draws: Whether ids are drawn; then every user must have an item left to draw.
+        knows_expected: Whether `log_expected` is defined, as `sampled_softmax` needs.
         by_columns: Whether `score` completes every product of vectors with `sum_own_rows`, or the
             vectors with `whole_rows`, so that several processes can train together. Not inherited:
             a class that defines `score` sets it.
@@ -116,6 +117,7 @@ class Sampler:
 
     needs_layers: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    knows_expected: ClassVar[bool] = False
     by_columns: ClassVar[bool] = False
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
@@ -141,6 +143,18 @@ class Sampler:
             Scores of positives and negatives.
         """
         raise ItemfoldError(f"{type(self).__name__} must define 'score'")
+
+    def log_expected(self, batch: Batch, lists: ScoredLists) -> Tensor:
+        """Logarithm of the expected number of times that a negative is in its user's list.
+
+        Args:
+            batch: Users and their positives.
+            lists: The lists that `score` made of them.
+
+        Returns:
+            One number for every negative, `[B, N]`, or for every user, `[B, 1]`.
+        """
+        raise ItemfoldError(f"{type(self).__name__} does not know how often an item is drawn")
 
 
 class DrawnNegatives(Sampler):
