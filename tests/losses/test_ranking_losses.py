@@ -30,7 +30,7 @@ def rows(*lists: list[float]) -> list[Tensor]:
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 10.0])
 def test_item_ndcg_is_approx_ndcg_of_binary_relevance(alpha: float) -> None:
-    """Qin et al. (2010): π̂ = 1 + Σ 1/(1 + e^{α(s_i − s_j)}), gains 2^rel − 1. No loss of its own."""
+    """Qin et al. (2010): π̂ = 1 + Σ 1/(1 + e^{α(s_i − s_j)}), gains 2^rel − 1."""
     g = np.random.default_rng(0)
     values, relevance = g.normal(size=9), np.array([1] * 3 + [0] * 6)
     places = [
@@ -58,9 +58,7 @@ SURROGATES = {
 @given(scores_of, st.floats(0.1, 1))
 def test_psl_is_its_formula_for_cosines(activation, lists, tau) -> None:  # type: ignore[no-untyped-def]
     pos, neg = lists
-    terms = [
-        sum(SURROGATES[activation]((n - p) / 2) ** (2 / tau) for n in neg) for p in pos
-    ]
+    terms = [sum(SURROGATES[activation]((n - p) / 2) ** (2 / tau) for n in neg) for p in pos]
     found = float(losses.psl(*rows(pos, neg), tau=tau, activation=activation))
     if min(terms) > 1e-12:
         assert found == pytest.approx(sum(map(math.log, terms)) / len(pos), abs=1e-6)
@@ -206,7 +204,9 @@ def test_llpauc_is_the_saddle_point_of_the_papers_problem() -> None:
     x, y = torch.sigmoid(pos[0, 1:]).numpy(), torch.sigmoid(neg[0, [0, 2]]).numpy()  # tops
     a, b = x.mean(), y.mean()
     gamma = b - a
-    inner = ((x - a) ** 2 - 2 * (1 + gamma) * x).mean() + ((y - b) ** 2 + 2 * (1 + gamma) * y).mean()
+    inner = ((x - a) ** 2 - 2 * (1 + gamma) * x).mean() + (
+        (y - b) ** 2 + 2 * (1 + gamma) * y
+    ).mean()
     found = float(losses.llpauc(pos, neg, alpha=0.5, beta=0.5))
     assert found == pytest.approx(1 + inner - gamma**2, rel=1e-9)
 
@@ -248,7 +248,9 @@ def naive_direct_au(users: np.ndarray, items: np.ndarray, mask: np.ndarray, gamm
     kept = [u for u in range(len(users)) if mask[u].any()]
     alignment = np.mean(
         [
-            np.mean([((unit(users[u]) - unit(items[u, p])) ** 2).sum() for p in np.nonzero(mask[u])[0]])
+            np.mean(
+                [((unit(users[u]) - unit(items[u, p])) ** 2).sum() for p in np.nonzero(mask[u])[0]]
+            )
             for u in kept
         ]
     )
@@ -258,7 +260,9 @@ def naive_direct_au(users: np.ndarray, items: np.ndarray, mask: np.ndarray, gamm
         return math.log(np.mean(pairs))
 
     firsts = [unit(items[u, np.nonzero(mask[u])[0][0]]) for u in kept]
-    return float(alignment + gamma * (uniformity([unit(users[u]) for u in kept]) + uniformity(firsts)) / 2)
+    return float(
+        alignment + gamma * (uniformity([unit(users[u]) for u in kept]) + uniformity(firsts)) / 2
+    )
 
 
 def vectors() -> tuple[Tensor, Tensor, Tensor]:

@@ -92,6 +92,17 @@ RULES: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
+# Inputs beyond scores and masks that training provides, by the name of a loss's argument.
+INPUTS = (
+    "log_expected",
+    "own",
+    "own_mask",
+    "popularity_logit",
+    "user_vectors",
+    "item_vectors",
+)
+
+
 class Loss(Protocol):
     """A plain function of scores and masks, `loss(pos, neg, pos_mask, neg_mask, *, settings)`.
 
@@ -264,11 +275,10 @@ def extra_inputs(loss: Callable[..., Tensor]) -> tuple[str, ...]:
         >>> extra_inputs(sl_at_k(k=10)), extra_inputs(softmax)
         (('own', 'own_mask'), ())
     """
-    function, _ = unbind(loss)
+    function, bound = unbind(loss)
     parameters = inspect.signature(function).parameters.values()
-    return tuple(
-        p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty
-    )
+    needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    return tuple(name for name in needed if name not in bound)
 
 
 def apply_mask(

@@ -95,9 +95,7 @@ def _weighted_pairs(
 
 
 @torch.no_grad()
-def list_ranks(
-    pos: Tensor, neg: Tensor, mask: Tensor, negatives: Tensor
-) -> tuple[Tensor, Tensor]:
+def list_ranks(pos: Tensor, neg: Tensor, mask: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
     """Exact ranks from 1 in each user's list, ``[B, P]`` and ``[B, N]``; padding comes last.
 
     Of equal scores a negative comes first, so that a model that scores all items alike is not

@@ -6,7 +6,6 @@ from torch.nn.functional import logsigmoid, softplus
 
 from itemfold.losses.base import apply_mask, bindable, mean
 
-
 ACTIVATIONS = ("tanh", "atan", "relu")  # of `psl`
 LOWEST = -69.0  # log(1e-30), in place of the logarithm of 0
 

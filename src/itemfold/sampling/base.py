@@ -103,7 +103,6 @@ class Sampler:
     Attributes:
         needs_layers: Whether `Encoded.item_layers` is required.
         draws: Whether ids are drawn; then every user must have an item left to draw.
-        knows_expected: Whether `log_expected` is defined, as `sampled_softmax` needs.
         by_columns: Whether `score` completes every product of vectors with `sum_own_rows`, or the
             vectors with `whole_rows`, so that several processes can train together. Not inherited:
             a class that defines `score` sets it.
@@ -117,7 +116,6 @@ class Sampler:
 
     needs_layers: ClassVar[bool] = False
     draws: ClassVar[bool] = False
-    knows_expected: ClassVar[bool] = False
     by_columns: ClassVar[bool] = False
 
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
@@ -155,6 +153,23 @@ class Sampler:
             One number for every negative, `[B, N]`, or for every user, `[B, 1]`.
         """
         raise ItemfoldError(f"{type(self).__name__} does not know how often an item is drawn")
+
+
+def knows_expected(kind: type[Sampler]) -> bool:
+    """Whether a sampler says how often it draws an item: the class that draws must say it.
+
+    Examples:
+        >>> import itemfold as ir
+        >>> [knows_expected(kind) for kind in (ir.negatives.Uniform, ir.negatives.Dynamic)]
+        [True, False]
+    """
+
+    for each in kind.__mro__:
+        if "log_expected" in vars(each):
+            return each is not Sampler
+        if "score" in vars(each) or "__call__" in vars(each):
+            return False
+    return False
 
 
 class DrawnNegatives(Sampler):

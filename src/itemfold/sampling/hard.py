@@ -24,7 +24,6 @@ from itemfold.validation import positive_integers
 class Candidates(Uniform):
     """Uniform draws as candidates; a subclass chooses among them by the vectors of the step."""
 
-    knows_expected = False  # what is chosen depends on the scores
     candidates: int = 1
 
     def __post_init__(self) -> None:

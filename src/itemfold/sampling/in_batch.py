@@ -36,7 +36,6 @@ class InBatch(Sampler):
     """
 
     by_columns = True
-    knows_expected = True
     group: int | None = None
 
     def __post_init__(self) -> None:
@@ -88,17 +87,13 @@ class InBatch(Sampler):
         return shared, real, size
 
     def log_expected(self, batch: Batch, lists: ScoredLists) -> Tensor:
-        """How often an item is a positive of the rows of a part, on average, ``[B, M]``.
-
-        In batches of interactions that is its share of them; in batches of users, the mean over
-        users of the probability that it is among the positives drawn for the user.
-        """
+        """How often an item is a positive of the other rows of a part, on average, ``[B, M]``."""
         shared, _, size = self.shared_items(batch)
         key = (batch.distinct_users, batch.positives.shape[1])
         if key not in self._log_rates:
             self._log_rates[key] = log_rates(self._train, *key).to(self._device)
         part = torch.arange(len(batch.users), device=shared.device) // size
-        return self._log_rates[key][shared][part] + math.log(size)
+        return self._log_rates[key][shared][part] + math.log(max(size - 1, 1))
 
     def mask(self, users: Sequence[Tensor], shared: Tensor, real: Tensor) -> Tensor:
         """Which of the items that each part shares are negatives of its users, bool ``[b, M]``."""
@@ -110,13 +105,17 @@ class InBatch(Sampler):
 
 
 def log_rates(train: sp.csr_array, by_users: bool, positives: int) -> Tensor:
-    """Logarithm of the expected number of times that an item is a positive of one row."""
+    """Logarithm of the expected number of times that another row has an item as a positive.
+
+    A row is one of the interactions, or a user with some of its items. A row that lacks the item is
+    not counted: one row less remains for the others.
+    """
     length = np.diff(train.indptr)
-    chance = np.ones(train.nnz) / max(train.nnz, 1)
+    chance, rows = np.ones(train.nnz), train.nnz
     if by_users:
-        drawn = np.minimum(length, positives) / np.maximum(length, 1) / max(train.shape[0], 1)
-        chance = drawn[row_of_entry(train)]
-    rate = np.bincount(train.indices, chance, minlength=train.shape[1])
+        chance = (np.minimum(length, positives) / np.maximum(length, 1))[row_of_entry(train)]
+        rows = train.shape[0]
+    rate = np.bincount(train.indices, chance, minlength=train.shape[1]) / max(rows - 1, 1)
     return torch.from_numpy(np.log(np.maximum(rate, 1e-300))).float()
 
 

@@ -39,7 +39,6 @@ class PopularityNegatives(DrawnNegatives):
         0.7
     """
 
-    knows_expected = True
     power: float = 0.75
 
     def __post_init__(self) -> None:

@@ -31,8 +31,6 @@ class Uniform(DrawnNegatives):
         [1, 3]
     """
 
-    knows_expected = True
-
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Build the tables that exclude every user's positives."""
         self._draws = Draws(train, device)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from itemfold import ranks
+from itemfold.errors import ItemfoldError
 from itemfold.graph.graph import Graph
 from itemfold.losses.base import extra_inputs
 from itemfold.ops.columns import sum_own_rows
@@ -43,6 +44,11 @@ class LossInputs:
         if "popularity_logit" in wanted:
             out["popularity_logit"] = self.popularity_logit(graph, batch)[own]
         if "user_vectors" in wanted:
+            if ranks.size() > 1:
+                raise ItemfoldError(
+                    "'loss' must compare scores to be trained by several processes, which divide "
+                    "the columns of the vectors: direct-au needs one process"
+                )
             out["user_vectors"] = encoded.users_of(batch)
             out["item_vectors"] = take_rows(encoded.items, batch.positives)
         return {name: out[name] for name in wanted}
@@ -67,9 +73,9 @@ def own_scores(
     length = graph.crow[batch.users + 1].long().unsqueeze(1) - start
     place = torch.arange(OWN_ITEMS, device=start.device).expand(len(start), -1)
     real = (place < length) & batch.mask.any(1, keepdim=True)
-    shape, device = place.shape, start.device
-    within = torch.rand(shape, generator=generator, device=device)
-    drawn = ((place + within) * (length / OWN_ITEMS)).long().clamp(max=length - 1)
+    begin, end = (length * step // OWN_ITEMS for step in (place, place + 1))
+    within = torch.rand(place.shape, generator=generator, device=start.device)
+    drawn = (begin + (within * (end - begin)).long()).clamp(max=end - 1)
     place = torch.where(length > OWN_ITEMS, drawn, place)
     items = graph.col[torch.where(real, start + place, 0)].long() - graph.n_users
     scores = sum_own_rows(pair_scores(encoded.users_of(batch), encoded.items, items))
