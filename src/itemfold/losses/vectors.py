@@ -26,7 +26,7 @@ def direct_au(
     A positive pulls its user's vector, and all vectors of a batch push each other apart, so no
     negatives are needed: scores and `neg` have no effect. Uniformity is that of the users of the
     batch and of the first positive of each. By default it is trained as in its paper, on batches of
-    interactions. The result is 0 if there is no positive.
+    interactions. The result is 0 if there is no positive. `Loss` describes the other inputs.
 
     Args:
         user_vectors: The users of the batch, `[B, d]`; training provides them.
