@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from itemfold.data.datasets import DATASETS
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.suites import ranking_losses
 from itemfold.experiments.suites.options import Options
+from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.ranking_losses import (
     QUICK,
     Study,
@@ -19,6 +19,7 @@ from itemfold.experiments.suites.ranking_losses import (
     run_study,
     trial_rows,
     trial_settings,
+    with_folders,
     write_suite,
 )
 from itemfold.experiments.suites.store import read_store
@@ -41,7 +42,17 @@ def test_all_losses_are_searched_with_the_same_effort() -> None:
     assert [trial["loss"]["tau"] for trial in spaces["psl"]] == taus  # the same scale
     assert len(set(taus)) == 10
     assert all(0.02 <= tau <= 0.5 for tau in taus)
-    assert all(key.partition("/")[0] in DATASETS for key in study.data)
+
+
+def test_data_without_a_name_is_a_folder_of_the_data_root(tmp_path: Path) -> None:
+    study = Study(data=("ml-1m", "food/inductive", "synthetic:users=9,items=9"))
+    with pytest.raises(ItemfoldError, match="'data_root' must be a folder that holds food/train"):
+        with_folders(study, tmp_path)
+    (tmp_path / "food").mkdir()
+    (tmp_path / "food" / "train.txt").write_text("0 1 2")
+    found = with_folders(study, tmp_path).data
+    assert found == ("ml-1m", f"{tmp_path}/food/inductive", "synthetic:users=9,items=9")
+    assert Entry.parse(found[1]).protocol == "inductive"
 
 
 def test_every_trial_is_a_valid_row(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from itemfold.data.datasets import DATASETS
+from itemfold.data.find_dataset import data_variable
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.rank_tests import RankTest, rank_test
 from itemfold.experiments.search_space import OF_LOSSES
@@ -203,8 +205,27 @@ def _base(data: str) -> str:
     return data.partition("/")[0]
 
 
+def with_folders(study: Study, root: str | Path | None) -> Study:
+    """The study with folders in place of the data sets that the package does not know by name."""
+    parent = Path(root or data_variable() or ".").expanduser()
+
+    def place(data: str) -> str:
+        name = _base(data)
+        if name in DATASETS or name.startswith("synthetic:"):
+            return data
+        if not (parent / name / "train.txt").is_file():
+            raise ItemfoldError(
+                f"'data_root' must be a folder that holds {name}/train.txt and {name}/test.txt "
+                f"(https://github.com/Tiny-Snow/IR-Benchmark), got '{parent}'"
+            )
+        return f"{parent}/{data}"
+
+    return replace(study, data=tuple(map(place, study.data)))
+
+
 def run_study(study: Study, options: Options, console: Console) -> RankTest:
     """Run both suites, as far as they are not done, and compare the losses over data sets."""
+    study = with_folders(study, options.data_root)
     path = write_suite(options.home, TRIALS_OF, study, trial_rows(study), seeds=1)
     outcome = run_suite(load_suite(path), replace(options, seeds=1), console)
     console.print(f"{TRIALS_OF}: {outcome}", highlight=False, markup=False)
