@@ -136,9 +136,10 @@ def test_an_older_test_over_users_is_brought_to_seeds_without_values(tmp_path: P
         stored = read_store(folder).tests("negatives", DATA)
         found = stored["rows"]["strong"]["ndcg@20"]
         users, between = d.mean(0).var(ddof=1) / 40, d.mean(1).var(ddof=1) / 3
-        freedom = max(users, between) ** 2 / (between**2 / 2)
-        p = 2 * stats.t.sf(d.mean() / np.sqrt(users + between), freedom)
-        assert found["p_t"] == pytest.approx(p) != pytest.approx(over_users.pvalue)
+        half = found["p_t"] / 2
+        radius = stats.t.isf(half, 2) ** 2 * between + stats.t.isf(half, 39) ** 2 * users
+        assert d.mean() ** 2 == pytest.approx(radius, rel=1e-6)
+        assert found["p_t"] > over_users.pvalue
         assert (found["seeds"], found["bound"]) == (3, True)
     ids = {row: dict.fromkeys(range(3), "") for row in SUITE.rows}
     expected = "users and seeds, with an upper bound of the variance"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from itemfold.errors import ItemfoldError
@@ -21,6 +22,7 @@ from itemfold.experiments.suites.store import (
     row_line,
     tidy,
 )
+from itemfold.experiments.suites.user_values import UserValues, check_means
 
 ROOT = Path(__file__).parents[2]
 DATA = "toy/inductive"
@@ -170,3 +172,46 @@ def test_the_committed_store_is_tidy_and_its_ids_are_those_of_its_settings() -> 
         known |= set(file.runs)
         assert all(identity(run["config"]) == run["id"] for run in file.runs.values())
     assert known == {row["run"] for file in store.files.values() for row in file.rows.values()}
+
+
+# --- digests -------------------------------------------------------------------------------------
+
+
+def edited(folder: Path, old: str, new: str) -> None:
+    path = path_of(folder, "negatives")
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def stored_run(folder: Path) -> None:
+    run = {"kind": "run", "id": "r", "seconds": 1, "test": {"ndcg@20": 0.348}, "valid": {}}
+    append_lines(folder, "negatives", run, row_line("ml", "item", 0, "r"))
+
+
+def test_an_edited_figure_is_an_error_that_names_the_line(tmp_path: Path) -> None:
+    stored_run(tmp_path)
+    assert read_store(tmp_path).files["negatives"].runs["r"]["test"] == {"ndcg@20": 0.348}
+    edited(tmp_path, "0.348", "0.648")
+    with pytest.raises(ItemfoldError, match=r"line 1 \(run r\) was changed after it was stored"):
+        read_store(tmp_path)
+
+
+def test_a_line_of_an_earlier_release_has_no_digest_and_gets_one(tmp_path: Path) -> None:
+    stored_run(tmp_path)
+    path = path_of(tmp_path, "negatives")
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        del line["digest"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert read_store(tmp_path).files["negatives"].runs["r"]["test"] == {"ndcg@20": 0.348}
+    tidy(tmp_path)
+    assert all("digest" in json.loads(line) for line in path.read_text().splitlines())
+    read_store(tmp_path)
+
+
+def test_figures_must_be_the_means_of_their_users(tmp_path: Path) -> None:
+    values = UserValues("r", [1, 2, 3], {"ndcg@20": np.array([0.2, 0.4, np.nan])})
+    check_means({"ndcg@20": 0.3, "recall@20": 0.9}, values, "here")
+    with pytest.raises(ItemfoldError, match=r"here: ndcg@20 of run r is 0\.6, but the mean of its"):
+        check_means({"ndcg@20": 0.6}, values, "here")

@@ -11,7 +11,8 @@ from small import board_split, random_matrix
 from itemfold.data.datasets import load
 from itemfold.data.splitters import split_interactions
 from itemfold.errors import ItemfoldError
-from itemfold.models import EASE, RLAE, ridge_problem
+from itemfold.models import EASE, RLAE, ridge_problem, rlae
+from itemfold.models.hybrid_settings import make_part
 from itemfold.models.item_item import gram_matrix
 from itemfold.models.rlae import TRIED
 from itemfold.training.fit import train as run_training
@@ -146,3 +147,76 @@ def test_memory_is_checked_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ItemfoldError, match="'rlae' needs an items × items matrix: 25 items"):
         RLAE(l2=1.0, form="dense").setup(X, inductive=True, generator=torch.Generator())
     RLAE(l2=1.0, items=20, form="dense").setup(X, inductive=True, generator=torch.Generator())
+
+
+# --- how many weights are stored -----------------------------------------------------------------
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of a catalogue of 25 items that large ones have: 4 weights an item."""
+    monkeypatch.setattr(rlae, "STORED", 100)
+    monkeypatch.setattr(rlae, "KEPT", 2)
+
+
+def counts(model: RLAE) -> np.ndarray:
+    return (weights(model) != 0).sum(0)
+
+
+@pytest.mark.usefixtures("few")
+def test_all_weights_are_stored_if_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = RLAE(l2=5.0)
+    np.testing.assert_allclose(weights(model), formula(5.0, 0, 0, 0, 0), rtol=2e-3, atol=2e-5)
+    assert model.has_all_weights
+    assert model.fit_notes == ()
+    monkeypatch.setattr(rlae, "memory_of", lambda device: 8 * 25 * 25 * rlae.SHARE - 1)
+    assert counts(model).max() == 4
+    assert not model.has_all_weights
+    assert model.fit_notes[0].startswith("rlae stores the 4 largest of the 24 weights of each item")
+    assert "model.keep=24 stores all" in model.fit_notes[0]
+    assert counts(RLAE(l2=5.0, keep=24)).max() > 4
+
+
+def test_ten_thousand_items_are_stored_in_full_with_eight_gigabytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rlae, "memory_of", lambda device: 8 * 2**30)
+    model = RLAE()
+    assert [model._stored(n) for n in (100, 2_900, 10_000)] == [100, 2_900, 10_000]
+    assert model._stored(38_000) == 2**23 // 38_000
+    model.compact = True
+    assert model._stored(10_000) == 2**23 // 10_000
+
+
+@pytest.mark.usefixtures("few")
+def test_a_part_of_a_hybrid_is_compact_and_an_object_given_to_it_is_not() -> None:
+    part, _ = make_part("linear", {"name": "rlae", "l2": 5.0}, "rlae")
+    assert isinstance(part, RLAE)
+    assert counts(part).max() == 4
+    given = RLAE(l2=5.0)
+    assert make_part("linear", given, "rlae")[0] is given
+    assert counts(given).max() > 4
+
+
+@pytest.mark.usefixtures("few")
+def test_trials_are_scored_with_the_share_of_weights_that_will_be_stored() -> None:
+    for model, most in ((RLAE(keep=5), 5), (RLAE(), 24)):
+        model.setup(X, inductive=True, generator=torch.Generator())
+        eye = sp.csr_array(np.eye(25, dtype=np.float32))
+        for _ in model.trials(X):
+            used = (model.scores(eye, np.full(25, -1)) != 0).sum(0)
+            assert used.max() <= most
+            assert used.max() > 4
+
+
+@pytest.mark.usefixtures("few")
+def test_weights_of_an_earlier_release_are_not_taken_for_all_of_them() -> None:
+    """Runs of release 0.2 with many items have 2²³/n weights an item, and load as they are."""
+    old, now = RLAE(l2=5.0, keep=4), RLAE(l2=5.0)
+    weights(old)
+    now.setup(X, inductive=True, generator=torch.Generator())
+    assert now.has_all_weights  # not fitted yet: it will have all
+    for name in ("weight_starts", "weight_items", "weight_values"):
+        now.store(name, old.get_buffer(name))
+    now.restore(X)
+    assert not now.has_all_weights

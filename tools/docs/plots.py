@@ -6,6 +6,7 @@ the colour of the page, so one file serves the light and the dark theme.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -136,6 +137,37 @@ def ccl_slopes() -> Figure:
     return figure
 
 
+def direct_au_slopes() -> Figure:
+    """Plot DirectAU: uniformity pushes near neighbours apart, alignment pulls in proportion."""
+    figure, axes = blank()
+    angles = torch.linspace(0.02, torch.pi, 100, dtype=torch.float64)
+    pull = 2 * angles.sin()  # d/dθ of |u − p|² = 2 − 2 cos θ
+    axes.plot(angles.tolist(), pull.tolist(), label="alignment, at a positive")
+    for gamma in (0.5, 2.0):
+        angle = angles.clone().requires_grad_()
+        (gamma * torch.exp(-4 * (1 - angle.cos()))).sum().backward()
+        push = [-float(slope) for slope in angle.grad]
+        axes.plot(angles.tolist(), push, label=f"uniformity, γ = {gamma:g}")
+    axes.set(xlabel="angle between two vectors", ylabel="force")
+    axes.legend(loc="best", fontsize=10)
+    return figure
+
+
+def with_inputs(loss: Loss, **constant: float) -> Loss:
+    """A loss of scores and masks alone: its other inputs are constants."""
+
+    def out(pos: Tensor, neg: Tensor) -> Tensor:
+        likes = {"log_expected": neg, "own": pos, "own_mask": pos, "popularity_logit": pos}
+        given = {
+            name: torch.full_like(likes[name].detach(), value) for name, value in constant.items()
+        }
+        if "own_mask" in given:
+            given["own_mask"] = given["own_mask"].bool()
+        return loss(pos, neg, **given)
+
+    return out
+
+
 def temperatures(loss: Any, *values: float) -> dict[str, Loss]:
     """The same loss at several temperatures."""
     return {f"τ = {tau:g}": loss(tau=tau) for tau in values}
@@ -155,6 +187,32 @@ def figures() -> Iterator[tuple[str, Figure]]:
     yield "slope-item-recall", by_rank(widths)
     yield "slope-item-log", by_rank(temperatures(losses.item_log, *taus))
     yield "slope-neural-ndcg", by_rank(temperatures(losses.neural_ndcg, *taus), 200)
+    kinds = ("tanh", "atan", "relu")
+    yield "slope-psl", by_rank({kind: losses.psl(tau=0.3, activation=kind) for kind in kinds})
+    none = {"own": 0.0, "own_mask": 0.0}
+    widths = {
+        f"τᵦ = {t:g}": with_inputs(losses.sl_at_k(tau=0.3, tau_quantile=t), **none)
+        for t in (0.2, 0.5, 2.0)
+    }
+    yield "slope-sl-at-k", by_rank(widths)
+    counts = {
+        f"c = {c:g}": with_inputs(losses.sampled_softmax(tau=0.3), log_expected=math.log(c))
+        for c in (0.01, 1.0, 100.0)
+    }
+    yield "slope-sampled-softmax", by_rank(counts)
+    bounds = {f"h = {h:g}": losses.adv_info_nce(tau=0.3, hardness=h) for h in (0.0, 1.0, 2.0)}
+    yield "slope-adv-info-nce", by_rank(bounds)
+    margins = {
+        f"r = {r:g}": with_inputs(losses.bc(tau=0.3), popularity_logit=r) for r in (-2.0, 0.0, 4.0)
+    }
+    yield "slope-bc", by_difference(margins, 1.9)
+    yield "slope-lambda-rank", by_rank(temperatures(losses.lambda_rank, *taus))
+    places = {f"k = {k}": losses.lambda_loss(tau=0.3, k=k) for k in (5, 20, 1000)}
+    yield "slope-lambda-loss", by_rank(places)
+    shares = {f"β = {b:g}": losses.llpauc(beta=b) for b in (0.01, 0.1, 1.0)}
+    yield "slope-llpauc", by_rank(shares)
+    yield "slope-warp", by_rank({f"g = {g:g}": losses.warp(gap=g) for g in (0.1, 0.3, 1.0)})
+    yield "slope-direct-au", direct_au_slopes()
     every = {
         "item-log": losses.item_log(tau=0.1),
         "softmax": losses.softmax(tau=0.3),

@@ -28,6 +28,18 @@ FACTORS = {
     "weight": 30,
     "negative_weight": 10,
 }
+# Settings of losses that are searched by default besides the temperature, in their papers' ranges.
+OF_LOSSES = {
+    "sl-at-k.tau_quantile": "0.5..3.0",
+    "bsl.t2": "0.8..1.4",
+    "ccl.margin": "0.0..0.9",
+    "ccl.weight": "1.0..300.0",
+    "llpauc.alpha": "0.1..0.9",
+    "llpauc.beta": "0.01..0.5",
+    "warp.gap": "0.1..3.0",
+    "direct-au.gamma": "0.2..10.0",
+    "adv-info-nce.weight": "1.0..64.0",
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,10 @@ def default_search_space(config: Config) -> dict[str, SearchRange]:
     if "tau" in full["loss"]:
         cosine = full["train"]["similarity"] == "cosine"
         texts.append("loss.tau=" + ("0.05..0.5" if cosine else "0.3..3.0"))
+    for path, values in OF_LOSSES.items():
+        loss, _, name = path.partition(".")
+        if loss == full["loss"]["name"]:
+            texts.append(f"loss.{name}={values}")
     within = next((path for path in keys(config, "model") if path.endswith(".layers")), None)
     if "layers" in own or within:
         texts.append(f"model.{within or 'layers'}=1..4")

@@ -13,8 +13,18 @@ from itemfold.lazy import LazyTable, lazy_names
 if TYPE_CHECKING:  # each name is imported when it is first used
     from torch import Tensor
 
-    from itemfold.losses.base import LazyScores, Loss, Scores, bind, bindable, unbind
-    from itemfold.losses.pairwise import bpr, ccl
+    from itemfold.losses.base import (
+        LazyScores,
+        Loss,
+        Scores,
+        bind,
+        bindable,
+        extra_inputs,
+        unbind,
+    )
+    from itemfold.losses.lambda_losses import lambda_loss, lambda_rank
+    from itemfold.losses.pairwise import bpr, ccl, warp
+    from itemfold.losses.partial_auc import llpauc
     from itemfold.losses.smooth_ranking import (
         item_ap,
         item_log,
@@ -23,7 +33,9 @@ if TYPE_CHECKING:  # each name is imported when it is first used
         neural_ndcg,
         smooth_rank,
     )
-    from itemfold.losses.softmax_family import bsl, softmax
+    from itemfold.losses.softmax_family import bsl, psl, sampled_softmax, softmax
+    from itemfold.losses.vectors import direct_au
+    from itemfold.losses.weighted_softmax import adv_info_nce, bc, sl_at_k
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
@@ -39,12 +51,24 @@ LOSSES: MutableMapping[str, Loss] = LazyTable(
         "softmax": "softmax",
         "bsl": "bsl",
         "ccl": "ccl",
+        "psl": "psl",
+        "sl-at-k": "sl_at_k",
+        "sampled-softmax": "sampled_softmax",
+        "adv-info-nce": "adv_info_nce",
+        "bc": "bc",
+        "lambda-rank": "lambda_rank",
+        "lambda-loss": "lambda_loss",
+        "llpauc": "llpauc",
+        "warp": "warp",
+        "direct-au": "direct_au",
     },
 )
 
 # Training settings from the paper that introduced a loss, if they differ from lists of users.
 DEFAULT_TRAINING: dict[str, dict[str, Any]] = {
-    "bpr": {"batch_by": "interactions", "n_negatives": 1}
+    "bpr": {"batch_by": "interactions", "n_negatives": 1},
+    "direct-au": {"batch_by": "interactions", "n_negatives": 1},
+    **{name: {"similarity": "cosine"} for name in ("psl", "sl-at-k", "adv-info-nce", "bc")},
 }
 
 
@@ -77,18 +101,29 @@ __all__ = [
     "LazyScores",
     "Loss",
     "Scores",
+    "adv_info_nce",
+    "bc",
     "bind",
     "bindable",
     "bpr",
     "bsl",
     "ccl",
     "default_training",
+    "direct_au",
+    "extra_inputs",
     "item_ap",
     "item_log",
     "item_ndcg",
     "item_recall",
+    "lambda_loss",
+    "lambda_rank",
+    "llpauc",
     "neural_ndcg",
+    "psl",
+    "sampled_softmax",
+    "sl_at_k",
     "smooth_rank",
     "softmax",
     "unbind",
+    "warp",
 ]

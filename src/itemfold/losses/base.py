@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from itemfold.errors import ItemfoldError
-from itemfold.validation import at_least_zero, is_number, positive, positive_integer, schema, typed
+from itemfold.validation import (
+    at_least_zero,
+    is_number,
+    one_of,
+    positive,
+    positive_integer,
+    schema,
+    typed,
+)
 
 
 class LazyScores(Protocol):
@@ -63,14 +71,36 @@ def _positive(name: str, value: Any) -> None:
     positive(**{name: value})
 
 
+def _at_least_zero(name: str, value: Any) -> None:
+    at_least_zero(**{name: value})
+
+
+def _share(name: str, value: Any) -> None:
+    if not is_number(value) or not 0 < value <= 1:
+        raise ItemfoldError(f"'{name}' must be a number above 0 and at most 1, got {value!r}")
+
+
 # Checks beyond the type of a setting's default, by the setting's name.
 RULES: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("tau", "tau_k", "scale", "t2"), _positive),
+    **dict.fromkeys(("tau", "tau_k", "tau_quantile", "scale", "t2", "gap"), _positive),
+    **dict.fromkeys(("weight", "hardness", "gamma"), _at_least_zero),
+    **dict.fromkeys(("alpha", "beta"), _share),
+    **dict.fromkeys(("iterations", "k"), positive_integer),
     "ks": _cutoffs,
     "margin": _cosine,
-    "weight": lambda name, value: at_least_zero(**{name: value}),
-    "iterations": positive_integer,
+    "activation": lambda name, value: one_of(name, value, ("tanh", "atan", "relu")),
 }
+
+
+# Inputs beyond scores and masks that training provides, by the name of a loss's argument.
+INPUTS = (
+    "log_expected",
+    "own",
+    "own_mask",
+    "popularity_logit",
+    "user_vectors",
+    "item_vectors",
+)
 
 
 class Loss(Protocol):
@@ -85,6 +115,10 @@ class Loss(Protocol):
     - `pos_mask`: True where an entry is real, False where it is padding, bool `[B, P]`; by default
       all are real. The values of padding never matter.
     - `neg_mask`: the same for the negatives, bool `[B, N]`.
+
+    A keyword-only argument without a default is one more input, which training provides by its
+    name: `log_expected` for `sampled_softmax`, `own` and `own_mask` for `sl_at_k`,
+    `popularity_logit` for `bc`, `user_vectors` and `item_vectors` for `direct_au`.
 
     The result is the mean over the users that have a positive; 0, still differentiable, if there is
     none.
@@ -112,11 +146,11 @@ class Loss(Protocol):
         neg: Scores,
         pos_mask: Tensor | None = None,
         neg_mask: Tensor | None = None,
-        **settings: float | Sequence[int],
+        **settings: float | str | Sequence[int] | Tensor,
     ) -> Tensor: ...
 
     @overload
-    def __call__(self, **settings: float | Sequence[int]) -> functools.partial[Tensor]: ...
+    def __call__(self, **settings: float | str | Sequence[int]) -> functools.partial[Tensor]: ...
 
 
 def bindable(function: Callable[..., Tensor]) -> Loss:
@@ -147,7 +181,8 @@ def bindable(function: Callable[..., Tensor]) -> Loss:
         itemfold.errors.ItemfoldError: 'gap' is not a setting of squared: choose from margin
     """
     parameters = inspect.signature(function).parameters.values()
-    defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    settings_of = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty]
+    defaults = {p.name: p.default for p in settings_of}
     inputs = {p.name for p in parameters} - set(defaults)
 
     def check(name: str, value: Any) -> None:
@@ -224,6 +259,26 @@ def unbind(loss: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str
         function, settings = unbind(loss.func)
         return function, {**settings, **loss.keywords}
     return loss, schema(loss)
+
+
+def extra_inputs(loss: Callable[..., Tensor]) -> tuple[str, ...]:
+    """The inputs of a loss beyond scores and masks: keyword-only arguments without a default.
+
+    Args:
+        loss: A loss, bound or not.
+
+    Returns:
+        Their names.
+
+    Examples:
+        >>> from itemfold.losses import extra_inputs, sl_at_k, softmax
+        >>> extra_inputs(sl_at_k(k=10)), extra_inputs(softmax)
+        (('own', 'own_mask'), ())
+    """
+    function, bound = unbind(loss)
+    parameters = inspect.signature(function).parameters.values()
+    needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    return tuple(name for name in needed if name not in bound)
 
 
 def apply_mask(

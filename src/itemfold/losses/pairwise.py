@@ -1,4 +1,4 @@
-"""Losses for single positives and negatives: BPR, and SimpleX's cosine contrastive loss."""
+"""Losses for single positives and negatives: BPR, SimpleX's cosine contrastive loss, and WARP."""
 
 import torch
 from torch import Tensor
@@ -62,3 +62,43 @@ def ccl(
     neg, negatives = apply_mask(neg, neg_mask, "neg", 0.0)
     push = mean((neg - margin).clamp(min=0), negatives)  # [B]
     return mean(mean((1 - pos).clamp(min=0), mask) + weight * push, mask.any(-1))
+
+
+@bindable
+def warp(
+    pos: Tensor,
+    neg: Tensor,
+    pos_mask: Tensor | None = None,
+    neg_mask: Tensor | None = None,
+    *,
+    gap: float = 1.0,
+    scale: float = 1.0,
+) -> Tensor:
+    """Weighted approximate-rank pairwise loss, WARP (Weston et al., IJCAI 2011).
+
+        Φ(n_p) · mean over the violators j of (g − s_p + s_j),   Φ(n) = 1 + 1/2 + … + 1/n
+
+    Violators are the negatives with `s_j > s_p − g`; `n_p` is their number times `scale`, an
+    estimate of the positive's rank. The paper draws negatives one by one until it finds a violator
+    and estimates the rank from the number of draws; a list shows all of them at once. No gradient
+    flows through Φ. The mean over a user's positives, then over users. `Loss` describes the inputs
+    and the result.
+
+    Args:
+        gap: Margin g, positive.
+        scale: How many items a negative stands for, positive.
+
+    Examples:
+        >>> import torch
+        >>> from itemfold.losses import warp
+        >>> pos, neg = torch.tensor([[1.0]]), torch.tensor([[1.0, 0.5, -3.0]])
+        >>> round(float(warp(pos, neg)), 4)  # two violators: (1 + 1/2)·(1 + 0.5)/2
+        1.125
+    """
+    pos, mask = apply_mask(pos, pos_mask, "pos", 0.0)
+    neg, _ = apply_mask(neg, neg_mask, "neg", -torch.inf)
+    short = (gap + neg[:, None, :] - pos[:, :, None]).clamp(min=0)  # [B, P, N]
+    count = (short.detach() > 0).sum(-1).to(pos.dtype)  # [B, P]
+    harmonic = torch.digamma(scale * count + 1) - torch.digamma(torch.ones_like(count))
+    values = harmonic * short.sum(-1) / count.clamp(min=1)
+    return mean(mean(values, mask), mask.any(-1))

@@ -104,6 +104,7 @@ class Model(Abilities, RecordsSettings, nn.Module):
     default_training: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of `TrainConfig`
     recomputed: bool = False
     by_columns: ClassVar[bool] = False  # not inherited: see `EmbeddingModel.whole`
+    fit_notes: tuple[str, ...] = ()  # sentences about a fit, which its run reports
     sharded: bool = False  # this process holds only some columns of the parameters
     # what training chooses unless it is given, besides the model's own settings: "train.lr", "loss"
     chooses: ClassVar[tuple[str, ...]] = ()

@@ -10,6 +10,7 @@ from itemfold.data.weights import half_life_seconds
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
 from itemfold.models.embedding_model import EmbeddingModel
+from itemfold.models.rlae import RLAE
 from itemfold.validation import check_settings, is_number, lookup, shown
 
 PartSettings = Model | Mapping[str, Any] | str | None
@@ -33,6 +34,8 @@ def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | Non
     if what == "gnn" and not is_network(kind):  # before its settings are checked
         return kind(), value
     part: Model = kind(**check_settings(kind, name, kind.current_settings(given)))
+    if isinstance(part, RLAE):
+        part.compact = True
     is_open = {*part.left_open} if what == "gnn" and isinstance(part, EmbeddingModel) else set()
     is_open -= {"start"} if {"dim", "pooling"} <= {*given} else set()  # stored by 0.2: random
     return part, {"name": name, **part.record(), **dict.fromkeys(is_open - {*given})}

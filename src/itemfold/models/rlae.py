@@ -23,7 +23,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemfold.environment import check_square_fits
+from itemfold.environment import check_square_fits, memory_of
 from itemfold.models.ease import FORMS, NEIGHBOURS, Form, wants_sparse
 from itemfold.models.item_item import SparseWeights, row_sums
 from itemfold.models.ridge_problem import Floats, RidgeProblem
@@ -40,8 +40,10 @@ from itemfold.validation import (
 # 4,096. With all users both chose alike on electronic, food and Yelp2018; on ML-1M the former chose
 # settings that are .3 % worse on validation.
 TRIED_ITEMS = {"cpu": 2048, "cuda": 16384}
-STORED = 2**23  # weights to store at most, but at least KEPT for each item
+STORED = 2**23  # weights that a part of a hybrid stores at most, but at least KEPT for each item
 KEPT = 200
+ALL = 2**27  # weights up to which all are stored, 1 GiB: 11,585 items
+SHARE = 8  # all are stored if they take at most an eighth of the memory
 COLUMNS = 1024  # columns pruned at a time
 
 
@@ -69,7 +71,11 @@ class RLAE(SparseWeights):
     """Linear item–item weights in closed form, with a relaxed diagonal (SIGIR 2023).
 
     With only `l2` it is EASE, with `l2` and `dropout` EDLAE. Without `l2` a dozen settings are
-    tried on validation. The largest weights of each item are stored, so that a run is small.
+    tried on validation.
+
+    All weights are stored, 8 bytes each, up to 11,585 items or an eighth of the memory. Above, and
+    as a part of a hybrid, only the largest of each item are: 2²³ in all, but at least 200 for each
+    item. The run has a note if weights were dropped, and trials are scored without as many.
 
     Args:
         l2: Regularisation λ; default: all settings but `keep` are chosen on validation.
@@ -77,8 +83,7 @@ class RLAE(SparseWeights):
         user_power: Exponent b of the normalisation by the length of histories.
         dropout: Share p of the input that is dropped in expectation, below 1.
         relax: How far the diagonal may be above 0, between 0 and 1.
-        keep: Weights to store for each item; default: about 200 for large catalogues, and all
-            for small ones.
+        keep: Weights to store for each item; default: all if memory allows, see above.
         items: How many items have weights, the most popular ones; default: all. In the dense form
             the cost grows with the third power of it.
         form: "dense" to invert one items × items matrix, "sparse" to solve each item on its nearest
@@ -98,6 +103,7 @@ class RLAE(SparseWeights):
 
     paper = "It's Enough: Relaxing Diagonal Constraints in Linear Autoencoders for Recommendation"
     year = 2023
+    compact = False  # a part of a hybrid, which is small and quick rather than exact
 
     def __init__(
         self,
@@ -160,7 +166,7 @@ class RLAE(SparseWeights):
                 problem = problem or self.problem(part)
                 ridge = self.ridge_of(problem)
                 inverse = problem.inverse(ridge, self.watch, again=True)
-                self._dense = self._weights(inverse, ridge, part), items
+                self._dense = self._as_stored(self._weights(inverse, ridge, part)), items
                 yield option
         self._dense = None
 
@@ -268,8 +274,12 @@ class RLAE(SparseWeights):
     @property
     def has_all_weights(self) -> bool:
         """Whether no weight was dropped, so that P can be recovered from them."""
-        covers = self._covers == self.n_items and not self.is_sparse
-        return covers and self._stored(self.n_items) == self.n_items
+        n = self.n_items
+        if self._covers < n or self.is_sparse or self._stored(n) < n:
+            return False
+        stored = self._buffers.get("weight_values")
+        # a run of release 0.2 with so many items has no more than these
+        return stored is None or self._limit(n) == n or len(stored) > self._limit(n) * n
 
     def dense_weights(self, train: sp.csr_array) -> Tensor:
         """B for the interactions that it was fitted to, ``[items, items]``."""
@@ -279,18 +289,40 @@ class RLAE(SparseWeights):
 
     def _stored(self, n: int) -> int:
         """How many weights of each of n items are stored."""
-        return min(self.kept or max(KEPT, STORED // max(n, 1)), n)
+        if self.kept is not None:
+            return min(self.kept, n)
+        memory = memory_of(self.device)
+        if not self.compact and n * n <= ALL and 8 * n * n * SHARE <= memory:
+            return n
+        return self._limit(n)
+
+    def _limit(self, n: int) -> int:
+        """How many weights of each of n items are stored if not all can be."""
+        return min(max(KEPT, STORED // max(n, 1)), n)
+
+    def _as_stored(self, weights: Tensor) -> Tensor:
+        """The weights of a trial, with the share of them that will be stored, in their memory.
+
+        Parts of a hybrid are tried with all weights: dropping them would take most of the time of a
+        trial, and the blend is chosen with what is stored.
+        """
+        covers, n = self._covers, len(weights)
+        if self.compact or self.is_sparse:
+            return weights
+        most = max(round(n * self._stored(covers) / max(covers, 1)), 1)
+        return weights if most >= n else drop_smallest(weights, most)
 
     def _store(self, weights: Tensor, items: Tensor | None = None) -> None:
         """Keep the largest weights of each column, by absolute value."""
         n = len(weights)
         most = self._stored(n)
+        if most < n:
+            self.fit_notes = (
+                f"rlae stores the {most:,} largest of the {n - 1:,} weights of each item; "
+                f"model.keep={n - 1} stores all, {8 * n * n / 2**30:,.1f} GiB",
+            )
         if items is None and 2 * most > n:  # faster to drop the smallest
-            for start in range(0, n if most < n else 0, COLUMNS):
-                columns = weights[:, start : start + COLUMNS]
-                smallest = columns.T.abs().topk(n - most, dim=1, largest=False, sorted=False)
-                columns.scatter_(0, smallest.indices.T, 0)
-            self.keep_all(weights)
+            self.keep_all(drop_smallest(weights, most))
             return
 
         def blocks() -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -300,3 +332,13 @@ class RLAE(SparseWeights):
                 yield start, sources.cpu(), columns.gather(1, sources).cpu()
 
         self.keep(blocks(), items)
+
+
+def drop_smallest(weights: Tensor, most: int) -> Tensor:
+    """Set all but the largest ``most`` weights of each column to 0, in their memory."""
+    n = len(weights)
+    for start in range(0, n if most < n else 0, COLUMNS):
+        columns = weights[:, start : start + COLUMNS]
+        smallest = columns.T.abs().topk(n - most, dim=1, largest=False, sorted=False)
+        columns.scatter_(0, smallest.indices.T, 0)
+    return weights

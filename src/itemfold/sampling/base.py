@@ -142,6 +142,35 @@ class Sampler:
         """
         raise ItemfoldError(f"{type(self).__name__} must define 'score'")
 
+    def log_expected(self, batch: Batch, lists: ScoredLists) -> Tensor:
+        """Logarithm of the expected number of times that a negative is in its user's list.
+
+        Args:
+            batch: Users and their positives.
+            lists: The lists that `score` made of them.
+
+        Returns:
+            One number for every negative, `[B, N]`, or for every user, `[B, 1]`.
+        """
+        raise ItemfoldError(f"{type(self).__name__} does not know how often an item is drawn")
+
+
+def knows_expected(kind: type[Sampler]) -> bool:
+    """Whether a sampler says how often it draws an item: the class that draws must say it.
+
+    Examples:
+        >>> import itemfold as ir
+        >>> [knows_expected(kind) for kind in (ir.negatives.Uniform, ir.negatives.Dynamic)]
+        [True, False]
+    """
+
+    for each in kind.__mro__:
+        if "log_expected" in vars(each):
+            return each is not Sampler
+        if "score" in vars(each) or "__call__" in vars(each):
+            return False
+    return False
+
 
 class DrawnNegatives(Sampler):
     """Base of samplers that propose item ids: a subclass draws them by being called.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from itemfold import ranks
+from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.ops.columns import whole_rows
 from itemfold.ops.pair_scores import take_rows
 from itemfold.sampling.base import Batch, Encoded, Sampler, ScoredLists
@@ -42,6 +45,8 @@ class InBatch(Sampler):
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Store the training positives, which are masked."""
         self._positives = Positives(train, device)
+        self._train, self._device = as_ones(train), device
+        self._log_rates: dict[tuple[bool, int], Tensor] = {}
 
     def score(
         self, encoded: Encoded, batch: Batch, n: int, generator: torch.Generator
@@ -53,12 +58,8 @@ class InBatch(Sampler):
         bytes than sums of products.
         """
         n_rows, width = batch.positives.shape  # B, P
-        size = min(self.group or n_rows, n_rows)
-        length = size * width  # M
-        # the last part is filled up with rows of the first, whose items do not count
-        place = torch.arange(-(-n_rows // size) * size, device=batch.users.device) % n_rows
-        shared, real = (x[place].view(-1, length) for x in (batch.positives, batch.mask))
-        real[-1, length - (len(place) - n_rows) * width :] = False
+        shared, real, size = self.shared_items(batch)
+        length = shared.shape[1]  # M
         rows, own = ranks.row_slices(n_rows), ranks.own_rows(n_rows)
         parts = [parts_of(some, size) for some in rows]  # of each rank; two may share one
         wanted = [slice(some.start * length, some.stop * length) for some in parts]
@@ -74,6 +75,26 @@ class InBatch(Sampler):
         mask = self.mask(by_part, shared[part], real[part])
         return ScoredLists(pos, neg, batch.positives.reshape(-1), mask, batch.mask.reshape(-1))
 
+    def shared_items(self, batch: Batch) -> tuple[Tensor, Tensor, int]:
+        """The items that each part shares, which are real, ``[parts, M]``, and rows of a part."""
+        n_rows, width = batch.positives.shape
+        size = min(self.group or n_rows, n_rows)
+        length = size * width
+        # the last part is filled up with rows of the first, whose items do not count
+        place = torch.arange(-(-n_rows // size) * size, device=batch.users.device) % n_rows
+        shared, real = (x[place].view(-1, length) for x in (batch.positives, batch.mask))
+        real[-1, length - (len(place) - n_rows) * width :] = False
+        return shared, real, size
+
+    def log_expected(self, batch: Batch, lists: ScoredLists) -> Tensor:
+        """How often an item is a positive of the other rows of a part, on average, ``[B, M]``."""
+        shared, _, size = self.shared_items(batch)
+        key = (batch.distinct_users, batch.positives.shape[1])
+        if key not in self._log_rates:
+            self._log_rates[key] = log_rates(self._train, *key).to(self._device)
+        part = torch.arange(len(batch.users), device=shared.device) // size
+        return self._log_rates[key][shared][part] + math.log(max(size - 1, 1))
+
     def mask(self, users: Sequence[Tensor], shared: Tensor, real: Tensor) -> Tensor:
         """Which of the items that each part shares are negatives of its users, bool ``[b, M]``."""
         positives: Positives = prepared(self, "_positives")
@@ -81,6 +102,21 @@ class InBatch(Sampler):
             [row.expand(len(some), -1) for row, some in zip(real, users, strict=True)]
         )
         return known & ~positives.in_shared(users, shared)
+
+
+def log_rates(train: sp.csr_array, by_users: bool, positives: int) -> Tensor:
+    """Logarithm of the expected number of times that another row has an item as a positive.
+
+    A row is one of the interactions, or a user with some of its items. A row that lacks the item is
+    not counted: one row less remains for the others.
+    """
+    length = np.diff(train.indptr)
+    chance, rows = np.ones(train.nnz), train.nnz
+    if by_users:
+        chance = (np.minimum(length, positives) / np.maximum(length, 1))[row_of_entry(train)]
+        rows = train.shape[0]
+    rate = np.bincount(train.indices, chance, minlength=train.shape[1]) / max(rows - 1, 1)
+    return torch.from_numpy(np.log(np.maximum(rate, 1e-300))).float()
 
 
 def parts_of(rows: slice, size: int) -> slice:

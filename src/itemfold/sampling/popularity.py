@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from itemfold.data.csr import as_ones, row_of_entry
 from itemfold.errors import ItemfoldError
-from itemfold.sampling.base import DrawnNegatives
+from itemfold.sampling.base import Batch, DrawnNegatives, ScoredLists
 from itemfold.sampling.exact import bits_for, check_negatives_left, prepared, uniform_integers
 
 
@@ -67,6 +68,8 @@ class PopularityNegatives(DrawnNegatives):
         keys = end[train.indices] - positive_weight - (before[:-1] - cut[rows]) + rows * stride
         self._tables = tuple(torch.from_numpy(a).to(device) for a in (keys, before, cut, mass, end))
         self._stride = stride
+        logs = (np.log(np.maximum(weight, 1)), np.log(mass))  # exact counts, so float64 first
+        self._logs = tuple(torch.from_numpy(a).float().to(device) for a in logs)
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
         """Draw ``[B, n]`` items for ``[B]`` users."""
@@ -77,3 +80,9 @@ class PopularityNegatives(DrawnNegatives):
         index = torch.searchsorted(keys, draw + row * self._stride, right=True)
         draw += before[index] - cut[row]  # past every positive before it
         return torch.searchsorted(end, draw, right=True)
+
+    def log_expected(self, batch: Batch, lists: ScoredLists) -> Tensor:
+        """``log(n · p(i | u))`` of the drawn items, ``[B, n]``."""
+        log_weight, log_mass = prepared(self, "_logs")
+        expected: Tensor = log_weight[lists.items] - log_mass[batch.users].unsqueeze(1)
+        return expected + math.log(lists.items.shape[1])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from itemfold.sampling.base import DrawnNegatives
+from itemfold.sampling.base import Batch, DrawnNegatives, ScoredLists
 from itemfold.sampling.exact import Draws, prepared
 
 
@@ -32,8 +34,15 @@ class Uniform(DrawnNegatives):
     def prepare(self, train: sp.csr_array, device: Any = "cpu") -> None:
         """Build the tables that exclude every user's positives."""
         self._draws = Draws(train, device)
+        free = train.shape[1] - torch.from_numpy(np.diff(train.indptr))
+        self._log_free = free.double().log().float().to(device)  # [n_users]
 
     def __call__(self, users: Tensor, n: int, generator: torch.Generator) -> Tensor:
         """Draw ``[B, n]`` items for ``[B]`` users."""
         draws: Draws = prepared(self, "_draws")
         return draws(users, n, generator)
+
+    def log_expected(self, batch: Batch, lists: ScoredLists) -> Tensor:
+        """``log(n / items that are not the user's)``, ``[B, 1]``."""
+        log_free: Tensor = prepared(self, "_log_free")
+        return math.log(lists.items.shape[1]) - log_free[batch.users].unsqueeze(1)

@@ -18,10 +18,12 @@ from itemfold.data.datasets import is_split_by_users
 from itemfold.data.split import Split
 from itemfold.data.splitters import SPLITS
 from itemfold.errors import ItemfoldError
-from itemfold.losses import default_training
+from itemfold.losses import default_training, extra_inputs
+from itemfold.losses.base import INPUTS
 from itemfold.models import MODELS
 from itemfold.models.base import Kind, Model
 from itemfold.sampling import Sampler
+from itemfold.sampling.base import knows_expected
 from itemfold.settings.component import TABLES, Component, Tables, component_from, component_of
 from itemfold.settings.schema import (
     DEFAULTS,
@@ -256,12 +258,28 @@ def resolve(request: Request | Config, tables: Tables = TABLES) -> Settings:
         train=train,
         given=given,
     )
-    settings.make_loss()  # constructors check the settings
-    settings.make_sampler()
-    model = settings.make_model()
+    model = settings.make_model()  # constructors check the settings
+    loss, sampler = settings.make_loss(), settings.make_sampler()
+    if model.kind.has_lists:
+        _check_inputs(settings, loss, sampler)
     if protocol_of(config) == "inductive":
         model.check_inductive()
     return settings
+
+
+def _check_inputs(settings: Settings, loss: Callable[..., Tensor], sampler: Sampler) -> None:
+    """Raise if a loss needs an input that training, or the chosen sampler, cannot provide."""
+    wanted, name = extra_inputs(loss), settings.loss.name
+    for unknown in (each for each in wanted if each not in INPUTS):
+        raise ItemfoldError(
+            f"the loss {name!r} needs the input {unknown!r}, which training does not provide: give "
+            f"it a default to make it a setting, or choose from {', '.join(INPUTS)}"
+        )
+    if "log_expected" in wanted and not knows_expected(type(sampler)):
+        raise ItemfoldError(
+            f"'negatives' must be uniform, popularity or in-batch for {name!r}, which needs to "
+            f"know how often an item is drawn, got {settings.negatives.name!r}"
+        )
 
 
 def difference_of_requests(stored: Config, settings: Settings) -> str:

@@ -17,6 +17,7 @@ from itemfold.sampling.batches import Batches
 from itemfold.settings.resolve import Settings
 from itemfold.training.cuda_graph import Step, captured
 from itemfold.training.kept_memory import keep_memory
+from itemfold.training.loss_inputs import LossInputs
 from itemfold.training.objective import objective
 from itemfold.training.weight_average import WeightAverage
 
@@ -34,6 +35,7 @@ class Learner:
         """
         self.config = config = settings.train
         self.loss, self.sampler = settings.make_loss(), settings.make_sampler()
+        self.loss_inputs = LossInputs()
         self.device = pick_device(config.device)
         on_gpu = self.device.type == "cuda"
         self.model, weights = model, torch.Generator().manual_seed(config.seed)
@@ -82,6 +84,7 @@ class Learner:
                 self.sampler,
                 self.config,
                 self.generator,
+                self.loss_inputs,
             )
             value.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()

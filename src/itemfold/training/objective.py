@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from itemfold.models.embedding_model import EmbeddingModel
 from itemfold.ops.columns import sum_over_ranks
 from itemfold.sampling.base import Batch, Sampler, ScoredLists
 from itemfold.settings.schema import TrainConfig
+from itemfold.training.loss_inputs import LossInputs
 
 
 def objective(
@@ -24,6 +25,7 @@ def objective(
     sampler: Sampler,
     config: TrainConfig,
     generator: torch.Generator,
+    inputs: LossInputs | None = None,
 ) -> Tensor:
     """The list loss plus L2 penalty and the model's extra loss, or the model's own objective."""
     if model.kind is Kind.OWN_OBJECTIVE:
@@ -32,20 +34,23 @@ def objective(
     encoded = encoder.encode_step(graph, generator, sampler.needs_layers, batch.users)
     compared = encoded.as_cosine() if config.similarity == "cosine" else encoded
     lists = sampler.score(compared, batch, config.n_negatives, generator)
-    value = list_loss(loss, lists, batch)
+    given = (inputs or LossInputs())(loss, graph, compared, batch, lists, sampler, generator)
+    value = list_loss(loss, lists, batch, given)
     if config.l2 > 0:
         value = value + config.l2 * penalty(encoder, batch, lists)
     extra = encoder.extra_loss(graph, batch, encoded, generator)
     return value if extra is None else value + extra
 
 
-def list_loss(loss: Callable[..., Tensor], lists: ScoredLists, batch: Batch) -> Tensor:
+def list_loss(
+    loss: Callable[..., Tensor], lists: ScoredLists, batch: Batch, given: Mapping[str, Tensor]
+) -> Tensor:
     """The mean loss over the users of a batch; each rank computes it for its own rows."""
     if ranks.size() == 1:
-        return loss(lists.pos, lists.neg, batch.mask, lists.neg_mask)
+        return loss(lists.pos, lists.neg, batch.mask, lists.neg_mask, **given)
     mask = batch.mask[ranks.own_rows(len(batch.mask))]
     own_users = mask.any(1).sum() / batch.mask.any(1).sum().clamp(min=1)  # as a fraction
-    return sum_over_ranks(own_users * loss(lists.pos, lists.neg, mask, lists.neg_mask))
+    return sum_over_ranks(own_users * loss(lists.pos, lists.neg, mask, lists.neg_mask, **given))
 
 
 def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:

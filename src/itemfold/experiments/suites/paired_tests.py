@@ -17,10 +17,16 @@ from itemfold.evaluation.significance import (
     crossed_test,
     holm,
 )
-from itemfold.experiments.suites.store import Line, Store, append_lines
+from itemfold.experiments.suites.store import Line, Store, append_lines, path_of
 from itemfold.experiments.suites.suite import Suite
-from itemfold.experiments.suites.user_values import UserValues, read_values, values_path
+from itemfold.experiments.suites.user_values import (
+    UserValues,
+    check_means,
+    read_values,
+    values_path,
+)
 
+METHOD = "banerjee"  # of tests over several seeds; earlier ones estimated degrees of freedom
 RunIds = dict[str, dict[int, str]]  # row → seed → id of the run
 RunValues = dict[str, dict[int, UserValues]]  # row → seed → values of its users
 Means = dict[str, dict[int, dict[str, float]]]  # row → seed → metric → mean over users
@@ -42,7 +48,8 @@ def write_tests(suite: Suite, data: str, store: Store, values: Path) -> list[str
 
     A row and its baseline are compared over the seeds that both have by `crossed_test`, with one
     seed over users alone. If per-user values of the row or of its baseline are missing, a stored
-    test of the same runs stays (one over users alone is extended to seeds by `crossed_bound`).
+    test of the same runs stays (one over users alone, or by an earlier method, becomes one over
+    users and seeds by `crossed_bound`).
     Without such a test, the row is compared over the seeds that have values, if these are two or
     more. All p-values of the data set, over rows and metrics, are corrected together.
     """
@@ -99,6 +106,7 @@ def _read_runs(
         ids[result["row"]][seed], means[result["row"]][seed] = result["id"], result["test"]
         kept = read_values(values_path(values, result["id"]))
         if kept is not None and kept.run == result["id"]:
+            check_means(result["test"], kept, f"{path_of(store.folder, suite.name)}")
             found[result["row"]][seed] = kept
     return ids, found, means
 
@@ -150,7 +158,8 @@ def _stored_comparisons(
             effect_size=math.inf if effect is None else effect,
             seeds=figures.get("seeds", 1),
         )
-        if "seeds" not in figures and len(seeds) > 1:
+        renew = tests.get("method") != METHOD or "seeds" not in figures
+        if renew and len(seeds) > 1:
             of_seeds = [own[seed][metric] - base[seed][metric] for seed in seeds]
             test, bound = crossed_bound(test, of_seeds), True
         out.append(RowComparison(row, metric, seeds, test, bound))
@@ -185,4 +194,5 @@ def _tests_line(suite: Suite, data: str, ids: RunIds, comparisons: list[RowCompa
     runs = {  # the runs compared, to detect newer results
         f"{row}-{seed}": ids[row][seed] for row in ids if row in compared for seed in ids[row]
     }
-    return {"kind": "tests", "data": data, "baseline": suite.baseline, "rows": rows, "runs": runs}
+    about = {"kind": "tests", "data": data, "baseline": suite.baseline, "method": METHOD}
+    return {**about, "rows": rows, "runs": runs}

@@ -13,6 +13,9 @@
   ``hardware`` of that repetition.
 - *tests* are the paired tests of a data set; ``runs`` lists the runs that were compared.
 
+Every line ends with its ``digest``, a hash of the rest. A line whose content was changed afterwards
+is an error. Lines of release 0.2 have none; `tidy` adds it.
+
 Order has no meaning, except that of two lines with the same key the later one is valid. A finished
 run is therefore appended, and is on disk before the next one starts; a line that was cut off at the
 end of a file is ignored, and the next append removes it. Results of another machine are merged by
@@ -135,7 +138,7 @@ def read_store(folder: Path) -> Store:
         for number, text in enumerate(complete.split(b"\n"), 1):
             try:
                 if text.strip():
-                    file.add(json.loads(text))
+                    file.add(_verified(json.loads(text), path, number))
             except (ValueError, KeyError, TypeError) as error:
                 raise ItemfoldError(f"{path}, line {number} is damaged: {error!r}") from error
     return Store(folder, files)
@@ -174,7 +177,21 @@ def _complete(content: bytes) -> int:
 
 
 def _dump(line: Line) -> str:
-    return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+    return (
+        json.dumps({**line, "digest": identity(line)}, ensure_ascii=False, allow_nan=False) + "\n"
+    )
+
+
+def _verified(line: Line, path: Path, number: int) -> Line:
+    """A line without its digest; raise if its content is not what was stored."""
+    digest = line.pop("digest", None)
+    if digest is not None and digest != identity(line):
+        what = " ".join(str(line[key]) for key in ("kind", "data", "row", "id") if key in line)
+        raise ItemfoldError(
+            f"{path}, line {number} ({what}) was changed after it was stored, its digest does not "
+            "match: restore the line, or delete it and run `itemfold reproduce` again"
+        )
+    return line
 
 
 def tidy(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from itemfold.data.array_types import Floats
+from itemfold.errors import ItemfoldError
 from itemfold.evaluation.activity import USER_COLUMNS
 from itemfold.files import atomic
 
@@ -41,6 +43,25 @@ def read_values(path: Path) -> UserValues | None:
             return UserValues(str(file["run"]), file["user"].tolist(), metrics)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
+
+
+def check_means(means: Mapping[str, float], values: UserValues, where: str) -> None:
+    """Raise if stored means of a run are not those of its users' values.
+
+    Values are stored as float32, and older files have the users of one evaluation only, so a mean
+    may differ by rounding.
+    """
+    for metric, of_users in values.metrics.items():
+        kept = of_users[np.isfinite(of_users)]
+        if metric not in means or not len(kept):
+            continue
+        expected = float(kept.mean())
+        if abs(means[metric] - expected) > 1e-4 * max(abs(expected), 0.01):
+            raise ItemfoldError(
+                f"{where}: {metric} of run {values.run} is {means[metric]:.6g}, but the mean of "
+                f"its users' values is {expected:.6g}: restore the line, or delete it and run "
+                "`itemfold reproduce` again"
+            )
 
 
 def write_values(path: Path, per_user: dict[str, npt.NDArray[Any]], run: str) -> None:

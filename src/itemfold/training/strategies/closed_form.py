@@ -64,6 +64,7 @@ def fit(settings: Settings, split: Split, state: ClosedFormState, context: Conte
         history=state.history,
         chosen=chosen,
         trials=trials,
+        notes=model.fit_notes,
     )
 
 
