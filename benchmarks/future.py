@@ -75,7 +75,7 @@ def popularity(split: Split, half_life: str) -> Popularity:
     """Popularity that fades."""
     model = Popularity()
     model.n_users, model.n_items = split.train.shape
-    model.fit(fading(split, half_life).train)
+    model.solve(fading(split, half_life).train)
     return model
 
 

@@ -13,6 +13,8 @@ FACES = (
     "__init__.py",
     "__main__.py",
     "negatives.py",
+    "splits.py",
+    "estimator.py",
     "client.py",
 )  # public entry points may import from every layer
 

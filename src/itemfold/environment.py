@@ -15,6 +15,11 @@ from itemfold.errors import ItemfoldError
 if TYPE_CHECKING:
     import torch
 
+UNSUPPORTED = {
+    "mps": "Apple's mps has no 64-bit numbers, which training needs",
+    "xpu": "Intel's xpu has no kernels for sparse products here",
+}
+
 
 def pick_device(name: str) -> torch.device:
     """Return the device of this name; ``auto`` is the GPU if there is one."""
@@ -22,11 +27,14 @@ def pick_device(name: str) -> torch.device:
 
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
+    kind = str(name).partition(":")[0]
+    if kind in UNSUPPORTED:
+        raise ItemfoldError(f"'device' must be cpu, cuda or auto: {UNSUPPORTED[kind]}; use cpu")
+    if kind == "cuda" and not torch.cuda.is_available():
         raise ItemfoldError("'device' is cuda, but torch sees no GPU here; use cpu or auto")
     try:
         return torch.device(name)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ItemfoldError(f"'device' must be cpu, cuda or auto, got {name!r}") from error
 
 

@@ -76,6 +76,8 @@ def shown(value: Any, most: int = 80) -> str:
     >>> shown([1] * 100, 12)
     '[1, 1, 1, 1…'
     """
+    if type(value).__name__ in ("DataFrame", "LazyFrame", "Series"):  # its repr is a table
+        return f"a {type(value).__module__.split('.')[0]} {type(value).__name__}"
     text = " ".join(repr(value).split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

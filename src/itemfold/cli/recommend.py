@@ -255,7 +255,7 @@ def _recommend_all(
                 yield table
 
         save_tables(lists(), output.out)
-        line = f"{recommender.train.shape[0]:,} users, up to {output.k} items each"
+        line = f"{recommender.interactions.shape[0]:,} users, up to {output.k} items each"
     console.print(tables.written(f"{line}: {output.out}", unknown, recommender.run), soft_wrap=True)
 
 

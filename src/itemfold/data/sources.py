@@ -40,7 +40,7 @@ def read(
     time: str | int | None = None,
     min_rating: float | None = None,
     k_core: int | None = None,
-    titles: str | Path | Mapping[Any, str] | None = None,
+    titles: Any = None,
     item_features: Any = None,
     name: str | None = None,
     skip_bad_rows: bool = False,
@@ -72,7 +72,8 @@ def read(
         time: The time column, likewise.
         min_rating: Keep ratings of at least this value.
         k_core: Keep users and items with at least this many interactions.
-        titles: A file with an item and a title column, or a mapping from item id to title.
+        titles: A file or a pandas or polars frame with an item and a title column, or a mapping
+            from item id to title.
         item_features: A table of item features: a file or a frame whose column `item`, or else
             first column, has the item ids. It may have items without interactions.
         name: Name of the data in results; default: the file's name.
@@ -107,9 +108,10 @@ def read(
     names = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     weighting = Weighting(weight, duration_text(half_life), weight_transform, duplicates)
     titles_file = Path(titles).expanduser().resolve() if isinstance(titles, str | Path) else None
-    if titles_file is None and not isinstance(titles, Mapping | None):
+    has_frame = hasattr(titles, "columns")
+    if titles_file is None and not has_frame and not isinstance(titles, Mapping | None):
         raise ItemfoldError(
-            "'titles' must be a file, or a mapping from item id to title, "
+            "'titles' must be a file, a frame, or a mapping from item id to title, "
             f"got {type(titles).__name__}"
         )
     requested = {
@@ -126,6 +128,8 @@ def read(
     titles_file = titles_file or adjacent
     if titles_file is not None:
         data = with_titles(data, str(titles_file), read_titles(titles_file))
+    elif has_frame:
+        data = with_titles(data, "'titles'", read_titles(titles))
     elif isinstance(titles, Mapping):
         texts = [str(title) for title in titles.values()]
         data = with_titles(data, "'titles'", (list(titles), texts, None))

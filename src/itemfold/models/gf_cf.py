@@ -64,7 +64,7 @@ class GFCF(Model):
         self.graph = None
 
     @torch.no_grad()
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Store the graph and compute Ū."""
         graph = Graph.from_csr(train, self.device)
         self.store("crow", graph.crow)

@@ -10,7 +10,7 @@ from itemfold.data.interactions import Interactions
 from itemfold.data.sources import read
 from itemfold.data.splitters import keep_all
 from itemfold.errors import ItemfoldError
-from itemfold.models.base import Model
+from itemfold.models.base import Kind, Model
 from itemfold.serving.recommendation_table import kind_of_frame
 from itemfold.serving.recommender import Recommender
 from itemfold.training.fit import train
@@ -57,7 +57,7 @@ def fit(
         >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
         >>> plays = pl.DataFrame({"user_id": data.users, "item_id": data.items})
         >>> recommender = ir.fit(plays, progress=False, budget=2)
-        >>> len(recommender.recommend(7, k=5)), recommender.train.nnz
+        >>> len(recommender.recommend(7, k=5)), recommender.interactions.nnz
         (5, 900)
     """
     if not isinstance(data, Interactions):
@@ -71,6 +71,11 @@ def fit(
         interactions = data
     folds_in = model is None or model.inductive
     how: Literal["random"] | None = None if folds_in else "random"  # by time, users may be new
-    split = keep_all(interactions, seed=seed, valid=VALID, valid_by=how)
+    try:
+        split = keep_all(interactions, seed=seed, valid=VALID, valid_by=how)
+    except ItemfoldError:
+        if model is None or model.kind is not Kind.CLOSED_FORM:
+            raise
+        split = keep_all(interactions, seed=seed)  # typical values for what was left open
     run = train(split, model, out=out, progress=progress, seed=seed, budget=budget)
     return Recommender(run, frames=kind_of_frame(data))

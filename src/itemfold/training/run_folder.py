@@ -266,7 +266,7 @@ class RunFolder:
                 item_ids=item_ids,
                 titles=item_texts(ids, "titles", len(item_ids)),
                 genres=item_texts(ids, "genres", len(item_ids)),
-                train=train,
+                interactions=train,
                 notes=tuple(metrics.get("notes", ())),
                 history=history,
                 metrics=metrics,

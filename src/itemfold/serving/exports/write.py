@@ -86,7 +86,7 @@ def export(
             "to": to,
             "model": trained.config["model"]["name"],
             "data": trained.dataset,
-            "users": int(np.count_nonzero(np.diff(trained.train.indptr))),
+            "users": int(np.count_nonzero(np.diff(trained.interactions.indptr))),
             "items": len(trained.item_ids),
             "new_items_left_out": len(items.new),
             **WRITERS[to](trained, draft, progress),
@@ -200,7 +200,7 @@ def _write_items(run: Run, folder: Path, parts: ScoreParts | None) -> None:
 
 def _write_users(run: Run, folder: Path, parts: ScoreParts) -> None:
     """Write ``users.parquet``, for users with a history: user_id, vector, factor of the weights."""
-    known = np.flatnonzero(np.diff(run.train.indptr))
+    known = np.flatnonzero(np.diff(run.interactions.indptr))
     columns: dict[str, Any] = {"user_id": run.user_ids.external(known)}
     if parts.users is not None:
         columns |= _vectors(parts.users[known])

@@ -101,6 +101,6 @@ def parts_alone(model: Hybrid, split: Split) -> dict[str, Model]:
         out[type(part).__name__] = part
     popularity = Popularity()
     popularity.n_users, popularity.n_items = split.train.shape
-    popularity.fit(split.train)
+    popularity.solve(split.train)
     popularity.to(model.device)
     return {**out, "popularity": popularity}
