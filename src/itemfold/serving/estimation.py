@@ -162,9 +162,15 @@ def list_frame(
 ) -> Any:
     """The same lists as a frame of the library that the model was fitted with."""
     best, scores = list_rows(recommender, users, given, positive_integer("k", k), **options)
-    table = RecommendationTable(np.array(_listed(users)), best, scores, recommender.items.ids.ids)
+    table = RecommendationTable(
+        np.array(_listed(users)),
+        best,
+        scores,
+        recommender.items.ids.ids,
+        titles=recommender.items.titles,
+    )
     library = check_frames(recommender.frames or kind_of_frame(users))
-    return table.frame(library, recommender.items.titles)
+    return table.frame(library)
 
 
 def _listed(users: Any) -> list[Any]:

@@ -276,7 +276,12 @@ class Recommender:
             progress=progress,
         )
         return RecommendationTable(
-            known.external(user_rows), rows, values, self.items.ids.ids, unknown
+            known.external(user_rows),
+            rows,
+            values,
+            self.items.ids.ids,
+            unknown,
+            self.items.titles,
         )
 
     def recommend_frame(
@@ -297,7 +302,7 @@ class Recommender:
             ItemfoldError: A user is unknown, or a filter matches nothing.
         """
         library = check_frames(self.frames or kind_of_frame(users))
-        return self.recommend_all(k, users=users, **options).frame(library, self.items.titles)
+        return self.recommend_all(k, users=users, **options).frame(library)
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
