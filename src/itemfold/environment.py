@@ -95,9 +95,21 @@ def out_of_memory(error: Exception) -> str:
     sentence = "out of memory"
     if request := re.search(r"allocate ([0-9.]+) (bytes|[KMGTP]iB)", text):
         size, unit = request[1].rstrip("."), request[2]
-        amount = f"{int(size) / 2**30:,.1f} GiB" if unit == "bytes" else f"{size} {unit}"
+        amount = _bytes_text(int(size)) if unit == "bytes" else f"{size} {unit}"
         sentence += f": cannot allocate {amount}"
     return f"{sentence}; choose a smaller --dim or --batch, or another --model"
+
+
+def _bytes_text(size: int) -> str:
+    """An amount of memory in the largest unit of which it is at least one.
+
+    >>> _bytes_text(5 * 2**30), _bytes_text(3_000_000), _bytes_text(80)
+    ('5.0 GiB', '2.9 MiB', '80 bytes')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 2**power:
+            return f"{size / 2**power:,.1f} {unit}"
+    return f"{size} bytes"
 
 
 # --- optional packages ---------------------------------------------------------------------------

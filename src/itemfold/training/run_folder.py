@@ -240,6 +240,8 @@ class RunFolder:
         metrics = json.dumps(run.metrics, indent=1) + "\n"
         write_checksums(folder, metrics)
         write_text(folder / "metrics.json", metrics)
+        if run.metrics.get("complete", True) and "stage" not in run.metrics:
+            (folder / "state.pt").unlink(missing_ok=True)  # nothing is left to resume
 
     def load(self, device: str = "cpu") -> Run:
         """Load a finished run; nothing in the folder is ever executed."""
