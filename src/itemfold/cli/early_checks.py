@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,10 @@ def check_file_exists(parameter: str, path: Path) -> None:
 
 def _near(path: Path) -> str:
     """A suggestion of a similar name in the same folder, or ""."""
-    near = did_you_mean(path.name, _siblings(path))
-    return near if not near or path.parent == Path() else f"{near[:-1]} in {path.parent}?"
+    names = {Path(name).stem: name for name in _siblings(path)}  # suffixes are often equal
+    near = get_close_matches(path.stem, names, 1, 0.6)
+    where = "" if path.parent == Path() else f" in {path.parent}"
+    return f"; did you mean {names[near[0]]!r}{where}?" if near else ""
 
 
 def _siblings(path: Path) -> Iterable[str]:

@@ -23,6 +23,7 @@ from itemfold.data.readers.frames import arrow_frame, read_frame
 from itemfold.data.readers.item_files import Titles, read_titles
 from itemfold.data.readers.lightgcn import read_lightgcn
 from itemfold.data.readers.parquet import read_parquet, read_parquet_parts
+from itemfold.data.readers.title_frames import titles_of_frame
 from itemfold.data.readers.user_split import is_user_split, read_split_folder
 from itemfold.data.weights import Weighting, duration_text
 from itemfold.errors import ItemfoldError, NoRowsError
@@ -108,8 +109,9 @@ def read(
     names = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     weighting = Weighting(weight, duration_text(half_life), weight_transform, duplicates)
     titles_file = Path(titles).expanduser().resolve() if isinstance(titles, str | Path) else None
-    has_frame = hasattr(titles, "columns")
-    if titles_file is None and not has_frame and not isinstance(titles, Mapping | None):
+    if hasattr(titles, "columns"):
+        titles = titles_of_frame(titles)
+    if titles_file is None and not isinstance(titles, Mapping | None):
         raise ItemfoldError(
             "'titles' must be a file, a frame, or a mapping from item id to title, "
             f"got {type(titles).__name__}"
@@ -128,8 +130,6 @@ def read(
     titles_file = titles_file or adjacent
     if titles_file is not None:
         data = with_titles(data, str(titles_file), read_titles(titles_file))
-    elif has_frame:
-        data = with_titles(data, "'titles'", read_titles(titles))
     elif isinstance(titles, Mapping):
         texts = [str(title) for title in titles.values()]
         data = with_titles(data, "'titles'", (list(titles), texts, None))

@@ -12,12 +12,11 @@ from itemfold.errors import ItemfoldError
 Titles = tuple[list[Any], list[str], list[str] | None]  # item ids, titles, genres
 
 
-def read_titles(source: Any) -> Titles:
-    """Read item ids, titles and genres from a frame, a parquet file or a text file."""
-    path = source if isinstance(source, Path) else "'titles'"
-    if isinstance(path, Path) and not path.is_file():
+def read_titles(path: Path) -> Titles:
+    """Read item ids, titles and genres from a parquet file or a text file such as movies.csv."""
+    if not path.is_file():
         raise ItemfoldError(f"'titles' must be an existing file, got '{path}'")
-    records = text_rows(path) if isinstance(path, Path) else frame_rows(source)
+    records = text_rows(path)
     columns = [c.split(":")[0] for c in next(records, (0, [""]))[1]]
     plain = [plain_name(c) for c in columns]
 
@@ -55,12 +54,7 @@ def text_rows(path: Path, *, quotes: bool = True) -> Iterator[tuple[int, list[st
                 )
             yield line, fields
         return
-    yield from frame_rows(load_parquet(path))
-
-
-def frame_rows(frame: Any) -> Iterator[tuple[int, list[str]]]:
-    """(row, fields) of a frame as text, starting with the column names."""
-    frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
+    frame = load_parquet(path)
     yield 0, [str(column) for column in frame.columns]
     columns = (frame[column].to_list() for column in frame.columns)
     for row, values in enumerate(zip(*columns, strict=True), start=1):
