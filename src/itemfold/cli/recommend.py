@@ -79,7 +79,10 @@ class FilterOptions:
 
     panel: ClassVar = "Items"
 
-    seen: Annotated[bool, typer.Option("--seen", help="Allow items of the history.")] = False
+    seen: Annotated[
+        bool,
+        typer.Option("--seen", help="Allow items of the history, as a run with --repeats does."),
+    ] = False
     only: Annotated[
         str | None, typer.Option(help=f"Allow only these items, such as 1,260; {QUOTING}.")
     ] = None
@@ -97,7 +100,7 @@ class FilterOptions:
             "only": named_items("--only", self.only, lookup),
             "without": named_items("--without", self.without, lookup),
             "genre": parse_optional_list("genre", self.genre),
-            "exclude_seen": not self.seen,
+            **({"exclude_seen": False} if self.seen else {}),
         }
 
 

@@ -132,7 +132,8 @@ def final_config(
             "itemfold train DATA --final RUN"
         )
     config = {name: dict(section) for name, section in run.config.items() if name != "update"}
-    config["split"] = {"strategy": "all", "seed": config["split"]["seed"], "protocol": run.protocol}
+    kept = {name: config["split"][name] for name in ("seed", "repeats") if name in config["split"]}
+    config["split"] = {"strategy": "all", **kept, "protocol": run.protocol}
     config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
     return config
 

@@ -139,9 +139,8 @@ def list_rows(
     known = {name: _known_items(recommender, name, ids) for name, ids in
              (("items", only), ("filter_items", without)) if ids is not None}  # fmt: skip
     allowed, _ = recommender.filter.allowed(known.get("items"), known.get("filter_items"), None)
-    nothing = sp.csr_array(hidden.shape, dtype=np.float32)
     best, scores = recommender.ranker.for_histories(
-        history, rows, hidden if exclude_seen else nothing, k, allowed, budget=BUDGET
+        history, rows, hidden if exclude_seen else None, k, allowed, budget=BUDGET
     )
     return best, np.where(best < 0, -np.inf, scores).astype(np.float32)
 

@@ -94,7 +94,7 @@ class Ranker:
         self,
         histories: sp.csr_array,
         users: npt.NDArray[np.int64],
-        hidden: sp.csr_array,
+        hidden: sp.csr_array | None,
         k: int,
         allowed: ItemMask | None,
         *,
@@ -106,8 +106,9 @@ class Ranker:
         values = np.zeros((len(users), depth), dtype=np.float32)
         for start in range(0, len(users), size):
             part = slice(start, start + size)
-            block = histories[part], users[part], hidden[part]
-            rows[part], values[part] = self._block(*block, k, allowed, None)
+            left_out = None if hidden is None else hidden[part]
+            block = self._block(histories[part], users[part], left_out, k, allowed, None)
+            rows[part], values[part] = block
         return rows, values
 
     def _block(

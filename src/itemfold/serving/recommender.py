@@ -94,6 +94,11 @@ class Recommender:
         return f"Recommender({self.run!r}, {self.n_items:,} items)"
 
     @property
+    def repeats(self) -> bool:
+        """Whether lists keep items that a user has seen, because the run was trained to."""
+        return bool(self.run.config["split"].get("repeats"))
+
+    @property
     def train(self) -> sp.csr_array:
         """`interactions` under its name of release 0.2."""
         return self.interactions
@@ -143,7 +148,7 @@ class Recommender:
         weights: Iterable[float] | None = None,
         dislikes: Iterable[Any] | None = None,
         k: int = 20,
-        exclude_seen: bool = True,
+        exclude_seen: bool | None = None,
         only: Iterable[Any] | None = None,
         without: Iterable[Any] | None = None,
         genre: str | Iterable[str] | None = None,
@@ -160,7 +165,8 @@ class Recommender:
             dislikes: Ids of items that the user does not like, in addition to `user` or `history`.
                 They are never recommended, and similar items have lower scores.
             k: Number of items.
-            exclude_seen: Leave out the items of the history.
+            exclude_seen: Leave out the items of the history; default: unless the run was trained
+                with `repeats`.
             only: Ids to choose from. Unknown ids are ignored and listed in `unknown`.
             without: Ids to leave out. Unknown ids are ignored and listed in `unknown`.
             genre: Keep items that have at least one of these genres.
@@ -208,7 +214,8 @@ class Recommender:
         unknown += (*others, *self.items.ids.external(new).tolist())
         seen = given.below(self.n_known)
         allowed, ignored = self.filter.allowed(only, without, genre)
-        hidden = given.matrix(self.n_items) if exclude_seen else given.disliked(self.n_items)
+        hides = not self.repeats if exclude_seen is None else exclude_seen
+        hidden = given.matrix(self.n_items) if hides else given.disliked(self.n_items)
         best, scores, shares = self.ranker.for_history(
             seen, hidden, k, allowed, steering, explain=explain
         )
@@ -227,7 +234,7 @@ class Recommender:
         k: int = 20,
         *,
         users: Iterable[Any] | None = None,
-        exclude_seen: bool = True,
+        exclude_seen: bool | None = None,
         only: Iterable[Any] | None = None,
         without: Iterable[Any] | None = None,
         genre: str | Iterable[str] | None = None,
@@ -240,7 +247,7 @@ class Recommender:
         Args:
             k: Number of items per user.
             users: Ids of training users; default: all.
-            exclude_seen: Leave out the items of each user's history.
+            exclude_seen: Leave out the items of each user's history; default: as in `recommend`.
             only: Ids to choose from.
             without: Ids to leave out.
             genre: Keep items that have at least one of these genres.
@@ -271,7 +278,7 @@ class Recommender:
             k,
             allowed,
             steering,
-            exclude_seen=exclude_seen,
+            exclude_seen=not self.repeats if exclude_seen is None else exclude_seen,
             budget=budget,
             progress=progress,
         )
