@@ -187,3 +187,12 @@ def test_the_default_model_is_trained_with_repeats() -> None:
     assert ir.Recommender(run).repeats
     fitted = ir.keep_all(ir.read(visits()), valid=0.1, repeats=True)
     assert fitted.valid.repeats
+
+
+def test_a_fitted_recommender_keeps_what_a_user_has_seen() -> None:
+    found = ir.fit(visits(), ir.models.EASE(l2=20.0), repeats=True, progress=False)
+    assert found.interactions.nnz == len(ir.read(visits()))
+    seen = set(found.run.item_ids.ids[found.interactions[[3]].indices].tolist())
+    user = found.run.user_ids.ids.tolist()[3]
+    assert seen & {pick.item for pick in found.recommend(user, k=5)}
+    assert seen & set(found.recommend_frame([user], k=5)["item_id"].to_list())

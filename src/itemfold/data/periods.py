@@ -139,8 +139,8 @@ def split_of_periods(
         ("validation", periods.valid, train),
         ("test", periods.test, past),
     ):
-        is_other = name == "validation" and periods.valid_times is not None
-        target, moments = part(mask), (periods.valid_times if is_other else times)[mask & kept]
+        own = periods.valid_times if name == "validation" else None
+        target, moments = part(mask), (times if own is None else own)[mask & kept]
         found = _evaluated(data, history, target, moments, at, name, folds_in, notes)
         repeats = settings.get("repeats", False)
         held.append(found if found is None else replace(found, repeats=repeats))

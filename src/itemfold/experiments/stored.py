@@ -132,8 +132,9 @@ def final_config(
             "itemfold train DATA --final RUN"
         )
     config = {name: dict(section) for name, section in run.config.items() if name != "update"}
-    kept = {name: config["split"][name] for name in ("seed", "repeats") if name in config["split"]}
-    config["split"] = {"strategy": "all", **kept, "protocol": run.protocol}
+    before = config["split"]
+    config["split"] = {"strategy": "all", "seed": before["seed"], "protocol": run.protocol}
+    config["split"] |= {"repeats": True} if before.get("repeats") else {}
     config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
     return config
 

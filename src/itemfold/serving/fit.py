@@ -26,6 +26,7 @@ def fit(
     progress: bool = True,
     budget: float | None = None,
     seed: int = 0,
+    repeats: bool = False,
     **reading: Any,
 ) -> Recommender:
     """Train the default model on everything and return a recommender.
@@ -42,6 +43,7 @@ def fit(
         progress: Show a progress bar.
         budget: Time limit of training in seconds; default: no limit.
         seed: Seed of the validation part and of training.
+        repeats: People come back, as in check-ins and plays: lists keep what a user has seen.
         **reading: Arguments of `read` and `load`, such as `user`, `item` and `min_rating`.
 
     Returns:
@@ -70,12 +72,15 @@ def fit(
     else:
         interactions = data
     folds_in = model is None or model.inductive
-    how: Literal["random"] | None = None if folds_in else "random"  # by time, users may be new
+    how: Literal["time", "random"] | None = None if folds_in else "random"  # users may be new
+    how = "time" if repeats else how
     try:
-        split = keep_all(interactions, seed=seed, valid=VALID, valid_by=how)
+        split = keep_all(interactions, seed=seed, valid=VALID, valid_by=how, repeats=repeats)
     except ItemfoldError:
         if model is None or model.kind is not Kind.CLOSED_FORM:
             raise
-        split = keep_all(interactions, seed=seed)  # typical values for what was left open
+        split = keep_all(
+            interactions, seed=seed, repeats=repeats
+        )  # typical values for what was left open
     run = train(split, model, out=out, progress=progress, seed=seed, budget=budget)
     return Recommender(run, frames=kind_of_frame(data))
