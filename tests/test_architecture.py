@@ -14,7 +14,7 @@ FACES = (
     "__main__.py",
     "negatives.py",
     "splits.py",
-    "estimator.py",
+    "estimator.py",  # `Model.fit` and `Model.recommend` call training and serving
     "client.py",
 )  # public entry points may import from every layer
 
