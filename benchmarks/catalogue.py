@@ -165,7 +165,7 @@ def _dense(split: Split) -> tuple[float, float, str]:
 
 def _ndcg(model: Model, split: Split) -> float:
     model.setup(split.train, inductive=False, generator=torch.Generator())
-    model.fit(split.train)
+    model.solve(split.train)
     return float(evaluate(model, split, k=K, metrics=["ndcg@20"]).metrics["ndcg@20"])
 
 
@@ -183,7 +183,7 @@ def _fit(size: dict[str, int]) -> dict[str, Any]:
     model = EASE(50.0, form="sparse")
     start = time.perf_counter()
     model.setup(whole, inductive=True, generator=torch.Generator())
-    model.fit(whole)
+    model.solve(whole)
     seconds = time.perf_counter() - start
     popular = torch.from_numpy(np.bincount(whole.indices, minlength=size["items"])).float()
     hit, base, spent = [], [], []

@@ -76,7 +76,7 @@ def _plain_gram(split: Split) -> np.ndarray:
 
 def _fitted(model: EASE | RLAE, train: sp.csr_array) -> EASE | RLAE:
     model.setup(train, inductive=False, generator=torch.Generator().manual_seed(0))
-    model.fit(train)
+    model.solve(train)
     return model
 
 

@@ -211,7 +211,7 @@ def popularity(window: Window, few: dict[str, Any]) -> Values:
     for half_life in half_lives(window.in_time, None, OF_POPULARITY):
         model = Popularity()
         model.n_users, model.n_items = window.future.train.shape
-        model.fit(fading(window.future, half_life).train)
+        model.solve(fading(window.future, half_life).train)
         tried.append(value(model, window.future))
     return {**out, "best popularity": max(tried, key=lambda values: float(values.mean()))}
 

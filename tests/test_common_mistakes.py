@@ -38,7 +38,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "frame for a split": (
         lambda: ir.train(pd.DataFrame({"user": range(1000)}), ir.models.EASE()),
-        r"'split' must be a Split, .* got user",
+        r"'split' must be a Split, .* got a pandas DataFrame; ir.fit takes a table",
     ),
     "folder for a run": (
         lambda: ir.Recommender("runs/x"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from itemfold.lazy import lazy_names
 
 if TYPE_CHECKING:  # each name is imported when it is first used
-    from itemfold import losses, models, negatives
+    from itemfold import losses, models, negatives, splits
     from itemfold.data.datasets import load
     from itemfold.data.interactions import Interactions
     from itemfold.data.preparing.prepare import prepare
@@ -72,6 +72,7 @@ __all__ = [
     "split_rolling",
     "split_users",
     "split_window",
+    "splits",
     "train",
     "tune_threads",
     "update",

@@ -15,6 +15,11 @@ from itemfold.errors import ItemfoldError
 if TYPE_CHECKING:
     import torch
 
+UNSUPPORTED = {
+    "mps": "Apple's mps has no 64-bit numbers, which training needs",
+    "xpu": "Intel's xpu has no kernels for sparse products here",
+}
+
 
 def pick_device(name: str) -> torch.device:
     """Return the device of this name; ``auto`` is the GPU if there is one."""
@@ -22,11 +27,14 @@ def pick_device(name: str) -> torch.device:
 
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
+    kind = str(name).partition(":")[0]
+    if kind in UNSUPPORTED:
+        raise ItemfoldError(f"'device' must be cpu, cuda or auto: {UNSUPPORTED[kind]}; use cpu")
+    if kind == "cuda" and not torch.cuda.is_available():
         raise ItemfoldError("'device' is cuda, but torch sees no GPU here; use cpu or auto")
     try:
         return torch.device(name)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ItemfoldError(f"'device' must be cpu, cuda or auto, got {name!r}") from error
 
 
@@ -87,9 +95,21 @@ def out_of_memory(error: Exception) -> str:
     sentence = "out of memory"
     if request := re.search(r"allocate ([0-9.]+) (bytes|[KMGTP]iB)", text):
         size, unit = request[1].rstrip("."), request[2]
-        amount = f"{int(size) / 2**30:,.1f} GiB" if unit == "bytes" else f"{size} {unit}"
+        amount = _bytes_text(int(size)) if unit == "bytes" else f"{size} {unit}"
         sentence += f": cannot allocate {amount}"
     return f"{sentence}; choose a smaller --dim or --batch, or another --model"
+
+
+def _bytes_text(size: int) -> str:
+    """An amount of memory in the largest unit of which it is at least one.
+
+    >>> _bytes_text(5 * 2**30), _bytes_text(3_000_000), _bytes_text(80)
+    ('5.0 GiB', '2.9 MiB', '80 bytes')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 2**power:
+            return f"{size / 2**power:,.1f} {unit}"
+    return f"{size} bytes"
 
 
 # --- optional packages ---------------------------------------------------------------------------

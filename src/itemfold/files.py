@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +45,26 @@ def atomic(path: Path) -> Iterator[Path]:
         raise OSError(cause.errno, cause.strerror, str(path)) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def remove_drafts(folder: Path, name: str) -> None:
+    """Remove drafts of a file or folder that a killed process has left in ``folder``."""
+    for draft in folder.glob(f".{glob.escape(name)}.*.tmp"):
+        pid = draft.name.removeprefix(f".{name}.").removesuffix(".tmp")
+        if pid.isdecimal() and not _is_running(int(pid)):
+            shutil.rmtree(draft, ignore_errors=True) if draft.is_dir() else draft.unlink()
+
+
+def _is_running(pid: int) -> bool:
+    if os.name == "nt":  # a signal of 0 would end the process there
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
 
 
 def _os_error(error: BaseException) -> OSError | None:
@@ -99,6 +121,11 @@ def check_folder(name: str, folder: str | Path) -> Path:
     """Return the path of an output folder, or raise if it cannot be created."""
     folder = ancestor = Path(folder)
     while not ancestor.exists():
+        if ancestor.is_symlink():
+            raise ItemfoldError(
+                f"'{name}' must be a folder, got '{folder}': '{ancestor}' is a link to "
+                f"'{ancestor.readlink()}', which does not exist"
+            )
         ancestor = ancestor.parent
     if not ancestor.is_dir():
         raise ItemfoldError(f"'{name}' must be a folder, got '{folder}': '{ancestor}' is a file")

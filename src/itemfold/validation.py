@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from types import FunctionType
 from typing import Any
@@ -76,6 +76,8 @@ def shown(value: Any, most: int = 80) -> str:
     >>> shown([1] * 100, 12)
     '[1, 1, 1, 1…'
     """
+    if type(value).__name__ in ("DataFrame", "LazyFrame", "Series"):  # its repr is a table
+        return f"a {type(value).__module__.split('.')[0]} {type(value).__name__}"
     text = " ".join(repr(value).split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -115,9 +117,32 @@ def _cached_parameters(component: Callable[..., Any]) -> Mapping[str, inspect.Pa
 
 def lookup(table: Mapping[str, Any], what: str, name: str) -> Any:
     """The entry of a table; raise with the list of choices if there is none."""
-    if name not in table:
-        raise ItemfoldError(f"'{what}' must be one of {', '.join(table)}, got {name!r}")
+    check_name(table, what, name)
     return table[name]
+
+
+def check_name(table: Mapping[str, Any], what: str, name: str) -> None:
+    """Raise with the list of choices if a table has no entry of this name.
+
+    >>> check_name({"ease": 1, "mf": 2}, "model", "eas")
+    Traceback (most recent call last):
+    itemfold.errors.ItemfoldError: 'model' must be one of ease, mf, got 'eas'; did you mean 'ease'?
+    """
+    if name not in table:
+        hint = did_you_mean(name, table)
+        raise ItemfoldError(f"'{what}' must be one of {', '.join(table)}, got {name!r}{hint}")
+
+
+def did_you_mean(name: Any, choices: Iterable[str]) -> str:
+    """The end of a message that suggests the most similar name, "" if none is similar.
+
+    >>> did_you_mean("play.csv", ["plays.csv", "films.csv"]), did_you_mean("x", ["plays.csv"])
+    ("; did you mean 'plays.csv'?", '')
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name).lower(), choices, 1, 0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def name_of(table: Mapping[str, Any], component: Any) -> str:

@@ -140,13 +140,16 @@ def test_compare_prints_paired_tests(runs):
 def test_recommend_prints_titles_and_reasons(runs, here):
     recommender = ir.Recommender.load(runs / "item-ndcg")
     expected = recommender.recommend(history=["3", "8"], k=3, explain=True)
-    text = call("recommend", runs / "item-ndcg", "--history", "3, 8,zz", "-k", "3").stdout
+    text = call(
+        "recommend", runs / "item-ndcg", "--history", "3, 8,zz", "-k", "3", "--explain"
+    ).stdout
     for pick in expected:  # a narrow table breaks lines between words
         words = f"{pick.title} {pick.reasons[0].title}".split()
         assert all(word in text for word in words)
     assert "zz" in text
     assert "title" in text
-    found = json.loads(call("recommend", runs / "ease", "--user", "7", "-k", "2", "--json").stdout)
+    asked = ("--user", "7", "-k", "2", "--json", "--explain")
+    found = json.loads(call("recommend", runs / "ease", *asked).stdout)
     assert len(found["items"]) == 2
     assert found["items"][0]["reasons"]
     call("recommend", runs / "ease", "--all", "--out", "recs.csv", "-k", "2")
@@ -156,7 +159,8 @@ def test_recommend_prints_titles_and_reasons(runs, here):
 
 
 def test_each_reason_has_a_line_and_the_shares_add_up_to_the_score(runs):
-    text = call("recommend", runs / "ease", "--history", "3,8,12,15,20", "-k", "1").stdout
+    history = "3,8,12,15,20"
+    text = call("recommend", runs / "ease", "--history", history, "-k", "1", "--explain").stdout
     (score,) = re.findall(r"^ 1 .*?(\d+\.\d{4})", text, flags=re.MULTILINE)
     shares = [float(share) for share in re.findall(r" ([-+]\d+\.\d{3}) ", text)]
     assert len(shares) == 4  # the largest three, and the others
@@ -195,7 +199,7 @@ def odd(tmp_path_factory) -> Path:
 
 
 def test_ids_are_printed_as_they_are(odd, here):
-    text = call("recommend", odd, "--history", "[i,j]", "--seen").stdout
+    text = call("recommend", odd, "--history", "[i,j]", "--seen", "--explain").stdout
     shown = [line.split()[1] for line in text.splitlines() if line.strip()[:1].isdigit()]
     assert sorted(shown) == sorted(ODD)
     assert "title" not in text  # these items have none
@@ -216,10 +220,10 @@ def test_ids_with_commas_are_quoted_as_in_a_csv_file(odd):
     for option, expected in (("--only", both), ("--without", set(ODD) - both)):
         text = call("recommend", odd, "--history", "ж", "--seen", option, quoted, "--json").stdout
         assert {pick["item"] for pick in json.loads(text)["items"]} == expected
-    found = json.loads(call("recommend", odd, "--history", quoted, "--json").stdout)
+    found = json.loads(call("recommend", odd, "--history", quoted, "--json", "--explain").stdout)
     assert found["unknown"] == []
     assert {reason["item"] for reason in found["items"][0]["reasons"]} == both
-    bare = json.loads(call("recommend", odd, "--history", 'it,em"1', "--json").stdout)
+    bare = json.loads(call("recommend", odd, "--history", 'it,em"1', "--json", "--explain").stdout)
     assert bare["unknown"] == []  # the whole text is an id
     assert {reason["item"] for reason in bare["items"][0]["reasons"]} == {'it,em"1'}
     assert """'1,"a,b"'""" in " ".join(call("recommend", "--help").stdout.split())
@@ -354,7 +358,7 @@ BAD = {
     "train DATA --device toaster": "'device' must be",
     "train DATA --set nosuch=1": "'--set' has no key 'nosuch'",
     "train DATA --set metric=nosuch": "'metric' must be one of",
-    "train DATA --config nosuch.toml": "cannot read nosuch.toml",
+    "train DATA --config nosuch.toml": "'--config' must be an existing file, got 'nosuch.toml'",
     "train DATA --config empty.csv --k-core 99": "'k_core' must be less than 99",
     "train DATA --like ease": "'--like' must be SUITE/ROW",
     "train DATA --like nosuch/ease": "'suite' must be a .toml file or one of",
@@ -365,12 +369,12 @@ BAD = {
     "train --resume": "'--resume' needs the run folder",
     "train --resume --out nosuch": "holds no run to resume",
     "train DATA --data-root nosuch --out /dev/null/r": "'out' must be a folder",
-    "train nosuch --out empty.csv": "'out' must be a folder, got 'empty.csv'",
-    "train nosuch --out /proc/r": "'out' must be in a writable folder",
-    "recommend nosuch --all --out /proc/x.csv": "must be in a writable folder, got '/proc/x.csv'",
-    "recommend nosuch --all --out twice": "'out' must be a new folder or one with parts of lists",
-    "report nosuch --out /proc/x.html": "'out' must be in a writable folder, got '/proc/x.html'",
-    "report nosuch --out x.pdf": "'out' must end in .html or .htm, got 'x.pdf'",
+    "train DATA --out empty.csv": "'out' must be a folder, got 'empty.csv'",
+    "train DATA --out /proc/r": "'out' must be in a writable folder",
+    "recommend RUN --all --out /proc/x.csv": "must be in a writable folder, got '/proc/x.csv'",
+    "recommend RUN --all --out twice": "'out' must be a new folder or one with parts of lists",
+    "report RUN --out /proc/x.html": "'out' must be in a writable folder, got '/proc/x.html'",
+    "report RUN --out x.pdf": "'out' must end in .html or .htm, got 'x.pdf'",
     "reproduce smoke --results empty.csv": "'results' must be a folder, got 'empty.csv'",
     "reproduce smoke --per-user empty.csv": "'per_user' must be a folder, got 'empty.csv'",
     "demo --out empty.csv": "'out' must be a folder",

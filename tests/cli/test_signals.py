@@ -156,6 +156,27 @@ def test_a_second_signal_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) 
     assert found == 130
 
 
+def test_a_second_signal_while_the_advice_is_found_does_not_lose_it(tmp_path: Path) -> None:
+    again = """
+import os
+from itemfold.cli import train
+found = train._how_to_resume
+
+def resume(folder):
+    os.kill(os.getpid(), 15)
+    return found(folder)
+
+train._how_to_resume = resume
+"""
+    text = AT_CALL.format(
+        module="itemfold.training.learner", path="Learner.step", number=15, call=1
+    )
+    line = ("train", DATA, *SMALL, "--epochs", "4", "--out", "r")
+    found, error = run(again + text, *line, cwd=tmp_path)
+    assert error == "itemfold: terminated; continue with: itemfold train --resume --out r\n"
+    assert found == 143
+
+
 def test_a_program_without_a_handler_is_ended_by_sigterm_after_its_state_was_saved(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,8 +57,20 @@ def test_help_imports_nothing_heavy(name: str) -> None:
         (["trian"], "did you mean 'train'?"),
         (["train", "--epoch", "3"], "did you mean --epochs"),
         (["train", "synthetic", "--epochs", "many"], "'--epochs' must be a whole number"),
-        (["recommend", "r"], "give one of --user, --history and --all"),
-        (["recommend", "r", "--all"], "'--all' needs a file to write to"),
+        (["recommend", "."], "give one of --user, --history and --all"),
+        (["recommend", ".", "--all"], "'--all' needs a file to write to"),
+        (["train", "synthetic", "--model", "eas"], "got 'eas'; did you mean 'ease'?"),
+        (["train", "synthetic", "--loss", "item-ndgc"], "did you mean 'item-ndcg'?"),
+        (["tune", "synthetic", "--negatives", "unifrom"], "did you mean 'uniform'?"),
+        (["train", "nofile.csv"], "nofile.csv: no such file or folder"),
+        (["describe", "no/such/folder"], "no/such/folder: no such file or folder"),
+        (["train", "synthetic", "--config", "no.toml"], "'--config' must be an existing file"),
+        (["recommend", "norun", "--history", "1"], "norun: no such folder"),
+        (["items", "norun", "toy"], "norun: no such folder"),
+        (["evaluate", "norun"], "norun: no such folder"),
+        (["compare", ".", "norun"], "norun: no such folder"),
+        (["export", "norun", "--to", "parquet", "--out", "x"], "norun: no such folder"),
+        (["update", ".", "nofile.csv"], "nofile.csv: no such file or folder"),
         (["--version"], ir.__version__),
     ],
 )
@@ -65,6 +78,28 @@ def test_mistakes_are_told_without_a_wait(arguments: list[str], sentence: str) -
     loaded, output = loaded_by(command(*arguments))
     assert sentence in output
     assert loaded == []
+
+
+def test_an_unknown_data_set_is_told_without_torch() -> None:
+    loaded, output = loaded_by(command("train", "ml-lm"))
+    assert "did you mean 'ml-1m'?" in output
+    assert "torch" not in loaded
+
+
+def test_a_file_of_a_similar_name_is_suggested(tmp_path: Path) -> None:
+    (tmp_path / "plays.csv").write_text("user,item\n1,2\n")
+    loaded, output = loaded_by(command("train", str(tmp_path / "play.csv")))
+    assert f"did you mean 'plays.csv' in {tmp_path}?" in " ".join(output.split())
+    assert loaded == []
+
+
+def test_recommending_to_one_user_imports_neither_frames_nor_statistics(tmp_path: Path) -> None:
+    split = ir.split_users(ir.load("synthetic:users=60,items=80,interactions=900"))
+    ir.train(split, ir.models.EASE(), out=tmp_path / "r")
+    code = command("recommend", str(tmp_path / "r"), "--history", "3,5", "-k", "3")
+    loaded, output = loaded_by(f"{code}; assert 'scipy.stats' not in sys.modules")
+    assert "score" in output
+    assert set(loaded) == {"torch", "scipy"}
 
 
 def test_help_lists_the_models_without_importing_them() -> None:

@@ -488,7 +488,7 @@ def test_other_bad_sources(tmp_path: Path) -> None:
     )
     assert "existing file" in error_of(frame, titles=tmp_path / "none.csv")
     for titles in (["Heat"], pd.Series({"a": "Heat"}), 5):
-        rule = "'titles' must be a file, or a mapping from item id to title"
+        rule = "'titles' must be a file, a frame, or a mapping from item id to title"
         assert error_of(frame, titles=titles) == f"{rule}, got {type(titles).__name__}"
 
 

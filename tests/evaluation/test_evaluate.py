@@ -168,7 +168,7 @@ def test_results_are_the_same_to_the_last_bit_for_any_budget(kind: type[Model]) 
     model = kind() if kind in (EASE, Popularity) else kind(dim=24)
     model.setup(matrix, inductive=True, generator=torch.Generator().manual_seed(0))
     if model.kind is Kind.CLOSED_FORM:
-        model.fit(matrix)
+        model.solve(matrix)
     model.cache_embeddings(Graph.from_csr(matrix))
     target = random_matrix(700, 90, 0.1, seed=2).toarray() * (1 - matrix.toarray())
     target[:, 0] = 1 - matrix.toarray()[:, 0]
@@ -278,7 +278,7 @@ def test_popularity_ties_are_broken_by_the_lower_item() -> None:
     matrix = sp.csr_array(np.ones((4, 6), np.float32))
     model = Popularity()
     model.setup(matrix, inductive=False, generator=torch.Generator())
-    model.fit(matrix)
+    model.solve(matrix)
     known = np.array([[1, 0, 0, 1, 0, 0], [0, 1, 1, 0, 0, 0]])
     held = held_of(known, np.array([[0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]]))
     values, _ = Evaluator(held, "cpu").values(model, [Metric("mrr", 6)])
@@ -323,7 +323,7 @@ def test_joint_folding_in_needs_messages_and_unseen_users(split: Split) -> None:
 
 def _fitted(model: Model, split: Split) -> Model:
     model.setup(split.train, inductive=True, generator=torch.Generator())
-    model.fit(split.train)
+    model.solve(split.train)
     return model
 
 

@@ -396,7 +396,7 @@ def test_columns_of_the_whole_list_are_evaluated_too(tmp_path: Path) -> None:
         split = split.refit() if stored["refit"] else split
         model = MODELS["popularity"]()
         model.setup(split.train, inductive=False, generator=torch.Generator())
-        model.fit(split.train)
+        model.solve(split.train)
         scores = model.scores(split.test.history, split.test.users)
         scores[torch.from_numpy(split.test.history.toarray() > 0)] = -torch.inf
         expected = []

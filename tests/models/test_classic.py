@@ -49,7 +49,7 @@ def ready(model: Model, train: sp.csr_array) -> Graph:
     """Set the model up and solve its closed form, if it has one."""
     model.setup(train, inductive=False, generator=generator())
     if model.kind is Kind.CLOSED_FORM:
-        model.fit(train)
+        model.solve(train)
     return Graph.from_csr(train)
 
 
@@ -533,7 +533,7 @@ def fit(n):
     train = sp.csr_array((rng.random((40, n)) < 20 / n).astype(np.float32))
     model = EASE()
     model.setup(train, inductive=False, generator=torch.Generator())
-    model.fit(train)
+    model.solve(train)
 fit(1500)  # memory that libraries keep for products of any size does not count
 before = peak()
 fit(5000)
@@ -569,7 +569,7 @@ def test_ials_users_have_zero_gradient_and_the_objective_falls() -> None:
         assert gradient.abs().max() < 1e-4
         values.append(float(loss.detach()))
     assert values[0] > values[1] > values[2]
-    by_item = model.solve(sp.csr_array(train.T), model.user_vectors)
+    by_item = model.solve_side(sp.csr_array(train.T), model.user_vectors)
     items = by_item.double().requires_grad_()
     (gradient,) = torch.autograd.grad(
         ials_loss(model, train, model.user_vectors.double(), items), items

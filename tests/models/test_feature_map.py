@@ -253,7 +253,7 @@ def test_few_items_leave_at_a_time_and_none_twice(n_items: int) -> None:
     train = sp.csr_array((RNG.random((60, n_items)) < 0.2).astype(np.float32))
     model = ir.models.Popularity()
     model.setup(train, inductive=False, generator=torch.Generator())
-    model.fit(train)
+    model.solve(train)
     folds = list(make_folds(model, train, features(n_items)))
     gone = np.concatenate([fold.out_items for fold in folds])
     assert len(set(gone.tolist())) == len(gone) <= n_items

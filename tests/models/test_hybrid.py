@@ -32,7 +32,7 @@ def made(inductive: bool = False, **given: Any) -> Hybrid:
     model = Hybrid(gnn={"name": given.pop("gnn", "lightgcn"), "dim": 6}, **given)
     model.setup(X, inductive=inductive, generator=seeded())
     assert model.linear is not None
-    model.linear.fit(X)
+    model.linear.solve(X)
     model.restore(X)
     return model.eval()
 
@@ -49,7 +49,7 @@ def item_weights() -> np.ndarray:
     """The weights of a linear model with the same settings, fitted apart."""
     model = RLAE(**LINEAR)
     model.setup(X, inductive=True, generator=seeded())
-    model.fit(X)
+    model.solve(X)
     eye = sp.csr_array(np.eye(X.shape[1], dtype=np.float32))
     return model.scores(eye, np.full(X.shape[1], -1)).numpy().astype(np.float64)
 

@@ -65,7 +65,7 @@ def test_the_largest_weights_of_each_item_are_stored(keep: int) -> None:
     whole, pruned = (RLAE(l2=5.0, keep=k) for k in (N_ITEMS, keep))
     for model in (whole, pruned):
         model.setup(train, inductive=True, generator=torch.Generator())
-        model.fit(train)
+        model.solve(train)
     weights = whole._matrix().toarray()
     size = np.abs(weights)
     is_kept = size >= -np.sort(-size, axis=0)[keep - 1]

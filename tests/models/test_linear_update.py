@@ -31,7 +31,7 @@ def grown(seed: int, changed: int = 4) -> tuple[sp.csr_array, sp.csr_array]:
 
 def fitted(model: Any, train: sp.csr_array) -> Any:
     model.setup(train, inductive=True, generator=torch.Generator())
-    model.fit(train)
+    model.solve(train)
     return model
 
 

@@ -21,7 +21,7 @@ def test_contract(name: str, clause: Callable[[str, Path], None], tmp_path: Path
 
 def fit(model: Model, train: sp.csr_array) -> Model:
     model.setup(train, inductive=False, generator=torch.Generator().manual_seed(0))
-    model.fit(train)
+    model.solve(train)
     return model
 
 

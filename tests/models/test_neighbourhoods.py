@@ -102,7 +102,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
             torch.set_num_threads(threads)
             model = EASE(5.0, form="sparse", neighbours=15)
             model.setup(train, inductive=True, generator=torch.Generator())
-            model.fit(train)
+            model.solve(train)
             assert torch.get_num_threads() == threads
             found.append((model.weight_items, model.weight_values))
     finally:

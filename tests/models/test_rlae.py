@@ -23,7 +23,7 @@ X = random_matrix(40, 25, 0.2)
 def weights(model: EASE | RLAE, train: sp.csr_array = X) -> np.ndarray:
     """The dense weights of a fitted model: the scores of one-item histories."""
     model.setup(train, inductive=True, generator=torch.Generator())
-    model.fit(train)
+    model.solve(train)
     eye = sp.csr_array(np.eye(train.shape[1], dtype=np.float32))
     return model.scores(eye, np.full(train.shape[1], -1)).numpy()
 

@@ -38,7 +38,7 @@ def head(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def fitted(model: Any, train: sp.csr_array = X) -> Any:
     model.setup(train, inductive=True, generator=torch.Generator())
-    model.fit(train)
+    model.solve(train)
     return model
 
 

@@ -416,6 +416,6 @@ def test_ease_is_the_same_closed_form() -> None:
         model = EASE(l2=10.0)
         model.setup(matrix, inductive=False, generator=seeded())
         model.to(device)
-        model.fit(matrix)
+        model.solve(matrix)
         found.append(model.scores(matrix, torch.arange(300).numpy()).cpu())
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)

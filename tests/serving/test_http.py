@@ -25,7 +25,7 @@ from itemfold.cli.app import app
 from itemfold.environment import EXTRAS, need_extra
 from itemfold.serving.http.schemas import RecommendRequest
 from itemfold.serving.http.server import listen
-from itemfold.serving.http.title_search import TitleSearch, search_key
+from itemfold.serving.title_search import TitleSearch, search_key
 from itemfold.training.fingerprint import fingerprint
 
 JSON = {"Content-Type": "application/json"}

@@ -174,7 +174,7 @@ def test_the_commands_train_and_recommend(table: Path, tmp_path: Path) -> None:
     known = ir.Run.load(run).item_ids.ids[:3].tolist()
     history = ",".join(map(str, known))
     asked = ["recommend", run, "--history", history, "--new-items", str(more), "--only", "5001"]
-    shown = call(app, asked)
+    shown = call(app, [*asked, "--explain"])
     assert shown.exit_code == 0, shown.output
     assert "new, scored by its features: Late Arrival (2020), like" in " ".join(
         shown.output.split()

@@ -282,7 +282,7 @@ def test_requests_do_not_change_what_a_model_scores_with() -> None:
 
         kind = ir.models.Kind.CLOSED_FORM
 
-        def fit(self, train: sp.csr_array) -> None:
+        def solve(self, train: sp.csr_array) -> None:
             counts = np.bincount(train.indices, minlength=self.n_items)
             self.store("counts", torch.from_numpy(counts.astype(np.float32)))
 

@@ -5,6 +5,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from small import board_split
 import itemfold as ir
 from itemfold.errors import ItemfoldError, ItemfoldWarning
 from itemfold.training.checksums import COVERED
+from itemfold.training.run_folder import RunFolder
 from itemfold.training.state import DescentState, load_state
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -24,7 +26,15 @@ FEW = {"epochs": 2, "eval_every": 1, "refit": False, "device": "cpu", "save_seco
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "done"
-    ir.train(board_split(), ir.models.LightGCN(dim=4), out=folder, **FEW)
+    save_state = RunFolder.save_state
+
+    def and_copy(self: RunFolder, *args: Any, **options: Any) -> None:
+        save_state(self, *args, **options)
+        shutil.copy(self.path / "state.pt", folder.parent)  # a finished run has none
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "save_state", and_copy)
+        ir.train(board_split(), ir.models.LightGCN(dim=4), out=folder, **FEW)
     return folder
 
 
@@ -62,6 +72,18 @@ def test_files_of_another_run_are_noticed(folder: Path, tmp_path: Path) -> None:
     shutil.copy(other / "model.safetensors", folder)
     with pytest.raises(ItemfoldError, match=r"model.safetensors is damaged or was changed"):
         ir.Recommender.load(folder)
+
+
+@pytest.mark.parametrize("name", ["per_user.npz", "history.jsonl", "request.toml"])
+def test_a_file_that_the_checksums_list_may_not_be_missing(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(ItemfoldError, match=f"is not complete: {name} is missing, and checksums"):
+        ir.Run.load(folder)
+
+
+def test_a_finished_run_has_no_state_to_resume_from(finished: Path) -> None:
+    assert (finished.parent / "state.pt").exists()  # there was one
+    assert not (finished / "state.pt").exists()
 
 
 def test_checksums_may_not_be_missing_from_a_new_folder(folder: Path) -> None:
@@ -171,7 +193,7 @@ def tensors_in(state: DescentState) -> list[torch.Tensor]:
 def test_a_flipped_bit_never_resumes_to_other_weights(
     finished: Path, tmp_path: Path, source: str
 ) -> None:
-    file = (finished if source == "new" else FIXTURES / source) / "state.pt"
+    file = (finished.parent if source == "new" else FIXTURES / source) / "state.pt"
     content, rng, path = file.read_bytes(), np.random.default_rng(0), tmp_path / "state.pt"
     expected, noticed = DescentState.loaded(load_state(file)), 0
     for place in rng.integers(len(content), size=150):

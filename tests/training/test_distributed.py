@@ -170,7 +170,9 @@ def test_a_rank_that_fails_before_it_has_met_the_others_says_why_if_the_first_do
 
 
 @pytest.mark.usefixtures("as_rank_of_two")
-def test_every_rank_recommends_with_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rank_recommends_with_its_own_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     used: list[int] = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
@@ -178,12 +180,12 @@ def test_every_rank_recommends_with_its_own_gpu(monkeypatch: pytest.MonkeyPatch)
 
     def told(local: str, device: str) -> str:
         monkeypatch.setenv("LOCAL_RANK", local)
-        line = ["recommend", "absent", "--all", "--out", "lists", "--device", device]
+        line = ["recommend", str(tmp_path), "--all", "--out", "lists", "--device", device]
         return CliRunner().invoke(app, line).stderr
 
-    assert "absent: no such folder" in told("0", "cuda")
-    assert "absent: no such folder" in told("1", "auto")
-    assert "absent: no such folder" in told("1", "cpu")
+    assert "is not a finished run" in told("0", "cuda")
+    assert "is not a finished run" in told("1", "auto")
+    assert "is not a finished run" in told("1", "cpu")
     assert used == [0, 1]
     assert "'--nproc-per-node' must be at most the number of GPUs (2)" in told("2", "cuda")
     assert "'device' must be cuda with several processes" in told("0", "cuda:0")

@@ -629,7 +629,7 @@ def test_the_refit_has_validation_data_in_every_part() -> None:
     np.testing.assert_array_equal(model.gnn.item_degree.numpy(), count)  # type: ignore[operator]
     linear = RLAE(**{name: getattr(model.linear, name) for name in TRIED[0]})
     linear.setup(both, inductive=False, generator=torch.Generator())
-    linear.fit(both)
+    linear.solve(both)
     rows, nobody = both[:9], np.full(9, -1)
     torch.testing.assert_close(model.linear.scores(rows, nobody), linear.scores(rows, nobody))
 

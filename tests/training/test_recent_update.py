@@ -136,7 +136,7 @@ def test_a_run_whose_interactions_fade_is_updated_with_new_weights(fading: ir.Ru
     assert np.allclose(newer.train.data, weights_by_loop(newer.times, 90), rtol=1e-4)
     linear = ir.models.RLAE(**newer.model.linear.settings)
     linear.setup(newer.train, inductive=False, generator=torch.Generator())
-    linear.fit(newer.train)
+    linear.solve(newer.train)
     both = [part.scores(newer.train[:10], np.arange(10)) for part in (newer.model.linear, linear)]
     assert np.allclose(*both, atol=1e-4)
     rows, columns = (places[:3] for places in fading.train.nonzero())
@@ -149,7 +149,7 @@ def test_other_weights_and_missing_times_are_rejected(fading: ir.Run, run: ir.Ru
     heavier = sp.csr_array(fading.train)
     heavier.data = heavier.data * np.linspace(1, 2, heavier.nnz).astype(np.float32)
     with pytest.raises(ItemfoldError, match="weighted interactions cannot be updated"):
-        ir.update(replace(fading, train=heavier), LATE)
+        ir.update(replace(fading, interactions=heavier), LATE)
     with pytest.raises(ItemfoldError, match="does not hold the times"):
         ir.update(replace(run, times=None), LATE)
 

@@ -171,16 +171,6 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
         Run.load(folder)
 
 
-def test_optional_files_may_be_missing(folder: Path) -> None:
-    expected = Run.load(folder)
-    for name in ("per_user.npz", "history.jsonl", "state.pt"):
-        (folder / name).unlink(missing_ok=True)
-    found = Run.load(folder)
-    assert found.metrics == expected.metrics
-    assert found.per_user == {}
-    assert found.history == []
-
-
 # --- what a folder holds -------------------------------------------------------------------------
 
 
@@ -191,7 +181,6 @@ def test_a_folder_has_the_documented_files(finished: Path) -> None:
         "config.toml",
         "model.safetensors",
         "ids.json",
-        "state.pt",
         "history.jsonl",
         "metrics.json",
         "per_user.npz",

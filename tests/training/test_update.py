@@ -267,7 +267,7 @@ def test_bad_arguments_are_refused(trained, arguments, problem) -> None:
 def test_weights_are_refused_rather_than_forgotten(trained) -> None:
     run = trained["ease"]
     with pytest.raises(ItemfoldError, match="weighted interactions cannot be updated"):
-        ir.update(replace(run, train=run.train * np.float32(2)), LATE)
+        ir.update(replace(run, interactions=run.interactions * np.float32(2)), LATE)
     new = replace(LATE, weights=np.ones(len(LATE)))
     with pytest.raises(ItemfoldError, match="does not support weights: remove 'weight'"):
         ir.update(run, new)

@@ -54,7 +54,17 @@ def test_from_the_command_line_to_a_folder_and_back(plays: Path, tmp_path: Path)
     run, again = ir.Run.load(folder), run_config(config)
     np.testing.assert_array_equal(run.train.toarray(), again.train.toarray())
     assert run.metrics["test"] == again.metrics["test"]
-    shown = call("recommend", folder, "--history", "t1,t2", "--weights", "1,4", "--dislike", "t3")
+    shown = call(
+        "recommend",
+        folder,
+        "--history",
+        "t1,t2",
+        "--weights",
+        "1,4",
+        "--dislike",
+        "t3",
+        "--explain",
+    )
     assert "t3 " in shown  # as a reason
     text = call("recommend", folder, "--history", "t1", "--dislike", "t3", "--json", "-k", 40)
     assert "t3" not in [pick["item"] for pick in json.loads(text)["items"]]

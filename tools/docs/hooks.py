@@ -1,6 +1,7 @@
 """MkDocs hooks: generate tables from the program and from measurements, render formulas.
 
-A marker such as ``<!-- made: commands -->`` on a page is replaced by the table of that name.
+`committed` describes the parts of pages that are made; ``<!-- made: tutorial -->`` without an end
+is replaced by the notebook.
 Formulas between dollar signs become MathML, which browsers render without a script.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from html import unescape
@@ -16,7 +18,6 @@ from statistics import mean, stdev
 from typing import Any
 
 import typer
-from latex2mathml.converter import convert
 
 import itemfold as ir
 from itemfold.cli.app import app
@@ -31,7 +32,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """MkDocs calls this with the text of each page."""
-    return re.sub(r"<!-- made: ([\w-]+) -->", lambda found: MADE[found[1]](), markdown)
+    sys.path.insert(0, str(Path(__file__).parent))
+    from committed import for_site
+
+    return for_site(markdown).replace("<!-- made: tutorial -->", tutorial())
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -41,6 +45,8 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def _mathml(found: re.Match[str]) -> str:
+    from latex2mathml.converter import convert  # tables are made without it, too
+
     display = "block" if found[1] == "div" else "inline"
     formula: str = convert(unescape(found[2]).strip(), display=display)
     return formula if display == "inline" else f'<div class="formula">{formula}</div>'

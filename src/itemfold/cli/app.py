@@ -23,6 +23,7 @@ from itemfold.cli.errors import CommandGroup, error_console
 from itemfold.cli.evaluate import evaluate_command
 from itemfold.cli.export import export_command
 from itemfold.cli.forget import forget_command
+from itemfold.cli.items import items_command
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_optional_list
 from itemfold.cli.prepare import prepare_command
@@ -252,6 +253,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate_command,
     "compare": compare_command,
     "recommend": recommend_command,
+    "items": items_command,
     "report": report_command,
     "export": export_command,
     "serve": serve_command,

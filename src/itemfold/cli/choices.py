@@ -14,6 +14,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from itemfold.cli.early_checks import check_early
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.suites import FOLDER
 from itemfold.losses import LOSSES
@@ -47,18 +48,21 @@ DEFAULT = re.compile(r"\{default train\.(\w+)\}")
 
 
 class Command(TyperCommand):
-    """A command that fills placeholders in its help and rejects empty paths.
+    """A command that fills placeholders in its help, and rejects typos before it starts.
 
     An empty path would be the current folder, as where a shell variable is not set.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Reject empty paths, then parse."""
+        """Reject empty paths, parse, and reject names and paths that do not exist."""
         flags = {flag for p in self.params if p.name in PATHS for flag in p.opts}
         for flag, value in pairwise([*args, "-"]):
             if (flag in flags and value == "") or (flag[-1:] == "=" and flag[:-1] in flags):
                 raise ItemfoldError(f"'{flag.rstrip('=')}' must be a path, got ''")
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            check_early(ctx.params)
+        return rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show help with the placeholders filled in."""

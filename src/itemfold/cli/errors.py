@@ -67,6 +67,8 @@ def report_interrupt(advice: Callable[[], str] = lambda: "") -> Iterator[None]:
     except BaseException as error:
         if not received.explains(error):
             raise
+        if received.number:  # a handler is installed: this process belongs to the command
+            received.ignore_others()
         # `torchrun` also sends a signal if another rank has failed
         print_note(ranks.read_failure() or received.report(advice()))
         raise typer.Exit(received.exit_code) from None

@@ -203,6 +203,14 @@ class SplitOptions:
             "Default: time for a file with timestamps, otherwise by protocol, {default split}."
         ),
     ] = None
+    repeats: Annotated[
+        bool,
+        typer.Option(
+            "--repeats",
+            help="People come back, as in check-ins, baskets and plays: lists and the test part "
+            "keep items that a user has seen. Splits by time.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -325,12 +333,16 @@ class ExperimentOptions:
         """Override settings with the options; returns notes on options without effect."""
         from itemfold.settings.overrides import override
 
+        strategy = self.split.split
+        if self.split.repeats:
+            settings.setdefault("split", {})["repeats"] = True
+            strategy = strategy or settings["split"].get("strategy") or "time"
         return override(
             settings,
             data={"data": self.data, **self.reading.settings()},
             parts=vars(self.components),
             protocol=self.split.protocol,
-            strategy=self.split.split,
+            strategy=strategy,
             short={**vars(self.training), "budget": parse_duration("budget", self.training.budget)},
             sets=self.configuration.set_ or (),
         )

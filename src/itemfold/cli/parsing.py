@@ -6,12 +6,8 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from itemfold.errors import ItemfoldError
-
-if TYPE_CHECKING:
-    from itemfold.data.interactions import IdMap
 
 
 def parse_list(name: str, text: str) -> list[str]:
@@ -46,13 +42,6 @@ def parse_numbers(name: str, text: str | None) -> list[float] | None:
         return [float(part) for part in parse_list(name, text)]
     except ValueError:
         raise ItemfoldError(f"'{name}' must be numbers such as 1,2.5, got {text!r}") from None
-
-
-def parse_ids(name: str, text: str | None, known: IdMap) -> list[str] | None:
-    """The ids of a list; a text that is a known id as a whole is one id, even with commas."""
-    if text is None:
-        return None
-    return [text] if known.index([text])[0] >= 0 else parse_list(name, text)
 
 
 def parse_cutoffs(text: str) -> list[int]:

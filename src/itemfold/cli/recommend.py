@@ -14,18 +14,19 @@ import typer
 
 from itemfold import ranks
 from itemfold.cli import options
-from itemfold.cli.errors import error_console
+from itemfold.cli.errors import error_console, print_note
 from itemfold.cli.option_groups import with_options
-from itemfold.cli.parsing import parse_ids, parse_numbers, parse_optional_list
+from itemfold.cli.parsing import parse_list, parse_numbers, parse_optional_list
 from itemfold.cli.tables.layout import console
 from itemfold.errors import ItemfoldError
 
 if TYPE_CHECKING:
-    from itemfold.data.interactions import IdMap
+    from itemfold.serving.item_lookup import ItemLookup
     from itemfold.serving.recommendation_table import RecommendationTable
     from itemfold.serving.recommender import Recommender
 
-QUOTING = "ids with commas as '1,\"a,b\"'"
+QUOTING = "ids or titles, those with commas as '1,\"a,b\"'"
+JSON_REASONS = 5  # that are listed per item; the sum of the others is in "others"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,10 @@ class AudienceOptions:
     user: Annotated[str | None, typer.Option(help="A user of the training data.")] = None
     history: Annotated[
         str | None,
-        typer.Option(help=f"The items of any other user, such as 1,260; {QUOTING}."),
+        typer.Option(
+            help=f"The items of any other user, such as 1,260 or 'Toy Story'; {QUOTING}. "
+            "`itemfold items` searches titles."
+        ),
     ] = None
     weights: Annotated[
         str | None,
@@ -60,12 +64,12 @@ class AudienceOptions:
             if self.all_users and value is not None:
                 raise ItemfoldError(f"'{name}' cannot be combined with --all")
 
-    def arguments(self, known: IdMap) -> dict[str, Any]:
+    def arguments(self, lookup: ItemLookup) -> dict[str, Any]:
         """The keyword arguments of `Recommender.recommend`."""
         return {
-            "history": parse_ids("history", self.history, known),
+            "history": named_items("--history", self.history, lookup),
             "weights": parse_numbers("weights", self.weights),
-            "dislikes": parse_ids("dislike", self.dislike, known),
+            "dislikes": named_items("--dislike", self.dislike, lookup),
         }
 
 
@@ -75,7 +79,10 @@ class FilterOptions:
 
     panel: ClassVar = "Items"
 
-    seen: Annotated[bool, typer.Option("--seen", help="Allow items of the history.")] = False
+    seen: Annotated[
+        bool,
+        typer.Option("--seen", help="Allow items of the history, as a run with --repeats does."),
+    ] = False
     only: Annotated[
         str | None, typer.Option(help=f"Allow only these items, such as 1,260; {QUOTING}.")
     ] = None
@@ -87,13 +94,13 @@ class FilterOptions:
     ] = None
     new_items: options.NewItems = None
 
-    def arguments(self, known: IdMap) -> dict[str, Any]:
+    def arguments(self, lookup: ItemLookup) -> dict[str, Any]:
         """The keyword arguments of `Recommender.recommend`."""
         return {
-            "only": parse_ids("only", self.only, known),
-            "without": parse_ids("without", self.without, known),
+            "only": named_items("--only", self.only, lookup),
+            "without": named_items("--without", self.without, lookup),
             "genre": parse_optional_list("genre", self.genre),
-            "exclude_seen": not self.seen,
+            **({"exclude_seen": False} if self.seen else {}),
         }
 
 
@@ -124,11 +131,13 @@ class OutputOptions:
         bool, typer.Option("--resume", help="With a folder: skip parts that are complete.")
     ] = False
     explain: Annotated[
-        bool | None,
+        bool,
         typer.Option(
-            "--explain/--no-explain", help="Show reasons. Default: if the model has exact ones."
+            "--explain/--no-explain",
+            help="Show the items of the history that contribute most to each score.",
+            show_default=False,
         ),
-    ] = None
+    ] = False
     as_json: options.AsJson = False
 
     def check(self, all_users: bool) -> None:
@@ -195,6 +204,7 @@ def recommend_command(
         return  # the first process prints the list
     steer = steering.settings()
     from itemfold.cli.tables import recommendations as tables
+    from itemfold.serving.item_lookup import ItemLookup
     from itemfold.serving.recommender import Recommender
     from itemfold.training.progress import watch
     from itemfold.training.run import Run
@@ -203,22 +213,39 @@ def recommend_command(
     trained, table = Run.load(run, device), steering.table.read()
     watch(trained.model, show=error_console.is_terminal)
     recommender = Recommender(trained, item_table=table, new_items=filters.new_items)
-    known = recommender.items.ids
-    arguments = {**filters.arguments(known), "steering": steer}
+    lookup = ItemLookup(recommender)
+    arguments = {**filters.arguments(lookup), "steering": steer}
+    given = audience.arguments(lookup)
+    for note in lookup.notes:
+        print_note(note)
     if audience.all_users:
         _recommend_all(recommender, arguments, output)
         return
     found = recommender.recommend(
         audience.user,
-        **audience.arguments(known),
+        **given,
         k=output.k,
-        explain=recommender.model.explains if output.explain is None else output.explain,
+        explain=output.explain,
+        reasons=JSON_REASONS if output.as_json else None,
         **arguments,
     )
+    if found.fallback and given["history"]:
+        raise ItemfoldError(
+            f"'--history' must name an item of the training data, got "
+            f"{', '.join(map(repr, given['history']))}; `itemfold items {run} TEXT` searches them"
+        )
     if output.as_json:
         typer.echo(json.dumps(asdict(found)))
     else:
         console.print(tables.recommendations(found))
+
+
+def named_items(option: str, text: str | None, lookup: ItemLookup) -> list[Any] | None:
+    """The ids of a list of ids and titles; a text that is one of them as a whole is not split."""
+    if text is None:
+        return None
+    is_one = lookup.recommender.items.ids.index([text])[0] >= 0 or lookup.is_title(text)
+    return lookup.resolve(option, [text] if is_one else parse_list(option.lstrip("-"), text))
 
 
 def _recommend_all(
@@ -255,7 +282,7 @@ def _recommend_all(
                 yield table
 
         save_tables(lists(), output.out)
-        line = f"{recommender.train.shape[0]:,} users, up to {output.k} items each"
+        line = f"{recommender.interactions.shape[0]:,} users, up to {output.k} items each"
     console.print(tables.written(f"{line}: {output.out}", unknown, recommender.run), soft_wrap=True)
 
 

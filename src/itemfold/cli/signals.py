@@ -41,6 +41,11 @@ class Received:
         """Whether an exception is, or follows from, a signal."""
         return isinstance(error, KeyboardInterrupt) or self.number > 0
 
+    def ignore_others(self) -> None:
+        """Ignore further signals: the process is ending, and its last sentence must be printed."""
+        for number in HANDLED:
+            signal.signal(number, signal.SIG_IGN)
+
     def report(self, advice: str = "") -> str:
         """The sentence to print, with advice on what to do next."""
         self.reported = True
@@ -67,8 +72,7 @@ def guard(command: Callable[[], Any]) -> None:
     except BaseException as error:
         if not received.explains(error):
             raise
-        for number in HANDLED:
-            signal.signal(number, signal.SIG_IGN)  # the process is ending already
+        received.ignore_others()
         if not received.reported and ranks.is_first():
             print(f"itemfold: {received.report()}", file=sys.stderr)
         sys.exit(received.exit_code)

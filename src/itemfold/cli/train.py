@@ -217,11 +217,13 @@ class SearchOptions:
         ),
     ] = None
     trials: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="Total number of trials, those of earlier calls included.", rich_help_panel=SEARCH
+            help="Total number of trials, those of earlier calls included. Default: 20; with "
+            "--resume, the number asked for before.",
+            rich_help_panel=SEARCH,
         ),
-    ] = 20
+    ] = None
     time_limit: Annotated[
         float | None,
         typer.Option(help="Start no trial after this many seconds.", rich_help_panel=SEARCH),
@@ -267,4 +269,4 @@ def _how_to_resume_search(search: SearchOptions) -> str:
     if not (search.out / "tune.toml").exists():
         return "nothing was saved"
     folder = quote(str(search.out))
-    return f"continue with: {program()} tune --resume --out {folder} --trials {search.trials}"
+    return f"continue with: {program()} tune --resume --out {folder}"

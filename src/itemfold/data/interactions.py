@@ -18,6 +18,7 @@ from itemfold.errors import ItemfoldError
 if TYPE_CHECKING:
     from itemfold.data.columns import Layout
     from itemfold.data.item_features import ItemFeatures
+    from itemfold.data.repeats import EarlierRows
 
 MOST_IN_DICT = 2**20  # ids; larger maps are searched without a dictionary
 HOW_TO_SKIP = "leave such rows out with skip_bad_rows=True or --skip-bad-rows"
@@ -129,6 +130,7 @@ class Interactions:
         features: Features of items, which may include items without interactions, or None.
         remarks: Further sentences, such as on the unit of the times.
         layout: Which columns of a table were read, or None for other sources.
+        earlier: Times of the earlier rows of pairs that occur several times, or None.
 
     Examples:
         >>> import itemfold as ir
@@ -159,6 +161,7 @@ class Interactions:
     features: "ItemFeatures | None" = None
     remarks: tuple[str, ...] = ()
     layout: "Layout | None" = None
+    earlier: "EarlierRows | None" = None
 
     def __len__(self) -> int:
         return len(self.users)
@@ -243,6 +246,7 @@ class Interactions:
             held_out=None if self.held_out is None else self.held_out[keep],
             user_parts=None if self.user_parts is None else self.user_parts[keep],
             weights=None if self.weights is None else self.weights[keep],
+            earlier=None if self.earlier is None else self.earlier.where(keep),
         )
 
     def at_least(self, rating: float) -> "Interactions":

@@ -12,6 +12,7 @@ from itemfold.data.array_types import Bools, Floats, Ints
 from itemfold.data.columns import RawTable
 from itemfold.data.id_arrays import is_plain_int, text_array
 from itemfold.data.interactions import IdMap, Interactions
+from itemfold.data.repeats import EarlierRows, earlier_rows
 from itemfold.data.time_units import in_seconds
 from itemfold.data.weights import Weighting, pair_weights
 from itemfold.errors import ItemfoldError
@@ -32,6 +33,7 @@ class Pairs:
     user_parts: npt.NDArray[np.int8] | None
     weights: Floats | None
     duplicates: int
+    earlier: EarlierRows | None = None
 
 
 def merge_rows(
@@ -69,6 +71,7 @@ def merge_rows(
         user_parts=merged(table.part, np.minimum),
         weights=weights,
         duplicates=len(key) - len(pick),
+        earlier=earlier_rows(None if table.time is None else table.time[order], starts),
     )
 
 
@@ -109,6 +112,7 @@ def to_interactions(
         weighting=str(weighting),
         name=name,
         duplicates=pairs.duplicates,
+        earlier=pairs.earlier,
         source=source,
         left_out=table.left_out,
         skipped=table.skipped,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ class Periods:
     train: Bools
     valid: Bools
     test: Bools
+    valid_times: Floats | None = None  # of the validation period, if pairs may occur in several
 
     @property
     def past(self) -> Bools:
@@ -138,8 +139,11 @@ def split_of_periods(
         ("validation", periods.valid, train),
         ("test", periods.test, past),
     ):
-        target, moments = part(mask), times[mask & kept]
-        held.append(_evaluated(data, history, target, moments, at, name, folds_in, notes))
+        own = periods.valid_times if name == "validation" else None
+        target, moments = part(mask), (times if own is None else own)[mask & kept]
+        found = _evaluated(data, history, target, moments, at, name, folds_in, notes)
+        repeats = settings.get("repeats", False)
+        held.append(found if found is None else replace(found, repeats=repeats))
     later = np.flatnonzero((np.diff(past.indptr) > 0) & (at < 0))
     joining = None
     if len(later):

@@ -23,6 +23,7 @@ from itemfold.data.readers.files import NO_BAD_ROWS, RowRules, read_path, short_
 from itemfold.data.readers.frames import arrow_frame, read_frame
 from itemfold.data.readers.item_files import Titles, read_titles
 from itemfold.data.readers.remote import is_address, local_copy
+from itemfold.data.readers.title_frames import titles_of_frame
 from itemfold.data.weights import Weighting, duration_text
 from itemfold.errors import ItemfoldError, NoRowsError
 
@@ -36,7 +37,7 @@ def read(
     time: str | int | None = None,
     min_rating: float | None = None,
     k_core: int | None = None,
-    titles: str | Path | Mapping[Any, str] | None = None,
+    titles: Any = None,
     item_features: Any = None,
     name: str | None = None,
     skip_bad_rows: bool = False,
@@ -77,7 +78,8 @@ def read(
         time: The time column, likewise.
         min_rating: Keep ratings of at least this value.
         k_core: Keep users and items with at least this many interactions.
-        titles: A file with an item and a title column, or a mapping from item id to title.
+        titles: A file or a pandas or polars frame with an item and a title column, or a mapping
+            from item id to title.
         item_features: A table of item features: a file or a frame whose column `item`, or else
             first column, has the item ids. It may have items without interactions.
         name: Name of the data in results; default: the file's name.
@@ -116,9 +118,11 @@ def read(
     names = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     weighting = Weighting(weight, duration_text(half_life), weight_transform, duplicates)
     titles_file = Path(titles).expanduser().resolve() if isinstance(titles, str | Path) else None
+    if hasattr(titles, "columns"):
+        titles = titles_of_frame(titles)
     if titles_file is None and not isinstance(titles, Mapping | None):
         raise ItemfoldError(
-            "'titles' must be a file, or a mapping from item id to title, "
+            "'titles' must be a file, a frame, or a mapping from item id to title, "
             f"got {type(titles).__name__}"
         )
     requested = {

@@ -31,6 +31,7 @@ class HeldOut:
         users: Row of `Split.train`, -1 for a user unseen in training.
         ids: External ids.
         excluded: Items besides the history that are not ranked, ones, or None.
+        repeats: Whether items of the history are ranked and may be targets again.
     """
 
     history: sp.csr_array  # [rows, n_items]
@@ -38,11 +39,13 @@ class HeldOut:
     users: npt.NDArray[np.int64]  # [rows]
     ids: npt.NDArray[Any]  # [rows]
     excluded: sp.csr_array | None = None  # [rows, n_items]
+    repeats: bool = False
 
     def take(self, rows: npt.NDArray[np.int64]) -> HeldOut:
         """The part with these rows only, in this order."""
         parts = (self.history[rows], self.target[rows], self.users[rows], self.ids[rows])
-        return HeldOut(*parts, None if self.excluded is None else self.excluded[rows])
+        excluded = None if self.excluded is None else self.excluded[rows]
+        return HeldOut(*parts, excluded, self.repeats)
 
     def __len__(self) -> int:
         return len(self.users)
@@ -154,7 +157,7 @@ class Split:
             return self
         known = np.flatnonzero(self.valid.users >= 0)
         target, users = self.valid.target[known], self.valid.users[known]
-        grown = as_sorted(self.train + scatter_rows(target, users, self.n_users))
+        grown = as_sorted(self.train.maximum(scatter_rows(target, users, self.n_users)))
         if self.joining is None:
             return replace(self, train=grown, valid=None)
         ids = IdMap(np.concatenate([self.user_ids.ids, self.joining.ids.ids]))
@@ -370,7 +373,7 @@ class Split:
         self, target: sp.csr_array, other: sp.csr_array, held: HeldOut, name: str, where: str
     ) -> None:
         common = target.multiply(other).tocoo()
-        if common.nnz:
+        if common.nnz and not held.repeats:
             user, column = held.ids[common.row[:1]].tolist()[0], int(common.col[0])
             if column < self.n_items or self.new_items is None:
                 item = self.item_ids.ids[[column]].tolist()[0]

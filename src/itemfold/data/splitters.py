@@ -20,6 +20,7 @@ from itemfold.data.datasets import DATASETS
 from itemfold.data.folds import check_fold, fold_entries, fold_first
 from itemfold.data.interactions import Interactions
 from itemfold.data.item_features import titles_and_genres
+from itemfold.data.repeats import check_repeats
 from itemfold.data.split import HeldOut, Protocol, Split
 from itemfold.data.split_parts import (
     ROUNDINGS,
@@ -268,6 +269,7 @@ def keep_all(
     protocol: Protocol = "transductive",
     valid_by: Literal["time", "random"] | None = None,
     rounding: Literal["random", "nearest"] = "random",
+    repeats: bool = False,
 ) -> Split:
     """Hold nothing out for test, to train a final model.
 
@@ -284,6 +286,7 @@ def keep_all(
             by time.
         rounding: How the number of a user's validation items is rounded, as in
             `split_interactions`.
+        repeats: Lists of the final model keep items that a user has seen, as in `split_by_time`.
 
     Returns:
         A split with all other interactions in the training part and an empty test part.
@@ -305,6 +308,9 @@ def keep_all(
     one_of("valid_by", valid_by, ("time", "random"))
     rng, dither = seeded(seed), _dithers(rounding)
     settings: dict[str, Any] = {"strategy": "all", "seed": seed, "protocol": protocol}
+    settings |= {"repeats": True} if check_repeats(repeats, data) else {}
+    if repeats and valid and valid_by != "time":
+        raise ItemfoldError("'repeats' needs times: 'valid_by' must be time if 'valid' is not 0")
     if check_share("valid", valid):
         settings |= {"valid": valid, "valid_by": valid_by, "rounding": rounding}
     if valid and protocol == "inductive":

@@ -20,6 +20,7 @@ from itemfold.data.periods import (
     unseen_items_note,
     with_validation,
 )
+from itemfold.data.repeats import check_repeats, repeat_note, repeating_periods
 from itemfold.data.split import Split
 from itemfold.data.split_parts import (
     TEST,
@@ -46,6 +47,7 @@ def split_by_time(
     new_users: Literal["fold-in", "drop"] = "fold-in",
     valid_by: Literal["time", "random"] = "time",
     rounding: Literal["random", "nearest"] = "random",
+    repeats: bool = False,
 ) -> Split:
     """Transductive, by two moments: training, then the validation period, then the test period.
 
@@ -66,12 +68,16 @@ def split_by_time(
             of each user's ("random").
         rounding: How many interactions of a user are drawn for a random validation part, as in
             `split_interactions`.
+        repeats: Hold a pair of user and item out again in every period in which it occurs, and
+            rank items of the history, too: for check-ins, baskets and plays, where people come
+            back.
 
     Returns:
         A split of the transductive protocol, already checked for leaks.
 
     Raises:
-        ItemfoldError: The data has no times, a share is out of range, or a part would be empty.
+        ItemfoldError: The data has no times, a share is out of range, a part would be empty, or
+            `repeats` is combined with weights or a random validation part.
 
     Examples:
         >>> import itemfold as ir
@@ -85,18 +91,25 @@ def split_by_time(
     one_of("new_users", new_users, NEW_USERS)
     matrix, order = sorted_matrix(data)
     times = times_of(data, "split_by_time")[order]
-    inside = times >= latest_from(times, test)
-    periods = with_validation(matrix, times, ~inside, inside, valid, valid_by, rounding, rng)
+    suggestion = [] if repeats else repeat_note(data, times, order, test)
+    if check_repeats(repeats, data):
+        if valid_by != "time":
+            raise ItemfoldError(f"'valid_by' must be time with 'repeats', got {valid_by!r}")
+        data, periods = repeating_periods(data, times, order, valid, test)
+    else:
+        inside = times >= latest_from(times, test)
+        periods = with_validation(matrix, times, ~inside, inside, valid, valid_by, rounding, rng)
     if problem := empty_period(times, periods, validates=valid > 0 and valid_by == "time"):
         raise ItemfoldError(f"{data.name!r} cannot be split by time: {problem}")
     train = take_entries(matrix, periods.train)
     columns, notes = item_columns(train, unseen_items)
     notes = [*account(times, periods, valid_by), *unseen_items_note(matrix, periods, unseen_items),
-             *notes]  # fmt: skip
+             *notes, *suggestion]  # fmt: skip
     rows = np.arange(data.n_users) if new_users == "drop" else np.flatnonzero(np.diff(train.indptr))
     settings = {"strategy": "time", "seed": seed, "valid": valid, "test": test}
     settings |= {"unseen_items": unseen_items, "new_users": new_users}
     settings |= {"valid_by": valid_by, "rounding": rounding}
+    settings |= {"repeats": True} if repeats else {}  # older runs do not have it
     return split_of_periods(data, matrix, times, periods, columns, rows, settings, notes)
 
 
@@ -255,8 +268,11 @@ def validate_on_latest(data: Interactions, valid: float, settings: dict[str, Any
     """Everything for training, the latest share ``valid`` for validation, and no test part."""
     matrix, order = sorted_matrix(data)
     times = times_of(data, 'valid_by="time"')[order]
-    none = np.zeros(len(times), np.bool_)
-    periods = with_validation(matrix, times, ~none, none, valid)
+    if settings.get("repeats"):
+        data, periods = repeating_periods(data, times, order, valid, test=0)
+    else:
+        none = np.zeros(len(times), np.bool_)
+        periods = with_validation(matrix, times, ~none, none, valid)
     if not periods.train.any():
         raise ItemfoldError(
             f"'valid_by' must be random: all times of {data.name!r} are equal, or nearly all"

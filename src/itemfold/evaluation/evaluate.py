@@ -45,12 +45,15 @@ class TrainedRun(Protocol):
     """The attributes of a run that evaluation uses."""
 
     model: Model
-    train: sp.csr_array
     user_ids: IdMap
     item_ids: IdMap
     titles: npt.NDArray[Any] | None
     genres: npt.NDArray[Any] | None
     metrics: dict[str, Any]
+
+    @property
+    def train(self) -> sp.csr_array:
+        """What the model was trained on, `[users, items]`."""
 
 
 def evaluate(

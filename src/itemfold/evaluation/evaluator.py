@@ -219,7 +219,8 @@ class Evaluator:
 
     def _masked(self, scores: Tensor, part: slice) -> Tensor:
         """Set to −∞ what is not ranked: histories, excluded items, items that are not available."""
-        scores = mask_history(scores, self.held.history[part])
+        if not self.held.repeats:
+            scores = mask_history(scores, self.held.history[part])
         if self.held.excluded is not None:
             scores = mask_history(scores, self.held.excluded[part])
         if self.available is not None:

@@ -53,8 +53,8 @@ def split_of(
     split = make_split(config, found)
     if run.metrics.get("refit"):
         split = split.refit()
-    if split.train.shape != run.train.shape or not all(
-        np.array_equal(getattr(split.train, part), getattr(run.train, part))
+    if split.train.shape != run.interactions.shape or not all(
+        np.array_equal(getattr(split.train, part), getattr(run.interactions, part))
         for part in ("indptr", "indices")
     ):
         raise ItemfoldError(
@@ -74,10 +74,10 @@ def _later_split(run: Run, data_root: str | Path | None, data: str | Path | None
     later = read_new(run.config["data"], str(data), {"data_root": root})
     if later is None:
         raise ItemfoldError(f"{data}: has no interactions")
-    test, notes = later_part(run.train, run.user_ids, run.item_ids, later)
+    test, notes = later_part(run.interactions, run.user_ids, run.item_ids, later)
     return Split(
         protocol="transductive",
-        train=run.train,
+        train=run.interactions,
         valid=None,
         test=test,
         user_ids=run.user_ids,
@@ -134,7 +134,9 @@ def final_config(
             "itemfold train DATA --final RUN"
         )
     config = {name: dict(section) for name, section in run.config.items() if name != "update"}
-    config["split"] = {"strategy": "all", "seed": config["split"]["seed"], "protocol": run.protocol}
+    before = config["split"]
+    config["split"] = {"strategy": "all", "seed": before["seed"], "protocol": run.protocol}
+    config["split"] |= {"repeats": True} if before.get("repeats") else {}
     config["train"]["epochs"] = max(run.metrics["best_epoch"], 1)
     return config
 

@@ -45,6 +45,7 @@ from itemfold.training.progress import duration
 from itemfold.training.run import Run
 from itemfold.validation import positive_integers
 
+TRIALS = 20  # of a search, unless a number is given
 FILES = ("tune.toml", "trials.jsonl", "best.toml", "running")
 
 
@@ -99,7 +100,7 @@ def tune(
     out: str | Path,
     *,
     search: Sequence[str] = (),
-    trials: int = 20,
+    trials: int | None = None,
     time_limit: float | None = None,
     resume: bool = False,
     data: Interactions | None = None,
@@ -108,13 +109,15 @@ def tune(
     """Search for the settings with the best validation value of ``train.metric``.
 
     ``search`` holds texts such as "lr=0.0001..0.03" or "loss.name=bpr,item-ndcg"; the default is
-    `default_search_space`. ``trials`` counts finished trials, including those of earlier calls. No
-    trial starts after ``time_limit`` seconds. The first trial is the given configuration.
-    ``resume=True`` leads to the same trials as a search without interruption.
+    `default_search_space`. ``trials`` counts finished trials, including those of earlier calls; its
+    default is that of the search in the folder, or `TRIALS`. No trial starts after ``time_limit``
+    seconds. The first trial is the given configuration. ``resume=True`` leads to the same trials as
+    a search without interruption.
     """
     started = time.monotonic()
     need_extra("tune")
-    positive_integers(trials=trials)
+    if trials is not None:
+        positive_integers(trials=trials)
     if time_limit is not None and not time_limit > 0:
         raise ItemfoldError(f"'time_limit' must be a positive number of seconds, got {time_limit}")
     folder, config = check_folder("out", out), _with_absolute_paths(config)
@@ -131,9 +134,13 @@ def tune(
     task = _Search(config, space, split, folder, full.metric, full.seed)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
-        if not _stored_fingerprint(folder, request, resume):  # again, now that the folder is locked
+        is_new = not _stored_fingerprint(folder, request, resume)  # again, now that it is locked
+        asked, trials = trials, trials or _stored_count(folder) or TRIALS
+        if is_new or asked is not None:  # a search that is killed continues to the same number
             facts = {"name": data.name, "fingerprint": data.fingerprint}
-            write_text(folder / "tune.toml", dump_config({**request, "dataset": facts}))
+            space_and_count = {**request["search"], "trials": trials}
+            content = {**request, "search": space_and_count, "dataset": facts}
+            write_text(folder / "tune.toml", dump_config(content))
         for draft in folder.glob(".*.tmp"):  # left by a killed process
             draft.unlink()
         done = _search(task, trials, time_limit and started + time_limit, progress)
@@ -165,6 +172,13 @@ def stored_search(folder: str | Path) -> tuple[Config, list[str]]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ItemfoldError(f"{path} is damaged: it has no list 'settings' in [search]")
     return config, texts
+
+
+def _stored_count(folder: Path) -> int | None:
+    """The number of trials that a stored search was asked for; None if it was not stored."""
+    path = folder / "tune.toml"
+    found = load_stored(path).get("search", {}).get("trials") if path.exists() else None
+    return found if isinstance(found, int) and found > 0 else None
 
 
 # --- trials --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from itemfold.errors import ItemfoldError
+from itemfold.estimator import Estimator
 from itemfold.graph.graph import Graph
 from itemfold.models.abilities import Abilities
 from itemfold.models.settings_record import RecordsSettings
@@ -34,7 +35,7 @@ class Kind(Enum):
 
     LIST_LOSS = "list loss"  # a list loss over sampled negatives, plus `extra_loss` if defined
     OWN_OBJECTIVE = "own objective"  # `own_loss` is the whole objective: no list loss, no sampler
-    CLOSED_FORM = "closed form"  # `fit` solves it: no epochs
+    CLOSED_FORM = "closed form"  # `solve` computes it: no epochs
     HYBRID = "hybrid"  # a network trained with a list loss, and a closed form
 
     @property
@@ -43,13 +44,16 @@ class Kind(Enum):
         return self in (Kind.LIST_LOSS, Kind.HYBRID)
 
 
-class Model(Abilities, RecordsSettings, nn.Module):
+class Model(Estimator, Abilities, RecordsSettings, nn.Module):
     """A scorer: users are given by their histories and, if they have one, their training row.
 
     The constructor takes settings only, and its signature is the configuration schema. `setup`
-    receives the training data and allocates; afterwards either `fit` solves a closed form or the
-    training loop computes gradients. A subclass that keeps everything needed for scoring in
+    receives the training data and allocates; afterwards either `solve` computes a closed form or
+    the training loop computes gradients. A subclass that keeps everything needed for scoring in
     parameters and buffers can be saved and loaded without further code.
+
+    `fit` and `recommend` use a model as in implicit, `get_params`, `set_params` and `clone` as in
+    scikit-learn.
 
     Attributes:
         paper: Title of the paper, for `itemfold models`.
@@ -85,7 +89,7 @@ class Model(Abilities, RecordsSettings, nn.Module):
         ...     def __init__(self, step: float = 1.0) -> None:
         ...         super().__init__()
         ...         self.step = step
-        ...     def fit(self, train):
+        ...     def solve(self, train):
         ...         self.store("age", torch.arange(self.n_items) * self.step)
         ...     def scores(self, history, users):
         ...         return self.age.repeat(len(users), 1)
@@ -132,8 +136,8 @@ class Model(Abilities, RecordsSettings, nn.Module):
             generator: Random generator of the initial weights, on the CPU.
         """
 
-    def fit(self, train: sp.csr_array) -> None:
-        """Solve a closed form; only called for `Kind.CLOSED_FORM`.
+    def solve(self, train: sp.csr_array) -> None:
+        """Compute a closed form; only called for `Kind.CLOSED_FORM`, after `setup`.
 
         Args:
             train: Training interactions, `[users, items]`.

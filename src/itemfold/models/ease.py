@@ -69,12 +69,12 @@ class EASE(SparseWeights):
         self.l2, self.form, self.neighbours = l2, form, neighbours
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Check the memory that `fit` will need."""
+        """Check the memory that `solve` will need."""
         super().setup(train, inductive=inductive, generator=generator)
         if not wants_sparse(self.form, self.n_items, self.device):
             check_square_fits("ease", self.n_items, self.device)
 
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Compute the items × items inverse and turn it into the weights, or the sparse weights."""
         problem = self.problem(train)
         ridge = self.ridge_of(problem)
@@ -95,7 +95,7 @@ class EASE(SparseWeights):
 
     @property
     def has_all_weights(self) -> bool:
-        """Whether the weights are dense: those of a fitted model, or those `fit` would compute."""
+        """Whether the weights are dense: those of a fitted model, or those `solve` would store."""
         if "weight_values" in self._buffers or "weights" in self._buffers:
             return "weights" in self._buffers
         return not wants_sparse(self.form, self.n_items, self.device)

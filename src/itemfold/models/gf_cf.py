@@ -64,7 +64,7 @@ class GFCF(Model):
         self.graph = None
 
     @torch.no_grad()
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Store the graph and compute Ū."""
         self.replace_interactions(train)
         space = torch.linalg.qr(self.start.to(self.device)).Q

@@ -77,15 +77,15 @@ class IALS(EmbeddingModel):
         self.store("user_vectors", torch.zeros(self.n_users, self.dim, device=self.device))
 
     @torch.no_grad()
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Solve for users, items, users, …, users."""
         by_item = sp.csr_array(train.T)
         for _ in range(self.sweeps):
-            self.store("user_vectors", self.solve(train, self.item_vectors))
-            self.store("item_vectors", self.solve(by_item, self.user_vectors))
-        self.store("user_vectors", self.solve(train, self.item_vectors))
+            self.store("user_vectors", self.solve_side(train, self.item_vectors))
+            self.store("item_vectors", self.solve_side(by_item, self.user_vectors))
+        self.store("user_vectors", self.solve_side(train, self.item_vectors))
 
-    def solve(self, rows: sp.csr_array, fixed: Tensor) -> Tensor:
+    def solve_side(self, rows: sp.csr_array, fixed: Tensor) -> Tensor:
         """``w`` of every row against fixed vectors, ``[B, others], [others, d] → [B, d]``.
 
         Rows of similar length are solved together, so that padding to the longest costs little.
@@ -153,7 +153,7 @@ class IALS(EmbeddingModel):
     @torch.no_grad()
     def fold_in(self, history: sp.csr_array) -> Tensor:
         """One solve per user."""
-        return self.solve(history, self.item_vectors)
+        return self.solve_side(history, self.item_vectors)
 
     @torch.no_grad()
     def explain(self, history: sp.csr_array, user: int, items: Tensor) -> Tensor:

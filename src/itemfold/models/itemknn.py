@@ -37,7 +37,7 @@ class ItemKNN(SparseWeights):
         at_least_zero(shrink=shrink)
         self.neighbours, self.shrink = neighbours, shrink
 
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Count, normalise and keep the nearest, one block of items at a time."""
         squares = np.square(train.data, dtype=np.float64)  # a degree, if there are no weights
         root = np.sqrt(np.bincount(train.indices, squares, self.n_items)).astype(np.float32)

@@ -62,7 +62,7 @@ def update_linear(
             correct_inverse(inverse, rows, factors, model.watch)
             model.take_inverse(inverse, model.ridge_of(second), part, items)
             return LinearUpdate(rank, second.flops, cost)
-    model.fit(train)
+    model.solve(train)
     return LinearUpdate(0, second.flops, cost)
 
 

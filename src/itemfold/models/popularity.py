@@ -28,7 +28,7 @@ class Popularity(Model):
         super().setup(train, inductive=inductive, generator=generator)
         self.store("counts", torch.zeros(self.n_items, device=self.device))
 
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Count the training interactions of each item, or sum their weights."""
         counts = np.bincount(train.indices, train.data, self.n_items).astype(np.float32)
         self.store("counts", torch.from_numpy(counts).to(self.device))

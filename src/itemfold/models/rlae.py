@@ -133,11 +133,11 @@ class RLAE(SparseWeights):
         self._dense: tuple[Tensor, Tensor | None] | None = None  # weights of a trial
 
     def setup(self, train: sp.csr_array, *, inductive: bool, generator: torch.Generator) -> None:
-        """Check the memory that `fit` will need."""
+        """Check the memory that `solve` will need."""
         super().setup(train, inductive=inductive, generator=generator)
         self._check_memory()
 
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Compute one items × items inverse, and store the largest weights, or solve each item."""
         self._check_memory()
         if self.l2 is None:

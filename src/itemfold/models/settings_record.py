@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from itemfold.errors import ItemfoldError
-from itemfold.validation import name_of, typed
+from itemfold.validation import name_of, shown, typed
 
 
 class RecordsSettings:
@@ -23,6 +23,14 @@ class RecordsSettings:
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
             record_settings(cls)
+        if "fit" in cls.__dict__ and "solve" not in cls.__dict__:  # up to release 0.2
+            warnings.warn(
+                f"{cls.__name__}: 'fit' is now 'solve'; the old name still works",
+                FutureWarning,
+                stacklevel=2,
+            )
+            cls.solve = cls.__dict__["fit"]  # type: ignore[attr-defined]
+            del cls.fit  # type: ignore[attr-defined]
 
     def extra_repr(self) -> str:
         """The settings, which torch writes between the brackets of a model.
@@ -49,6 +57,74 @@ class RecordsSettings:
             EASE(l2=50.0, form='auto', neighbours=200)
         """
         return type(self)(**{name: _fresh(value) for name, value in self.settings.items()})
+
+    def __sklearn_clone__(self) -> Self:
+        return self.fresh()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings, as scikit-learn asks for them.
+
+        Args:
+            deep: Also list the settings of models within, as `gnn__dim`.
+
+        Returns:
+            Settings by name, as they were given.
+
+        Examples:
+            >>> import itemfold as ir
+            >>> ir.models.EASE(l2=50.0).get_params()
+            {'l2': 50.0, 'form': 'auto', 'neighbours': 200}
+            >>> ir.models.Hybrid(gnn=ir.models.LightGCN(dim=8)).get_params()["gnn__dim"]
+            8
+        """
+        out = dict(self.settings)
+        for name, value in self.settings.items():
+            if deep and isinstance(value, RecordsSettings):
+                out |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
+        return out
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings; a fitted model is then no longer fitted.
+
+        Args:
+            **params: Settings by name; those of a model within as `gnn__dim`.
+
+        Returns:
+            The model itself.
+
+        Raises:
+            ItemfoldError: A setting is unknown or invalid; the model is left unchanged.
+
+        Examples:
+            >>> import itemfold as ir
+            >>> ir.models.EASE().set_params(l2=50.0)
+            EASE(l2=50.0, form='auto', neighbours=200)
+        """
+        if not params:
+            return self
+        settings, within = dict(self.settings), dict[str, dict[str, Any]]()
+        for name, value in params.items():
+            part, _, inner = name.partition("__")
+            if part not in settings:
+                raise ItemfoldError(
+                    f"{type(self).__name__} has no setting {part!r}; its settings are: "
+                    f"{', '.join(settings) or 'none'}"
+                )
+            if inner:
+                within.setdefault(part, {})[inner] = value
+            else:
+                settings[part] = value
+        for part, changes in within.items():
+            if not isinstance(settings[part], RecordsSettings):
+                raise ItemfoldError(
+                    f"'{part}__{next(iter(changes))}' needs a model as '{part}', got "
+                    f"{shown(settings[part])}"
+                )
+            settings[part] = settings[part].fresh().set_params(**changes)
+        changed = type(self)(**settings)
+        vars(self).clear()
+        vars(self).update(vars(changed))
+        return self
 
     def record(self) -> dict[str, Any]:
         """The settings as a run's configuration has them; a model within is a table with its name.

@@ -56,7 +56,7 @@ class SLIM(SparseWeights):
         self.neighbours, self.l1, self.l2 = neighbours, l1, l2
         self.positive, self.sweeps = positive, sweeps
 
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Compute the columns of W, one block of items at a time."""
         squares = sum_of_squares(train)
         near = Neighbourhoods(train, squares, self.neighbours, self.watch)

@@ -10,7 +10,7 @@ from itemfold.data.interactions import Interactions
 from itemfold.data.sources import read
 from itemfold.data.splitters import keep_all
 from itemfold.errors import ItemfoldError
-from itemfold.models.base import Model
+from itemfold.models.base import Kind, Model
 from itemfold.serving.recommendation_table import kind_of_frame
 from itemfold.serving.recommender import Recommender
 from itemfold.training.fit import train
@@ -26,6 +26,7 @@ def fit(
     progress: bool = True,
     budget: float | None = None,
     seed: int = 0,
+    repeats: bool = False,
     **reading: Any,
 ) -> Recommender:
     """Train the default model on everything and return a recommender.
@@ -42,6 +43,7 @@ def fit(
         progress: Show a progress bar.
         budget: Time limit of training in seconds; default: no limit.
         seed: Seed of the validation part and of training.
+        repeats: People come back, as in check-ins and plays: lists keep what a user has seen.
         **reading: Arguments of `read` and `load`, such as `user`, `item` and `min_rating`.
 
     Returns:
@@ -57,7 +59,7 @@ def fit(
         >>> data = ir.load("synthetic:users=60,items=80,interactions=900")
         >>> plays = pl.DataFrame({"user_id": data.users, "item_id": data.items})
         >>> recommender = ir.fit(plays, progress=False, budget=2)
-        >>> len(recommender.recommend(7, k=5)), recommender.train.nnz
+        >>> len(recommender.recommend(7, k=5)), recommender.interactions.nnz
         (5, 900)
     """
     if not isinstance(data, Interactions):
@@ -70,7 +72,15 @@ def fit(
     else:
         interactions = data
     folds_in = model is None or model.inductive
-    how: Literal["random"] | None = None if folds_in else "random"  # by time, users may be new
-    split = keep_all(interactions, seed=seed, valid=VALID, valid_by=how)
+    how: Literal["time", "random"] | None = None if folds_in else "random"  # users may be new
+    how = "time" if repeats else how
+    try:
+        split = keep_all(interactions, seed=seed, valid=VALID, valid_by=how, repeats=repeats)
+    except ItemfoldError:
+        if model is None or model.kind is not Kind.CLOSED_FORM:
+            raise
+        split = keep_all(
+            interactions, seed=seed, repeats=repeats
+        )  # typical values for what was left open
     run = train(split, model, out=out, progress=progress, seed=seed, budget=budget)
     return Recommender(run, frames=kind_of_frame(data))

@@ -20,6 +20,7 @@ from itemfold.serving.history import UserHistory
 from itemfold.training.progress import track
 
 CPU_BLOCK = 2**24  # bytes of scores that a CPU allocator keeps for the next block
+Lists = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]  # rows and scores, [users, k]
 MIN_USERS = 64  # users per block for which a product with vectors is efficient
 
 
@@ -74,7 +75,7 @@ class Ranker:
         exclude_seen: bool,
         budget: float,
         progress: bool,
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    ) -> Lists:
         """Rows and scores of the best items of training users, ``[users, k]``; −1 is no item."""
         reranker, depth = self._reranker(steering), min(k, self.n_items)
         rows = np.full((len(users), depth), -1, dtype=np.int32)
@@ -84,17 +85,51 @@ class Ranker:
         for start in track(starts, "recommending to all users", show=progress):
             part = slice(start, start + size)
             histories = self.train[users[part]]
-            scores = self.model.scores(histories, users[part]).contiguous()
-            without_history = np.flatnonzero(np.diff(histories.indptr) == 0)
-            if len(without_history):
-                scores[torch.from_numpy(without_history).to(scores.device)] = self.popularity
-            if exclude_seen:
-                scores = mask_history(scores, histories)
-            scores = self._only_allowed(scores, allowed)
-            best = steered_items(scores, k, reranker)
-            rows[part] = best.cpu().numpy()
-            values[part] = scores.gather(1, best.clamp(min=0)).cpu().numpy()
+            hidden = histories if exclude_seen else None
+            block = self._block(histories, users[part], hidden, k, allowed, reranker)
+            rows[part], values[part] = block
         return rows, values
+
+    def for_histories(
+        self,
+        histories: sp.csr_array,
+        users: npt.NDArray[np.int64],
+        hidden: sp.csr_array | None,
+        k: int,
+        allowed: ItemMask | None,
+        *,
+        budget: float,
+    ) -> Lists:
+        """The same for any users: ``users`` are their training rows, −1 for a new user."""
+        depth, size = min(k, self.n_items), self._users_at_once(budget)
+        rows = np.full((len(users), depth), -1, dtype=np.int32)
+        values = np.zeros((len(users), depth), dtype=np.float32)
+        for start in range(0, len(users), size):
+            part = slice(start, start + size)
+            left_out = None if hidden is None else hidden[part]
+            block = self._block(histories[part], users[part], left_out, k, allowed, None)
+            rows[part], values[part] = block
+        return rows, values
+
+    def _block(
+        self,
+        histories: sp.csr_array,
+        users: npt.NDArray[np.int64],
+        hidden: sp.csr_array | None,
+        k: int,
+        allowed: ItemMask | None,
+        reranker: Reranker | None,
+    ) -> Lists:
+        scores = self.model.scores(histories, users).contiguous()
+        without_history = np.flatnonzero(np.diff(histories.indptr) == 0)
+        if len(without_history):
+            scores[torch.from_numpy(without_history).to(scores.device)] = self.popularity
+        if hidden is not None:
+            scores = mask_history(scores, hidden)
+        scores = self._only_allowed(scores, allowed)
+        best = steered_items(scores, k, reranker)
+        values = scores.gather(1, best.clamp(min=0))
+        return best.cpu().numpy().astype(np.int32), values.cpu().numpy()
 
     def _users_at_once(self, budget: float) -> int:
         """Users per block whose scores take at most ``budget`` megabytes, fewer on a CPU.

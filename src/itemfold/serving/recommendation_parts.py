@@ -127,7 +127,7 @@ def all_lists(
     recommender: Recommender, k: int = 20, *, progress: bool = False, **options: Any
 ) -> Iterator[RecommendationTable]:
     """The lists of all users, one block of users at a time."""
-    starts = range(0, max(recommender.train.shape[0], 1), USERS)
+    starts = range(0, max(recommender.interactions.shape[0], 1), USERS)
     for start in track(starts, "recommending to all users", show=progress):
         yield _lists(recommender, start, USERS, k, options)
 
@@ -149,7 +149,7 @@ def _facts(recommender: Recommender, k: int, size: int, options: dict[str, Any])
     facts = {
         "run": run,
         "arguments": {"k": positive_integer("k", k)} | given,
-        "users": recommender.train.shape[0],
+        "users": recommender.interactions.shape[0],
         "users_per_part": size,
     }
     out: dict[str, Any] = json.loads(json.dumps(facts, default=str))

@@ -33,6 +33,7 @@ class RecommendationTable:
         scores: `[users, k]`.
         item_ids: External ids of all items.
         unknown: Unknown ids in the filters.
+        titles: Titles of all items, or None.
 
     Examples:
         >>> import numpy as np
@@ -47,6 +48,7 @@ class RecommendationTable:
     scores: npt.NDArray[np.float32]
     item_ids: npt.NDArray[Any] = field(repr=False)
     unknown: tuple[Any, ...] = ()
+    titles: npt.NDArray[Any] | None = field(default=None, repr=False)
 
     def columns(self) -> Columns:
         """One row per recommendation.
@@ -64,22 +66,29 @@ class RecommendationTable:
             "score": self.scores[there],
         }
 
-    def frame(self, library: str, titles: npt.NDArray[Any] | None = None) -> Any:
-        """One row per recommendation, with a column of titles if they are given.
+    def titled_columns(self) -> Columns:
+        """One row per recommendation, with a column of titles if there are any.
+
+        Returns:
+            The columns user_id, item_id, title, rank and score.
+        """
+        columns = self.columns()
+        if self.titles is None:
+            return columns
+        shown = [str(text) for text in self.titles[self.rows[self.rows >= 0]]]
+        columns["title"] = np.array(shown, dtype=object)
+        return {name: columns[name] for name in ("user_id", "item_id", "title", "rank", "score")}
+
+    def frame(self, library: str) -> Any:
+        """One row per recommendation.
 
         Args:
             library: "polars" or "pandas".
-            titles: The title of each item, or None.
 
         Returns:
-            A frame with the columns user_id, item_id, title, rank and score.
+            A frame with the columns of `titled_columns`.
         """
-        columns = self.columns()
-        if titles is not None:
-            shown = [str(text) for text in titles[self.rows[self.rows >= 0]]]
-            columns["title"] = np.array(shown, dtype=object)
-            order = ("user_id", "item_id", "title", "rank", "score")
-            columns = {name: columns[name] for name in order}
+        columns = self.titled_columns()
         if library == "pandas":
             import pandas as pd
 
@@ -89,7 +98,7 @@ class RecommendationTable:
         return pl.DataFrame(columns)
 
     def save(self, path: str | Path) -> None:
-        """Write a .parquet, .csv or .tsv file, complete or not at all.
+        """Write a .parquet, .csv or .tsv file, complete or not at all; text files have titles.
 
         Args:
             path: The file; its suffix determines the format.
@@ -118,12 +127,12 @@ def check_frames(frames: str | None) -> str:
 def save_tables(tables: Iterable[RecommendationTable], path: str | Path) -> None:
     """Write tables one after another into one file, with one of them in memory at a time."""
     path = check_table_path(path)
-    blocks = (table.columns() for table in tables)
     with atomic(path) as draft:
         if path.suffix == ".parquet":
-            _write_parquet(blocks, draft)
+            _write_parquet((table.columns() for table in tables), draft)
         else:
-            _write_text(blocks, draft, "," if path.suffix == ".csv" else "\t")
+            separator = "," if path.suffix == ".csv" else "\t"
+            _write_text((table.titled_columns() for table in tables), draft, separator)
 
 
 def check_table_path(path: str | Path) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from itemfold.data.item_table import ItemTable
@@ -53,6 +54,9 @@ class Recommender:
         item_table: More columns of the items, and which items are available.
         new_items: A table of further items with their features, a file or a frame.
 
+    Attributes:
+        interactions: The training interactions, `[users, items]`, with columns of new items.
+
     Raises:
         ItemfoldError: `run` is not a run, no item is available, or a table is invalid.
 
@@ -77,17 +81,27 @@ class Recommender:
             )
         self.run, self.items = run, ServedItems.of(run, new_items)
         self.frames = frames
-        self.model, self.train = self.items.model(), self.items.train
+        self.model, self.interactions = self.items.model(), self.items.interactions
         self.n_known, self.n_items = len(run.item_ids), len(self.items.ids)
         self.filter = ItemFilter(self.items.ids, self.items.genres)
         self.item_table = item_table
         columns = (self.items.ids, self.items.genres, self.items.titles)
-        self.facts = ItemFacts(self.model, self.train, *columns, item_table)
-        self._ranker = Ranker(self.model, self.train, self.facts)
+        self.facts = ItemFacts(self.model, self.interactions, *columns, item_table)
+        self.ranker = Ranker(self.model, self.interactions, self.facts)
         self.presented = PresentedItems(self.items, self.facts.column(*IMAGES))
 
     def __repr__(self) -> str:
         return f"Recommender({self.run!r}, {self.n_items:,} items)"
+
+    @property
+    def repeats(self) -> bool:
+        """Whether lists keep items that a user has seen, because the run was trained to."""
+        return bool(self.run.config["split"].get("repeats"))
+
+    @property
+    def train(self) -> sp.csr_array:
+        """`interactions` under its name of release 0.2."""
+        return self.interactions
 
     @classmethod
     def load(
@@ -134,7 +148,7 @@ class Recommender:
         weights: Iterable[float] | None = None,
         dislikes: Iterable[Any] | None = None,
         k: int = 20,
-        exclude_seen: bool = True,
+        exclude_seen: bool | None = None,
         only: Iterable[Any] | None = None,
         without: Iterable[Any] | None = None,
         genre: str | Iterable[str] | None = None,
@@ -151,7 +165,8 @@ class Recommender:
             dislikes: Ids of items that the user does not like, in addition to `user` or `history`.
                 They are never recommended, and similar items have lower scores.
             k: Number of items.
-            exclude_seen: Leave out the items of the history.
+            exclude_seen: Leave out the items of the history; default: unless the run was trained
+                with `repeats`.
             only: Ids to choose from. Unknown ids are ignored and listed in `unknown`.
             without: Ids to leave out. Unknown ids are ignored and listed in `unknown`.
             genre: Keep items that have at least one of these genres.
@@ -190,7 +205,8 @@ class Recommender:
         if (user is None) == (history is None):
             raise ItemfoldError("give either 'user' or 'history'")
         if history is None:
-            given, unknown = trained_history(user, weights, self.run.user_ids, self.train), ()
+            users, unknown = self.run.user_ids, ()
+            given = trained_history(user, weights, users, self.interactions)
         else:
             given, unknown = new_history(history, weights, self.filter)
         given, others = with_dislikes(given, dislikes, self.filter)
@@ -198,8 +214,9 @@ class Recommender:
         unknown += (*others, *self.items.ids.external(new).tolist())
         seen = given.below(self.n_known)
         allowed, ignored = self.filter.allowed(only, without, genre)
-        hidden = given.matrix(self.n_items) if exclude_seen else given.disliked(self.n_items)
-        best, scores, shares = self._ranker.for_history(
+        hides = not self.repeats if exclude_seen is None else exclude_seen
+        hidden = given.matrix(self.n_items) if hides else given.disliked(self.n_items)
+        best, scores, shares = self.ranker.for_history(
             seen, hidden, k, allowed, steering, explain=explain
         )
         if shares is None:
@@ -217,7 +234,7 @@ class Recommender:
         k: int = 20,
         *,
         users: Iterable[Any] | None = None,
-        exclude_seen: bool = True,
+        exclude_seen: bool | None = None,
         only: Iterable[Any] | None = None,
         without: Iterable[Any] | None = None,
         genre: str | Iterable[str] | None = None,
@@ -230,7 +247,7 @@ class Recommender:
         Args:
             k: Number of items per user.
             users: Ids of training users; default: all.
-            exclude_seen: Leave out the items of each user's history.
+            exclude_seen: Leave out the items of each user's history; default: as in `recommend`.
             only: Ids to choose from.
             without: Ids to leave out.
             genre: Keep items that have at least one of these genres.
@@ -254,19 +271,24 @@ class Recommender:
         k = positive_integer("k", k)
         allowed, unknown = self.filter.allowed(only, without, genre)
         known = self.run.user_ids
-        every = np.arange(self.train.shape[0])
+        every = np.arange(self.interactions.shape[0])
         user_rows = every if users is None else rows_of_users(users, known)
-        rows, values = self._ranker.for_users(
+        rows, values = self.ranker.for_users(
             user_rows,
             k,
             allowed,
             steering,
-            exclude_seen=exclude_seen,
+            exclude_seen=not self.repeats if exclude_seen is None else exclude_seen,
             budget=budget,
             progress=progress,
         )
         return RecommendationTable(
-            known.external(user_rows), rows, values, self.items.ids.ids, unknown
+            known.external(user_rows),
+            rows,
+            values,
+            self.items.ids.ids,
+            unknown,
+            self.items.titles,
         )
 
     def recommend_frame(
@@ -287,7 +309,7 @@ class Recommender:
             ItemfoldError: A user is unknown, or a filter matches nothing.
         """
         library = check_frames(self.frames or kind_of_frame(users))
-        return self.recommend_all(k, users=users, **options).frame(library, self.items.titles)
+        return self.recommend_all(k, users=users, **options).frame(library)
 
     @torch.inference_mode()
     def similar_items(self, item: Any, k: int = 20) -> tuple[Recommendation, ...]:
@@ -310,7 +332,7 @@ class Recommender:
         row = int(self.items.ids.index([item])[0])
         if row < 0:
             raise UnknownIdError(f"'item' must be an item of the training data, got {item!r}")
-        return self.presented.plain(*self._ranker.similar_to(row, k))
+        return self.presented.plain(*self.ranker.similar_to(row, k))
 
     @cached_property
     def genres(self) -> tuple[str, ...]:
@@ -332,5 +354,5 @@ class Recommender:
         """A new item gets the known items that it is most similar to."""
         if not pick.is_new:
             return pick
-        known = self._ranker.known_similar_to(row, self.n_known)
+        known = self.ranker.known_similar_to(row, self.n_known)
         return replace(pick, like=self.presented.similarities(row, known))

@@ -68,9 +68,9 @@ class ServedItems:
         return self.catalogue.genres
 
     @cached_property
-    def train(self) -> sp.csr_array:
+    def interactions(self) -> sp.csr_array:
         """The training interactions with an empty column for each new item."""
-        return resized(self.run.train, (self.run.train.shape[0], len(self.ids)))
+        return resized(self.run.interactions, (self.run.interactions.shape[0], len(self.ids)))
 
     def model(self) -> Model:
         """The model of the run, extended to score the new items if there are any."""
@@ -79,7 +79,7 @@ class ServedItems:
         run = self.run
         settings = None if self.is_given and run.features is None else run.metrics.get("new_items")
         parts = (self.features, run.item_ids, self.new)
-        return WithNewItems.of(run.model, run.train, *parts, settings)
+        return WithNewItems.of(run.model, run.interactions, *parts, settings)
 
     def shared_features(self, one: int, other: int) -> tuple[str, ...]:
         """Categories and words that two items share."""

@@ -78,7 +78,7 @@ def assign(config: Config, text: str) -> str:
     {'model': {'name': 'lightgcn', 'dim': 16}, 'split': {'seed': 3}}
     """
     key, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not key or not value:
+    if not equals or not key or not value or len(text.splitlines()) > 1:
         raise ItemfoldError(f"'--set' must look like model.dim=64, got {text!r}")
     section, name = _place(config, key)
     if section == "model" and name in (moved := model_class(config).moved):

@@ -80,7 +80,7 @@ def fit_on_first(model: Model, train: sp.csr_array) -> None:
     """Fit a closed form on the first rank, and give its tensors to all others."""
 
     def fit() -> None:
-        model.fit(train)
+        model.solve(train)
 
     ranks.from_first(fit)
     if ranks.size() == 1:

@@ -43,11 +43,13 @@ def check_files(folder: Path, version: int) -> None:
         )
         return
     known = read_file(path, json_object)
+    for name in (name for name in known if not (folder / name).exists()):
+        raise ItemfoldError(f"{folder} is not complete: {name} is missing, and {NAME} lists it")
     for name in (*COVERED, *(name for name in OPTIONAL if (folder / name).exists())):
         file = folder / name
         if name not in known:
             raise ItemfoldError(f"{path} is damaged: it has no '{name}'")
-        if file.exists() and checksum(file) != known[name]:  # an optional file may be absent
+        if file.exists() and checksum(file) != known[name]:
             raise ItemfoldError(
                 f"{file} is damaged or was changed: its checksum does not match {NAME}"
             )

@@ -26,10 +26,10 @@ def fingerprint(
     for name, tensor in sorted(run.model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    for column in (run.train.indptr, run.train.indices):
+    for column in (run.interactions.indptr, run.interactions.indices):
         digest.update(column.astype("int64").data)
-    if is_weighted(run.train):
-        digest.update(run.train.data.astype("float32").data)
+    if is_weighted(run.interactions):
+        digest.update(run.interactions.data.astype("float32").data)
     texts = [c for c in (run.titles, run.genres) if c is not None]
     lists = [c.tolist() for c in (run.user_ids.ids, run.item_ids.ids, *texts)]
     digest.update(json.dumps([run.config["model"], lists], default=str).encode())

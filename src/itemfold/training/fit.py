@@ -173,7 +173,7 @@ def _can_test_parts(run: Run, fitted: FittedModel, context: Context) -> bool:
 def map_settings(run: Run, features: ItemFeatures) -> dict[str, float]:
     """The settings of the map from features to scores, chosen on the training interactions."""
     none = IdMap(features.ids.ids[:0])
-    found = WithNewItems.of(run.model, run.train, features, run.item_ids, none)
+    found = WithNewItems.of(run.model, run.interactions, features, run.item_ids, none)
     return found.map.settings.record()
 
 
@@ -240,4 +240,6 @@ def _check_types(split: Any, model: Any, loss: Any, sampler: Any) -> None:
         ),
     ):
         if not right:
-            raise ItemfoldError(f"'{name}' must be {kind}, got {shown(value)}")
+            is_table = name == "split" and hasattr(value, "columns")
+            hint = "; ir.fit takes a table" if is_table else ""
+            raise ItemfoldError(f"'{name}' must be {kind}, got {shown(value)}{hint}")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from itemfold import ranks
+from itemfold.errors import ItemfoldError
 from itemfold.graph.graph import Graph
 from itemfold.models.base import Kind, Model
 from itemfold.models.embedding_model import EmbeddingModel
@@ -15,6 +16,7 @@ from itemfold.ops.columns import sum_over_ranks
 from itemfold.sampling.base import Batch, Sampler, ScoredLists
 from itemfold.settings.schema import TrainConfig
 from itemfold.training.loss_inputs import LossInputs
+from itemfold.validation import shown
 
 
 def objective(
@@ -47,10 +49,24 @@ def list_loss(
 ) -> Tensor:
     """The mean loss over the users of a batch; each rank computes it for its own rows."""
     if ranks.size() == 1:
-        return loss(lists.pos, lists.neg, batch.mask, lists.neg_mask, **given)
+        return one_number(loss(lists.pos, lists.neg, batch.mask, lists.neg_mask, **given))
     mask = batch.mask[ranks.own_rows(len(batch.mask))]
     own_users = mask.any(1).sum() / batch.mask.any(1).sum().clamp(min=1)  # as a fraction
-    return sum_over_ranks(own_users * loss(lists.pos, lists.neg, mask, lists.neg_mask, **given))
+    value = one_number(loss(lists.pos, lists.neg, mask, lists.neg_mask, **given))
+    return sum_over_ranks(own_users * value)
+
+
+def one_number(value: Tensor) -> Tensor:
+    """The value of a loss; raise if it is not a single number that depends on the scores."""
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        got = (
+            f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else shown(value)
+        )
+        raise ItemfoldError(
+            f"'loss' must return one number, the mean over the users, got {got}; "
+            "take the mean of its values"
+        )
+    return value.reshape(())
 
 
 def penalty(model: EmbeddingModel, batch: Batch, lists: ScoredLists) -> Tensor:

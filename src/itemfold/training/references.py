@@ -19,7 +19,7 @@ def popularity_model(split: Split, device: Any) -> Popularity:
     """Popularity in the training part of a split."""
     out = Popularity()
     out.n_users, out.n_items = split.train.shape
-    out.fit(split.train)
+    out.solve(split.train)
     out.to(device)
     return out
 

@@ -35,14 +35,14 @@ class Run:
         item_ids: External ids of the items.
         titles: Title of each item, or None.
         genres: Genres of each item, or None.
-        train: The interactions that the model was trained on, ones or weights, `[users, items]`.
+        interactions: What the model was trained on, ones or weights, `[users, items]`.
         notes: Sentences about what was left out of the data.
         history: One entry per validation.
         metrics: The content of `metrics.json`.
         per_user: Per-user test metrics.
         features: Features of items, also of items without interactions, or None.
         sources: Where each setting came from, such as "train.lr": "option"; empty if loaded.
-        times: Seconds of each interaction in `train`, aligned with its entries, or None.
+        times: Seconds of each interaction, aligned with the entries of `interactions`, or None.
 
     Examples:
         >>> import itemfold as ir
@@ -60,7 +60,7 @@ class Run:
     item_ids: IdMap
     titles: npt.NDArray[Any] | None
     genres: npt.NDArray[Any] | None
-    train: sp.csr_array  # what the model was trained on, [users, items]
+    interactions: sp.csr_array  # what the model was trained on, [users, items]
     notes: tuple[str, ...] = ()
     history: list[dict[str, Any]] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -73,6 +73,11 @@ class Run:
         name, test = self.config["model"]["name"], self.metrics.get("test", {})
         figures = "".join(f", {key} {value:.4f}" for key, value in test.items() if "ndcg" in key)
         return f"Run({name} on {self.dataset.get('name')!r}, {self.protocol}{figures})"
+
+    @property
+    def train(self) -> sp.csr_array:
+        """`interactions` under its name of release 0.2."""
+        return self.interactions
 
     @classmethod
     def of(cls, fitted: FittedModel, split: Split) -> Run:
@@ -96,7 +101,7 @@ class Run:
             item_ids=split.item_ids,
             titles=split.titles,
             genres=split.genres,
-            train=fitted.train,
+            interactions=fitted.train,
             notes=notes,
             history=fitted.history,
             features=split.features,

@@ -232,6 +232,8 @@ class RunFolder:
         metrics = json.dumps(run.metrics, indent=1) + "\n"
         write_checksums(folder, metrics)
         write_text(folder / "metrics.json", metrics)
+        if run.metrics.get("complete", True) and "stage" not in run.metrics:
+            (folder / "state.pt").unlink(missing_ok=True)  # nothing is left to resume
 
     def load(self, device: str = "cpu") -> Run:
         """Load a finished run; nothing in the folder is ever executed."""
@@ -258,7 +260,7 @@ class RunFolder:
                 item_ids=item_ids,
                 titles=item_texts(ids, "titles", len(item_ids)),
                 genres=item_texts(ids, "genres", len(item_ids)),
-                train=train,
+                interactions=train,
                 notes=tuple(metrics.get("notes", ())),
                 history=history,
                 metrics=metrics,

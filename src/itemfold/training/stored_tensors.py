@@ -32,10 +32,10 @@ def save_tensors(folder: Path, run: Run) -> None:
     tensors = {k: v.detach().cpu().contiguous() for k, v in run.model.state_dict().items()}
     for column in () if run.features is None else run.features.vectors():
         tensors[f"{FEATURES}{column.name}"] = torch.from_numpy(column.values)
-    tensors["train.crow"] = torch.from_numpy(run.train.indptr.astype(np.int64))
-    tensors["train.col"] = torch.from_numpy(run.train.indices.astype(np.int32))
-    if is_weighted(run.train):
-        tensors["train.weight"] = torch.from_numpy(run.train.data.astype(np.float32))
+    tensors["train.crow"] = torch.from_numpy(run.interactions.indptr.astype(np.int64))
+    tensors["train.col"] = torch.from_numpy(run.interactions.indices.astype(np.int32))
+    if is_weighted(run.interactions):
+        tensors["train.weight"] = torch.from_numpy(run.interactions.data.astype(np.float32))
     if run.times is not None:
         tensors["train.time"] = torch.from_numpy(run.times.astype(np.float64))
     with atomic(folder / NAME) as path:

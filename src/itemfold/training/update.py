@@ -154,7 +154,7 @@ def _updated(
         joined = replace(joined, train=fading(split, run.model.half_life).train)
     else:
         outcome, times = UpdatedModel(copy.deepcopy(run.model)), run.times
-        joined = replace(joined, train=run.train)
+        joined = replace(joined, train=run.interactions)
     outcome = replace(outcome, seconds=time.perf_counter() - started)
     return updated_run(run, data, joined, outcome, features, times)
 

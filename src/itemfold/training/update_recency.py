@@ -27,13 +27,13 @@ def check_weights(run: Run) -> None:
             "a run that counts recent interactions more, but does not hold the times of all of "
             "them, cannot be updated: train it anew"
         )
-    if is_weighted(run.train) and not _is_by_recency(run):
+    if is_weighted(run.interactions) and not _is_by_recency(run):
         raise ItemfoldError("a run with weighted interactions cannot be updated: train it anew")
 
 
 def unweighted(run: Run) -> sp.csr_array:
     """The interactions of a run without weights by recency."""
-    return as_ones(run.train) if is_weighted(run.train) else run.train
+    return as_ones(run.interactions) if is_weighted(run.interactions) else run.interactions
 
 
 def times_of(train: sp.csr_array, ids: IdMap, times: Floats) -> Times:
@@ -46,7 +46,7 @@ def _is_by_recency(run: Run) -> bool:
     half_life, times = run.model.half_life, run.times
     if half_life is None or half_life in NEVER or times is None:
         return False
-    train = as_ones(run.train)
+    train = as_ones(run.interactions)
     train.data = fading(times.max() - times, half_life)
     expected = scaled(train, float(train.data.mean()))
-    return bool(np.allclose(expected.data, run.train.data, rtol=1e-4))
+    return bool(np.allclose(expected.data, run.interactions.data, rtol=1e-4))

@@ -78,7 +78,7 @@ def updated_run(
         item_ids=item_ids,
         titles=joined.catalogue.titles,
         genres=joined.catalogue.genres,
-        train=joined.train,
+        interactions=joined.train,
         notes=notes,
         metrics=metrics,
         features=features,

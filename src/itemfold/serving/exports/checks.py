@@ -51,10 +51,10 @@ class Sample:
 @torch.no_grad()
 def draw_sample(run: Run, *, fold_in: bool) -> Sample:
     """Users with a history, and their lists; with `fold_in`, as new users."""
-    known = np.flatnonzero(np.diff(run.train.indptr))
+    known = np.flatnonzero(np.diff(run.interactions.indptr))
     rng = np.random.default_rng(0)
     rows = np.sort(rng.choice(known, min(USERS, len(known)), replace=False))
-    histories = run.train[rows]
+    histories = run.interactions[rows]
     nobody = np.full(len(rows), -1, dtype=np.int64)
     scores = run.model.scores(histories, nobody if fold_in else rows)
     scores = mask_history(scores.contiguous(), histories)

@@ -100,7 +100,7 @@ def write_graph(run: Run, path: Path) -> None:
 
     graph = OnnxGraph()
     with torch.no_grad():
-        _choose_best(graph, _scores(graph, run.model), run.train)
+        _choose_best(graph, _scores(graph, run.model), run.interactions)
     n_items = len(run.item_ids)
     made = helper.make_graph(
         graph.nodes,

@@ -59,7 +59,7 @@ def score_parts(run: Run, *, progress: bool = False) -> ScoreParts:
     """The parts of a run's scores; raise if the model has neither vectors nor weights."""
     model = run.model
     if isinstance(model, Hybrid):
-        return _of_hybrid(model, run.train, progress)
+        return _of_hybrid(model, run.interactions, progress)
     if isinstance(model, CML):  # −|u − i|² = 2u·i − |i|² − |u|², and |u|² changes no list
         users, items = model.user_vectors, model.item_vectors
         ones, lengths = torch.ones_like(users[:, :1]), items.square().sum(1, keepdim=True)
@@ -68,7 +68,7 @@ def score_parts(run: Run, *, progress: bool = False) -> ScoreParts:
         return ScoreParts(_array(model.user_vectors), _array(model.item_vectors))
     weights = weights_of(model)
     if weights is not None:
-        return ScoreParts(None, None, np.ones(run.train.shape[0], np.float32), weights)
+        return ScoreParts(None, None, np.ones(run.interactions.shape[0], np.float32), weights)
     raise ItemfoldError(
         f"{type(model).__name__} has neither vectors nor item–item weights to export: "
         "choose --to onnx"

@@ -16,7 +16,7 @@ import polars as pl
 import itemfold
 from itemfold.environment import need_packages
 from itemfold.errors import ItemfoldError
-from itemfold.files import atomic, check_folder, write_text
+from itemfold.files import atomic, check_folder, remove_drafts, write_text
 from itemfold.serving.exports import checks, search
 from itemfold.serving.exports.checks import best_of, draw_sample, without_history
 from itemfold.serving.exports.score_parts import ScoreParts, score_parts
@@ -78,7 +78,9 @@ def export(
         raise ItemfoldError(f"'out' must be a new or an empty folder, got '{folder}'")
     items = run.items if isinstance(run, Recommender) else ServedItems.of(_loaded(run))
     trained = items.run
-    draft = folder.with_name(f".{folder.resolve().name}.{os.getpid()}.tmp")
+    name = folder.resolve().name
+    draft = folder.with_name(f".{name}.{os.getpid()}.tmp")
+    remove_drafts(folder.parent, name)
     draft.mkdir(parents=True)
     try:
         facts = {
@@ -86,7 +88,7 @@ def export(
             "to": to,
             "model": trained.config["model"]["name"],
             "data": trained.dataset,
-            "users": int(np.count_nonzero(np.diff(trained.train.indptr))),
+            "users": int(np.count_nonzero(np.diff(trained.interactions.indptr))),
             "items": len(trained.item_ids),
             "new_items_left_out": len(items.new),
             **WRITERS[to](trained, draft, progress),
@@ -96,8 +98,8 @@ def export(
             folder.rmdir()
         draft.replace(folder)
     except OSError as error:  # callers do not know the name of the draft
-        name = Path(error.filename or "export.json").name
-        raise OSError(error.errno, error.strerror, str(folder / name)) from error
+        file = Path(error.filename or "export.json").name
+        raise OSError(error.errno, error.strerror, str(folder / file)) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return facts
@@ -200,7 +202,7 @@ def _write_items(run: Run, folder: Path, parts: ScoreParts | None) -> None:
 
 def _write_users(run: Run, folder: Path, parts: ScoreParts) -> None:
     """Write ``users.parquet``, for users with a history: user_id, vector, factor of the weights."""
-    known = np.flatnonzero(np.diff(run.train.indptr))
+    known = np.flatnonzero(np.diff(run.interactions.indptr))
     columns: dict[str, Any] = {"user_id": run.user_ids.external(known)}
     if parts.users is not None:
         columns |= _vectors(parts.users[known])

@@ -15,8 +15,8 @@ import numpy as np
 from itemfold.errors import ItemfoldError, UnknownIdError
 from itemfold.serving.history import trained_history
 from itemfold.serving.http.schemas import Answer, Item
-from itemfold.serving.http.title_search import TitleSearch
 from itemfold.serving.recommender import Recommender
+from itemfold.serving.title_search import TitleSearch
 from itemfold.training.fingerprint import fingerprint
 
 RUN_NAME = re.compile(r"[\w.-]+")

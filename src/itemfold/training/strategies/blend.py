@@ -123,7 +123,9 @@ class BlendSearch:
             if not bool(finite.all()):  # items without a score come last
                 scores = torch.where(finite, scores, scores[finite].min())
             self.whole[place][part] = standardise_(scores)
-            best.append(largest(mask_history(scores, held.history[part]), self.size)[1])
+            if not held.repeats:
+                scores = mask_history(scores, held.history[part])
+            best.append(largest(scores, self.size)[1])
         empty = torch.empty((0, self.size), dtype=torch.int64, device=self.device)
         self.best[place] = torch.cat(best or [empty])  # a rank may have no users
         self._pool = {}

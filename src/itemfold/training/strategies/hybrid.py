@@ -247,7 +247,7 @@ class Stages(Workbench):
             split = fading(self.split, half_life)
             closed_form.set_up(part, split, self.asked.train)
             if next(iter(part.trials(split.train)), None) is None:
-                part.fit(split.train)
+                part.solve(split.train)
             search = self._search(split)
             search.add("linear", part)
             found.append(search.run()[1])
