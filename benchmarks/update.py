@@ -187,7 +187,7 @@ def quality(run: Run, split: Split) -> npt.NDArray[np.float64]:
         place = coo.row, items[known][coo.col]
         parts.append(type(matrix)((coo.data, place), shape=(len(held), len(run.item_ids))))
     moved = HeldOut(parts[0], parts[1], rows, held.ids)
-    same = replace(split, train=run.train, test=moved, user_ids=run.user_ids, valid=None)
+    same = replace(split, train=run.interactions, test=moved, user_ids=run.user_ids, valid=None)
     same = replace(same, item_ids=run.item_ids, titles=None, genres=None)
     return evaluate(run.model, same, metrics=[METRIC]).per_user[METRIC]
 

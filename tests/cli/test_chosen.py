@@ -155,7 +155,7 @@ def test_the_final_model_of_a_hybrid_keeps_its_choices(tmp_path: Path) -> None:
     call("train", TINY, *FAST, "--protocol", "inductive", "--out", tmp_path / "r")
     call("train", "--final", tmp_path / "r", "--out", tmp_path / "final")
     run, final = Run.load(tmp_path / "r"), Run.load(tmp_path / "final")
-    assert final.train.shape[0] > run.train.shape[0]  # test and validation users, too
+    assert final.interactions.shape[0] > run.interactions.shape[0]  # test and validation users, too
     assert final.model.record() == run.model.record()
     for section in ("loss", "negatives"):
         assert final.config[section] == run.config[section]

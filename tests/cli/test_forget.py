@@ -33,7 +33,7 @@ def test_a_user_is_deleted_from_runs_and_feedback(trained, tmp_path):
     text = call("forget", user, "--run", tmp_path / "a", *places).output
     assert f"{feedback}: 1 events deleted" in text
     assert f"{feedback}: 0 events deleted" in text
-    own = run.train[[0]].nnz
+    own = run.interactions[[0]].nnz
     assert f"user and {own} interactions removed" in text
     assert "weights that all users share" in text
     assert "train again" in text

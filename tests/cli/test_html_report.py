@@ -123,7 +123,7 @@ def test_one_run_has_its_own_verdict_and_popularity_in_the_picture(runs, tmp_pat
 
 
 def test_examples_are_recommendations_of_the_runs(page, runs):
-    size = runs["known item"].train.indptr
+    size = runs["known item"].interactions.indptr
     assert len(size) == 121
     user = re.search(r"User (\d+)", page.text)
     assert user

@@ -107,7 +107,7 @@ def test_the_list_is_that_of_the_recommender_for_a_user_of_median_history(ease):
     for pick in picks:
         assert pick.title in text
     (row,) = ease.user_ids.index([user])
-    size = np.diff(ease.train.indptr)
+    size = np.diff(ease.interactions.indptr)
     assert abs(size[row] - np.median(size)) <= 0.5
     assert f"and {size[row] - 4} more" in " ".join(text.split())
 

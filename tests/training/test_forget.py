@@ -45,16 +45,16 @@ def test_every_model_forgets_a_user_and_serves_the_others(name, data, tmp_path):
     run = ir.train(split, model, **epochs)
     run.save(folder)
     others = [user for user in run.user_ids.ids.tolist() if user != SECRET]
-    own = run.train[[run.user_ids.index([SECRET])[0]]].nnz
+    own = run.interactions[[run.user_ids.index([SECRET])[0]]].nnz
     before = lists(folder, others)
 
     assert forget_user(folder, SECRET) == own > 0
 
     after = ir.Run.load(folder)
     assert after.user_ids.ids.tolist() == others
-    assert after.train.nnz == run.train.nnz - own
+    assert after.interactions.nnz == run.interactions.nnz - own
     assert (after.times is None) == (run.times is None)
-    assert after.times is None or len(after.times) == after.train.nnz
+    assert after.times is None or len(after.times) == after.interactions.nnz
     assert SECRET not in after.per_user["user"].tolist()
     assert len(after.per_user["user"]) == len(run.per_user["user"]) - 1
     assert after.metrics["test"] == run.metrics["test"]
@@ -123,8 +123,8 @@ def test_numeric_ids_and_several_users(tmp_path):
     after = ir.Run.load(tmp_path / "run")
     assert after.user_ids.ids.tolist() == [u for u in run.user_ids.ids.tolist() if u not in (3, 4)]
     assert after.metrics["forgotten"] == 2
-    expected = np.delete(run.train.toarray(), run.user_ids.index([3, 4]), axis=0)
-    np.testing.assert_array_equal(after.train.toarray(), expected)
+    expected = np.delete(run.interactions.toarray(), run.user_ids.index([3, 4]), axis=0)
+    np.testing.assert_array_equal(after.interactions.toarray(), expected)
 
 
 def test_a_link_to_the_folder_stays_a_link(folder, tmp_path):

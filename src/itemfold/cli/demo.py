@@ -176,7 +176,7 @@ def recommend_to_new_user(run: Run, console: Console) -> str:
     assert run.titles is not None
     assert run.genres is not None
     main = np.array([str(genres).partition("|")[0] for genres in run.genres])
-    popularity = np.bincount(run.train.indices, minlength=len(main))
+    popularity = np.bincount(run.interactions.indices, minlength=len(main))
     genre = max(sorted(set(main)), key=lambda name: int(popularity[main == name].sum()))
     rows = np.argsort(np.where(main == genre, -popularity, 0), kind="stable")[:HISTORY]
     history = run.item_ids.external(rows).tolist()

@@ -177,7 +177,7 @@ def _plots(group: Mapping[str, Run]) -> list[tuple[str, str, str]]:
         out.append(("By time window", plots.by_window(curves), caption))
     lists = {}
     for name, run in group.items():
-        n_users = run.train.shape[0]
+        n_users = run.interactions.shape[0]
         rows = np.unique(np.linspace(0, n_users - 1, min(n_users, SAMPLE)).astype(np.int64))
         users = run.user_ids.external(rows)
         lists[name] = Recommender.from_run(run).recommend_all(LENGTH, users=users).rows

@@ -165,7 +165,7 @@ def popularity(
     """The fraction of recommendations by item popularity, beside that of interactions."""
 
     def shares(run: Run, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        degree = np.bincount(run.train.indices, minlength=len(ServedItems.of(run).ids))
+        degree = np.bincount(run.interactions.indices, minlength=len(ServedItems.of(run).ids))
         place = np.empty(len(degree), dtype=np.int64)
         place[np.argsort(-degree, kind="stable")] = np.arange(len(degree))
         tenth = place[rows[rows >= 0]] * groups // len(degree)

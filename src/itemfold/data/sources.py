@@ -118,8 +118,9 @@ def read(
     names = {"user": user, "item": item, "rating": rating, "time": time, "weight": weight}
     weighting = Weighting(weight, duration_text(half_life), weight_transform, duplicates)
     titles_file = Path(titles).expanduser().resolve() if isinstance(titles, str | Path) else None
-    if hasattr(titles, "columns"):
-        titles = titles_of_frame(titles)
+    is_frame = hasattr(titles, "columns")
+    if is_frame:
+        titles = titles_of_frame(titles, title_id, title)
     if titles_file is None and not isinstance(titles, Mapping | None):
         raise ItemfoldError(
             "'titles' must be a file, a frame, or a mapping from item id to title, "
@@ -137,7 +138,7 @@ def read(
     if header not in (None, True, False):
         raise ItemfoldError(f"'header' must be true or false, got {header!r}")
     for key, value in {"title": title, "title_id": title_id}.items():
-        if value is not None and titles_file is None:
+        if value is not None and titles_file is None and not is_frame:
             raise ItemfoldError(f"'{key}' needs a file of titles; name it with 'titles'")
     requested |= {"skip_bad_rows": skip_bad_rows or None, "header": header}
     requested |= {"title": title, "title_id": title_id}

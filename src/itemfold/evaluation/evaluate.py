@@ -125,7 +125,7 @@ def evaluate(
     if not isinstance(run, Model) and not hasattr(run, "model"):
         lists = lists_of(run) if is_frame(run) else None
         run = _other_system(run, split)
-    trained = split.train if isinstance(run, Model) else run.train
+    trained = split.train if isinstance(run, Model) else run.interactions
     half_life = (run if isinstance(run, Model) else run.model).half_life
     if half_life not in (None, "never") and split.times is not None:
         split = split.recent(half_life)
@@ -204,7 +204,7 @@ def scorer_of(run: TrainedRun | Model, split: Split, part: str = "test") -> Mode
     assert split.features is not None
     trained, chosen = split.train, None
     if not isinstance(run, Model):
-        trained, chosen = run.train, run.metrics.get("new_items")
+        trained, chosen = run.interactions, run.metrics.get("new_items")
     parts = (split.features, split.item_ids, split.new_items)
     found = WithNewItems.of(model, trained, *parts, chosen)
     found.only_new = not split.ranks_all
@@ -268,7 +268,7 @@ def check_held_out(run: TrainedRun | Model, split: Split, part: str = "test") ->
             raise ItemfoldError(
                 "'split' must have the users and items of the run, got different ones"
             )
-        replace(split, train=run.train, user_ids=run.user_ids, valid=None, test=held).check()
+        replace(split, train=run.interactions, user_ids=run.user_ids, valid=None, test=held).check()
     return held
 
 

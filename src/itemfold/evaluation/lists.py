@@ -12,7 +12,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from itemfold.data.array_types import Bools, Ints
-from itemfold.data.columns import KNOWN_NAMES, plain_name
+from itemfold.data.column_guess import plain_name
+from itemfold.data.column_words import KNOWN_NAMES
 from itemfold.data.interactions import IdMap
 from itemfold.data.readers.frames import arrow_frame
 from itemfold.data.split import HeldOut

@@ -66,7 +66,7 @@ def forget_user(folder: str | Path, user: str) -> int:
     metrics = {**run.metrics, FORGOTTEN: run.metrics.get(FORGOTTEN, 0) + 1}
     metrics["notes"] = [*(note for note in run.notes if note != NOTE), NOTE]
     _replace_folder(path, replace(left, per_user=columns, metrics=metrics))
-    return int(run.train.nnz - left.train.nnz)
+    return int(run.interactions.nnz - left.interactions.nnz)
 
 
 def _is_user(run: Run, user: str) -> Bools:
@@ -78,8 +78,8 @@ def _is_user(run: Run, user: str) -> Bools:
 def _without_row(run: Run, row: int) -> Run:
     """The run without the user of a row."""
     kept = np.arange(len(run.user_ids)) != row
-    train = sp.csr_array(run.train[np.flatnonzero(kept)])
-    is_kept = np.repeat(kept, np.diff(run.train.indptr))
+    train = sp.csr_array(run.interactions[np.flatnonzero(kept)])
+    is_kept = np.repeat(kept, np.diff(run.interactions.indptr))
     inductive = run.protocol == "inductive"
     tensors = _tensors_without_row(run, train, row, inductive)
     model = rebuild(run.config["model"], train, inductive, tensors, "cpu")
@@ -88,7 +88,7 @@ def _without_row(run: Run, row: int) -> Run:
         run,
         model=model,
         user_ids=run.user_ids.take(np.flatnonzero(kept)),
-        train=train,
+        interactions=train,
         times=None if run.times is None else run.times[is_kept],
     )
 
@@ -106,7 +106,7 @@ def _tensors_without_row(
         model.setup(matrix, inductive=inductive, generator=torch.Generator().manual_seed(0))
         return {name: tensor.shape for name, tensor in model.state_dict().items()}
 
-    before, after = shapes(run.train), shapes(train)
+    before, after = shapes(run.interactions), shapes(train)
     out = {}
     for name, tensor in run.model.state_dict().items():
         is_vectors = name not in before and name.rpartition(".")[2] == "user_vectors"

@@ -116,9 +116,9 @@ def updated(run: Run) -> list[str]:
         lines.append(f"linear part: {done['linear']}")
     if done["epochs"]:
         lines.append(f"network: {done['epochs']} more epochs")
-    users, items = run.train.shape
+    users, items = run.interactions.shape
     lines.append(
-        f"{run.train.nnz:,} interactions of {users:,} users with {items:,} items in all, "
+        f"{run.interactions.nnz:,} interactions of {users:,} users with {items:,} items in all, "
         f"{seconds:.1f} s; nothing is held out, so there are no test metrics"
     )
     return [*lines, *(f"note: {note}" for note in run.notes)]

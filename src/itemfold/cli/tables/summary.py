@@ -50,7 +50,8 @@ def how_trained(run: Run) -> str:
     n_evaluated = metrics.get("users", {}).get("judged", 0)
     if not n_evaluated and not metrics["valid"]:
         length = f"{epochs} epochs" if epochs else "closed form"
-        return f"{length} on all {run.train.nnz:,} interactions; none are held out for evaluation"
+        count = run.interactions.nnz
+        return f"{length} on all {count:,} interactions; none are held out for evaluation"
     refit = f", refitted for {best}" if metrics.get("refit") and best else ""
     length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
     seconds = metrics["seconds"]["train"]
@@ -142,20 +143,22 @@ def _against(metric: str, reference: Reference) -> str:
 
 def typical_users(run: Run, count: int = 1) -> np.ndarray[Any, Any]:
     """Rows of the training users whose histories have about the median length."""
-    size = np.diff(run.train.indptr)
+    size = np.diff(run.interactions.indptr)
     return np.argsort(np.abs(size - np.median(size)), kind="stable")[:count]
 
 
 def history_names(run: Run, row: int, most: int) -> tuple[list[str], int]:
     """Titles, or else ids, of some items of a user's history, and the number of further items."""
     names = run.titles if run.titles is not None else run.item_ids.ids
-    items = run.train.indices[run.train.indptr[row] : run.train.indptr[row + 1]]
+    items = run.interactions.indices[
+        run.interactions.indptr[row] : run.interactions.indptr[row + 1]
+    ]
     return [str(names[i]) or str(run.item_ids.ids[i]) for i in items[:most]], len(items[most:])
 
 
 def example_list(run: Run) -> RenderableType:
     """The recommendations of one known user, with some items of the history."""
-    if not run.train.nnz:
+    if not run.interactions.nnz:
         return Group()
     rows = typical_users(run)
     (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()

@@ -32,7 +32,7 @@ def read_titles(path: Path, item: str | None = None, title: str | None = None) -
     if not path.is_file():
         raise ItemfoldError(f"'titles' must be an existing file, got '{path}'")
     columns, rows = text_table(path)
-    at = _title_columns(path, columns, rows[:SAMPLE], item, title)
+    at = title_columns(path, columns, rows[:SAMPLE], item, title)
     genre = at.get("genre")
     ids, titles, genres = [], [], []
     for fields in rows:
@@ -47,13 +47,13 @@ def has_titles(path: Path) -> bool:
     """Whether a table has a column of item ids and one of titles, by their names."""
     try:
         columns = next(text_rows(path), (0, [""]))[1]
-        return bool(_title_columns(path, columns, [], None, None))
+        return bool(title_columns(path, columns, [], None, None))
     except ItemfoldError:
         return False
 
 
-def _title_columns(
-    path: Path, columns: list[str], rows: list[list[str]], item: str | None, title: str | None
+def title_columns(
+    path: Path | str, columns: list[str], rows: list[list[str]], item: str | None, title: str | None
 ) -> dict[str, int]:
     """Positions of the ids, the titles and the genres."""
     names = [untyped(column) for column in columns]

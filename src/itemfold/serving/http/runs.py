@@ -44,7 +44,7 @@ class ServedRun:
     def of(cls, name: str, recommender: Recommender) -> Self:
         """A run that is served from now on."""
         run, items = recommender.run, recommender.items
-        counts = np.bincount(run.train.indices, minlength=recommender.n_items)
+        counts = np.bincount(run.interactions.indices, minlength=recommender.n_items)
         search = TitleSearch(items.ids.ids.tolist(), items.titles, counts.tolist())
         digest = fingerprint(run, recommender.item_table, items.features)
         now = datetime.now(UTC).isoformat(timespec="seconds")
