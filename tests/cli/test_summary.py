@@ -128,3 +128,25 @@ def test_the_rest_is_printed_with_details(ease, hybrid):
     for run in (ease, hybrid):
         found = rows(shown(details(run), width=200))
         assert set(found) == {*run.metrics["test"], *run.metrics["valid"]}
+
+
+def test_without_a_test_part_the_figures_of_validation_are_shown(tmp_path):
+    options = ("--model", "ease", "--split", "all", "--out", tmp_path / "r")
+    text = call("train", DATA, *options, "--set", "split.valid=0.2").stdout
+    stored = Run.load(tmp_path / "r").metrics["valid"]
+    assert {name: cells[0] for name, cells in rows(text).items()} == {
+        name: f"{value:.4f}" for name, value in stored.items()
+    }
+    assert text.count("closed form") == 1
+    plain = call("train", DATA, *options[:-1], tmp_path / "s").stdout
+    assert rows(plain) == {}
+    assert plain.count("none are held out for evaluation") == 1
+
+
+def test_a_metric_that_the_data_does_not_permit_has_no_figure(tmp_path):
+    likes = tmp_path / "likes.csv"
+    lines = [f"{user},{(user * 7 + n * n) % 23}" for user in range(40) for n in range(6)]
+    likes.write_text("user,item\n" + "\n".join(dict.fromkeys(lines)) + "\n")
+    options = ("--metrics", "genre_diversity@20,hit@20", "--out", tmp_path / "r")
+    text = call("train", likes, "--model", "ease", *options).stdout
+    assert rows(text)["genre_diversity@20"][0] == "–"

@@ -111,6 +111,12 @@ def evaluate_command(
     file = check_plot(plot)
     if sweep is not None:
         sweep = check_sweep(sweep, cutoffs, metrics)
+        if file is not None:
+            raise ItemfoldError("'--plot' does not draw --sweep: itemfold report does")
+    if lists is not None and (sweep or fold_in != "frozen" or not settings.is_plain):
+        raise ItemfoldError(
+            "'--lists' are evaluated as they are: remove --sweep, --fold-in and re-ranking options"
+        )
     other = OtherSystem(rows, splitting, seed, data_root, data)
     if lists is not None:
         tables, result = other.evaluated(lists, run, cutoffs, names, metrics_as)

@@ -133,8 +133,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
         console.print(Text(f"note: {note}", "dim"))
     if run.details:
         console.print(details(trained))
-    if trained.metrics["test"] or trained.metrics["valid"]:
-        print_line(how_trained(trained))
+    print_line(how_trained(trained))
     print_line(f"run folder: {folder}")
     for line in _what_next(trained, quote(str(folder))):
         print_line(line)

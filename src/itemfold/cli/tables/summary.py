@@ -35,7 +35,9 @@ MEANING = {
 def summary(run: Run, metrics: Sequence[str] | None = None) -> RenderableType:
     """The headline metrics, or those that were asked for, and the verdict."""
     if not run.metrics["test"]:
-        return Text(how_trained(run))
+        valid = [(name, Figure.number(value)) for name, value in run.metrics["valid"].items()]
+        shown = ResultTable(("metric", "validation"), tuple(valid))
+        return on_terminal(shown) if valid else Group()
     warning = part_warning(run)
     return Group(
         on_terminal(headlines(run, metrics)),
@@ -66,7 +68,7 @@ def headlines(run: Run, metrics: Sequence[str] | None = None) -> ResultTable:
     beside = references(run)
     rows = []
     for name in names:
-        own: tuple[Cell, ...] = (Figure.number(test[name]), "")
+        own: tuple[Cell, ...] = (Figure.number(test[name]) if name in test else "–", "")
         if name in intervals:
             own = measured(intervals[name])
         others = (Figure.number(r.values[name]) if name in r.values else "" for r in beside)
