@@ -1,6 +1,7 @@
 """Re-ranked lists are the same over HTTP, in Python and on the command line."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -58,8 +59,8 @@ def test_python_http_and_the_command_give_the_same_list(client, recommender, fol
 
 
 def test_a_client_takes_what_the_recommender_takes(client, recommender, monkeypatch):
-    def ask(_, path: str, body: dict) -> dict:
-        return client.post(f"/v1/{path}", json=body).json()
+    def ask(_, path: str, parse: Callable, body: dict) -> object:
+        return parse(client.post(f"/v1/{path}", json=body).json())
 
     monkeypatch.setattr(Client, "_ask", ask)
     steering = ir.Steering(**FIELDS)
