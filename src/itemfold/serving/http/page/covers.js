@@ -42,16 +42,16 @@ export function cover(entry) {
   return made;
 }
 
-// The small cover beside a title: the image, or the first letter on the item's colour.
+// The small cover beside a title: the image, or a letter of the title or the end of the id on the item's colour.
 export function thumbnail(entry) {
   const letter = drawn(entry);
   letter.className = "cover thumb";
   letter.ariaHidden = "true";
-  letter.replaceChildren([...shortLetter(entry)][0] ?? "");
+  letter.replaceChildren(entry.title ? initial(entry) : String(entry.item).slice(-2));
   if (!isAllowed(entry.image)) return letter;
   const image = element("img", {className: "picture thumb", alt: "", loading: "lazy", src: entry.image});
   image.onerror = () => image.replaceWith(letter);
   return image;
 }
 
-const shortLetter = (entry) => named(entry).replace(/^(The|An?) (?=\S)/, "").toUpperCase();
+const initial = (entry) => [...named(entry).replace(/^(The|An?) (?=\S)/, "")][0].toUpperCase();

@@ -256,11 +256,11 @@ async function describeRuns() {
   }
 }
 
-function introduce({model, data, items, new_items: fresh, users, titled}) {
+function introduce({model, data, items, new_items: fresh, users, titled, explains}) {
   const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
   const itemsText = count(items, "items") + (fresh ? ` (${fresh.toLocaleString("en")} new)` : "");
   $("about").textContent = `itemfold · model ${model} · data ${data} · ${itemsText} · ${count(users, "users")}`;
-  $("tagline").textContent = `Learned from ${count(users, "people")}; every pick says why.`;
+  $("tagline").textContent = `Learned from ${count(users, "people")}${explains ? "; every pick says why" : ""}.`;
   $("search").placeholder = `Search ${count(items, titled ? "titles" : "items by id")}`;
 }
 

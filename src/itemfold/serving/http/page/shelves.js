@@ -7,9 +7,11 @@ import {genresOf, named} from "./titles.js";
 const LONGEST = 12; // tiles on a shelf
 const SHORTEST = 4;
 const SHELVES = 3; // of genres
+const ALONE = 24; // tiles on the only shelf
 
 // The popular items as [{title, entries}]: the most popular first, then the rest by genre.
 export function arrange(popular) {
+  if (!popular.some((entry) => entry.genres)) return [{title: "Popular", entries: popular.slice(0, ALONE)}];
   const shelves = [{title: "Popular", entries: popular.slice(0, LONGEST)}];
   let rest = popular.slice(LONGEST);
   while (shelves.length <= SHELVES) {
