@@ -4,7 +4,6 @@ import json
 import math
 import os
 import time
-from contextlib import closing
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -22,8 +21,6 @@ from itemfold.serving.http import ServedRuns, ServiceSettings, create_app
 from itemfold.serving.http.feedback_stats import (
     Version,
     difference,
-    recent_lines,
-    recent_rows,
     tally,
     wilson,
 )
@@ -103,36 +100,41 @@ def test_clicks_are_matched_with_earlier_showings(events):
         assert (feedback.click_through is None) == (not shown)
 
 
-@pytest.mark.parametrize("place", ["feedback", "events.sqlite"])
-def test_recent_rows_come_from_every_store(tmp_path, place):
-    with closing(open_store(tmp_path / place)) as store:
-        store.create()
-        row = {"user_id": "u", "event": "shown", "run": "r", "run_fingerprint": "f"}
-        store.append([{**row, "timestamp": float(t), "item_id": f"i{t}"} for t in range(5)])
-    found = recent_rows(tmp_path / place, 2.0)
-    assert [row["item_id"] for row in found] == ["i2", "i3", "i4"]
+@pytest.mark.parametrize("place", ["feedback", "feedback.sqlite"])
+def test_recent_events_are_the_newest_of_a_store(tmp_path, place):
+    store = open_store(tmp_path / place)
+    store.create()
+    rows = [
+        {"timestamp": time, "user_id": 1, "item_id": time, "event": "shown", "run": "a"}
+        for time in range(100, 400)
+    ]
+    for start in range(0, 300, 50):
+        store.append(rows[start : start + 50])
+
+    def found(since: float, limit: int = 10**6) -> list[int]:
+        return [int(row["item_id"]) for row in store.recent(since, limit)]
+
+    assert found(0) == list(range(100, 400))
+    assert found(250) == list(range(250, 400))
+    newest = found(0, 50)
+    assert newest == list(range(400 - len(newest), 400))
+    assert 50 <= len(newest) < 130  # files are cut by bytes
+    store.close()
 
 
-def test_recent_rows_are_the_newest_of_all_files(tmp_path):
+def test_recent_events_of_files_leave_out_damaged_lines_and_old_files(tmp_path):
     def line(number: int) -> str:
         row = {"timestamp": number, "user_id": 1, "item_id": number, "event": "shown"}
         return json.dumps(row) + "\n"
 
     (tmp_path / "feedback-20260101T000000-aa.jsonl").write_text("".join(map(line, range(100, 200))))
     (tmp_path / "feedback-20260102T000000-aa.jsonl").write_text("".join(map(line, range(200, 300))))
-    broken = '{"event": "shown"\n[]\n{"event": "sold", "timestamp": 350}\n{"event": "shown"}\n'
-    newest = "".join(map(line, range(300, 400)))
-    (tmp_path / "feedback.jsonl").write_text(broken + newest)
-
-    def found(since: float, max_bytes: int = 10**6) -> list[int]:
-        return [row["item_id"] for row in recent_lines(tmp_path, since, max_bytes)]
-
-    assert found(0) == list(range(100, 400))
-    assert found(250) == list(range(250, 400))
-    assert found(0, len(newest) // 2) == list(range(350, 400))
-    assert found(0, len(newest) // 2 + 5) == list(range(350, 400))  # half a line is left out
+    broken = '{"event": "shown"\n[]\n{"event": "shown"}\n'
+    (tmp_path / "feedback.jsonl").write_text(broken + "".join(map(line, range(300, 400))))
+    store = open_store(tmp_path)
+    assert [row["item_id"] for row in store.recent(0, 10**6)] == list(range(100, 400))
     os.utime(tmp_path / "feedback-20260102T000000-aa.jsonl", (50, 50))  # older than 60
-    assert found(60) == list(range(300, 400))
+    assert [row["item_id"] for row in store.recent(60, 10**6)] == list(range(300, 400))
 
 
 @given(st.lists(st.floats(0.0002, 12), min_size=1, max_size=300), st.sampled_from([0.5, 0.95]))

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from itemfold.data.feedback.store import is_postgres
 from itemfold.errors import ItemfoldError
 from itemfold.losses import LOSSES
 from itemfold.models import MODELS
@@ -29,7 +30,11 @@ def check_early(given: Mapping[str, Any]) -> None:
         if isinstance(name := given.get(section), str):
             check_name(table, section, name)
     for parameter in ("run", "final"):
-        if given.get(parameter) is not None:
+        if given.get(parameter) is None:
+            continue
+        if given.get("lists") is not None:  # of a run's test users, or of those of data
+            check_data(str(given[parameter]))
+        else:
             check_run(str(given[parameter]))
     for folder in given.get("runs") or ():
         name, is_named, rest = folder.partition("=")
@@ -52,7 +57,13 @@ def check_run(folder: str) -> None:
 def check_data(data: str) -> None:
     """Reject data that is neither a path, nor an address, nor the name of a data set."""
     path = Path(data).expanduser()
-    if not data or "://" in data or re.search(r"[*?\[]", path.name) or path.exists():
+    if (
+        not data
+        or is_postgres(data)
+        or "://" in data
+        or re.search(r"[*?\[]", path.name)
+        or path.exists()
+    ):
         return
     if re.search(r"[/\\]|\.\w+$", data) and ":" not in data:
         raise ItemfoldError(f"{data}: no such file or folder{_near(path)}")

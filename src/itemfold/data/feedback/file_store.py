@@ -20,6 +20,7 @@ from itemfold.files import atomic, check_folder, locked
 ROTATE_BYTES = 64 * 2**20  # a file does not grow beyond it
 FILES = "feedback*.jsonl"  # in a folder, rotated files included
 CURRENT = "feedback.jsonl"  # the file that is written to
+EVENT_BYTES = 160  # of a usual event
 PRIVATE = 0o600  # feedback is personal data
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -78,6 +79,25 @@ class FileStore:
             with path.open("rb") as file:
                 for number, line in enumerate(file, 1):
                     yield f"{path}, line {number}", line.rstrip(b"\r\n")
+
+    def recent(self, since: float, limit: int) -> Iterator[Row]:
+        """The events in the last bytes of the files; half a line at the start is left out."""
+        parts: list[tuple[Path, int]] = []  # file and offset, the newest first
+        room = limit * EVENT_BYTES
+        for path in reversed(self._files()):
+            with suppress(FileNotFoundError):  # it was renamed or deleted
+                stat = path.stat()
+                if room <= 0 or stat.st_mtime < since:
+                    break
+                parts.append((path, max(0, stat.st_size - room)))
+                room -= stat.st_size
+        for path, offset in reversed(parts):
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                file.seek(offset)
+                for row in map(_row, file):
+                    time = row.get("timestamp")
+                    if isinstance(time, int | float) and time >= since:
+                        yield row
 
     def forget(self, user: str) -> int:
         """Delete the lines of a user; each file is replaced as a whole."""

@@ -55,6 +55,18 @@ class SqlStore:
         for key, *values in cursor:
             yield f"{self.place}, event {key}", dict(zip(FIELDS, values, strict=True))
 
+    def recent(self, since: float, limit: int) -> Iterator[Row]:
+        """The newest events since a time, the oldest first."""
+        newest = (
+            f"SELECT * FROM {TABLE} WHERE timestamp >= {self.mark} "
+            f"ORDER BY timestamp DESC, id DESC LIMIT {limit:d}"
+        )
+        statement = f"SELECT {', '.join(FIELDS)} FROM ({newest}) AS newest ORDER BY timestamp, id"
+        with self.transaction() as cursor:
+            cursor.execute(statement, (since,))
+            for values in cursor:
+                yield dict(zip(FIELDS, values, strict=True))
+
     def forget(self, user: str) -> int:
         """Delete the events of a user."""
         return self._delete(f"user_id = {self.mark}", user.strip())

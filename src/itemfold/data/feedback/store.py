@@ -43,6 +43,12 @@ class FeedbackStore(Protocol):
     def entries(self) -> Iterator[Entry]:
         """All events, the oldest first."""
 
+    def recent(self, since: float, limit: int) -> Iterator[Row]:
+        """The newest events since a time, about `limit` of them, the oldest first.
+
+        Damaged events are left out.
+        """
+
     def forget(self, user: str) -> int:
         """Delete the events of a user; return their number."""
 

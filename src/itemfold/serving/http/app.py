@@ -111,7 +111,8 @@ def create_app(
     router = Api(runs, queue, telemetry, stopping, feedback, settings.image_hosts).router()
     app.include_router(router, prefix="/v1")
     app.include_router(router, include_in_schema=False)  # the paths of 0.1
-    app.include_router(Dashboard(runs, telemetry, settings.feedback).router(), prefix="/v1")
+    read = None if settings.feedback is None else open_store(settings.feedback)
+    app.include_router(Dashboard(runs, telemetry, read).router(), prefix="/v1")
     describe = app.openapi
     app.openapi = lambda: with_known_ids(describe(), next(iter(runs)))  # type: ignore[method-assign]
     _add_page(app, settings.image_hosts)

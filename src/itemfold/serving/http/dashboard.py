@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from enum import IntEnum
-from pathlib import Path
 from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 
+from itemfold.data.feedback.store import FeedbackStore, StoreError
 from itemfold.serving.http.errors import RESPONSES
 from itemfold.serving.http.feedback_stats import (
     Estimate,
     Version,
     VersionFeedback,
     difference,
-    recent_rows,
     tally,
 )
 from itemfold.serving.http.request_stats import RequestStats
@@ -25,6 +25,7 @@ from itemfold.serving.http.runs import ServedRun, ServedRuns
 from itemfold.serving.http.telemetry import Telemetry
 
 DAY = 86_400.0
+MAX_EVENTS = 400_000  # the newest: two seconds of reading
 MIN_AGE_S = 2.0  # feedback is read again after this time …
 READING_FRACTION = 0.05  # … and reading takes at most this fraction of the time
 CONFIDENCE = 0.95
@@ -103,10 +104,12 @@ class Dashboard:
     Args:
         runs: The served runs.
         telemetry: The metrics of all workers.
-        feedback: Where feedback is stored; None: it is not collected.
+        feedback: Where feedback is stored, opened for this use alone; None: it is not collected.
     """
 
-    def __init__(self, runs: ServedRuns, telemetry: Telemetry, feedback: str | Path | None) -> None:
+    def __init__(
+        self, runs: ServedRuns, telemetry: Telemetry, feedback: FeedbackStore | None
+    ) -> None:
         self.runs, self.telemetry, self.feedback = runs, telemetry, feedback
         self._lock = asyncio.Lock()
         self._tallies: dict[int, dict[Version, VersionFeedback]] = {}
@@ -148,16 +151,19 @@ class Dashboard:
 
     async def _tally(self, days: int) -> dict[Version, VersionFeedback]:
         """The feedback of the last days; it is read in a thread, rarely if that takes long."""
-        place = self.feedback
-        if place is None:
+        store = self.feedback
+        if store is None:
             return {}
         async with self._lock:
             started = time.monotonic()
             if started >= self._read_again.get(days, 0.0):
                 since = time.time() - DAY * days
-                self._tallies[days] = await asyncio.to_thread(
-                    lambda: tally(recent_rows(place, since))
-                )
+                try:
+                    self._tallies[days] = await asyncio.to_thread(
+                        lambda: tally(store.recent(since, MAX_EVENTS))
+                    )
+                except StoreError as error:
+                    raise HTTPException(503, f"feedback cannot be read: {error}") from None
                 took = time.monotonic() - started
                 self._read_again[days] = started + max(MIN_AGE_S, took / READING_FRACTION)
             return self._tallies[days]

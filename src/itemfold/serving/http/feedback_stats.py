@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from itemfold.data.feedback.file_store import FILES, FileStore
 from itemfold.data.feedback.reading import EVENTS, TAKEN
-from itemfold.data.feedback.store import open_store
 
-MAX_BYTES = 64 * 2**20  # of the newest feedback, about 400,000 events: two seconds of reading
-MAX_EVENTS = 400_000  # the newest of a database
 TOP_ITEMS = 10
 
 
@@ -121,6 +114,8 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> dict[Version, VersionFeedback]:
     out: dict[Version, VersionFeedback] = {}
     waiting: Counter[int] = Counter()  # showings without a click, by version, user and item
     for row in rows:
+        if row.get("event") not in EVENTS:
+            continue  # damaged
         version = Version(str(row.get("run", "")), str(row.get("run_fingerprint", "")))
         found = out.setdefault(version, VersionFeedback())
         event, item = str(row["event"]), str(row.get("item_id"))
@@ -133,47 +128,3 @@ def tally(rows: Iterable[Mapping[str, Any]]) -> dict[Version, VersionFeedback]:
             waiting[showing] -= 1
             found.clicked += 1
     return out
-
-
-def recent_rows(place: str | Path, since: float) -> Iterator[Mapping[str, Any]]:
-    """The newest events of a feedback store since a time."""
-    with closing(open_store(place)) as store:
-        if isinstance(store, FileStore):
-            yield from recent_lines(store.folder, since)
-            return
-        rows = (row for _, row in store.entries() if not isinstance(row, bytes))
-        yield from deque((row for row in rows if row["timestamp"] >= since), MAX_EVENTS)
-
-
-def recent_lines(
-    folder: Path, since: float, max_bytes: int = MAX_BYTES
-) -> Iterator[dict[str, Any]]:
-    """The events of a feedback folder since a time, at most the newest `max_bytes`.
-
-    Damaged lines are left out. The first file may begin within a line, which is left out, too.
-    """
-    parts: list[tuple[Path, int]] = []  # file and offset, the newest first
-    for path in sorted(folder.glob(FILES), reverse=True):
-        with suppress(FileNotFoundError):  # it was renamed or deleted
-            stat = path.stat()
-            if max_bytes <= 0 or stat.st_mtime < since:
-                break
-            parts.append((path, max(0, stat.st_size - max_bytes)))
-            max_bytes -= stat.st_size
-    for path, offset in reversed(parts):
-        with suppress(FileNotFoundError), path.open("rb") as file:
-            file.seek(offset)
-            for line in file:
-                row = _event(line)
-                if row is not None and row["timestamp"] >= since:
-                    yield row
-
-
-def _event(line: bytes) -> dict[str, Any] | None:
-    """The event of a line, None if it is damaged."""
-    try:
-        row = json.loads(line)
-        valid = row["event"] in EVENTS and isinstance(row["timestamp"], int | float)
-    except (ValueError, TypeError, KeyError):
-        return None
-    return row if valid else None
