@@ -16,6 +16,10 @@ from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.ranking_losses import QUICK, Study, run_study
 
 
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
+
+
 def main() -> None:
     """Parse the options and run the study."""
     parser = argparse.ArgumentParser(description="The study of ranking losses.")
@@ -30,13 +34,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs in parallel")
     given = parser.parse_args()
     study = QUICK if given.quick else Study()
-    for name, value in (
-        ("losses", given.losses),
-        ("models", given.models),
-        ("data", given.datasets),
-    ):
-        if value:
-            study = replace(study, **{name: tuple(value.split(","))})
+    study = replace(
+        study,
+        losses=_names(given.losses) or study.losses,
+        models=_names(given.models) or study.models,
+        data=_names(given.datasets) or study.data,
+    )
     options = Options(
         device=given.device,
         jobs=given.jobs,

@@ -34,11 +34,13 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.models.node2vec import Node2Vec
     from itemfold.models.popularity import Popularity
     from itemfold.models.rlae import RLAE
+    from itemfold.models.rp3beta import RP3Beta
     from itemfold.models.sgl import SGL
     from itemfold.models.simgcl import SimGCL
     from itemfold.models.simplex import SimpleX
     from itemfold.models.slim import SLIM
     from itemfold.models.ultragcn import UltraGCN
+    from itemfold.models.userknn import UserKNN
     from itemfold.models.xsimgcl import XSimGCL
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -72,6 +74,8 @@ MODELS: MutableMapping[str, type[Model]] = LazyTable(
         "rlae": "RLAE",
         "slim": "SLIM",
         "itemknn": "ItemKNN",
+        "userknn": "UserKNN",
+        "rp3beta": "RP3Beta",
         "ials": "IALS",
         "gf-cf": "GFCF",
         "popularity": "Popularity",
@@ -110,8 +114,10 @@ __all__ = [
     "MultVAE",
     "Node2Vec",
     "Popularity",
+    "RP3Beta",
     "SimGCL",
     "SimpleX",
     "UltraGCN",
+    "UserKNN",
     "XSimGCL",
 ]

@@ -86,7 +86,8 @@ def trial_settings(loss: str, study: Study, seed: int = 0) -> list[dict[str, dic
     out = []
     for lr, l2, negatives, tau, *others in quantiles.tolist():
         n = study.negatives[int(negatives * len(study.negatives))]
-        train = {"lr": _between(LR, lr), "l2": _between(L2, l2), "n_negatives": n}
+        train: dict[str, Any] = {"lr": _between(LR, lr), "l2": _between(L2, l2)}
+        train["n_negatives"] = n
         train["similarity"] = "cosine" if loss in COSINE else "dot"
         if loss == "direct-au":  # has no negatives
             train["n_negatives"] = 1
