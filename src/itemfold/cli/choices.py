@@ -54,15 +54,17 @@ class Command(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Reject empty paths, parse, and reject names and paths that do not exist."""
+        """Reject empty paths, then parse."""
         flags = {flag for p in self.params if p.name in PATHS for flag in p.opts}
         for flag, value in pairwise([*args, "-"]):
             if (flag in flags and value == "") or (flag[-1:] == "=" and flag[:-1] in flags):
                 raise ItemfoldError(f"'{flag.rstrip('=')}' must be a path, got ''")
-        rest = super().parse_args(ctx, args)
-        if not ctx.resilient_parsing:
-            check_early(ctx.params)
-        return rest
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Reject names and paths that do not exist, then run the command."""
+        check_early(ctx.params)
+        return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Show help with the placeholders filled in."""
