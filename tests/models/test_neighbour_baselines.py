@@ -14,7 +14,7 @@ X = random_matrix(30, 20, 0.25)
 
 def fitted(model: Model, train: sp.csr_array = X) -> Model:
     model.setup(train, inductive=True, generator=torch.Generator())
-    model.fit(train)
+    model.solve(train)
     return model
 
 

@@ -52,7 +52,7 @@ class TrainedRun(Protocol):
     metrics: dict[str, Any]
 
     @property
-    def train(self) -> sp.csr_array:
+    def interactions(self) -> sp.csr_array:
         """What the model was trained on, `[users, items]`."""
 
 

@@ -41,7 +41,7 @@ class RP3Beta(SparseWeights):
         at_least_zero(beta=beta)
         self.neighbours, self.alpha, self.beta = neighbours, alpha, beta
 
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Multiply the steps from item to user and back, and keep the largest, block by block."""
         x = train.astype(np.float64)
         to_items = powered(x, self.alpha)  # [users, items]

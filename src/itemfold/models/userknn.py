@@ -48,7 +48,7 @@ class UserKNN(Model):
         self.neighbours, self.shrink = neighbours, shrink
         self.matrix: tuple[Tensor, sp.csr_array, sp.csr_array] | None = None
 
-    def fit(self, train: sp.csr_array) -> None:
+    def solve(self, train: sp.csr_array) -> None:
         """Store the training interactions."""
         parts = {
             "starts": train.indptr.astype(np.int64),
