@@ -274,7 +274,6 @@ def test_workers_load_what_was_accepted_and_roll_back(tmp_path, recommender):
             os.kill(pid, signal.SIGKILL)
         eventually(killed_are_replaced)
         eventually(lambda: all_have("lightgcn"))  # not what the link points to
-        assert service.log_text().count("is not replaced") == 1  # one worker tried
 
         switch(link, "new")
         service.process.send_signal(signal.SIGHUP)

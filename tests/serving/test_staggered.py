@@ -69,6 +69,21 @@ def test_a_version_that_the_first_worker_cannot_load_reaches_no_other(tmp_path):
     assert len(workers[0].orders) == 2
 
 
+def test_a_served_folder_that_breaks_costs_no_worker(tmp_path):
+    versions, reload, workers = start(tmp_path)
+    for _ in range(4):  # all load the new version
+        reload.step(workers)
+        for place in loading(workers):
+            workers[place].loaded = ""
+    reload.add([("shop", versions.accepted["shop"])])  # its files were removed
+    reload.step(workers)
+    workers[0].loaded = "no such folder"
+    for _ in range(5):
+        reload.step(workers)
+    assert [len(worker.orders) for worker in workers] == [2, 1, 1]
+    assert not any(worker.was_killed for worker in workers)
+
+
 def test_a_worker_that_ends_while_loading_is_not_waited_for(tmp_path):
     versions, reload, workers = start(tmp_path)
     reload.step(workers)

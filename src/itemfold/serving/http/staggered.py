@@ -25,6 +25,7 @@ class StaggeredReload:
         self._orders: deque[Order] = deque()
         self._todo: list[Worker] | None = None  # of the first order; None: it has not begun
         self._asked: Worker | None = None
+        self._is_accepted = False  # the first order, by a worker that has loaded it
 
     def add(self, orders: Sequence[Order]) -> None:
         """Load these runs after those that were ordered before."""
@@ -53,8 +54,9 @@ class StaggeredReload:
             return False
         self._asked = None
         if asked.loaded == "":
+            self._is_accepted = True
             self.versions.accept(name, folder)
-        elif self.versions.accepted[name] != folder:
+        elif not self._is_accepted:
             if has_ended:
                 log(logging.ERROR, f"run {name!r} is not replaced: a worker ended loading it")
             self._todo = []
@@ -64,4 +66,4 @@ class StaggeredReload:
 
     def _finish(self) -> None:
         self._orders.popleft()
-        self._todo = None
+        self._todo, self._is_accepted = None, False
