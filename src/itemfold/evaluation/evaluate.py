@@ -216,7 +216,8 @@ def item_facts_of(
 ) -> ItemFacts:
     """Facts of the items that a model scores."""
     source = split if isinstance(run, Model) else run
-    train, items = source.train, ItemCatalogue(source.item_ids, source.titles, source.genres)
+    train = split.train if isinstance(run, Model) else run.interactions
+    items = ItemCatalogue(source.item_ids, source.titles, source.genres)
     if isinstance(model, WithNewItems):
         assert split.features is not None
         assert split.new_items is not None

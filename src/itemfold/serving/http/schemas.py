@@ -86,7 +86,11 @@ class ListRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     k: Count = Field(20, description="Number of items.")
-    exclude_seen: bool = Field(True, description="Leave out the items of the history.")
+    exclude_seen: bool | None = Field(
+        None,
+        description="Leave out the items of the history; default: yes, unless the run was trained "
+        "with repeats.",
+    )
     only: IdList | None = Field(None, description="Ids to choose from.")
     without: IdList | None = Field(None, description="Ids to leave out.")
     genre: Genres | None = Field(None, description="Keep items with at least one of these genres.")
