@@ -10,7 +10,8 @@ from itemfold.serving.http.staggered import StaggeredReload
 class FakeWorker:
     """A worker that answers when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folders = {"shop": folder}
         self.is_ready, self.loaded, self.orders, self.was_killed = True, None, [], False
         self.process = SimpleNamespace(kill=self._kill)
 
@@ -32,7 +33,7 @@ def start(tmp_path: Path, n_workers: int = 3):
     link.unlink()
     link.symlink_to("new")
     reload = StaggeredReload(versions)
-    workers = [FakeWorker() for _ in range(n_workers)]
+    workers = [FakeWorker((tmp_path / "old").resolve()) for _ in range(n_workers)]
     reload.add(versions.poll(at_once=True))
     return versions, reload, workers
 
@@ -67,6 +68,24 @@ def test_a_version_that_the_first_worker_cannot_load_reaches_no_other(tmp_path):
     reload.add(versions.poll(at_once=True))  # the next order is carried out
     reload.step(workers)
     assert len(workers[0].orders) == 2
+
+
+def test_a_worker_that_was_still_starting_gets_the_accepted_version(tmp_path):
+    versions, reload, workers = start(tmp_path, 2)
+    workers[1].is_ready = False  # it has begun to load the old version
+    reload.step(workers)
+    workers[0].loaded = ""
+    for _ in range(3):
+        reload.step(workers)
+    assert versions.accepted["shop"].name == "new"
+    workers[1].is_ready = True
+    for _ in range(3):
+        reload.step(workers)
+    assert workers[1].orders == [("shop", (tmp_path / "new").resolve())]
+    workers[1].loaded = ""
+    for _ in range(5):
+        reload.step(workers)
+    assert [len(worker.orders) for worker in workers] == [1, 1]  # nobody lacks anything
 
 
 def test_a_served_folder_that_breaks_costs_no_worker(tmp_path):

@@ -34,6 +34,7 @@ class StaggeredReload:
     def step(self, workers: Sequence[Worker]) -> None:
         """Read the answer of the worker that was asked, and ask the next one."""
         if not self._orders:
+            self._catch_up(workers)
             return
         if self._todo is None:
             self._todo = [worker for worker in workers if worker.is_ready]
@@ -54,7 +55,7 @@ class StaggeredReload:
             return False
         self._asked = None
         if asked.loaded == "":
-            self._is_accepted = True
+            self._is_accepted, asked.folders[name] = True, folder
             self.versions.accept(name, folder)
         elif not self._is_accepted:
             if has_ended:
@@ -63,6 +64,15 @@ class StaggeredReload:
         elif not has_ended:  # others could load it: one that cannot would answer differently
             asked.process.kill()
         return True
+
+    def _catch_up(self, workers: Sequence[Worker]) -> None:
+        """Order what a worker lacks that was still starting when a version was accepted."""
+        for worker in workers:
+            for name, folder in self.versions.accepted.items():
+                if worker.is_ready and worker.folders[name] != folder:
+                    self._orders.append((name, folder))
+                    self._todo, self._is_accepted = [worker], True
+                    return
 
     def _finish(self) -> None:
         self._orders.popleft()

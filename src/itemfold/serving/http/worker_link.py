@@ -70,6 +70,7 @@ class Worker:
     """The supervisor's end.
 
     Attributes:
+        folders: The folder from which it has loaded each run.
         is_ready: Whether the worker answers requests.
         problem: Why the worker could not start, or "".
         loaded: The result of the last order to load a run, None until it is known.
@@ -79,6 +80,7 @@ class Worker:
     channel: socket.socket
     control: Connection
     beat: Any
+    folders: dict[str, Path]
     is_ready: bool = False
     problem: str = ""
     loaded: str | None = None

@@ -108,7 +108,7 @@ class _Supervisor:
         their_control.close()
         their_channel.close()
         channel.setblocking(False)
-        return Worker(process, channel, control, beat)
+        return Worker(process, channel, control, beat, task.folders)
 
     def _await_all(self) -> bool:
         """Wait until all workers are ready; False if a signal arrives first."""
