@@ -112,15 +112,16 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     if run.seeds is not None or run.folds is not None:
         _train_repeatedly(base, settings, source, folder, run, shown)
         return
+    said: list[str] = []  # before training
+
+    def report(note: str) -> None:
+        print_note(note)
+        said.append(note)
+
     with report_interrupt(lambda: _how_to_resume(folder)):
         request = Request.from_options(base, settings, source)
         trained = run_config(
-            request,
-            folder,
-            resume=run.resume,
-            progress=True,
-            started=STARTED,
-            report=print_note,
+            request, folder, resume=run.resume, progress=True, started=STARTED, report=report
         )
     if not ranks.is_first():
         return
@@ -130,7 +131,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     if ranks.size() == 1:  # several processes score together
         console.print(example_list(trained))
     for note in trained.notes:
-        console.print(Text(f"note: {note}", "dim"))
+        if not any(note in line for line in said):
+            console.print(Text(f"note: {note}", "dim"))
     if run.details:
         console.print(details(trained))
     print_line(how_trained(trained))
