@@ -11,11 +11,9 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-SCRIPTS = sorted(
-    path.name
-    for path in FOLDER.glob("*.py")
-    if path.name not in ("common.py", "service_process.py", "peers_recbole.py", "peers_implicit.py")
-)
+OF_OTHERS = ("common.py", "service_process.py")  # modules, and scripts of other environments
+OF_OTHERS += ("peers_recbole.py", "peers_implicit.py", "frontier_peers.py")
+SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py") if path.name not in OF_OTHERS)
 SMALL = "synthetic:users=120,items=90,interactions=2500"
 
 Call = Callable[..., int]

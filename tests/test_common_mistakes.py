@@ -46,7 +46,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "folder to evaluate": (
         lambda: ir.evaluate("runs/x", SPLIT),
-        r"'run' must be a Run or a model, got 'runs/x'; load a folder with Run.load\(folder\)",
+        r"'run' must be a Run, a model, .* got 'runs/x'; load a folder with Run.load\(folder\)",
     ),
     "data to evaluate on": (
         lambda: ir.evaluate(RUN, DATA),

@@ -193,7 +193,7 @@ def test_the_same_figures_give_the_same_bytes(tmp_path):
         (["--plot", "no/plot.svg"], "'--plot' must be in an existing folder"),
     ],
 )
-def test_bad_options_are_one_sentence(options, message):
-    result = call("compare", "nowhere", "nothing", *options, code=2)
+def test_bad_options_are_one_sentence(options, message, tmp_path):
+    result = call("compare", tmp_path, tmp_path, *options, code=2)
     (line,) = result.stderr.strip().splitlines()
     assert message in line

@@ -107,7 +107,7 @@ def test_a_given_test_part_is_reported(tmp_path: Path) -> None:
 
 def test_describe_says_the_same(tmp_path: Path) -> None:
     path = write_plays(tmp_path / "plays.csv", "customer,product,stars,bought_at,hours")
-    shown = call("describe", path).stdout
+    shown = " ".join(call("describe", path).stdout.split())
     assert "Read as" in shown
     assert "columns: --user-col customer" in shown
     assert "try --min-rating 3; hours looks like a weight" in shown

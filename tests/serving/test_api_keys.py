@@ -142,7 +142,9 @@ def test_keys_are_replaced_in_all_workers_without_a_restart(folder, tmp_path):
         assert service.process.poll() is None
 
 
-def test_a_key_on_the_command_line_is_warned_about(monkeypatch):
+def test_a_key_on_the_command_line_is_warned_about(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
     started: list[tuple[str, ...]] = []
 
     def start(*_: object, settings: ServiceSettings, **__: object) -> None:
@@ -162,7 +164,7 @@ def test_a_key_on_the_command_line_is_warned_about(monkeypatch):
 def test_a_readable_file_is_reported_before_a_run_is_loaded(tmp_path):
     path = write(tmp_path / "keys", OLD)
     path.chmod(0o644)
-    text = call("serve", tmp_path / "none", "--api-key-file", path, code=2).stderr
+    text = call("serve", tmp_path, "--api-key-file", path, code=2).stderr
     assert f"run chmod 600 {path}" in text
 
 

@@ -273,7 +273,7 @@ def test_the_page_loads_nothing_from_elsewhere(client):
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
     linked = re.findall(r'(?:src|href)="([^"]*)"', page.text)
     assert {"/page/main.js", "/page/style.css"} <= set(linked)
-    assert all(link.startswith(("/", "data:")) for link in linked)
+    assert all(link.startswith(("/", "data:", "#")) for link in linked)
     assert all(client.get(link).status_code == 200 for link in linked if link.startswith("/"))
     scripts = [file.name for file in PAGE.iterdir() if file.name.endswith(".js")]
     assert len(scripts) > 3

@@ -100,7 +100,7 @@ def test_invalid_fields_are_rejected(client, fields, sentence):
         (["--diversity", "2"], "'diversity' must be a number from 0 to 1, got 2"),
         (["--max-per", "genre"], "'--max-per' must be COLUMN=N, such as genre=3, got 'genre'"),
         (["--max-per", "genre=0"], "'--max-per' must be COLUMN=N, such as genre=3, got 'genre=0'"),
-        (["--available", "none.txt"], "'available' must be an existing file, got 'none.txt'"),
+        (["--available", "none.txt"], "'--available' must be an existing file, got 'none.txt'"),
     ],
 )
 def test_invalid_options_raise(folder, options, sentence):
@@ -239,7 +239,7 @@ def test_a_run_can_be_evaluated_and_swept_on_the_command_line(tmp_path, monkeypa
     assert call("report", "r")[0] == 0
     page = Path("report.html").read_text(encoding="utf-8")
     assert "The cost of re-ranking" in page
-    assert "slider: popularity discount" in page
+    assert "popularity discount" in page
     assert "at a loss of 2%" in page
     assert call("report", "r", "--no-curves", "--out", "short.html")[0] == 0
     assert "The cost of re-ranking" not in Path("short.html").read_text(encoding="utf-8")

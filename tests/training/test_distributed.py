@@ -145,7 +145,9 @@ def test_what_cannot_be_divided_is_refused_before_data_is_read(
     options: list[str], reason: str, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    line = ["train", str(tmp_path / "absent.csv"), *options, "--out", str(out)]
+    data = tmp_path / "broken.csv"
+    data.write_text("no table\n")
+    line = ["train", str(data), *options, "--out", str(out)]
     done = CliRunner().invoke(app, line)
     assert done.exit_code == 2
     assert reason in done.stderr

@@ -29,13 +29,13 @@ def check_early(given: Mapping[str, Any]) -> None:
     for section, table in TABLES.items():
         if isinstance(name := given.get(section), str):
             check_name(table, section, name)
-    for parameter in ("run", "final"):
-        if given.get(parameter) is None:
-            continue
-        if given.get("lists") is not None:  # of a run's test users, or of those of data
-            check_data(str(given[parameter]))
-        else:
-            check_run(str(given[parameter]))
+    if given.get("lists") is not None:  # of a run's test users, or of those of data
+        check_data(str(given["run"]))
+    else:
+        for parameter in ("run", "final"):
+            folders = given.get(parameter) or ()
+            for folder in folders if isinstance(folders, list | tuple) else (folders,):
+                check_run(str(folder))
     for folder in given.get("runs") or ():
         name, is_named, rest = folder.partition("=")
         check_run(rest if is_named and not Path(folder).exists() else folder)

@@ -103,10 +103,10 @@ def read_file(path: Path, rules: RowRules) -> RawTable:
     if not path.is_file():  # reading a pipe would wait for a writer
         raise ItemfoldError(f"{path}: must be a file or a folder, not a pipe or a device")
     names, skip = rules.names, rules.skip
-    if is_parquet(path):
-        return read_parquet(path, names, skip=skip)
     if is_feedback(path):
         return read_feedback(path, skip=skip)
+    if is_parquet(path):
+        return read_parquet(path, names, skip=skip)
     if is_json(path):
         return read_json(path, names, skip=skip)
     form, rows = sniff(path, asked_header(path, names, rules.header))
