@@ -94,7 +94,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     """
     if experiment.data is not None and ranks.is_first() and error_console.is_terminal:
         print_note(f"reading {experiment.data}")
-    from itemfold.cli.tables.details import details
+    from itemfold.cli.tables.details import chosen, details
     from itemfold.cli.tables.summary import check_shown, example_list, how_trained, summary
     from itemfold.experiments.build import run_config
     from itemfold.experiments.stored import change_of_data, default_folder
@@ -135,6 +135,8 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
             console.print(Text(f"note: {note}", "dim"))
     if run.details:
         console.print(details(trained))
+        for line in chosen(trained):
+            print_line(line)
     print_line(how_trained(trained))
     print_line(f"run folder: {folder}")
     for line in _what_next(trained, quote(str(folder))):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from itemfold.cli.tables.activity import by_activity
 from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_terminal
@@ -22,12 +21,12 @@ LEGEND = (
 
 
 def details(run: Run) -> RenderableType:
-    """All metrics, users by activity, the parts of a hybrid, and the settings that were chosen."""
+    """All metrics, users by activity, and the parts of a hybrid."""
     if not run.metrics["test"] and not run.metrics["valid"]:
-        return Group(*map(Text, chosen(run)))
+        return Group()
     groups = by_activity(stored_activity(run.metrics, run.per_user))
     tables = [on_terminal(table) for table in (all_metrics(run), *groups)]
-    return Group(*tables, parts_table(run), *map(Text, chosen(run)))
+    return Group(*tables, parts_table(run))
 
 
 def all_metrics(run: Run) -> ResultTable:
