@@ -94,8 +94,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     """
     if experiment.data is not None and ranks.is_first() and error_console.is_terminal:
         print_note(f"reading {experiment.data}")
-    from itemfold.cli.tables.details import chosen, details
-    from itemfold.cli.tables.summary import check_shown, example_list, how_trained, summary
+    from itemfold.cli.tables.summary import check_shown
     from itemfold.experiments.build import run_config
     from itemfold.experiments.stored import change_of_data, default_folder
     from itemfold.settings.resolve import Request
@@ -127,17 +126,7 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
         return
     if run.final is not None and (note := change_of_data(run.final, trained)):
         print_note(note)
-    console.print(summary(trained, shown))
-    if ranks.size() == 1:  # several processes score together
-        console.print(example_list(trained))
-    for note in trained.notes:
-        if not any(note in line for line in said):
-            console.print(Text(f"note: {note}", "dim"))
-    if run.details:
-        console.print(details(trained))
-        for line in chosen(trained):
-            print_line(line)
-    print_line(how_trained(trained))
+    _print_results(trained, shown, said, run.details)
     print_line(f"run folder: {folder}")
     for line in _what_next(trained, quote(str(folder))):
         print_line(line)
@@ -146,6 +135,26 @@ def train(experiment: ExperimentOptions, run: RunOptions) -> None:
     if not trained.metrics.get("complete", True):
         print_note(f"stopped at the best so far; {_how_to_resume(folder)}")
         raise typer.Exit(128 + signal.SIGINT)
+
+
+def _print_results(
+    trained: Run, shown: list[str] | None, said: list[str], with_details: bool
+) -> None:
+    """The answer, one list, and the notes that were not printed before training."""
+    from itemfold.cli.tables.details import chosen, details
+    from itemfold.cli.tables.summary import example_list, how_trained, summary
+
+    console.print(summary(trained, shown))
+    if ranks.size() == 1:  # several processes score together
+        console.print(example_list(trained))
+    for note in trained.notes:
+        if not any(note in line for line in said):
+            console.print(Text(f"note: {note}", "dim"))
+    if with_details:
+        console.print(details(trained))
+        for line in chosen(trained):
+            print_line(line)
+    print_line(how_trained(trained))
 
 
 def _train_repeatedly(
