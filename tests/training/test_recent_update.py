@@ -16,6 +16,7 @@ import itemfold as ir
 from itemfold.data.interactions import Interactions
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.build import run_config
+from itemfold.models import rlae
 
 DAY = 86400.0
 DATA = ir.load("synthetic:users=100,items=80,interactions=2000,seed=4")
@@ -180,3 +181,17 @@ def test_exports_know_new_users_recent_items_and_fading_histories(
     several = ir.train(ir.split_by_time(EARLY), hybrid(half_life="90d", new_blend=rows), epochs=1)
     for number, run in enumerate((fading, several)):
         assert ir.export(run, to, tmp_path / str(number))["exact"]
+
+
+def test_the_linear_part_of_a_hybrid_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the largest weights are stored: after training, in the updated run and when loaded."""
+    monkeypatch.setattr(rlae, "STORED", 1)
+    monkeypatch.setattr(rlae, "KEPT", 7)
+    alone = ir.train(ir.split_interactions(DATA), ir.models.RLAE(l2=50.0)).model
+    assert len(alone.weight_values) > 7 * alone.n_items  # all
+    for linear in ("rlae", ir.models.RLAE(l2=50.0)):
+        model = ir.models.Hybrid(gnn=None, linear=linear, blend=((0.0, 0.0, 0.0, 1.0),))
+        first = ir.train(ir.split_by_time(DATA), model)
+        new = pl.DataFrame({"user_id": ["new"] * 2, "item_id": DATA.item_ids.ids[:2].tolist()})
+        for run in (first, ir.update(first, new)):
+            assert len(run.model.linear.weight_values) <= 7 * run.model.n_items

@@ -33,12 +33,18 @@ def make_part(what: str, value: PartSettings, default: str) -> tuple[Model | Non
     given = {key: entry for key, entry in given.items() if entry is not None}
     if what == "gnn" and not is_network(kind):  # before its settings are checked
         return kind(), value
-    part: Model = kind(**check_settings(kind, name, kind.current_settings(given)))
-    if isinstance(part, RLAE):
-        part.compact = True
+    part = renewed(kind(**check_settings(kind, name, kind.current_settings(given))))
     is_open = {*part.left_open} if what == "gnn" and isinstance(part, EmbeddingModel) else set()
     is_open -= {"start"} if {"dim", "pooling"} <= {*given} else set()  # stored by 0.2: random
     return part, {"name": name, **part.record(), **dict.fromkeys(is_open - {*given})}
+
+
+def renewed(part: Model, **settings: Any) -> Model:
+    """A new model for a part of a hybrid, with some settings changed."""
+    new = type(part)(**{**part.settings, **settings})
+    if isinstance(new, RLAE):
+        new.compact = True
+    return new
 
 
 def is_network(kind: type[Model]) -> bool:

@@ -33,6 +33,7 @@ from itemfold.models.ease import EASE
 from itemfold.models.embedding_model import EmbeddingModel
 from itemfold.models.growth import check_growth, grown_weights
 from itemfold.models.hybrid import Hybrid
+from itemfold.models.hybrid_settings import renewed
 from itemfold.models.linear_update import update_linear
 from itemfold.models.rlae import RLAE
 from itemfold.settings.resolve import Request, Settings, resolve
@@ -257,9 +258,9 @@ def _covering_new_items(linear: Model, before: int, split: Split, config: TrainC
     """A linear part that covered all items covers the new ones as well, as far as allowed."""
     items = linear.settings.get("items")
     if items is None or items < before:
-        return linear.fresh()
+        return renewed(linear)
     most = COVERED["cuda" if pick_device(config.device).type == "cuda" else "cpu"]
-    return type(linear)(**{**linear.settings, "items": min(max(most, items), split.n_items)})
+    return renewed(linear, items=min(max(most, items), split.n_items))
 
 
 def _settings(run: Run, device: str | None) -> Settings:

@@ -9,7 +9,7 @@ from itemfold.data.split import HeldOut, Split
 from itemfold.errors import ItemfoldError
 from itemfold.models.base import Kind, Model
 from itemfold.models.hybrid import Hybrid
-from itemfold.models.hybrid_settings import make_part
+from itemfold.models.hybrid_settings import make_part, renewed
 from itemfold.settings.resolve import Request, Settings, resolve
 from itemfold.training.fitted import Context
 from itemfold.training.references import POPULARITY, popularity_model
@@ -48,7 +48,7 @@ def fit_linear(
     if found:
         state.choose({"model": {"linear": found}})
         state.trials += trials
-    fresh = type(linear)(**{**linear.settings, **found})
+    fresh = renewed(linear, **found)
     fitted = closed_form.solve(fresh, split, config, context)
     state.descent.seconds += time.perf_counter() - started
     return fitted
