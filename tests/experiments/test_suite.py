@@ -29,7 +29,7 @@ from itemfold.experiments.suites.suite import Suite, load_suite, row_settings
 from itemfold.experiments.suites.user_values import UserValues, read_values, values_path
 from itemfold.models import MODELS
 from itemfold.models.base import Kind
-from itemfold.settings.resolve import changes
+from itemfold.settings.changes import changes
 from itemfold.training.interrupt import Interrupt
 
 TINY = "synthetic:users=60,items=50,interactions=900"

@@ -9,7 +9,7 @@ from itemfold.experiments.suites.paired_tests import RunIds
 from itemfold.experiments.suites.results import ResultRow, ResultTable, metric_title
 from itemfold.experiments.suites.store import Line, Result
 from itemfold.experiments.suites.suite import Suite
-from itemfold.settings.resolve import changes
+from itemfold.settings.changes import changes
 
 BOUND = "with an upper bound of the variance"  # `crossed_bound`
 

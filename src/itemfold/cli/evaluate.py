@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from itemfold import ranks
-from itemfold.cli import options
+from itemfold.cli import list_options, options
 from itemfold.cli.errors import error_console
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_cutoffs, parse_optional_list
@@ -34,7 +34,7 @@ def evaluate_command(
             show_default=False,
         ),
     ],
-    steering: options.SteeringOptions,
+    steering: list_options.SteeringOptions,
     rows: options.RowOptions,
     splitting: options.SplitOptions,
     k: Annotated[str, typer.Option(help="Cut-offs, such as 10,20.")] = "20",
@@ -76,7 +76,7 @@ def evaluate_command(
         typer.Option(
             help="Measure lists over the range of a slider: diversity, popularity_discount, "
             "long_tail or freshness.",
-            rich_help_panel=options.RERANKING,
+            rich_help_panel=list_options.RERANKING,
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -275,7 +275,9 @@ def check_sweep(name: str, cutoffs: list[int], metrics: str | None) -> str:
     return slider
 
 
-def _sweep(run: Run, split: Split, slider: str, k: int, steering: options.SteeringOptions) -> Sweep:
+def _sweep(
+    run: Run, split: Split, slider: str, k: int, steering: list_options.SteeringOptions
+) -> Sweep:
     from itemfold.evaluation.tradeoff import SLIDER_VALUES, Sweeper
     from itemfold.training.progress import track
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from itemfold import ranks
-from itemfold.cli import options
+from itemfold.cli import list_options, options
 from itemfold.cli.errors import error_console, print_note
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_list, parse_numbers, parse_optional_list
@@ -190,7 +190,7 @@ def recommend_command(
     run: options.RunPath,
     audience: AudienceOptions,
     filters: FilterOptions,
-    steering: options.SteeringOptions,
+    steering: list_options.SteeringOptions,
     output: OutputOptions,
     device: options.ScoringDevice = "cpu",
 ) -> None:

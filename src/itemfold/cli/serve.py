@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from itemfold.cli import options
+from itemfold.cli import list_options, options
 from itemfold.cli.option_groups import with_options
 from itemfold.cli.parsing import parse_list
 from itemfold.environment import need_extra
@@ -94,7 +94,7 @@ def serve_command(
             show_default=False,
         ),
     ],
-    table: options.TableOptions,
+    table: list_options.TableOptions,
     access: AccessOptions,
     storing: FeedbackOptions,
     new_items: options.NewItems = None,

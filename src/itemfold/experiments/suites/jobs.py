@@ -9,7 +9,7 @@ from pathlib import Path
 from itemfold.experiments.suites.options import Options
 from itemfold.experiments.suites.store import RowKey, Store, identity
 from itemfold.experiments.suites.suite import Cell, Suite
-from itemfold.settings.resolve import changes
+from itemfold.settings.changes import changes
 from itemfold.settings.schema import Config
 
 

@@ -23,7 +23,7 @@ from itemfold.experiments.suites.overrides import Entry
 from itemfold.experiments.suites.store import write_json
 from itemfold.experiments.suites.suite import load_suite
 from itemfold.experiments.suites.worker import hardware, load_data
-from itemfold.settings.resolve import changes
+from itemfold.settings.changes import changes
 from itemfold.training.interrupt import unless_stopped
 from itemfold.training.run import Run
 
