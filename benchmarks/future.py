@@ -99,7 +99,9 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     print(hardware(given.threads), flush=True)
     found = [measure(file, given) for file in given.files]
-    text = page(found, hardware(given.threads))
+    files = [] if given.files == list(FILES) else given.files
+    systems = [] if given.systems == ",".join(SYSTEMS) else ["--systems", given.systems]
+    text = page(found, hardware(given.threads), " ".join([*files, *systems]))
     print(text)
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
@@ -273,7 +275,7 @@ def mean(values: Floats) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def page(found: list[dict[str, Any]], machine: str) -> str:
+def page(found: list[dict[str, Any]], machine: str, given: str) -> str:
     """The page of all files."""
     lines = [
         "# The future\n\n[All results](../RESULTS.md)\n",
@@ -283,8 +285,8 @@ def page(found: list[dict[str, Any]], machine: str) -> str:
         "*New* users have their first interaction in the window and are folded in with the earlier "
         "half of theirs. Means over all users of all windows; *p* is that of the paired t-test "
         f"against *{CHOSEN}* over the same users. Seed 0. {machine}.\n",
-        "Made by `python benchmarks/future.py --data-root DATA --out results`; finished parts are "
-        "kept with `--values FOLDER`.\n",
+        f"Made by `python benchmarks/future.py {given} --data-root DATA --out results`; finished "
+        "parts are kept with `--values FOLDER`.\n",
     ]
     for one in found:
         lines.append(f"## {one['data']}\n")
@@ -308,7 +310,8 @@ def page(found: list[dict[str, Any]], machine: str) -> str:
             cells += [shown(each) for each in row["windows"]] if several else []
             lines.append(f"| {name} | {' | '.join(cells)} |")
         lines.append("")
-    lines += [f"- *{name}*: {text}." for name, text in ABOUT.items()]
+    shown_rows = {name for one in found for name in one["rows"]}
+    lines += [f"- *{name}*: {text}." for name, text in ABOUT.items() if name in shown_rows]
     return "\n".join(lines) + "\n"
 
 
