@@ -60,7 +60,7 @@ def for_site(text: str) -> str:
             return given.strip("\n")
         if kind == "picture":
             return f'--8<-- "{given.partition("|")[0].strip()}"'
-        return found[0]
+        return found[0].partition("-->")[2].removesuffix("<!-- end -->").strip("\n")
 
     return PART.sub(shown, text)
 
