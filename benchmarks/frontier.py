@@ -86,8 +86,6 @@ def measure(data: str, options: Any) -> list[dict[str, Any]]:
             runs = [train(data, folder, budget, options) for _ in range(options.repeats)]
             value = float(np.median([quality for _, quality in runs]))
             points.append(point(OWN, [s for s, _ in runs], value, {"budget": budget}))
-            if budget is not None and points[-1]["seconds"] < 0.8 * budget:
-                break  # it stopped by itself
     return points
 
 
@@ -192,7 +190,8 @@ def plot(path: Path, name: str, points: list[dict[str, Any]]) -> None:
     own = sorted((p["seconds"], 100 * p["ndcg@20"]) for p in points if p["system"] == OWN)
     peers = sorted((p["seconds"], 100 * p["ndcg@20"], p["system"]) for p in points
                    if p["system"] != OWN)  # fmt: skip
-    last = max([s for s, *_ in (*own, *peers)]) * 1.3
+    first, last = (edge(s for s, *_ in (*own, *peers)) for edge in (min, max))
+    last *= 1.3
     best = np.maximum.accumulate([value for _, value, _ in peers]) if peers else []
     if peers:
         steps = [s for s, *_ in peers]
@@ -204,6 +203,9 @@ def plot(path: Path, name: str, points: list[dict[str, Any]]) -> None:
                           fontsize=9, color="#333333")  # fmt: skip
     axes.plot(*zip(*own, strict=True), "o-", color="#1f5fa8", ms=6, lw=2, label="itemfold")
     axes.set_xscale("log")
+    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500) if first / 2 <= t <= last]
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
     axes.set_xlim(right=last)
     axes.set_xlabel("seconds on two cores, from the start of the process")
     axes.set_ylabel("NDCG@20 × 100, test")
