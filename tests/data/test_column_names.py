@@ -32,7 +32,7 @@ from itemfold.errors import ItemfoldError
         ),
     ],
 )
-def test_columns_by_known_names_or_their_last_words(header: str, found: dict[str, str]) -> None:
+def test_columns_by_known_names_or_their_last_part(header: str, found: dict[str, str]) -> None:
     columns = header.split(",")
     places = choose_columns(columns, {}, "f.csv")
     assert {role: columns[place] for role, place in places.items()} == found
@@ -83,7 +83,7 @@ def test_a_requested_column_goes_before_all_others() -> None:
     assert choose_columns(columns, {"time": "watch_time"}, "f.csv")["time"] == 2
 
 
-def test_two_items_by_their_last_words_have_to_be_named() -> None:
+def test_two_items_by_their_last_part_have_to_be_named() -> None:
     listed = r"no item column.*shown_article_id or clicked_article_id.*--item-col"
     with pytest.raises(ItemfoldError, match=listed):
         choose_columns(["user_id", "shown_article_id", "clicked_article_id"], {}, "f.csv")

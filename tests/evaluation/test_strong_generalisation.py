@@ -19,7 +19,7 @@ METRICS = ("recall@20", "capped_recall@20", "capped_recall@50", "ndcg@100")
 
 @pytest.fixture(scope="module")
 def data() -> ir.Interactions:
-    """yelp2018-strong with its most popular items, without users of whom nothing is shown."""
+    """yelp2018-strong with its most popular items, without users who have no shown items."""
     whole = ir.load("yelp2018-strong", data_root=os.environ["ITEMFOLD_DATA"])
     trained = whole.user_parts == UserPart.TRAIN
     degree = np.bincount(whole.items[trained], minlength=whole.n_items)

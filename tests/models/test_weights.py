@@ -1,4 +1,4 @@
-"""What weights do to each model: refused by name, or used, saved, loaded and explained exactly."""
+"""What weights do to each model: rejected, or used, saved, loaded and explained exactly."""
 
 from dataclasses import replace
 from pathlib import Path

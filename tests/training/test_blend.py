@@ -1,4 +1,4 @@
-"""The search of a blend: known optima, groups by length, and the comparison of scorings."""
+"""The search of a blend: known optima, groups by length, and values by user."""
 
 from typing import Any
 
@@ -309,7 +309,7 @@ def test_without_new_users_there_is_one_blend() -> None:
     }
 
 
-# --- comparing scorings --------------------------------------------------------------------------
+# --- values by user ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("budget", [256, 1e-6])  # one block of users, and several

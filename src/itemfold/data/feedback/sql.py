@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -17,7 +18,7 @@ SCHEMA = (
 )
 
 
-class SqlStore:
+class SqlStore(ABC):
     """A table of events in a database.
 
     Attributes:
@@ -30,9 +31,9 @@ class SqlStore:
     mark: str
     key: str
 
+    @abstractmethod
     def transaction(self) -> AbstractContextManager[Any]:
         """A cursor whose statements take effect together or not at all."""
-        raise NotImplementedError
 
     def schema(self) -> list[str]:
         """The statements that create the table."""
@@ -46,6 +47,7 @@ class SqlStore:
             self.check_room(cursor)
             cursor.executemany(statement, [_values(row) for row in rows])
 
+    @abstractmethod
     def check_room(self, cursor: Any) -> None:
         """Raise if the table is as large as allowed."""
 

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from itemfold.data.feedback.sql import TABLE, SqlStore
 from itemfold.data.feedback.store import Entry, StoreError, StoreFullError
@@ -65,6 +66,9 @@ class SqliteStore(SqlStore):
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+
+    def check_room(self, cursor: Any) -> None:
+        """Nothing: SQLite itself limits the pages of the file."""
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Cursor]:
