@@ -42,6 +42,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sgl": {"weight": 0.002},
     "simgcl": {"weight": 0.01},
     "xsimgcl": {"weight": 0.01},
+    "egcf": {"weight": 0.01},
+    "sansa": {"l2": 20.0},
     # unobserved items include some of the user's colour: the hardest of many is one of them
     "cml": {"negatives": 1},
     "enmf": {"negative_weight": 0.3},

@@ -10,10 +10,12 @@ from itemfold.lazy import LazyTable, lazy_names
 if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.models.adap_tau import AdapTau
     from itemfold.models.base import Kind, Model
+    from itemfold.models.chebycf import ChebyCF
     from itemfold.models.cml import CML
     from itemfold.models.deepwalk import DeepWalk
     from itemfold.models.dgcf import DGCF
     from itemfold.models.ease import EASE
+    from itemfold.models.egcf import EGCF
     from itemfold.models.embedding_model import EmbeddingModel
     from itemfold.models.enmf import ENMF
     from itemfold.models.gat import GAT
@@ -25,6 +27,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.models.ials import IALS
     from itemfold.models.itemknn import ItemKNN
     from itemfold.models.lightgcn import LightGCN
+    from itemfold.models.lightgcnpp import LightGCNPP
     from itemfold.models.line import LINE
     from itemfold.models.lr_gccf import LRGCCF
     from itemfold.models.mf import MF
@@ -35,6 +38,7 @@ if TYPE_CHECKING:  # each name is imported when it is first used
     from itemfold.models.popularity import Popularity
     from itemfold.models.rlae import RLAE
     from itemfold.models.rp3beta import RP3Beta
+    from itemfold.models.sansa import SANSA
     from itemfold.models.sgl import SGL
     from itemfold.models.simgcl import SimGCL
     from itemfold.models.simplex import SimpleX
@@ -50,6 +54,7 @@ MODELS: MutableMapping[str, type[Model]] = LazyTable(
     {
         "hybrid": "Hybrid",
         "lightgcn": "LightGCN",
+        "lightgcn++": "LightGCNPP",
         "gcn": "GCN",
         "gin": "GIN",
         "gat": "GAT",
@@ -60,6 +65,7 @@ MODELS: MutableMapping[str, type[Model]] = LazyTable(
         "sgl": "SGL",
         "simgcl": "SimGCL",
         "xsimgcl": "XSimGCL",
+        "egcf": "EGCF",
         "adap-tau": "AdapTau",
         "simplex": "SimpleX",
         "mf": "MF",
@@ -73,11 +79,13 @@ MODELS: MutableMapping[str, type[Model]] = LazyTable(
         "ease": "EASE",
         "rlae": "RLAE",
         "slim": "SLIM",
+        "sansa": "SANSA",
         "itemknn": "ItemKNN",
         "userknn": "UserKNN",
         "rp3beta": "RP3Beta",
         "ials": "IALS",
         "gf-cf": "GFCF",
+        "chebycf": "ChebyCF",
         "popularity": "Popularity",
     },
 )
@@ -86,6 +94,7 @@ __all__ = [
     "CML",
     "DGCF",
     "EASE",
+    "EGCF",
     "ENMF",
     "GAT",
     "GCN",
@@ -100,15 +109,18 @@ __all__ = [
     "NGCF",
     "NIAGCN",
     "RLAE",
+    "SANSA",
     "SGL",
     "SLIM",
     "AdapTau",
+    "ChebyCF",
     "DeepWalk",
     "EmbeddingModel",
     "Hybrid",
     "ItemKNN",
     "Kind",
     "LightGCN",
+    "LightGCNPP",
     "LinearGNN",
     "Model",
     "MultVAE",
