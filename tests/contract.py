@@ -43,7 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "simgcl": {"weight": 0.01},
     "xsimgcl": {"weight": 0.01},
     "egcf": {"weight": 0.01},
-    "sansa": {"l2": 20.0},
+    "sansa": {"l2": 20.0, "density": 0.5},
     # unobserved items include some of the user's colour: the hardest of many is one of them
     "cml": {"negatives": 1},
     "enmf": {"negative_weight": 0.3},

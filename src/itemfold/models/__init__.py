@@ -54,7 +54,7 @@ MODELS: MutableMapping[str, type[Model]] = LazyTable(
     {
         "hybrid": "Hybrid",
         "lightgcn": "LightGCN",
-        "lightgcn++": "LightGCNPP",
+        "lightgcn-pp": "LightGCNPP",
         "gcn": "GCN",
         "gin": "GIN",
         "gat": "GAT",

@@ -55,7 +55,7 @@ class GNN(EmbeddingModel):
         4
     """
 
-    user_tables = ("user_embedding",)  # in the transductive protocol
+    user_tables: ClassVar[tuple[str, ...]] = ("user_embedding",)  # in the transductive protocol
     item_tables = ("item_embedding",)
     init_std: float | None = 0.1  # deviation of h⁰ before training; None: Xavier's
     depth: int
