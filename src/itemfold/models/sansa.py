@@ -185,7 +185,9 @@ def approximate_inverse(lower: sp.csc_array, kept: int, scans: int, finetune: in
         found = pruned(sp.csc_array(sp.hstack(blocks)), kept)
     for _ in range(finetune):
         residual = spl.norm(identity - lower @ found, axis=0)
-        residual = residual / np.sqrt(np.arange(n, 0, -1))  # a column of L has that many entries at most
+        residual = residual / np.sqrt(
+            np.arange(n, 0, -1)
+        )  # a column of L has that many entries at most
         worst = np.sort(np.argsort(-residual, kind="stable")[:width])
         change = improved(lower, found[:, worst], identity[:, worst]) - found[:, worst]
         place = sp.csc_array(
