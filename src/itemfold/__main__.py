@@ -1,7 +1,13 @@
 """The command line, as ``itemfold`` and as ``python -m itemfold``."""
 
+import gc
+
 from itemfold.cli.signals import guard
 from itemfold.threads import tune_threads
+
+# New objects between two collections, instead of 700: importing torch makes a million objects
+# that stay, and each collection looks at them again.
+COLLECT_AFTER = 10_000
 
 
 def main() -> None:
@@ -9,9 +15,13 @@ def main() -> None:
 
     def command() -> None:
         tune_threads()  # before a command imports torch
-        from itemfold.cli import app
+        gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+        try:
+            from itemfold.cli import app
 
-        app.main()
+            app.main()
+        finally:
+            gc.freeze()  # at exit Python would search all of torch's objects for cycles
 
     guard(command)
 

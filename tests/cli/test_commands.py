@@ -326,6 +326,16 @@ def test_a_search_writes_a_configuration_to_train_with(here):
     assert valid == max(trial["value"] for trial in trials)
 
 
+def test_a_search_prints_the_assumptions_that_train_prints(here):
+    rows = [f"c{n % 20},p{(n * 7 + n // 20) % 30},{1 + n % 5}" for n in range(400)]
+    Path("bought.csv").write_text("\n".join(["customer,product,stars", *rows]))
+    searched = call("tune", "bought.csv", "--model", "ease", "--trials", "1", "--out", "t").stderr
+    trained = call("train", "bought.csv", "--model", "ease", "--out", "r").stderr
+    said = [line for line in trained.splitlines() if line.startswith("itemfold: ")]
+    assert any("--user-col customer --item-col product" in line for line in said)
+    assert [line for line in searched.splitlines() if line.startswith("itemfold: ")] == said
+
+
 def test_finished_runs_are_not_trained_again(runs):
     before = (runs / "bpr" / "model.safetensors").read_bytes()
     text = call("train", "--resume", "--out", runs / "bpr").stdout

@@ -138,3 +138,15 @@ def test_components_keep_their_place_when_they_are_imported_or_replaced(
     monkeypatch.undo()
     assert list(ir.models.MODELS) == names
     assert "own" not in ir.models.MODELS
+
+
+def test_a_command_leaves_nothing_to_collect_at_exit() -> None:
+    code = (
+        "import atexit, gc, sys; from itemfold.__main__ import main; "
+        "sys.argv = ['itemfold', 'datasets']; "
+        "left = lambda: gc.get_freeze_count() > 10 * len(gc.get_objects()); "
+        "atexit.register(lambda: print('frozen', left())); "
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("frozen True\n")

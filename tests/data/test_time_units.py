@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import itemfold as ir
@@ -32,9 +32,16 @@ def test_every_unit_is_recognised(seconds: list[int], unit: str) -> None:
 @given(st.lists(st.integers(-(10**6), 3 * 10**8), min_size=1, max_size=20))
 def test_relative_times_stay_as_they_are(values: list[int]) -> None:
     column = np.array(values, dtype=np.float64)
+    assume(min(values) < 19_000_101 or max(values) > 21_001_231)  # dates such as 20240131: below
     found, notes = in_seconds(column, "x")
     assert found.tolist() == values
     assert notes == ()
+
+
+def test_dates_written_as_numbers_keep_their_order_and_are_reported() -> None:
+    found, notes = in_seconds(np.array([19_000_101.0, 21_001_231.0]), "x")
+    assert found.tolist() == [19_000_101.0, 21_001_231.0]
+    assert notes == ("Times such as 19000101 are not seconds; only their order is used.",)
 
 
 def frame(times: list[Any]) -> pl.DataFrame:

@@ -116,3 +116,15 @@ def test_real_files_are_trained_on_as_they_are(
     assert (title in run.titles.tolist()) if title else run.titles is None
     item = run.item_ids.ids.tolist()[0]
     assert call("recommend", tmp_path / "r", "--history", item, "-k", 3).stdout
+
+
+def test_a_pattern_that_matches_one_file_has_the_titles_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "a.inter").write_text("user_id:token\titem_id:token\n1\t7\n2\t7\n2\t8\n")
+    (tmp_path / "a.item").write_text("item_id:token\tmovie_title:token_seq\n7\tBabe\n8\tFargo\n")
+    data = ir.load(str(tmp_path / "*.inter"))
+    assert data.titles is not None
+    assert data.titles.tolist() == ["Babe", "Fargo"]
+    (tmp_path / "b.inter").write_text("user_id:token\titem_id:token\n3\t8\n")
+    assert (
+        ir.load(str(tmp_path / "*.inter")).titles is None
+    )  # of which file they are is not certain

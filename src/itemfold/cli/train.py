@@ -271,6 +271,7 @@ def tune(experiment: ExperimentOptions, search: SearchOptions) -> None:
             time_limit=search.time_limit,
             resume=search.resume,
             progress=True,
+            report=print_note,
         )
     console.print(results.tuned(found))
     best = quote(str(search.out / "best.toml"))

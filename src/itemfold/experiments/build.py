@@ -51,10 +51,15 @@ def run_config(
     join_ranks(model, settings.make_sampler(), settings.train.device)
     data = make_data(config) if data is None else data
     split = data if isinstance(data, Split) else make_split(config, data, model)
-    if report is not None and isinstance(data, Interactions) and not is_named(data):
-        for sentence in assumptions(data, split):
-            report(sentence)
+    if report is not None and isinstance(data, Interactions):
+        report_assumptions(data, split, report)
     return fit_and_test(settings, split, out=out, resume=resume, progress=progress, started=started)
+
+
+def report_assumptions(data: Interactions, split: Split, report: Callable[[str], None]) -> None:
+    """Call ``report`` with what was assumed about a file; named data needs no assumptions."""
+    for sentence in () if is_named(data) else assumptions(data, split):
+        report(sentence)
 
 
 def data_and_split(settings: Settings) -> Config:

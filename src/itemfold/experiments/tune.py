@@ -11,7 +11,7 @@ import gc
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from itemfold.data.interactions import Interactions
 from itemfold.data.split import Split
 from itemfold.environment import need_extra, out_of_memory, pick_device
 from itemfold.errors import ItemfoldError
-from itemfold.experiments.build import make_data, make_split
+from itemfold.experiments.build import make_data, make_split, report_assumptions
 from itemfold.experiments.search_space import (
     SearchRange,
     default_search_space,
@@ -105,6 +105,7 @@ def tune(
     resume: bool = False,
     data: Interactions | None = None,
     progress: bool = False,
+    report: Callable[[str], None] | None = None,
 ) -> Tuned:
     """Search for the settings with the best validation value of ``train.metric``.
 
@@ -112,7 +113,8 @@ def tune(
     `default_search_space`. ``trials`` counts finished trials, including those of earlier calls; its
     default is that of the search in the folder, or `TRIALS`. No trial starts after ``time_limit``
     seconds. The first trial is the given configuration. ``resume=True`` leads to the same trials as
-    a search without interruption.
+    a search without interruption. ``report`` is called with what was assumed about a file, before
+    the first trial.
     """
     started = time.monotonic()
     need_extra("tune")
@@ -130,8 +132,10 @@ def tune(
         data = make_data(config)
     if known not in ("", data.fingerprint):
         raise ItemfoldError(f"{folder} holds a search on other data; it cannot be resumed")
-    split = make_split(config, data, resolve(config).make_model()).without_test()
-    task = _Search(config, space, split, folder, full.metric, full.seed)
+    split = make_split(config, data, resolve(config).make_model())
+    if report is not None:
+        report_assumptions(data, split, report)
+    task = _Search(config, space, split.without_test(), folder, full.metric, full.seed)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=False):
         is_new = not _stored_fingerprint(folder, request, resume)  # again, now that it is locked

@@ -55,7 +55,9 @@ def read_path(path: Path, rules: RowRules) -> tuple[RawTable, Path | None]:
     """The columns of a file, a folder or a pattern, and the file of titles beside it, if any."""
     try:
         if is_pattern(path):
-            return _read_parts(path, matching_files(path), rules), None
+            files = matching_files(path)
+            titles = _titles_beside(files[0]) if len(files) == 1 else None
+            return _read_parts(path, files, rules), titles
         if path.is_dir():
             return _read_folder(path, rules)
         table = read_file(path, rules)
