@@ -17,7 +17,8 @@ from itemfold.training.forget import forget_user
 
 N_USERS, N_ITEMS = 41, 37  # different, so that a row of a user is not taken for one of an item
 SECRET = "secret-user-7"
-RECOMPUTED = ("hybrid", "gf-cf", "chebycf", "userknn")  # they score with all users, who are one less
+# they score with all users, who are one less
+RECOMPUTED = ("hybrid", "gf-cf", "chebycf", "userknn")
 
 
 @pytest.fixture(scope="module")

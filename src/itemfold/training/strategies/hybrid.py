@@ -26,7 +26,7 @@ from itemfold.training.strategies.blend import Blend, BlendSearch, standard_erro
 from itemfold.training.strategies.candidates import Candidate
 from itemfold.training.strategies.chosen_sum import ChosenSum, choose_sum
 from itemfold.training.strategies.hybrid_state import HybridState
-from itemfold.training.strategies.parts import linear_seconds, parts_alone
+from itemfold.training.strategies.parts import dense_seconds, linear_seconds, parts_alone
 from itemfold.training.strategies.recency import (
     NEVER,
     OF_INTERACTIONS,
@@ -203,8 +203,9 @@ class Stages(Workbench):
         """One linear fit to all data, an untrained network from its SVD, a typical blend."""
         state = self.state
         state.choose({**self.entries[0].settings, "train": {}})
-        if self.value("linear") not in (None, "none") and self._is_sparse():
-            state.choose({"model": {"linear": {"neighbours": FEW_NEIGHBOURS}}})
+        if self.value("linear") not in (None, "none") and (self._is_sparse() or self._is_late()):
+            quick = {"form": "sparse", "neighbours": FEW_NEIGHBOURS}
+            state.choose({"model": {"linear": quick}})
         is_needed = self.value("blend") is not None or self._is_kept("gnn")
         if not is_needed and not self._is_informed(self.settings):
             state.choose({"model": {"gnn": "none"}})
@@ -222,6 +223,11 @@ class Stages(Workbench):
         if not self.refits:
             self._refit(self.faded)
             self.model = self._assembled(self.late, self.faded, self.split)
+
+    def _is_late(self) -> bool:
+        """Whether the dense form of the linear part takes longer than the time that is left."""
+        is_open = not self.asked.is_given("model.linear")
+        return is_open and dense_seconds(self.split) > self.context.deadline.left()
 
     # --- recency ---------------------------------------------------------------------------------
 

@@ -25,7 +25,12 @@ def linear_seconds(settings: Settings, split: Split) -> float:
     """About how long one linear fit takes on two cores."""
     if settings.model.values["linear"] in (None, "none"):
         return 0.5
-    return SETUP + min(PER_CUBE * split.n_items**3, PER_INTERACTION * split.train.nnz)
+    return SETUP + min(dense_seconds(split), PER_INTERACTION * split.train.nnz)
+
+
+def dense_seconds(split: Split) -> float:
+    """About how long the dense form of the linear part takes on two cores."""
+    return PER_CUBE * split.n_items**3
 
 
 def fit_linear(

@@ -16,14 +16,26 @@ OF_INTERACTIONS = ("1y", "90d", "30d")  # taste changes more slowly (docs/resear
 
 
 def half_lives(split: Split, asked: str | None, tried: tuple[str, ...]) -> list[str]:
-    """What to try, "never" first: the given half-life, or all that are shorter than the data."""
+    """What to try, "never" first: the given half-life, or all that are shorter than the data.
+
+    Only a later validation period shows what should be forgotten; a random part favours nothing.
+    """
     if asked is not None:
         return [asked]
-    if split.times is None:
+    if split.times is None or not validates_later(split):
         return [NEVER]
     times = split.times.matrix.data
     span = float(np.ptp(times)) if len(times) else 0.0
     return [NEVER, *(each for each in tried if half_life_seconds(each) < span)]
+
+
+def validates_later(split: Split) -> bool:
+    """Whether no validation target is older than the newest training interaction."""
+    valid, times = split.valid, split.times
+    if valid is None or times is None or not valid.target.nnz or not split.train.nnz:
+        return False
+    newest = float(times.of(split.train, split.user_ids).max())
+    return float(times.of(valid.target, valid.ids).min()) >= newest
 
 
 def fading(split: Split, half_life: str | None) -> Split:

@@ -1,0 +1,59 @@
+"""Which half-lives are tried: only a later validation period can show what should be forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from itemfold.data.datasets import load
+from itemfold.data.split import Split
+from itemfold.data.splitters import split_interactions, split_users
+from itemfold.data.time_splits import split_by_time, split_window
+from itemfold.training.strategies.recency import (
+    NEVER,
+    OF_POPULARITY,
+    half_lives,
+    validates_later,
+)
+
+DATA = load("synthetic:users=60,items=80,interactions=900")
+LATER = {
+    "by time": split_by_time(DATA),
+    "a window": split_window(DATA, windows=2),
+}
+AT_RANDOM = {
+    "interactions": split_interactions(DATA),
+    "users": split_users(DATA),
+    "by time, validated at random": split_by_time(DATA, valid_by="random"),
+}
+
+
+@pytest.mark.parametrize("split", LATER.values(), ids=LATER)
+def test_a_later_period_tries_half_lives(split: Split) -> None:
+    assert validates_later(split)
+    tried = half_lives(split, None, OF_POPULARITY)
+    assert tried[0] == NEVER
+    assert len(tried) > 1
+
+
+@pytest.mark.parametrize("split", AT_RANDOM.values(), ids=AT_RANDOM)
+def test_a_random_part_tries_none(split: Split) -> None:
+    assert split.times is not None
+    assert half_lives(split, None, OF_POPULARITY) == [NEVER]
+
+
+@pytest.mark.parametrize("split", AT_RANDOM.values(), ids=AT_RANDOM)
+def test_a_given_half_life_is_used_with_any_split(split: Split) -> None:
+    assert half_lives(split, "30d", OF_POPULARITY) == ["30d"]
+
+
+def test_later_means_that_every_validation_target_follows_training() -> None:
+    split = LATER["by time"]
+    assert split.times is not None
+    assert split.valid is not None
+    newest = split.times.of(split.train, split.user_ids).max()
+    oldest = split.times.of(split.valid.target, split.valid.ids).min()
+    assert oldest > newest
+
+
+def test_without_validation_nothing_is_tried() -> None:
+    assert half_lives(LATER["by time"].refit(), None, OF_POPULARITY) == [NEVER]
