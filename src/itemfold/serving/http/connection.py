@@ -17,12 +17,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from itemfold.serving.http.http_parser import BoundedParser
 from itemfold.serving.http.limits import Limits
 from itemfold.serving.http.middleware import UNREAD
+from itemfold.serving.http.refusals import MAX_BUSY_DELAY_S, Refusals
 from itemfold.serving.http.telemetry import Telemetry
 from itemfold.serving.http.transport import LingeringTransport
 from itemfold.serving.http.work_queue import PLACE, RETRY_SECONDS, WorkQueue, busy
 
-MIN_BUSY_DELAY_S, MAX_BUSY_DELAY_S = 0.1, 1.0  # before a 503: some clients retry at once
-BUSY_PER_SECOND = 1000  # more refusals would take the time of requests that are answered
 SMALL_BODY = 2**16  # bytes: a smaller one is read to its end although nobody needs it
 MIN_READ = 2**16  # bytes of an answer that a client must read within `Limits.read_s`
 SPARE_FILES = 64  # open files that are not connections
@@ -56,9 +55,9 @@ def is_whole_post(data: bytes) -> bool:
     """
     if not SINGLE.match(data):
         return False
-    head, end, body = data.partition(b"\r\n\r\n")
-    length = LENGTH.search(head + end)
-    return length is not None and int(length[1]) == len(body)
+    end = data.find(b"\r\n\r\n")
+    length = LENGTH.search(data, 0, end + 2) if end >= 0 else None
+    return length is not None and int(length[1]) == len(data) - end - 4
 
 
 class ConnectionPool:
@@ -69,14 +68,14 @@ class ConnectionPool:
         idle: Connections without a complete request, the oldest first: the first to go if there
             are too many connections, so that clients which never finish cannot lock others out.
         unsent: Connections whose clients do not read, the oldest first.
-        refused: Number of requests that wait for their 503.
+        refusals: Requests that wait for their 503.
     """
 
     def __init__(self, limits: Limits, max_connections: int) -> None:
         self.limits, self.max_connections = limits, max_connections
         self.idle: dict[LimitedConnection, None] = {}
         self.unsent: dict[LimitedConnection, None] = {}
-        self.refused = 0
+        self.refusals = Refusals()
 
     def make_room(self, connections: int) -> bool:
         """Close the oldest idle connection if there are too many; return False if none is idle."""
@@ -121,6 +120,7 @@ class LimitedConnection(H11Protocol):
         self._header_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
+        self._is_refused, self._early, self._refused_at = False, b"", 0.0
 
     # --- the connection --------------------------------------------------------------------------
 
@@ -152,6 +152,8 @@ class LimitedConnection(H11Protocol):
 
     def shutdown(self) -> None:
         """Close the connection once its request is answered."""
+        if self._is_refused:
+            self.send_busy()
         if not self.transport.is_closing():
             super().shutdown()
 
@@ -161,6 +163,10 @@ class LimitedConnection(H11Protocol):
         """Read a part of a request."""
         if self.transport.is_lingering:
             self.transport.drop()
+            return
+        if self._is_refused:  # its next request, which begins after the 503
+            self._early += data
+            self.transport.hold(on=True)
             return
         if self.conn.has_more:  # the slice that is due first will take it
             self.conn.receive_data(data)
@@ -230,24 +236,40 @@ class LimitedConnection(H11Protocol):
         self._after_events(before)
 
     def _refuse(self) -> None:
-        """Answer 503, later the more others are refused."""
+        """Answer 503 later; the timer of idle connections goes on, which saves two more."""
         self._stop_timer()
-        self._unset_keepalive_if_required()
-        self.flow.pause_reading()
-        self.pool.refused += 1
-        delay = self.pool.refused / BUSY_PER_SECOND
-        delay = min(MAX_BUSY_DELAY_S, max(MIN_BUSY_DELAY_S, delay))
-        self.loop.call_later(delay, self._send_busy)
+        self._is_refused = True
+        self.pool.refusals.add(self)
 
-    def _send_busy(self) -> None:
-        self.pool.refused -= 1
+    def send_busy(self) -> None:
+        """Send the 503 of a refused request, unless the end of the service has sent it."""
+        if not self._is_refused:
+            return
+        self._is_refused, self._refused_at = False, self.loop.time()
         self.telemetry.answers.labels("refused", 503, "none").inc()
-        if not self.transport.is_closing():
-            self.transport.write(BUSY)
-            self.flow.resume_reading()
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        if self.transport.is_closing():
+            return
+        self.transport.write(BUSY)
+        if self.timeout_keep_alive_task is None:
+            self._wait_for_next(self.timeout_keep_alive)
+        if self._early:
+            early, self._early = self._early, b""
+            self.transport.hold(on=False)
+            self.transport.resume_reading()
+            self.data_received(early)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, unless it was refused since the timer was set."""
+        left = self._refused_at + self.timeout_keep_alive - self.loop.time()
+        if self._is_refused or left > 0:
+            self._wait_for_next(max(left, MAX_BUSY_DELAY_S))
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _wait_for_next(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            seconds, self.timeout_keep_alive_handler
+        )
 
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

@@ -41,7 +41,7 @@ from itemfold.serving.http.telemetry import Telemetry
 from itemfold.serving.http.work_queue import WorkQueue
 from itemfold.serving.recommendations import Recommendation
 
-SLICE_S = 0.01  # work on a batch before other requests have their turn
+SLICE_S = 0.004  # work on a batch before other requests have their turn
 ANSWER, ITEMS = TypeAdapter(Answer), TypeAdapter(list[Item])
 SIMILAR = TypeAdapter(list[Recommendation])
 FINGERPRINT: dict[int | str, dict[str, Any]] = {
