@@ -226,8 +226,9 @@ class Stages(Workbench):
 
     def _is_late(self) -> bool:
         """Whether the dense form of the linear part takes longer than the time that is left."""
-        is_open = not self.asked.is_given("model.linear")
-        return is_open and dense_seconds(self.split) > self.context.deadline.left()
+        if self._is_kept("linear"):
+            return False
+        return dense_seconds(self.split) > self.context.deadline.left()
 
     # --- recency ---------------------------------------------------------------------------------
 
