@@ -212,6 +212,49 @@ def test_a_busy_service_rejects_work_on_open_connections_and_answers_probes(fold
         assert 'itemfold_answers_total{key="none",path="refused",status="503"} 3.0' in refusals
 
 
+FULL = (
+    "from itemfold.serving.http import refusals, work_queue; "
+    "work_queue.WorkQueue.is_full = property(lambda self: True)"
+)
+REFUSED = (
+    f"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(ASK)}\r\n\r\n{ASK}"
+).encode()
+
+
+def next_status(client: socket.socket) -> int:
+    """The status of the next response, which is read to its end."""
+    response = http.client.HTTPResponse(client)
+    response.begin()
+    response.read()
+    return response.status
+
+
+def test_a_request_that_follows_a_refused_one_at_once_is_answered_too(folder):
+    with (
+        Service(folder, constants=FULL) as service,
+        socket.create_connection(service.place, timeout=60) as client,
+    ):
+        client.sendall(REFUSED)
+        time.sleep(0.03)  # it is refused and waits for its 503
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = b""
+        while b'{"status":"ok"}' not in received:
+            received += client.recv(2**16) or pytest.fail(f"closed after {received!r}")
+        assert re.findall(rb"HTTP/1.1 (\d+)", received) == [b"503", b"200"]
+
+
+def test_a_stopping_service_answers_the_requests_that_it_refused(folder):
+    constants = f"{FULL}; refusals.MIN_BUSY_DELAY_S = refusals.MAX_BUSY_DELAY_S = 600.0"
+    with (
+        Service(folder, constants=constants) as service,
+        socket.create_connection(service.place, timeout=60) as client,
+    ):
+        client.sendall(REFUSED)
+        assert ask(connect(service), "/livez").status == 200
+        service.process.terminate()
+        assert next_status(client) == 503
+
+
 # --- workers -------------------------------------------------------------------------------------
 
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="finds processes by /proc")
