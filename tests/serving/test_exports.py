@@ -17,9 +17,13 @@ DATA = ir.load("synthetic:users=90,items=120,interactions=1500")
 SPLIT = ir.split_interactions(DATA)
 K = 10
 BLEND = ((0.0, 0.2, 1.0), (9.0, 0.7, 0.5), (15.0, 0.3, 2.0))  # groups by length of the history
+THREE = ((0.0, 0.2, 0.0, 1.0, 0.5, 0.8), (9.0, 0.1, 0.0, 0.4, 1.0, 0.0))  # the same, three parts
 MODELS = {
     "hybrid": lambda: ir.models.Hybrid(dim=8, blend=BLEND, linear_l2=50.0),
     "hybrid-few-weights": lambda: ir.models.Hybrid(dim=8, linear_l2=50.0, keep=6),
+    "hybrid-of-three": lambda: ir.models.Hybrid(
+        gnn=ir.models.LightGCN(dim=8), blend=THREE, others=[ir.models.ItemKNN(neighbours=5)]
+    ),
     "lightgcn": lambda: ir.models.LightGCN(dim=8),
     "cml": lambda: ir.models.CML(dim=8),
     "simplex": lambda: ir.models.SimpleX(dim=8),
@@ -33,8 +37,9 @@ MODELS = {
 }
 WITH_VECTORS = ("lightgcn", "cml", "simplex", "ials", "gat")
 WITH_WEIGHTS = ("ease", "itemknn", "gf-cf")
+HYBRIDS = ("hybrid", "hybrid-few-weights", "hybrid-of-three")
 FOLDED_IN = (
-    *("hybrid", "hybrid-few-weights", "lightgcn", "simplex"),
+    *(*HYBRIDS, "lightgcn", "simplex"),
     *("mult-vae", "popularity", "gf-cf", "ease", "itemknn"),
 )
 
@@ -68,7 +73,7 @@ def histories(recommender: ir.Recommender) -> dict:
     return {user: ids[run.train.indices[a:b]].tolist() for user, a, b in rows}
 
 
-@pytest.mark.parametrize("name", ["hybrid", "hybrid-few-weights", *WITH_VECTORS, *WITH_WEIGHTS])
+@pytest.mark.parametrize("name", [*HYBRIDS, *WITH_VECTORS, *WITH_WEIGHTS])
 def test_the_parquet_files_alone_give_the_lists_of_known_users(name, recommenders, tmp_path):
     recommender = recommenders(name)
     facts = ir.export(recommender, "parquet", tmp_path / "out")
@@ -77,9 +82,10 @@ def test_the_parquet_files_alone_give_the_lists_of_known_users(name, recommender
     items, users = (pl.read_parquet(tmp_path / "out" / f"{n}.parquet") for n in ("items", "users"))
     ids = items["item_id"].to_list()
     row = {item: n for n, item in enumerate(ids)}
-    weights = np.zeros((len(ids), len(ids)))
-    if (tmp_path / "out" / "weights.parquet").exists():
-        for source, target, weight in pl.read_parquet(tmp_path / "out" / "weights.parquet").rows():
+    sums = {}
+    for file in (tmp_path / "out").glob("weights*.parquet"):
+        weights = sums[file.stem.replace("weights", "factor")] = np.zeros((len(ids), len(ids)))
+        for source, target, weight in pl.read_parquet(file).rows():
             weights[row[source], row[target]] = weight
     found = []
     known = histories(recommender)
@@ -88,7 +94,7 @@ def test_the_parquet_files_alone_give_the_lists_of_known_users(name, recommender
         score = np.zeros(len(ids))
         if "vector" in user:
             score += items["vector"].to_numpy() @ np.array(user["vector"])
-        score += user.get("factor", 0.0) * weights[seen].sum(0)
+        score += sum(user[factor] * weights[seen].sum(0) for factor, weights in sums.items())
         score[seen] = -np.inf
         found.append([ids[n] for n in np.argsort(-score, kind="stable")[:K]])
     assert_same_lists(found, expected(recommender, users["user_id"].to_list()))

@@ -109,6 +109,22 @@ def test_parts_alone_are_what_they_are_as_models_of_their_own(strategy: str, tim
         assert run.metrics["alone"]["linear"] == pytest.approx(own)
 
 
+@pytest.mark.parametrize(("strategy", "timed"), SPLIT_NAMES)
+def test_neighbours_are_a_part_if_a_later_period_says_so(strategy: str, timed: bool) -> None:
+    run = train(split_of(strategy, timed), **FEW)
+    is_later = strategy == "time" and timed
+    assert ("ItemKNN" in run.metrics["alone"]) == is_later
+    assert isinstance(run.model, Hybrid)
+    rows = [*(run.model.blend or ()), *(run.model.new_blend or ())]
+    others = run.config["model"]["others"]
+    assert len(others) == len(run.model.others)
+    if others:  # it counts for somebody
+        assert others[0]["name"] == "itemknn"
+        assert any(row[-1] > 0 for row in rows)
+    without = train(split_of(strategy, timed), Hybrid(others=()), **FEW)
+    assert "ItemKNN" not in without.metrics["alone"]
+
+
 # --- recency -------------------------------------------------------------------------------------
 
 
@@ -158,8 +174,8 @@ def test_without_times_nothing_fades() -> None:
 @pytest.mark.parametrize("strategy", ["time", "users"])
 def test_the_configuration_of_a_run_with_recency_repeats_it(strategy: str) -> None:
     split = split_of(strategy)
-    # a linear part that was not asked for may be left out; without it other epochs may be chosen
-    first = train(split, Hybrid(gnn={"dim": 8}, linear={"l2": 20.0}), **FEW)
+    # parts that were not asked for may be left out; without them other epochs may be chosen
+    first = train(split, Hybrid(gnn={"dim": 8}, linear={"l2": 20.0}, others=()), **FEW)
     again = train(split, type(first.model)(**first.model.fresh().settings), **FEW)
     for name, tensor in first.model.state_dict().items():
         assert torch.equal(tensor, again.model.state_dict()[name]), name

@@ -54,7 +54,8 @@ class Hybrid(Model):
     Args:
         gnn: The network, a model with vectors that can fold in unseen users; None: none.
         linear: The linear model, or any other closed form; None: none.
-        others: Further models, each weighted on validation.
+        others: Further models, each weighted on validation. Default: ItemKNN, if a later period
+            validates, and only if it is a gain there: short histories of new users favour it.
         norm: Exponent of the length of an item's vector; 0 is the cosine, 1 the inner product.
         blend: Rows of (least length of a history, weight of popularity, weight of recent
             popularity, weight of each part); the last row that applies to a user is used. Default:
@@ -123,7 +124,7 @@ class Hybrid(Model):
         self,
         gnn: Model | Mapping[str, Any] | str | None = "lightgcn",
         linear: Model | Mapping[str, Any] | str | None = "rlae",
-        others: Sequence[Model | Mapping[str, Any] | str] = (),
+        others: Sequence[Model | Mapping[str, Any] | str] | None = None,
         norm: float = 0.5,
         blend: Sequence[Sequence[float]] | None = None,
         new_blend: Sequence[Sequence[float]] | None = None,
@@ -146,7 +147,7 @@ class Hybrid(Model):
         self.linear, recorded_linear = make_part("linear", given["linear"], "rlae")
         several = given["others"]
         several = [several] if isinstance(several, str | Mapping | Model) else several
-        made = [make_part("others", each, "") for each in several]
+        made = [make_part("others", each, "") for each in several or ()]
         self.others = nn.ModuleList(part for part, _ in made if part is not None)
         if network is not None and not is_network(type(network)):
             raise ItemfoldError(
@@ -162,7 +163,7 @@ class Hybrid(Model):
         self.settings = {
             "gnn": recorded_gnn,
             "linear": recorded_linear,
-            "others": tuple(recorded for _, recorded in made),
+            "others": None if several is None else tuple(recorded for _, recorded in made),
             "norm": norm,
             "blend": self.blend,
             "new_blend": self.new_blend,

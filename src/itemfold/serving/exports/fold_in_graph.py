@@ -19,7 +19,7 @@ import torch
 from itemfold.errors import ItemfoldError
 from itemfold.models import Hybrid, LinearGNN, MultVAE, Popularity, SimpleX
 from itemfold.models.base import Model
-from itemfold.serving.exports.score_parts import check_exportable, weights_of
+from itemfold.serving.exports.score_parts import linear_weights, weights_of
 from itemfold.training.run import Run
 
 OPSET = 18
@@ -177,8 +177,8 @@ def _root_of_length(graph: OnnxGraph) -> str:
 
 
 def _hybrid(graph: OnnxGraph, model: Hybrid) -> str:
-    """Network, prior and linear part, blended by the length of the history."""
-    check_exportable(model)
+    """Network, prior and linear parts, blended by the length of the history."""
+    linear = iter(linear_weights(model))
     blend = model.new_blend or model.blend or model.typical_blend()
     rows = np.asarray(blend, dtype=np.float32)  # [groups, 3 + n]
     liked = graph.add("Cast", graph.add("Greater", "history", graph.number(0)), to=1)
@@ -198,9 +198,7 @@ def _hybrid(graph: OnnxGraph, model: Hybrid) -> str:
             vectors = _vectors(graph, model.gnn)
             scores = graph.add("MatMul", vectors, _constant_t(graph, model.table))
         else:
-            linear = weights_of(part)
-            assert linear is not None
-            scores = graph.weighted_sum(linear)
+            scores = graph.weighted_sum(next(linear))
         total = graph.add(
             "Add", total, graph.add("Mul", weight, graph.divided_by_deviation(scores))
         )

@@ -1,10 +1,10 @@
 """The scores of known users as plain arrays that any system can multiply.
 
-    score(u, i) = user_u · item_i + factor_u · Σ_{h∈H_u} W_hi
+    score(u, i) = user_u · item_i + Σ_W factor_uW · Σ_{h∈H_u} W_hi
 
 up to a constant per user, which changes no list. Models with vectors have the first term,
-item–item models the second, the hybrid both: its network and its prior form the product, and a
-user's two standard deviations are divided out beforehand.
+item–item models the second with one W, the hybrid both: its network and its prior form the
+product, each linear part is a W, and a user's standard deviations are divided out beforehand.
 """
 
 from __future__ import annotations
@@ -31,27 +31,26 @@ BLOCK = 512  # users or items at a time
 
 @dataclass(frozen=True)
 class ScoreParts:
-    """The two terms of a score; a term that a model does not have is None.
+    """The terms of a score; vectors that a model does not have are None.
 
     Attributes:
         users: Vectors of the known users, `[users, d]`.
         items: Vectors of the items, `[items, d]`.
-        factors: Factor of a user's sum of weights, `[users]`.
-        weights: Weight from a history item to a recommended one, `[items, items]`.
+        sums: Of each linear part, the factor of a user's sum of weights, `[users]`, and the weights
+            from a history item to a recommended one, `[items, items]`.
     """
 
     users: Floats | None
     items: Floats | None
-    factors: Floats | None = None
-    weights: sp.csr_array | None = None
+    sums: tuple[tuple[Floats, sp.csr_array], ...] = ()
 
     def scores(self, histories: sp.csr_array, rows: npt.NDArray[np.int64]) -> Floats:
         """Scores of known users, `[B, items]`, from these arrays alone."""
         out = np.zeros((len(rows), histories.shape[1]), dtype=np.float32)
         if self.users is not None and self.items is not None:
             out += self.users[rows] @ self.items.T
-        if self.weights is not None and self.factors is not None:
-            out += (histories @ self.weights).toarray() * self.factors[rows, None]
+        for factors, weights in self.sums:
+            out += (histories @ weights).toarray() * factors[rows, None]
         return out
 
 
@@ -68,7 +67,8 @@ def score_parts(run: Run, *, progress: bool = False) -> ScoreParts:
         return ScoreParts(_array(model.user_vectors), _array(model.item_vectors))
     weights = weights_of(model)
     if weights is not None:
-        return ScoreParts(None, None, np.ones(run.interactions.shape[0], np.float32), weights)
+        same = np.ones(run.interactions.shape[0], np.float32)
+        return ScoreParts(None, None, ((same, weights),))
     raise ItemfoldError(
         f"{type(model).__name__} has neither vectors nor item–item weights to export: "
         "choose --to onnx"
@@ -103,7 +103,7 @@ def _scores_of_single_items(model: Model) -> Floats:
 @torch.no_grad()
 def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts:
     """Network and prior as one product; the deviations of the parts belong to the user."""
-    check_exportable(model)
+    linear = linear_weights(model)
     fades = any(row[2] for row in model.blend or ())
     blocks, factors = [], []
     starts = range(0, train.shape[0], BLOCK)
@@ -117,27 +117,27 @@ def _of_hybrid(model: Hybrid, train: sp.csr_array, progress: bool) -> ScoreParts
             scale = weights.pop(0) / spreads.pop(0)
             columns = [model.gnn.vectors_of(history, rows) * scale, *columns]
         blocks.append(_array(*columns))
-        if model.linear is not None:
-            factors.append(_array(weights[0] / spreads[0])[:, 0])
+        shares = zip(weights, spreads, strict=True)
+        factors.append([_array(weight / spread)[:, 0] for weight, spread in shares])
     popularity = [model.popularity.unsqueeze(1)]
     if fades:
         popularity.append(model.recent_popularity.unsqueeze(1))
     items = _array(*popularity) if model.gnn is None else _array(model.table, *popularity)
-    users = np.concatenate(blocks)
-    if model.linear is None:
-        return ScoreParts(users, items)
-    return ScoreParts(users, items, np.concatenate(factors), weights_of(model.linear))
+    whole = map(np.concatenate, zip(*factors, strict=True))
+    return ScoreParts(np.concatenate(blocks), items, tuple(zip(whole, linear, strict=True)))
 
 
-def check_exportable(model: Hybrid) -> None:
-    """Raise if a hybrid has parts that are neither vectors nor item–item weights."""
-    linear = model.linear
-    if len(model.others) or (linear is not None and weights_of(linear) is None):
-        names = ", ".join(type(part).__name__ for part in model.parts if part is not model.gnn)
+def linear_weights(model: Hybrid) -> list[sp.csr_array]:
+    """The item–item weights of a hybrid's parts besides the network; raise if one has none."""
+    linear = [part for part in model.parts if part is not model.gnn]
+    found = [weights_of(part) for part in linear]
+    without = [type(part).__name__ for part, w in zip(linear, found, strict=True) if w is None]
+    if without:
         raise ItemfoldError(
-            f"this hybrid cannot be exported: besides a network it may have one linear model with "
-            f"item–item weights, such as rlae or ease; it has {names}"
+            "this hybrid cannot be exported: its parts besides the network must have item–item "
+            f"weights, as rlae, ease and itemknn have; {', '.join(without)} has none"
         )
+    return [weights for weights in found if weights is not None]
 
 
 def _array(*columns: Tensor) -> Floats:

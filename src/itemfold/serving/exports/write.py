@@ -143,7 +143,7 @@ def _write_index(library: str, run: Run, folder: Path, progress: bool) -> dict[s
     if library == "usearch":
         recall = search.recall_usearch(path, queries, min(checks.K, len(parts.items)))
         compared["approximate_recall"] = round(recall, 4)
-    if parts.weights is None:
+    if not parts.sums:
         sample.check(found, f"the export to {library}")
         return {"exact": True, "for": "known users"} | compared
     depth = min(checks.CANDIDATES, len(parts.items))
@@ -206,24 +206,28 @@ def _write_users(run: Run, folder: Path, parts: ScoreParts) -> None:
     columns: dict[str, Any] = {"user_id": run.user_ids.external(known)}
     if parts.users is not None:
         columns |= _vectors(parts.users[known])
-    if parts.factors is not None:
-        columns["factor"] = parts.factors[known]
+    for name, (factors, _) in zip(_numbered("factor", parts), parts.sums, strict=True):
+        columns[name] = factors[known]
     _write_frame(pl.DataFrame(columns), folder / "users.parquet")
 
 
 def _write_weights(run: Run, folder: Path, parts: ScoreParts) -> None:
-    """Write ``weights.parquet``: history_id, item_id and weight, where it is not 0."""
-    if parts.weights is None:
-        return
-    coo = parts.weights.tocoo()
-    source, target = coo.coords
-    columns = {
-        "history_id": run.item_ids.external(source),
-        "item_id": run.item_ids.external(target),
-        "weight": coo.data,
-    }
-    kept = pl.DataFrame(columns).filter(pl.col("weight") != 0)
-    _write_frame(kept, folder / "weights.parquet")
+    """Write ``weights.parquet`` of each linear part: history_id, item_id and weight, if not 0."""
+    for name, (_, weights) in zip(_numbered("weights", parts), parts.sums, strict=True):
+        coo = weights.tocoo()
+        source, target = coo.coords
+        columns = {
+            "history_id": run.item_ids.external(source),
+            "item_id": run.item_ids.external(target),
+            "weight": coo.data,
+        }
+        kept = pl.DataFrame(columns).filter(pl.col("weight") != 0)
+        _write_frame(kept, folder / f"{name}.parquet")
+
+
+def _numbered(name: str, parts: ScoreParts) -> list[str]:
+    """A name for each linear part: name, name_2, …"""
+    return [name, *(f"{name}_{n}" for n in range(2, len(parts.sums) + 1))][: len(parts.sums)]
 
 
 def _write_frame(frame: pl.DataFrame, path: Path) -> None:

@@ -34,6 +34,7 @@ from itemfold.training.strategies.recency import (
     fading,
     half_lives,
     popularities,
+    validates_later,
 )
 from itemfold.training.strategies.sum_validation import SumValidation
 from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
@@ -41,6 +42,7 @@ from itemfold.training.strategies.workbench import FROM_DATA, PARTS, Workbench
 CHOOSING = 10  # linear fits that choosing takes, about
 SOON = 20.0  # seconds; popularity is not saved if the linear part follows within them
 FOR_STAGES = 30.0  # seconds that must be left to save what a stage has reached
+NEIGHBOURS = [{"name": "itemknn", "neighbours": 200, "shrink": 50.0}]  # for new users, in time
 FEW_NEIGHBOURS = 50  # of an item in the sparse form, if there is little time
 
 
@@ -83,11 +85,15 @@ class Stages(Workbench):
         """The linear part and further parts: settings and recency, then the weights of the sum."""
         self._choose_half_life()
         self.search = self._search(self.faded)
+        if self.value("others") is None:
+            later = validates_later(self.split)
+            self.state.choose({"model": {"others": NEIGHBOURS if later else []}})
         self._fit_closed(self.fitted, self.faded, self.search.held)
         for name, part in self.fitted.items():
             self.search.add(name, part)
             alone = self.search.values([self.search.alone(name)])[0]
-            self.state.alone[name] = float(alone.mean())
+            shown = name if name == "linear" else type(part).__name__
+            self.state.alone[shown] = float(alone.mean())
         self.blend, _ = self.search.run()
         self._stage("linear")
 
@@ -218,7 +224,7 @@ class Stages(Workbench):
             parts = [n for n in ("gnn", "linear") if self.value(n) not in (None, "none")]
             weights = {"gnn": 1.0, "linear": 1.5}
             row = (0.0, 0.0 if parts else 1.0, 0.0, *(weights[name] for name in parts))
-            row = (*row, *(0.0 for _ in self.value("others")))
+            row = (*row, *(0.0 for _ in self.value("others") or ()))
             state.choose({"model": {"blend": (row,)}})
         if not self.refits:
             self._refit(self.faded)
@@ -302,12 +308,15 @@ class Stages(Workbench):
         order += (
             ["linear"] if has_linear and (found.counts("linear") or self._is_kept("linear")) else []
         )
-        order += [name for name in self.fitted if name.startswith("other")]
+        asked, others = self.asked.model.values, [n for n in self.fitted if n.startswith("other")]
+        is_open = asked["others"] is None
+        order += [name for name in others if found.counts(name) or not is_open]
         model = found.settings(order)
         for part, name in (("gnn", "network"), ("linear", "linear")):
             if name not in order and self.value(part) not in (None, "none"):
                 model[part] = "none"
-        asked = self.asked.model.values
+        if is_open and not any(name in order for name in others):
+            model["others"] = []
         given = [name for name in model if name not in PARTS and asked[name] is not None]
         given += ["new_blend"] if "blend" in given else []  # the same for all users
         model = {name: value for name, value in model.items() if name not in given}
@@ -319,9 +328,8 @@ class Stages(Workbench):
         value = float(self.search.values([self.blend])[0].mean())
         report(f"{name}: {self.metric} {value:.4f} on validation", show=context.progress)
         asked = self.asked.model.values
-        is_open = asked["blend"] is None and len(asked["others"]) == len(
-            [part for part in self.fitted if part.startswith("other")]
-        )  # otherwise the settings need parts that this stage does not have
+        waiting = bool(asked["others"]) and "other 0" not in self.fitted
+        is_open = asked["blend"] is None and not waiting  # else parts of the settings are missing
         if context.on_stage is None or not is_open or not is_saved or self.is_resumed:
             return
         if context.deadline.left() < FOR_STAGES:

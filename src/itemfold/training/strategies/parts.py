@@ -64,7 +64,7 @@ def fit_others(
 ) -> list[Model]:
     """Further parts, each trained with the defaults of its kind; nothing is chosen twice."""
     out = list[Model]()
-    for number, value in enumerate(settings.model.values["others"]):
+    for number, value in enumerate(settings.model.values["others"] or ()):
         part, _ = make_part("others", value, "")
         if part is None or part.kind is Kind.HYBRID:
             raise ItemfoldError("'others' must be models that are no hybrids")
