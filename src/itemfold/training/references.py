@@ -37,7 +37,7 @@ def add_references(run: Run, parts: dict[str, Model], split: Split) -> None:
 
     def record(model: Model) -> dict[str, float]:
         found = evaluate(model, split, metrics=wanted)
-        test = paired_test(found.per_user[key], whole)
+        test = paired_test(found.per_user[key], whole, wilcoxon=False)
         interval = bootstrap_interval(found.per_user[key] - whole)
         tested = {"difference": test.difference, "low": interval.low, "high": interval.high}
         return {**found.metrics, **tested, "p": test.p_t}
