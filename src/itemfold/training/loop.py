@@ -37,6 +37,7 @@ def descend(
     start: Mapping[str, Tensor] | None = None,
     saved: State | None = None,
     from_zero: bool = False,
+    most: int | None = None,
 ) -> None:
     """Gradient descent; the model ends with the weights selected on validation.
 
@@ -53,6 +54,7 @@ def descend(
         start: Weights to start from instead of random ones.
         saved: The state to save, of which ``state`` may be a part; default: ``state``.
         from_zero: Whether the untrained weights are validated, too, and may be selected.
+        most: Epochs of a selection at most, instead of ``train.epochs``.
     """
     is_new = not start and not state.tensors
     learner, config = Learner(model, settings, split, initialise=is_new), settings.train
@@ -61,7 +63,9 @@ def descend(
     step = learner.recorded_step()
     average, graph = learner.average, learner.graph
     evaluator = Evaluator(valid, learner.device) if valid is not None else None
-    last = config.epochs if state.phase == "select" else max(state.best.epoch, not from_zero)
+    last = config.epochs if most is None else most
+    if state.phase != "select":
+        last = max(state.best.epoch, not from_zero)
     if evaluator and validate is None:
         validate = partial(evaluator.metrics, metric=config.metric)
     patience = _patience(settings, split, learner) if evaluator else last  # else no early stopping

@@ -9,6 +9,7 @@ are chosen on validation. What was tried and chosen is part of the run: `chosen`
 from __future__ import annotations
 
 import copy
+import time
 from dataclasses import replace
 
 from itemfold.data.split import Split
@@ -51,9 +52,8 @@ def fit(settings: Settings, split: Split, state: HybridState, context: Context) 
     stages = Stages(settings, split, state, context)
     if split.valid is None:
         stages.without_validation()
-    elif state.descent.phase == "select" and stages.is_short_of_time():
-        stages.with_typical_settings()
     elif state.descent.phase == "select":
+        stages.begin()
         stages.popularity()
         stages.linear()
         stages.network()
@@ -67,12 +67,12 @@ class Stages(Workbench):
     search: BlendSearch  # on validation users
     blend: Blend  # the best so far
     model: Hybrid  # fitted to the training part
+    entered: Hybrid | None = None  # the network trained last
 
     # --- stages ----------------------------------------------------------------------------------
 
     def popularity(self) -> None:
         """Popularity, and how fast it fades."""
-        self.state.choose({"model": self.entries[0].settings["model"]})
         self.search = self._search(self.split)
         self.blend, _ = self.search.run()
         for half_life in self.search.popularity:
@@ -105,10 +105,10 @@ class Stages(Workbench):
             return
         for entry in entries[len(state.finished) :]:
             is_needed = self.asked.model.values["blend"] is not None and not state.finished
-            is_late = self.context.deadline.left() <= 0 and not is_needed
+            is_late = self.context.deadline.left() <= self._spent() and not is_needed
             if is_late or state.descent.stopped:
                 break
-            settings = self.settings.choose(entry.settings, FROM_DATA)
+            started, settings = time.perf_counter(), self.settings.choose(entry.settings, FROM_DATA)
             model = self._network_of(settings)
             assert model.gnn is not None
             descend(
@@ -121,14 +121,18 @@ class Stages(Workbench):
                 validate=SumValidation(self.search, base, model),
                 saved=state,
                 from_zero=self._is_informed(settings),
+                most=0 if self.is_quick and self._is_informed(settings) else None,
             )
             self._enter(entry, model, settings, base)
+            self.spent["network"] = time.perf_counter() - started
         best = state.best_facts
         if not best:
             return
-        network = self._network_of(self.settings.choose(best["settings"], FROM_DATA))
-        self._load(network, state.best_weights, self.faded)
-        self.search.add("network", network)
+        network = self.entered
+        if network is None or len(state.finished) > 1:
+            network = self._network_of(self.settings.choose(best["settings"], FROM_DATA))
+            self._load(network, state.best_weights, self.faded)
+            self.search.add("network", network)
         alone = self.search.values([self.search.alone("network")])[0]
         state.alone["network"] = float(alone.mean())
         blend = Blend(best["half_life"], best["prior"], tuple(best["weights"]))
@@ -145,8 +149,9 @@ class Stages(Workbench):
         progress.epoch = best["epochs"] if has_network else 0
         progress.lr_drops = best.get("lr_drops", []) if has_network else []
         self.model = self._assembled(self.fitted, self.faded, self.split)
-        assert self.faded.valid is not None
-        metrics = Evaluator(self.faded.valid, self.device).metrics(self.model, self.metric)
+        valid = self.search.held if self.is_quick else self.faded.valid
+        assert valid is not None
+        metrics = Evaluator(valid, self.device).metrics(self.model, self.metric)
         progress.best = Best(
             best["best_epoch"] if has_network else 0, metrics[self.metric], metrics
         )
@@ -199,36 +204,30 @@ class Stages(Workbench):
             state.descent.selected_epochs = state.descent.epoch
         self.model = self._assembled(self.fitted, self.faded, self.split)
 
-    def is_short_of_time(self) -> bool:
-        """Whether the budget has no time to choose anything; a given blend needs all its parts."""
+    def begin(self) -> None:
+        """Settings by the size of the data; with a short budget, forms that are fitted soon."""
+        state = self.state
+        state.choose({"model": self.entries[0].settings["model"]})
+        if not self._is_short_of_time():
+            return
+        self.is_quick = True
+        linear, _ = make_part("linear", self.value("linear"), "rlae")
+        if linear is not None:
+            is_sparse = self._is_sparse() or self._is_late()
+            form = {"form": "sparse", "neighbours": FEW_NEIGHBOURS} if is_sparse else {}
+            state.choose({"model": {"linear": {**linear.typical_settings(), **form}}})
+        if not self._is_kept("gnn") and not self._is_informed(self.settings):
+            state.choose({"model": {"gnn": "none"}})
+        if self.value("half_life") is None:
+            state.choose({"model": {"half_life": NEVER}})
+        if self.value("others") is None:
+            state.choose({"model": {"others": []}})
+
+    def _is_short_of_time(self) -> bool:
+        """Whether the budget has no time for trials; a given blend needs all its parts."""
         if self.asked.model.values["blend"] is not None:
             return False
         return self.context.deadline.left() < CHOOSING * linear_seconds(self.settings, self.split)
-
-    def with_typical_settings(self) -> None:
-        """One linear fit to all data, an untrained network from its SVD, a typical blend."""
-        state = self.state
-        state.choose({**self.entries[0].settings, "train": {}})
-        if self.value("linear") not in (None, "none") and (self._is_sparse() or self._is_late()):
-            quick = {"form": "sparse", "neighbours": FEW_NEIGHBOURS}
-            state.choose({"model": {"linear": quick}})
-        is_needed = self.value("blend") is not None or self._is_kept("gnn")
-        if not is_needed and not self._is_informed(self.settings):
-            state.choose({"model": {"gnn": "none"}})
-        for name in ("half_life", "popularity_half_life"):
-            if self.value(name) is None:
-                state.choose({"model": {name: NEVER}})
-        state.descent.begin_refit()
-        state.descent.best = Best(0, 0.0)
-        if self.value("blend") is None:
-            parts = [n for n in ("gnn", "linear") if self.value(n) not in (None, "none")]
-            weights = {"gnn": 1.0, "linear": 1.5}
-            row = (0.0, 0.0 if parts else 1.0, 0.0, *(weights[name] for name in parts))
-            row = (*row, *(0.0 for _ in self.value("others") or ()))
-            state.choose({"model": {"blend": (row,)}})
-        if not self.refits:
-            self._refit(self.faded)
-            self.model = self._assembled(self.late, self.faded, self.split)
 
     def _is_late(self) -> bool:
         """Whether the dense form of the linear part takes longer than the time that is left."""
@@ -275,7 +274,9 @@ class Stages(Workbench):
     def _enter(self, entry: Candidate, model: Hybrid, settings: Settings, base: Blend) -> None:
         """Find the weight of a trained network, and keep it if it is the best so far."""
         state, progress, search = self.state, self.state.descent, self.search
-        search.add("network", model)
+        if "network" not in search.names or progress.best.epoch != progress.epoch:
+            search.add("network", model)  # else it was validated last
+        self.entered = model
         blend, values = search.run(base)
         facts = {
             "name": entry.name,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from itemfold import ranks
 from itemfold.data.split import HeldOut, Split
 from itemfold.environment import pick_device
 from itemfold.graph.graph import Graph
@@ -48,6 +50,8 @@ class Workbench:
         self.entries = candidates(settings, split)
         self.fitted: dict[str, Model] = {}  # parts fitted to the training part, by name
         self.late: dict[str, Model] = {}  # parts fitted to training and validation data
+        self.is_quick = False  # the budget is too short for trials
+        self.spent: dict[str, float] = {}  # seconds of fitting parts to the training part
 
     @property
     def settings(self) -> Settings:
@@ -71,6 +75,7 @@ class Workbench:
 
     def _fit_closed(self, parts: dict[str, Model], split: Split, valid: HeldOut | None) -> None:
         """Fit the linear part and further parts, unless they are fitted already."""
+        started = time.perf_counter()
         if "linear" not in parts and self.value("linear") not in (None, "none"):
             linear = fit_linear(self.settings, split, valid, self.state, self.context)
             assert linear is not None
@@ -78,6 +83,11 @@ class Workbench:
         if "other 0" not in parts:
             others = fit_others(self.settings, split, self.state, self.context)
             parts |= {f"other {number}": part for number, part in enumerate(others)}
+        self.spent["linear"] = time.perf_counter() - started
+
+    def _spent(self) -> float:
+        """With a short budget the seconds of fitting all parts so far, else 0."""
+        return ranks.from_first(lambda: sum(self.spent.values()) if self.is_quick else 0.0)
 
     def _network_of(self, settings: Settings) -> Hybrid:
         """A hybrid of a new network alone, as it is scored in the sum."""
@@ -160,15 +170,20 @@ class Workbench:
         """Fit the chosen parts to training and validation data.
 
         The network starts anew: from the SVD of all data that is better than from the selected
-        weights (docs/research). After Ctrl-C the selected weights are used on the larger graph.
+        weights (docs/research). After Ctrl-C the selected weights are used on the larger graph, and
+        if a short budget is not enough to fit all parts again, all of them are.
         """
-        self._fit_closed(self.late, split, None)
+        is_late = bool(self.fitted) and self.context.deadline.left() < self._spent()
+        if is_late:
+            self.late |= {name: part for name, part in self.fitted.items() if name != "network"}
+        else:
+            self._fit_closed(self.late, split, None)
         if self.value("gnn") in (None, "none"):
             return
-        model = self._network_of(self.settings)
-        if not self.state.descent.stopped:
+        model, is_late = self._network_of(self.settings), is_late or self.state.descent.stopped
+        if not is_late:
             self._descend(model, split)
-        if self.state.descent.stopped:  # also in the refit, of which the first epochs are worse
+        if is_late or self.state.descent.stopped:  # the first epochs of a refit are worse
             self._load(model, self._grown_weights(split), split)
         self.late["network"] = model
 
