@@ -654,7 +654,7 @@ def test_the_refit_is_a_run_on_all_data_with_what_was_chosen(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_with_a_budget_that_is_spent_at_once_typical_settings_are_used(
+def test_with_a_budget_that_is_spent_at_once_only_weights_are_chosen(
     protocol: str, tmp_path: Path
 ) -> None:
     settings = {**FEW, "epochs": 500, "budget": 1e-6}
@@ -664,13 +664,12 @@ def test_with_a_budget_that_is_spent_at_once_typical_settings_are_used(
     assert run.metrics["epochs"] == run.metrics["best_epoch"] == 0
     assert run.metrics["refit"] is (protocol == "transductive")
     assert isinstance(run.model, Hybrid)
-    assert run.model.gnn is not None
-    assert str(run.model.gnn.settings["start"]).startswith("svd")  # not trained
-    assert run.model.linear is not None
+    assert run.model.gnn is None  # no time for it
     assert run.model.blend is not None
     assert run.metrics["trials"] == []
-    assert run.metrics["alone"] == {}
-    assert run.metrics["test"]["ndcg@20"] > 0
+    alone = run.metrics["alone"]
+    assert set(alone) == {"popularity", "linear"}
+    assert run.metrics["valid"]["ndcg@20"] >= 0.9 * max(alone.values())
     again = ir.evaluate(run, split_of(protocol), metrics=["ndcg@20"]).metrics
     assert again["ndcg@20"] == run.metrics["test"]["ndcg@20"]
     same(Run.load(tmp_path / "r"), run)

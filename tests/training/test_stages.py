@@ -116,7 +116,7 @@ def test_neighbours_are_a_part_if_a_later_period_says_so(strategy: str, timed: b
     assert ("ItemKNN" in run.metrics["alone"]) == is_later
     assert isinstance(run.model, Hybrid)
     rows = [*(run.model.blend or ()), *(run.model.new_blend or ())]
-    others = run.config["model"]["others"]
+    others = run.config["model"]["others"] or ()
     assert len(others) == len(run.model.others)
     if others:  # it counts for somebody
         assert others[0]["name"] == "itemknn"

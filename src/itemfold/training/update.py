@@ -241,7 +241,7 @@ def _hybrid(
         found = _descended(gnn, joined, split, settings, epochs, progress).model
         assert isinstance(found, EmbeddingModel)
         gnn = found
-    model = Hybrid(**{**old.settings, "gnn": gnn, "linear": linear, "others": others})
+    model = Hybrid(**{**old.settings, "gnn": gnn, "linear": linear, "others": others or None})
     recent = old.popularity_half_life
     model.count(whole.train, None if recent in (None, NEVER) else whole.recent(recent).train)
     model.restore(split.train)

@@ -85,9 +85,9 @@ class Stages(Workbench):
         """The linear part and further parts: settings and recency, then the weights of the sum."""
         self._choose_half_life()
         self.search = self._search(self.faded)
-        if self.value("others") is None:
-            later = validates_later(self.split)
-            self.state.choose({"model": {"others": NEIGHBOURS if later else []}})
+        is_open = self.value("others") is None and self.asked.model.values["blend"] is None
+        if is_open and not self.is_quick and validates_later(self.split):
+            self.state.choose({"model": {"others": NEIGHBOURS}})
         self._fit_closed(self.fitted, self.faded, self.search.held)
         for name, part in self.fitted.items():
             self.search.add(name, part)
@@ -220,8 +220,6 @@ class Stages(Workbench):
             state.choose({"model": {"gnn": "none"}})
         if self.value("half_life") is None:
             state.choose({"model": {"half_life": NEVER}})
-        if self.value("others") is None:
-            state.choose({"model": {"others": []}})
 
     def _is_short_of_time(self) -> bool:
         """Whether the budget has no time for trials; a given blend needs all its parts."""
@@ -316,7 +314,7 @@ class Stages(Workbench):
         for part, name in (("gnn", "network"), ("linear", "linear")):
             if name not in order and self.value(part) not in (None, "none"):
                 model[part] = "none"
-        if is_open and not any(name in order for name in others):
+        if is_open and others and not any(name in order for name in others):
             model["others"] = []
         given = [name for name in model if name not in PARTS and asked[name] is not None]
         given += ["new_blend"] if "blend" in given else []  # the same for all users

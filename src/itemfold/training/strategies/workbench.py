@@ -155,7 +155,7 @@ class Workbench:
         model = type(new)(
             gnn=None if new.gnn is None or network is None else network.gnn,
             linear=None if new.linear is None else parts.get("linear"),
-            others=[parts[f"other {number}"] for number in range(len(new.others))],
+            others=[parts[f"other {n}"] for n in range(len(new.others))] or new.settings["others"],
             **own,
         )
         model.to(self.device)
