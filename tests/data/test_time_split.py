@@ -264,6 +264,19 @@ def test_rows_of_held_out_users_are_checked_by_id() -> None:
         swapped = replace(held, users=held.users[::-1].copy())
         with pytest.raises(LeakError, match="another user's"):
             replace(split, **{field: swapped}).check()
+    few = split.test.take(np.arange(5))
+    for wrong, message in (
+        (split.test.take(np.array([0, 1, 0])), "must be in the test part once"),
+        (replace(few, target=split.test.target), r"'target' of the test part must be \(5, "),
+        (replace(few, history=few.history[:, :-1]), "'history' of the test part must be"),
+        (replace(few, ids=split.test.ids), "'ids' of the test part must be those of its 5 users"),
+    ):
+        with pytest.raises(ItemfoldError, match=message):
+            replace(split, test=wrong).check()
+    with pytest.raises(ItemfoldError, match="'train' must have a row for each of 60 user ids"):
+        replace(split, train=split.train[1:]).check()
+    with pytest.raises(ItemfoldError, match="'protocol' must be transductive or inductive"):
+        replace(split, protocol="random").check()  # type: ignore[arg-type]
     timed = ir.split_by_time(growing(1, 600))
     assert timed.joining is not None
     taken = replace(timed.joining, ids=timed.user_ids.take(np.arange(len(timed.joining.ids))))

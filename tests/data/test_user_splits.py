@@ -21,6 +21,7 @@ STYLES = {
     "plain": PARTS,
     "mult-vae": ("train", "validation_tr", "validation_te", "test_tr", "test_te"),
     "rlae": ("train", "valid_in", "valid", "test_in", "test"),
+    "arguments": ("train", "valid_shown", "valid_hidden", "shown", "hidden"),
 }
 SMALL: dict[str, Likes] = {
     "train": {n: [n % 5, (n + 1) % 5, (n + 2) % 5] for n in range(10)},
@@ -192,6 +193,30 @@ def test_a_run_records_what_repeats_it(tmp_path) -> None:
         make_split(stored, plain)
 
 
+def test_a_folder_of_a_split_is_not_prepared_as_one_table(tmp_path) -> None:
+    folders = [write(tmp_path / style, SMALL, style, "csv") for style in STYLES]
+    folders.append(write(tmp_path / "files", {"train": SMALL["train"]}, "rlae"))
+    (tmp_path / "files" / "test.csv").write_text("user,item\n0,4\n")
+    for folder in folders:
+        with pytest.raises(ItemfoldError, match="which `prepare` would join with the training"):
+            ir.prepare(folder, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    ir.prepare(tmp_path / "files" / "train.csv", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ({10: [4], 11: [2]}, "no test user of .* has a training interaction"),
+        ({0: [1], 1: [2]}, "every test interaction of .* is a training interaction, too"),
+    ],
+)
+def test_a_test_part_that_cannot_be_judged_is_an_error(tmp_path, test, message) -> None:
+    folder = write(tmp_path, {"train": SMALL["train"], "test_hidden": test}, "rlae")
+    with pytest.raises(ItemfoldError, match=message):
+        ir.split_interactions(ir.read(folder))
+
+
 def test_other_strategies_say_that_the_given_users_are_not_used(tmp_path) -> None:
     data = ir.read(write(tmp_path, SMALL))
     note = f"The split by users that {data.name!r} comes with is not used."
@@ -225,6 +250,7 @@ def test_original_item_ids_replace_the_numbers_of_mult_vae(tmp_path) -> None:
         ({"train": None}, "train.csv is missing"),
         ({"test_shown": None, "test_hidden": None}, "test_shown.csv is missing"),
         ({"test_hidden": {}}, "no rows"),
+        ({"test_hidden": {30: [77], 31: [78], 32: [79]}}, "no item is in"),
     ],
 )
 def test_mixed_up_folders_are_rejected(tmp_path, change, message) -> None:
