@@ -103,7 +103,7 @@ def user_splits(draw) -> dict[str, Likes]:
     for user, group in enumerate(groups):
         items = draw(st.lists(st.integers(0, 8), min_size=2, max_size=6, unique=True))
         if group == "train":
-            out["train"][user] = items
+            out["train"][user] = items if user else list(range(9))
         else:
             cut = draw(st.integers(1, len(items) - 1))
             out[f"{group}_shown"][user], out[f"{group}_hidden"][user] = items[:cut], items[cut:]
