@@ -156,10 +156,10 @@ def test_text_and_integer_ids_of_different_files_are_compared_as_text(tmp_path) 
 def test_without_a_validation_part_users_are_held_out_of_training(tmp_path) -> None:
     parts = {part: SMALL[part] for part in ("train", "test_shown", "test_hidden")}
     data = ir.read(write(tmp_path, parts))
-    split = ir.split_users(data, seed=1, valid=0.2, fold_in=0.7)
+    split = ir.split_users(data, seed=1, valid=0.2, fold_in=0.7, rounding="nearest")
     assert split.settings == {
         "strategy": "users", "seed": 1, "valid": 0.2, "test": "given", "fold_in": 0.7,
-        "unseen_items": "keep",
+        "unseen_items": "keep", "rounding": "nearest",
     }  # fmt: skip
     assert (split.n_users, len(split.valid)) == (8, 2)
     both = split.valid.history + split.valid.target
@@ -170,6 +170,8 @@ def test_without_a_validation_part_users_are_held_out_of_training(tmp_path) -> N
     other = ir.split_users(data, seed=2, valid=0.2)
     assert other.valid.ids.tolist() != split.valid.ids.tolist()
     assert other.test.ids.tolist() == split.test.ids.tolist()
+    drawn = [ir.split_users(data, seed=n, valid=0.4, fold_in=0.5).valid.history for n in range(9)]
+    assert {*np.concatenate([np.diff(part.indptr) for part in drawn])} == {1, 2}  # of three items
 
 
 def test_a_run_records_what_repeats_it(tmp_path) -> None:

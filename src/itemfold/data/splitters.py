@@ -169,7 +169,7 @@ def split_users(
     rng, dither = seeded(seed), _dithers(rounding)
     matrix, _ = sorted_matrix(data)
     if data.user_parts is not None:
-        return split_given_users(data, seed=seed, valid=valid, fold_in=fold_in)
+        return split_given_users(data, seed=seed, valid=valid, fold_in=fold_in, rounding=rounding)
     order = rng.permutation(data.n_users)
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
     if made := check_fold(folds, fold):
