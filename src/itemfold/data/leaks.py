@@ -19,9 +19,9 @@ def check_split(split: Split) -> None:
     """Raise if parts do not fit together or a held-out interaction is known."""
     held_out = {"validation": split.valid, "test": split.test}
     parts = {name: held for name, held in held_out.items() if held is not None}
-    _check_sizes(split, parts)
     if split.new_items is not None:
         _check_new_items(split, split.new_items)
+    _check_sizes(split, parts)
     for name, held in parts.items():
         _no_common(split, held.target, held.history, held, name, "in that user's own history")
         if held.excluded is not None:
