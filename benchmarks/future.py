@@ -53,8 +53,8 @@ FILES = ("ml-100k/ml-100k.inter", "ml-latest-small/ratings.csv", "checkins/check
 FILES += ("news/clicks.csv", "food-temporal", "synthetic:users=4000,items=2000,drift=3")
 CHOSEN, RANDOM = "default, chosen in time", "default, chosen at random"
 PARTS = {"linear": "its linear part", "network and prior": "its network and prior"}
-NETWORK = {"eval_every": 10, "patience": 150}
-EPOCHS = 300  # on two cores
+NETWORK = {"epochs": 300, "eval_every": 10, "patience": 50}  # on two cores
+PLATEAU = {"epochs": 600, "patience": 150}  # epochs of one step, the first without progress
 ABOUT = {
     "popularity": "of all times",
     "recent popularity": "half-life chosen on the validation period, of nine, never included",
@@ -176,19 +176,19 @@ def closed(name: str, make: Callable[[], Model]) -> Callable[[Window, dict[str, 
 
 
 def network(
-    name: str, row: str, sparse: str | None = None, epochs: int = EPOCHS
+    name: str, row: str, limits: dict[str, int], sparse: str | None = None
 ) -> Callable[[Window, dict[str, Any]], Values]:
-    """A network with the settings of a row of a suite, or of another one for sparse data."""
+    """A network with the settings of a row of a suite, or those of another row on sparse data."""
 
     def values(window: Window, few: dict[str, Any]) -> Values:
         train = window.in_time.train
         is_sparse = train.nnz < DENSE * train.shape[0] * train.shape[1]
         if sparse is not None and is_sparse:
-            found = row_settings(sparse, "yelp2018", "transductive")
+            found, own = row_settings(sparse, "yelp2018", "transductive"), {}
         else:
-            found = row_settings(row, "ml-latest-small", "transductive")
+            found, own = row_settings(row, "ml-latest-small", "transductive"), limits
         model = {**found["model"], "dim": 64}
-        own = {**found.get("train", {}), **NETWORK, "epochs": epochs, **few}
+        own = {**found.get("train", {}), **own, **few}
         asked = {**{k: found[k] for k in ("loss", "negatives") if k in found}, "train": own}
         settings = resolve(Request({"model": model, **asked}))
         return {name: own_values(fit_and_test(settings.of_split(window.in_time), window.in_time))}
@@ -235,9 +235,9 @@ SYSTEMS: dict[str, Callable[[Window, dict[str, Any]], Values]] = {
     "rlae": closed("rlae", RLAE),
     "random": default_at_random,
     "time": default_in_time,
-    "bpr": network("bpr", "inductive/lightgcn"),
-    "item": network("item", "inductive/item", epochs=2 * EPOCHS),  # one step each
-    "item-log": network("item-log", "rolling/item-log-1", sparse="inductive/item-log"),
+    "bpr": network("bpr", "inductive/lightgcn", NETWORK),
+    "item": network("item", "inductive/item", NETWORK | PLATEAU),
+    "item-log": network("item-log", "rolling/item-log-1", NETWORK, sparse="inductive/item-log"),
 }
 
 
