@@ -43,6 +43,7 @@ from itemfold.models.rlae import RLAE
 from itemfold.settings.resolve import Request, resolve
 from itemfold.training.fit import fit_and_test, train
 from itemfold.training.run import Run
+from itemfold.training.strategies.candidates import DENSE
 from itemfold.training.strategies.parts import parts_alone
 from itemfold.training.strategies.recency import OF_POPULARITY, fading, half_lives
 
@@ -53,6 +54,7 @@ FILES += ("news/clicks.csv", "food-temporal", "synthetic:users=4000,items=2000,d
 CHOSEN, RANDOM = "default, chosen in time", "default, chosen at random"
 PARTS = {"linear": "its linear part", "network and prior": "its network and prior"}
 NETWORK = {"epochs": 300, "eval_every": 10, "patience": 50}  # on two cores
+PLATEAU = {"epochs": 600, "patience": 150}  # epochs of one step, the first without progress
 ABOUT = {
     "popularity": "of all times",
     "recent popularity": "half-life chosen on the validation period, of nine, never included",
@@ -61,8 +63,9 @@ ABOUT = {
     "ease": "λ 200",
     "rlae": "the best of twelve settings on the validation period",
     "bpr": "LightGCN with BPR, settings of the page of systems, d = 64, at most 300 epochs",
-    "item": "LightGCN with ITEM's loss and PageRank negatives, d = 64, at most 300 epochs",
-    "item-log": "LightGCN with item-log, as on the page of windows, d = 64, at most 300 epochs",
+    "item": "LightGCN with ITEM's loss and PageRank negatives, d = 64, at most 600 epochs",
+    "item-log": "LightGCN with item-log, inner products as on the page of windows, on sparse data "
+    "cosines as on that of unseen users, d = 64, at most 300 epochs",
     RANDOM: "as trained without times: everything chosen on a random tenth of each history",
     CHOSEN: "what `itemfold train FILE` trains",
     PARTS["linear"]: "alone, in the same run",
@@ -172,13 +175,20 @@ def closed(name: str, make: Callable[[], Model]) -> Callable[[Window, dict[str, 
     return lambda window, few: {name: own_values(train(window.in_time, make()))}
 
 
-def network(name: str, row: str) -> Callable[[Window, dict[str, Any]], Values]:
-    """A network with the settings of a row of a suite."""
+def network(
+    name: str, row: str, limits: dict[str, int], sparse: str | None = None
+) -> Callable[[Window, dict[str, Any]], Values]:
+    """A network with the settings of a row of a suite, or those of another row on sparse data."""
 
     def values(window: Window, few: dict[str, Any]) -> Values:
-        found = row_settings(row, "ml-latest-small", "transductive")
+        train = window.in_time.train
+        is_sparse = train.nnz < DENSE * train.shape[0] * train.shape[1]
+        if sparse is not None and is_sparse:
+            found, own = row_settings(sparse, "yelp2018", "transductive"), {}
+        else:
+            found, own = row_settings(row, "ml-latest-small", "transductive"), limits
         model = {**found["model"], "dim": 64}
-        own = {**found.get("train", {}), **NETWORK, **few}
+        own = {**found.get("train", {}), **own, **few}
         asked = {**{k: found[k] for k in ("loss", "negatives") if k in found}, "train": own}
         settings = resolve(Request({"model": model, **asked}))
         return {name: own_values(fit_and_test(settings.of_split(window.in_time), window.in_time))}
@@ -225,9 +235,9 @@ SYSTEMS: dict[str, Callable[[Window, dict[str, Any]], Values]] = {
     "rlae": closed("rlae", RLAE),
     "random": default_at_random,
     "time": default_in_time,
-    "bpr": network("bpr", "inductive/lightgcn"),
-    "item": network("item", "inductive/item"),
-    "item-log": network("item-log", "rolling/item-log-1"),
+    "bpr": network("bpr", "inductive/lightgcn", NETWORK),
+    "item": network("item", "inductive/item", NETWORK | PLATEAU),
+    "item-log": network("item-log", "rolling/item-log-1", NETWORK, sparse="inductive/item-log"),
 }
 
 

@@ -41,6 +41,11 @@ def test_train_and_evaluate_print_the_groups(folders, tmp_path):
     )
     evaluated = call("evaluate", tmp_path / "r")
     stored = json.loads((tmp_path / "r/metrics.json").read_text())["activity"]
+    new, known = (entry for entry in stored if entry["name"] in ("new", "known"))
+    apart = [
+        f"{e['users']} {e['name']} with ndcg@20 {e['ndcg@20']['mean']:.4f}" for e in (new, known)
+    ]
+    assert f"test users: {', '.join(apart)}\n" in trained.output
     for shown in (trained.stdout, evaluated.stdout):
         found = groups(shown)
         assert [cells[0] for cells in found] == NAMES

@@ -222,20 +222,29 @@ def test_time_comes_first_unless_something_else_is_known(tmp_path: Path) -> None
     assert default_strategy(replace(data, source={"data": "synthetic:seed=1"})) == "interactions"
     split = make_split({}, data)
     assert split.settings["strategy"] == "time"
-    assert split.notes[0].startswith("Split by time: train before ")
-    assert "--split interactions" in split.notes[0]
+    how = next(note for note in split.notes if note.startswith("Split by time: train before "))
+    assert "--split interactions" in how
     assert make_split({"split": split.settings}, data).settings == split.settings
     equal = replace(data, times=np.full(len(data), 7.0))
     split = make_split({}, equal)
     assert split.settings["strategy"] == "interactions"
-    assert split.notes[0] == "The times are not used, and the split is random: all times are equal."
+    assert "The times are not used, and the split is random: all times are equal." in split.notes
     few = replace(data, times=(data.times > 30).astype(float))
-    assert "too few different times" in make_split({}, few).notes[0]
+    assert "too few different times" in " ".join(make_split({}, few).notes)
     for bad, problem in ((equal, "all times are equal"), (few, "too few different times")):
         with pytest.raises(ItemfoldError, match=f"cannot be split by time: .*{problem}"):
             make_split({"split": {"strategy": "time"}}, bad)
+    for strategy in ("rolling", "last"):
+        with pytest.raises(ItemfoldError, match="cannot be split by time: all times are equal"):
+            make_split({"split": {"strategy": strategy}}, equal)
+    days = replace(data, times=np.floor(data.times / 10))  # ties, which the seed breaks
+    at = {u: np.sort(days.times[days.users == u])[-2:] for u in np.unique(days.users)}
+    tied = sum(len(last) == 2 and last[0] == last[1] for last in at.values())
+    assert tied
+    note = f"Users whose two last items have the same time, drawn at random: {tied}."
+    assert note in make_split({"split": {"strategy": "last"}}, days).notes
     baskets = replace(data, times=data.users.astype(float))  # each user came once
-    assert "no user has an interaction in" in make_split({}, baskets).notes[0]
+    assert "no user has an interaction in" in " ".join(make_split({}, baskets).notes)
 
 
 def test_a_validation_part_at_random_is_drawn_from_each_users_past() -> None:
@@ -264,6 +273,19 @@ def test_rows_of_held_out_users_are_checked_by_id() -> None:
         swapped = replace(held, users=held.users[::-1].copy())
         with pytest.raises(LeakError, match="another user's"):
             replace(split, **{field: swapped}).check()
+    few = split.test.take(np.arange(5))
+    for wrong, message in (
+        (split.test.take(np.array([0, 1, 0])), "must be in the test part once"),
+        (replace(few, target=split.test.target), r"'target' of the test part must be \(5, "),
+        (replace(few, history=few.history[:, :-1]), "'history' of the test part must be"),
+        (replace(few, ids=split.test.ids), "'ids' of the test part must be those of its 5 users"),
+    ):
+        with pytest.raises(ItemfoldError, match=message):
+            replace(split, test=wrong).check()
+    with pytest.raises(ItemfoldError, match="'train' must have a row for each of 60 user ids"):
+        replace(split, train=split.train[1:]).check()
+    with pytest.raises(ItemfoldError, match="'protocol' must be transductive or inductive"):
+        replace(split, protocol="random").check()  # type: ignore[arg-type]
     timed = ir.split_by_time(growing(1, 600))
     assert timed.joining is not None
     taken = replace(timed.joining, ids=timed.user_ids.take(np.arange(len(timed.joining.ids))))

@@ -35,7 +35,8 @@ def test_relative_times_stay_as_they_are(values: list[int]) -> None:
     assume(min(values) < 19_000_101 or max(values) > 21_001_231)  # dates such as 20240131: below
     found, notes = in_seconds(column, "x")
     assert found.tolist() == values
-    assert notes == ()
+    told = "All times lie before 1980; they are taken as seconds."
+    assert notes == ((told,) if len(set(values)) > 1 else ())
 
 
 def test_dates_written_as_numbers_keep_their_order_and_are_reported() -> None:
@@ -67,6 +68,18 @@ def test_times_in_the_future_are_counted() -> None:
     data = ir.read(frame([now - 5, now, now + 3600, 4_000_000_000, 4_000_000_001, now - 9]))
     assert data.notes == ("Interactions with a time in the future: 2, the latest 2096-10-02.",)
     assert ir.split_interactions(data).notes[0] == data.notes[0]
+
+
+@pytest.mark.parametrize("missing", [0, -1])
+def test_missing_times_among_dates_are_counted_also_in_a_prepared_folder(
+    missing: int, tmp_path: Path
+) -> None:
+    rows = frame([1_500_000_000 + n if n % 3 else missing for n in range(9)])
+    told = "Times of 0 or before: 3 of 9; they count as the earliest. Remove these rows if that "
+    assert ir.read(rows).notes == (f"{told}means missing.",)
+    rows.write_csv(tmp_path / "x.csv")
+    ir.prepare(tmp_path / "x.csv", tmp_path / "out")
+    assert ir.read(tmp_path / "out").notes == (f"{told}means missing.",)
 
 
 def test_a_half_life_is_the_same_in_every_unit(tmp_path: Path) -> None:

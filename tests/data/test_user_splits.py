@@ -21,6 +21,7 @@ STYLES = {
     "plain": PARTS,
     "mult-vae": ("train", "validation_tr", "validation_te", "test_tr", "test_te"),
     "rlae": ("train", "valid_in", "valid", "test_in", "test"),
+    "arguments": ("train", "valid_shown", "valid_hidden", "shown", "hidden"),
 }
 SMALL: dict[str, Likes] = {
     "train": {n: [n % 5, (n + 1) % 5, (n + 2) % 5] for n in range(10)},
@@ -102,7 +103,7 @@ def user_splits(draw) -> dict[str, Likes]:
     for user, group in enumerate(groups):
         items = draw(st.lists(st.integers(0, 8), min_size=2, max_size=6, unique=True))
         if group == "train":
-            out["train"][user] = items
+            out["train"][user] = items if user else list(range(9))
         else:
             cut = draw(st.integers(1, len(items) - 1))
             out[f"{group}_shown"][user], out[f"{group}_hidden"][user] = items[:cut], items[cut:]
@@ -155,10 +156,10 @@ def test_text_and_integer_ids_of_different_files_are_compared_as_text(tmp_path) 
 def test_without_a_validation_part_users_are_held_out_of_training(tmp_path) -> None:
     parts = {part: SMALL[part] for part in ("train", "test_shown", "test_hidden")}
     data = ir.read(write(tmp_path, parts))
-    split = ir.split_users(data, seed=1, valid=0.2, fold_in=0.7)
+    split = ir.split_users(data, seed=1, valid=0.2, fold_in=0.7, rounding="nearest")
     assert split.settings == {
         "strategy": "users", "seed": 1, "valid": 0.2, "test": "given", "fold_in": 0.7,
-        "unseen_items": "keep",
+        "unseen_items": "keep", "rounding": "nearest",
     }  # fmt: skip
     assert (split.n_users, len(split.valid)) == (8, 2)
     both = split.valid.history + split.valid.target
@@ -169,6 +170,8 @@ def test_without_a_validation_part_users_are_held_out_of_training(tmp_path) -> N
     other = ir.split_users(data, seed=2, valid=0.2)
     assert other.valid.ids.tolist() != split.valid.ids.tolist()
     assert other.test.ids.tolist() == split.test.ids.tolist()
+    drawn = [ir.split_users(data, seed=n, valid=0.4, fold_in=0.5).valid.history for n in range(9)]
+    assert {*np.concatenate([np.diff(part.indptr) for part in drawn])} == {1, 2}  # of three items
 
 
 def test_a_run_records_what_repeats_it(tmp_path) -> None:
@@ -190,6 +193,30 @@ def test_a_run_records_what_repeats_it(tmp_path) -> None:
         ItemfoldError, match=r"'split.valid' is .given., but 'synthetic' has no test users"
     ):
         make_split(stored, plain)
+
+
+def test_a_folder_of_a_split_is_not_prepared_as_one_table(tmp_path) -> None:
+    folders = [write(tmp_path / style, SMALL, style, "csv") for style in STYLES]
+    folders.append(write(tmp_path / "files", {"train": SMALL["train"]}, "rlae"))
+    (tmp_path / "files" / "test.csv").write_text("user,item\n0,4\n")
+    for folder in folders:
+        with pytest.raises(ItemfoldError, match="which `prepare` would join with the training"):
+            ir.prepare(folder, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    ir.prepare(tmp_path / "files" / "train.csv", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ({10: [4], 11: [2]}, "no test user of .* has a training interaction"),
+        ({0: [1], 1: [2]}, "every test interaction of .* is a training interaction, too"),
+    ],
+)
+def test_a_test_part_that_cannot_be_judged_is_an_error(tmp_path, test, message) -> None:
+    folder = write(tmp_path, {"train": SMALL["train"], "test_hidden": test}, "rlae")
+    with pytest.raises(ItemfoldError, match=message):
+        ir.split_interactions(ir.read(folder))
 
 
 def test_other_strategies_say_that_the_given_users_are_not_used(tmp_path) -> None:
@@ -225,6 +252,7 @@ def test_original_item_ids_replace_the_numbers_of_mult_vae(tmp_path) -> None:
         ({"train": None}, "train.csv is missing"),
         ({"test_shown": None, "test_hidden": None}, "test_shown.csv is missing"),
         ({"test_hidden": {}}, "no rows"),
+        ({"test_hidden": {30: [77], 31: [78], 32: [79]}}, "no item is in"),
     ],
 )
 def test_mixed_up_folders_are_rejected(tmp_path, change, message) -> None:

@@ -123,7 +123,7 @@ def test_both_ways_to_an_inverse_are_that_of_numpy(seed: int, ridge: float, powe
         for again in (True, False):  # the Gram matrix survives
             inverse = problem.inverse(diagonal, lambda steps, text: steps, again=again)
             np.testing.assert_allclose(inverse.numpy(), expected, rtol=2e-3, atol=1e-4 / ridge)
-        found[problem.expands] = True
+        found[problem.by_users] = True
     assert set(found) == {True, False}
 
 

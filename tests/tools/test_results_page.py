@@ -1,6 +1,7 @@
 """The pages: every figure comes from the store, and the committed ones are up to date."""
 
 import functools
+import json
 import re
 import statistics
 from pathlib import Path
@@ -95,11 +96,40 @@ def test_a_placeholder_is_replaced_by_its_figure(folder: Path, placeholder: str,
     assert generate(folder)["RESULTS.md"].split("\n\n")[0] == text
 
 
-@pytest.mark.parametrize("wrong", ["p a b", "paper x", "nothing", "above negatives gone ndcg@20"])
+@pytest.mark.parametrize(
+    "wrong", ["p a b", "paper x", "nothing", "above negatives gone ndcg@20", "future"]
+)
 def test_an_unknown_placeholder_is_named(folder: Path, wrong: str) -> None:
     (folder / TEMPLATE).write_text(f"{{{wrong}}}")
     with pytest.raises(ItemfoldError, match=f"no result has the figure {{{wrong}}}"):
         generate(folder)
+
+
+def test_a_table_of_the_future_has_all_and_new_users(folder: Path) -> None:
+    def row(every: float, new: float | None, **more: float) -> dict[str, float | None]:
+        return {"all": every, "new": new, **more}
+
+    timed = {
+        "popularity": row(0.1, 0.2),
+        "best popularity": row(0.9, 0.9),  # chosen on the test part
+        "default, chosen at random": row(0.25, 0.3, p=0.0312),
+        "default, chosen in time": row(0.3, 0.25),
+    }
+    stored = [
+        {"data": "plays", "rows": timed},
+        {"data": "synthetic:users=9", "rows": {"popularity": row(0.4, None)}},
+    ]
+    (folder / "future.json").write_text(json.dumps(stored))
+    (folder / TEMPLATE).write_text("{future}\n\np = {future_p plays}")
+    table, p, *_ = generate(folder)["RESULTS.md"].split("\n\n")
+    assert table.split("\n") == [
+        "|  | plays | synthetic |",
+        "| :-- | --: | --: |",
+        "| popularity | 10.00 / 20.00 | **40.00** |",
+        "| default, chosen at random | 25.00 / 30.00 | – |",
+        "| default, chosen in time | **30.00** / 25.00 | – |",
+    ]
+    assert p == "p = .031"
 
 
 def test_figures_are_means_over_seeds(folder: Path) -> None:
@@ -117,6 +147,9 @@ def test_figures_are_means_over_seeds(folder: Path) -> None:
     assert "fingerprint `f9b405a08c5d2c9f`" in text
     assert "GPU X (C, 4 cores), torch 2.13.0, 2 runs in parallel" in text
     assert "- *uniform*, *tempered*: 2 of 3 seeds so far." in text
+    assert re.search(
+        "Not run yet: `itemfold reproduce negatives --datasets yelp2018/tra.*band", text
+    )
 
 
 def test_a_row_that_stopped_at_the_epoch_limit_is_reported(folder: Path) -> None:

@@ -195,3 +195,10 @@ def test_the_linear_part_of_a_hybrid_stays_small(monkeypatch: pytest.MonkeyPatch
         new = pl.DataFrame({"user_id": ["new"] * 2, "item_id": DATA.item_ids.ids[:2].tolist()})
         for run in (first, ir.update(first, new)):
             assert len(run.model.linear.weight_values) <= 7 * run.model.n_items
+
+
+def test_times_from_another_start_are_an_error(run: ir.Run) -> None:
+    assert LATE.times is not None
+    from_start = replace(LATE, times=LATE.times - LATE.times.min())
+    with pytest.raises(ItemfoldError, match="they are before 1980, and the run's are dates"):
+        ir.update(run, from_start)

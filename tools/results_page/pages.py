@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +20,7 @@ SUMMARY = "RESULTS.md"
 ORDER = (  # of the pages; others come last, by name
     *("hybrid", "inductive", "transductive", "backbones-inductive", "backbones-transductive"),
     *("systems", "differences", "sampling-inductive", "sampling-transductive", "negatives"),
-    *("cost", "tau", "losses", "cold-start", "unseen", "rolling"),
+    *("cost", "tau", "losses", "cold-start", "unseen", "strong", "rolling"),
 )
 
 # the picture of RESULTS.md and README.md: row → name, each from the first suite that has it
@@ -54,11 +55,13 @@ def generate(results: Path) -> dict[str, str]:
     if text:
         files |= {"qualitative.md": text, "plots/qualitative.svg": picture}
         pages[f"{results.name}/qualitative.md"] = example_page.TITLE
+    future = results / "future.json"
+    found = Found(suites, pages, json.loads(future.read_text("utf-8")) if future.exists() else ())
     for name in template_names(results):
-        text = fill_template(results, name, Found(suites, pages))
+        text = fill_template(results, name, found)
         files[f"{name}.md"] = text
         pages[f"{results.name}/{name}.md"] = text.partition("\n")[0].removeprefix("# ")
-    return {SUMMARY: fill_template(results, "RESULTS", Found(suites, pages)), **files}
+    return {SUMMARY: fill_template(results, "RESULTS", found), **files}
 
 
 def _read_suites(results: Path) -> dict[str, tuple[Suite, list[ResultTable]]]:

@@ -157,6 +157,11 @@ def _legend(suite: Suite, table: ResultTable, name: str) -> Iterable[str]:
         yield "Tuned trials: settings tried on this data before the row's; empty: not recorded."
     last = table.rows[-1].cell.row
     yield f"One row: `itemfold reproduce {name} --datasets {table.entry.key} --rows {last}`."
+    present = {row.cell.row for row in table.rows}
+    absent = [c.row for c in suite.cells() if c.entry == table.entry and c.row not in present]
+    if absent:
+        command = f"itemfold reproduce {name} --datasets {table.entry.key}"
+        yield f"Not run yet: `{command} --rows {','.join(absent)}`."
     data, machines = (dict.fromkeys(map(text, results)) for text in (_fingerprint, _machine))
     yield f"{'; '.join(data)}; {'; '.join(machines)}."
 

@@ -18,6 +18,10 @@
     {gaps SUITE METRIC}                  a table of rows and data sets: the mean, and its difference
                                          from the published figure in per cent
     {short PERCENT SUITE,SUITE METRIC}   the rows more than that below on each of their data sets
+    {future}                             a table of ``future.json``: systems and data sets, NDCG@20
+                                         on later periods of all users and of new ones
+    {future_p DATA}                      there, the p-value of the default chosen in time against it
+                                         chosen at random
     {pages}                              links to the pages of all suites
 """
 
@@ -26,27 +30,37 @@ from __future__ import annotations
 import re
 import statistics
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from itemfold.errors import ItemfoldError
 from itemfold.experiments.suites.results import ResultRow, ResultTable
 from itemfold.experiments.suites.suite import Suite
-from results_page.formatting import GENERATED, probability
+from results_page.formatting import GENERATED, grid, probability
 from results_page.remarks import best_seconds, epoch_seconds
 
 ENDING = ".template.md"
 PLAIN = "# Results\n\n{pages}"  # if there is no template
+# Rows of the page of the future that are no systems: chosen on the test part, and parts of one.
+NO_SYSTEMS = ("best popularity", "its linear part", "its network and prior")
 WIDTH = 105  # of paragraphs, after figures are filled in
 
 
 @dataclass(frozen=True)
 class Found:
-    """All results: the suites with their tables, and the titles of the pages by file."""
+    """All results.
+
+    Attributes:
+        suites: The suites with their tables.
+        pages: The titles of the pages by file.
+        future: What `benchmarks/future.py` measured on each data set.
+    """
 
     suites: Mapping[str, tuple[Suite, list[ResultTable]]]
     pages: Mapping[str, str]
+    future: Sequence[Mapping[str, Any]] = ()
 
     def rows(self, suite: str) -> Iterator[tuple[str, ResultRow]]:
         """The data set and the row of every result of a suite."""
@@ -227,6 +241,36 @@ def _gap(row: ResultRow, metric: str) -> float:
     return (row.mean(metric) or 0.0) / (100 * row.cell.paper[metric]) - 1
 
 
+def _future(found: Found) -> str:
+    """The best of each data set is bold."""
+    if not found.future:
+        raise LookupError("future.json")
+    named = dict.fromkeys(name for data in found.future for name in data["rows"])
+    systems = [name for name in named if name not in NO_SYSTEMS]
+    best = [
+        max(row["all"] for name, row in data["rows"].items() if name not in NO_SYSTEMS)
+        for data in found.future
+    ]
+
+    def cell(data: Mapping[str, Any], name: str, most: float) -> str:
+        row = data["rows"].get(name)
+        if row is None:
+            return "–"
+        every = f"{100 * row['all']:.2f}"
+        every = f"**{every}**" if row["all"] == most else every
+        return every if row["new"] is None else f"{every} / {100 * row['new']:.2f}"
+
+    heads = [str(data["data"]).partition(":")[0] for data in found.future]
+    rows = zip(found.future, best, strict=True)
+    columns = [[cell(data, name, most) for name in systems] for data, most in rows]
+    return grid(["", *heads], [list(row) for row in zip(systems, *columns, strict=True)])
+
+
+def _future_p(found: Found, name: str) -> str:
+    data = next(data for data in found.future if str(data["data"]).partition(":")[0] == name)
+    return probability(data["rows"]["default, chosen at random"]["p"])
+
+
 def _pages(found: Found) -> str:
     return "\n".join(f"- [{title}]({path})" for path, title in found.pages.items())
 
@@ -244,5 +288,7 @@ LOOKUPS: dict[str, Callable[..., str]] = {
     "exceeds": _exceeds,
     "gaps": _gaps,
     "short": _short,
+    "future": _future,
+    "future_p": _future_p,
     "pages": _pages,
 }

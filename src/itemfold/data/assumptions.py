@@ -93,7 +93,7 @@ def _test_part(data: Interactions, split: Split) -> str:
     strategy = split.settings.get("strategy")
     if strategy == "all" or not len(split.test):
         return ""
-    if split.settings.get("test") == "given" or data.n_held_out:
+    if split.settings.get("test") == "given":
         return f"The test part is that of the data, {data.n_held_out:,} interactions."
     times = "there are no times" if data.times is None else "times are not used"
     if strategy == "interactions":

@@ -242,13 +242,6 @@ def _weight_warnings(weights: Floats | None) -> list[str]:
 def _time_warnings(times: Floats | None) -> list[str]:
     if times is None:
         return ["there are no times, so splits by time are not possible"]
-    first, last = times.min(), times.max()
-    if first == last:
+    if times.min() == times.max():
         return ["all times are equal, so splits by time are not possible"]
-    if last > 4_102_444_800:  # the year 2100
-        return ["times lie beyond the year 2100: are they milliseconds instead of seconds?"]
-    if first < 0:
-        return ["some times lie before 1970"]
-    if last < 315_532_800:  # 1980
-        return ["all times lie before 1980: are they seconds since 1970?"]
     return []

@@ -18,6 +18,7 @@ from itemfold.data.id_arrays import text_array
 from itemfold.data.interactions import IdMap, Interactions
 from itemfold.data.item_features import GENRES, TITLES, ItemFeatures
 from itemfold.data.split import HeldOut
+from itemfold.data.time_units import are_dates
 from itemfold.errors import ItemfoldError
 
 TextColumn = npt.NDArray[Any] | None  # [items], "" where unknown
@@ -93,6 +94,12 @@ def joined_times(joined: Joined, before: Floats | None, data: Interactions | Non
     rows = joined.user_ids.index(data.user_ids.ids)[data.users]
     columns = joined.catalogue.item_ids.index(data.item_ids.ids)[data.items]
     times = np.full(len(data), before.max()) if data.times is None else data.times
+    if are_dates(times) != are_dates(before):
+        theirs, ours = ("dates" if are_dates(t) else "before 1980" for t in (times, before))
+        raise ItemfoldError(
+            f"the times of {data.name!r} must be counted as those of the run: they are {theirs}, "
+            f"and the run's are {ours}"
+        )
     out = np.full(len(keys), -np.inf)
     out[np.searchsorted(keys, known)] = before
     np.maximum.at(out, np.searchsorted(keys, rows * n_items + columns), times)

@@ -13,9 +13,10 @@ from itemfold.data.array_types import Bools
 from itemfold.data.csr import as_sorted, scatter_rows
 from itemfold.data.interactions import IdMap
 from itemfold.data.item_features import ItemFeatures
+from itemfold.data.leaks import check_split
 from itemfold.data.times import Times
 from itemfold.data.weights import fading, scaled
-from itemfold.errors import ItemfoldError, LeakError
+from itemfold.errors import ItemfoldError
 
 Protocol = Literal["transductive", "inductive"]
 
@@ -285,6 +286,7 @@ class Split:
 
         Raises:
             LeakError: One does. The message names the user and the item.
+            ItemfoldError: Parts do not fit together, or have a user twice.
 
         Examples:
             >>> from dataclasses import replace
@@ -295,94 +297,7 @@ class Split:
             Traceback (most recent call last):
             itemfold.errors.LeakError: test target ... of user ... is also in training (...)
         """
-        if self.new_items is not None:
-            self._check_new_items(self.new_items)
-        for name, held in (("validation", self.valid), ("test", self.test)):
-            if held is None:
-                continue
-            self._no_common(held.target, held.history, held, name, "in that user's own history")
-            if held.excluded is not None:
-                self._no_common(held.target, held.excluded, held, name, "excluded from ranking")
-            if self.protocol == "transductive":
-                self._check_rows(held, name)
-            if self.new_items is not None and held is self.test:
-                continue  # its targets have no column in training
-            if self.protocol == "inductive":
-                known = np.flatnonzero(self.user_ids.index(held.ids) >= 0)
-                if len(known) or (held.users >= 0).any():
-                    row = int(known[0]) if len(known) else int(np.argmax(held.users >= 0))
-                    user = held.ids[[row]].tolist()[0]
-                    raise LeakError(f"{name} user {user!r} is also a training user")
-            rows = np.flatnonzero(held.users >= 0)
-            trained = scatter_rows(self.train[held.users[rows]], rows, len(held))
-            self._no_common(held.target, trained, held, name, "in training")
-        if self.joining is not None:
-            self._check_joining(self.joining)
-        if self.valid is None or self.new_items is not None:
-            return
-        match = IdMap(self.valid.ids).index(self.test.ids)  # [test rows] → validation row or -1
-        rows = np.flatnonzero(match >= 0)
-        for part, where in (("target", "a validation target"), ("history", "validation history")):
-            other = scatter_rows(getattr(self.valid, part)[match[rows]], rows, len(self.test))
-            self._no_common(self.test.target, other, self.test, "test", where)
-
-    def _check_rows(self, held: HeldOut, name: str) -> None:
-        """Check that the ids of known users are those of their rows, and that others have none."""
-        rows = self.user_ids.index(held.ids)
-        wrong = np.flatnonzero(rows != held.users)
-        if not len(wrong):
-            return
-        user, row = held.ids[wrong[:1]].tolist()[0], int(held.users[wrong[0]])
-        if row < 0:
-            raise LeakError(f"{name} user {user!r} is also a training user, but has no row there")
-        raise LeakError(f"{name} user {user!r} has row {row} of the training part, another user's")
-
-    def _check_joining(self, joining: Joining) -> None:
-        """Check that users who join in a refit have no row and bring no test target along."""
-        known = np.flatnonzero(self.user_ids.index(joining.ids.ids) >= 0)
-        if len(known):
-            user = joining.ids.ids[known[:1]].tolist()[0]
-            raise LeakError(f"user {user!r} joins training in a refit, but is already there")
-        match = joining.ids.index(self.test.ids)
-        rows = np.flatnonzero(match >= 0)
-        other = scatter_rows(joining.train[match[rows]], rows, len(self.test))
-        self._no_common(self.test.target, other, self.test, "test", "in training after a refit")
-
-    def _check_new_items(self, new: IdMap) -> None:
-        """Check that held-out items are neither columns in training or validation nor in histories.
-
-        Graph, sampler, model selection and feature map see no other columns.
-        """
-        known = np.flatnonzero(self.item_ids.index(new.ids) >= 0)
-        if len(known):
-            item = new.ids[known[:1]].tolist()[0]
-            raise LeakError(f"held-out item {item!r} is also an item of the training part")
-        valid = () if self.valid is None else (self.valid.history, self.valid.target)
-        for matrix in (self.train, *valid):
-            if matrix.shape[1] != len(self.item_ids):
-                raise LeakError("a held-out item has a column in training or validation")
-        shown = self.test.history.indices[self.test.history.indices >= self.n_items]
-        if len(shown):
-            item = new.ids[shown[:1] - self.n_items].tolist()[0]
-            raise LeakError(f"held-out item {item!r} is in the history of a test user")
-        if len(self.test.target.indices) and self.test.target.indices.min() < self.n_items:
-            item = self.item_ids.ids[self.test.target.indices.min()]
-            raise LeakError(f"test target {item!r} is an item of the training part")
-
-    def _no_common(
-        self, target: sp.csr_array, other: sp.csr_array, held: HeldOut, name: str, where: str
-    ) -> None:
-        common = target.multiply(other).tocoo()
-        if common.nnz and not held.repeats:
-            user, column = held.ids[common.row[:1]].tolist()[0], int(common.col[0])
-            if column < self.n_items or self.new_items is None:
-                item = self.item_ids.ids[[column]].tolist()[0]
-            else:
-                item = self.new_items.ids[[column - self.n_items]].tolist()[0]
-            raise LeakError(
-                f"{name} target {item!r} of user {user!r} is also {where} "
-                f"({common.nnz} such interactions)"
-            )
+        check_split(self)
 
 
 def _with_data(matrix: sp.csr_array, data: npt.NDArray[Any]) -> sp.csr_array:

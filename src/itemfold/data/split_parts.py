@@ -101,6 +101,11 @@ def finished_split(
     if not train.nnz:
         raise ItemfoldError(f"the split of {data.name!r} leaves no training interaction")
     if test is None:
+        if data.held_out is not None and not data.held_out.any():
+            raise ItemfoldError(
+                f"every test interaction of {data.name!r} is a training interaction, too; remove "
+                "them from one of the two parts"
+            )
         longest = int(np.bincount(data.users).max())
         raise ItemfoldError(
             f"the split of {data.name!r} leaves no user with a test item: a user needs an item to "

@@ -97,6 +97,12 @@ def split_interactions(
     given = data.held_out is not None
     if data.held_out is not None:
         part[data.held_out[order]] = TEST
+        tested = data.users[data.held_out]
+        if len(tested) and not np.isin(tested, data.users[~data.held_out]).any():
+            raise ItemfoldError(
+                f"no test user of {data.name!r} has a training interaction; to test new users, "
+                "give what is shown of them in a part of its own: test_shown beside test_hidden"
+            )
     elif made := check_fold(folds, fold):
         part[fold_entries(matrix, *made, rng)] = TEST
     else:
@@ -163,7 +169,7 @@ def split_users(
     rng, dither = seeded(seed), _dithers(rounding)
     matrix, _ = sorted_matrix(data)
     if data.user_parts is not None:
-        return split_given_users(data, seed=seed, valid=valid, fold_in=fold_in)
+        return split_given_users(data, seed=seed, valid=valid, fold_in=fold_in, rounding=rounding)
     order = rng.permutation(data.n_users)
     n_test, n_valid = (round(share * data.n_users) for share in (test, valid))
     if made := check_fold(folds, fold):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -256,12 +257,19 @@ def leave_last_out(
     late = np.lexsort((seeded(seed).random(matrix.nnz), times, rows))
     from_end = np.empty(matrix.nnz, np.int64)
     from_end[late] = matrix.indptr[rows + 1] - 1 - np.arange(matrix.nnz)
-    size = np.diff(matrix.indptr)[rows]
+    size_of = np.diff(matrix.indptr)
+    size = size_of[rows]
     part = np.zeros(matrix.nnz, np.int8)
     part[(from_end == 0) & (size >= 2)] = TEST
     part[(from_end == 1) & (size >= 3)] = VALID
     settings = {"strategy": "last", "seed": seed, "unseen_items": unseen_items}
-    return transductive_split(data, matrix, part, settings)
+    split = transductive_split(data, matrix, part, settings)
+    ends = matrix.indptr[1:][size_of >= 2]
+    tied = int((times[late[ends - 1]] == times[late[ends - 2]]).sum())
+    if not tied:
+        return split
+    note = f"Users whose two last items have the same time, drawn at random: {tied:,}."
+    return replace(split, notes=(*split.notes, note))
 
 
 def validate_on_latest(data: Interactions, valid: float, settings: dict[str, Any]) -> Split:
@@ -275,7 +283,7 @@ def validate_on_latest(data: Interactions, valid: float, settings: dict[str, Any
         periods = with_validation(matrix, times, ~none, none, valid)
     if not periods.train.any():
         raise ItemfoldError(
-            f"'valid_by' must be random: all times of {data.name!r} are equal, or nearly all"
+            f"'valid_by' must be random: nearly all times of {data.name!r} are equal"
         )
     rows = np.flatnonzero(np.diff(take_entries(matrix, periods.train).indptr))
     columns = np.arange(data.n_items)
@@ -306,8 +314,12 @@ def time_problem(data: Interactions, valid: float = 0.25, test: float = 0.2) -> 
 
 
 def times_of(data: Interactions, strategy: str) -> Floats:
-    """The times of the data; raises if it has none."""
+    """The times of the data; raises if it has none, or if all are equal."""
     if data.times is None:
         none = f"{strategy} needs timestamps, and {data.name!r} has none; name them with 'time'"
         raise ItemfoldError(data.left_out.get("time", none))
+    if len(data) and data.times.min() == data.times.max():
+        raise ItemfoldError(
+            f"{data.name!r} cannot be split by time: all times are equal; split it at random"
+        )
     return data.times

@@ -14,12 +14,12 @@ from itemfold.errors import ItemfoldError
 # Numbers in a second; a column has the unit in which its values lie between these years.
 UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 EARLIEST, LATEST = 631_152_000.0, 4_102_444_800.0  # 1990 and 2100
-RELATIVE = 3e8  # times below it are no dates, but counted from some start
+RELATIVE = 315_532_800.0  # 1980; times below it are no dates, but counted from some start
 DAY = 86400.0
 
 
 def in_seconds(times: Floats, place: str) -> tuple[Floats, tuple[str, ...]]:
-    """A time column in seconds, and notes on its unit and on times in the future.
+    """A time column in seconds, and notes on its unit and on times that look wrong.
 
     >>> in_seconds(np.array([1_520_000_000_000.0]), "plays")
     (array([1.52e+09]), ('Times are in milliseconds: divided by 1,000.',))
@@ -34,6 +34,8 @@ def in_seconds(times: Floats, place: str) -> tuple[Floats, tuple[str, ...]]:
             times, notes = times / UNITS[unit], (unit_note(unit),)
     elif len(times) and times.min() >= 19_000_101 and times.max() <= 21_001_231:
         notes = (f"Times such as {times[0]:.0f} are not seconds; only their order is used.",)
+    else:
+        notes = past_notes(times)
     return times, (*notes, *future_notes(times))
 
 
@@ -55,6 +57,29 @@ def unit_note(unit: str) -> str:
     'Times are in microseconds: divided by 1,000,000.'
     """
     return f"Times are in {unit}: divided by {UNITS[unit]:,.0f}."
+
+
+def are_dates(times: Floats) -> bool:
+    """Whether some times are dates, and not all counted from some start."""
+    return bool(len(times)) and float(times.max()) >= RELATIVE
+
+
+def past_notes(times: Floats) -> tuple[str, ...]:
+    """A note on times that are no dates, or on some among dates that look like missing values.
+
+    >>> past_notes(np.array([5.0, 9.0]))
+    ('All times lie before 1980; they are taken as seconds.',)
+    """
+    if not len(times) or times.min() == times.max():
+        return ()
+    if not are_dates(times):
+        return ("All times lie before 1980; they are taken as seconds.",)
+    if not (count := int((times <= 0).sum())):
+        return ()
+    return (
+        f"Times of 0 or before: {count:,} of {len(times):,}; they count as the earliest. Remove "
+        "these rows if that means missing.",
+    )
 
 
 def future_notes(times: Floats) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def join_tables(tables: Mapping[UserPart, RawTable], places: Mapping[UserPart, s
 
 
 def check_disjoint(table: RawTable, places: Mapping[UserPart, str]) -> None:
-    """Raise if a user is in two groups, has hidden but no shown items, or an item is in both."""
+    """Raise if a user is in two groups, an item is shown and hidden, or parts share no item."""
     assert table.part is not None
     users, user_codes = np.unique(table.user, return_inverse=True)
     items, item_codes = np.unique(table.item, return_inverse=True)
@@ -84,10 +84,17 @@ def check_disjoint(table: RawTable, places: Mapping[UserPart, str]) -> None:
         if found.any():
             raise ItemfoldError(explain(repr(users[[int(found.argmax())]].tolist()[0])))
 
+    trained = np.zeros(len(items), np.bool_)
+    trained[item_codes[table.part == UserPart.TRAIN]] = True
     members: dict[UserPart, Bools] = {}
     for part in places:
         members[part] = np.zeros(len(users), np.bool_)
         members[part][user_codes[table.part == part]] = True
+        if not trained[item_codes[table.part == part]].any():
+            raise ItemfoldError(
+                f"{places[part]}: no item is in {places[UserPart.TRAIN]}, too; use the same item "
+                "ids in all parts"
+            )
     for shown, hidden in PAIRS:
         if shown not in places:
             continue

@@ -30,10 +30,10 @@ def read_user_split(
 
     `split_users` then holds out exactly these users. Without a validation part it draws validation
     users from the training users. A folder of files is read by `read` and `load`: `train`,
-    `test_shown`, `test_hidden` and optionally `valid_shown` and `valid_hidden`, each .csv, .tsv,
-    .inter (also .gz), .parquet, or .txt with a line for each user. The names of Mult-VAE's `pro_sg`
-    (`validation_tr`, `validation_te`, `test_tr`, `test_te`) and of the RLAE paper (`valid_in`,
-    `valid`, `test_in`, `test`) are known, too.
+    `test_shown` and `test_hidden` (or `shown` and `hidden`), and optionally `valid_shown` and
+    `valid_hidden`, each .csv, .tsv, .inter (also .gz), .parquet, or .txt with a line for each user.
+    The names of Mult-VAE's `pro_sg` (`validation_tr`, `validation_te`, `test_tr`, `test_te`) and of
+    the RLAE paper (`valid_in`, `valid`, `test_in`, `test`) are known, too.
 
     Args:
         train: The full histories of the training users: a file, a pandas or polars frame, an Arrow

@@ -22,11 +22,14 @@ from itemfold.data.user_parts import GROUPS, group_of, is_hidden
 from itemfold.errors import ItemfoldError
 
 
-def split_given_users(data: Interactions, *, seed: int, valid: float, fold_in: float) -> Split:
+def split_given_users(
+    data: Interactions, *, seed: int, valid: float, fold_in: float, rounding: str
+) -> Split:
     """Hold out the users that the data names, with its own shown and hidden items.
 
     Without validation users in the data, the share ``valid`` of the training users is drawn, and
-    ``fold_in`` of their items are shown. All items are kept: a published test part is judged whole.
+    ``fold_in`` of their items are shown, with their number rounded as ``rounding`` says. All items
+    are kept: a published test part is judged whole.
     """
     assert data.user_parts is not None
     matrix, order = sorted_matrix(data)
@@ -39,12 +42,14 @@ def split_given_users(data: Interactions, *, seed: int, valid: float, fold_in: f
     settings |= {"test": "given", "fold_in": "given", "unseen_items": "keep"}
     notes: list[str] = []
     if not len(valid_rows):
-        settings |= {"valid": valid, "fold_in": fold_in}
+        settings |= {"valid": valid, "fold_in": fold_in, "rounding": rounding}
         rng = seeded(seed)
         drawn = np.sort(rng.permutation(train_rows)[: round(valid * len(train_rows))])
         train_rows, valid_rows = np.setdiff1d(train_rows, drawn), drawn
         whole = np.isin(np.repeat(np.arange(data.n_users), np.diff(matrix.indptr)), drawn)
-        shown = pick_share(take_entries(matrix, whole), fold_in, rng, least=1, leave=1)
+        dither = rounding == "random"
+        drawn_part = take_entries(matrix, whole)
+        shown = pick_share(drawn_part, fold_in, rng, least=1, leave=1, dither=dither)
         hidden[np.flatnonzero(whole)[~shown]] = True
         notes.append(f"Validation users, drawn from the training users: {len(drawn):,}.")
     train = as_sorted(matrix[train_rows])

@@ -1,7 +1,11 @@
 """The inverse behind EASE and RLAE, ``(SᵀS + diag λ)⁻¹``, by the method of fewest operations.
 
-Either the Gram matrix of n items is inverted, 2n³ operations, or the inverse of diag λ is corrected
-for the rows of m users, about 2n²m operations, which is less if there are few users.
+Either the Gram matrix of n items is inverted, 2n³ operations, or that of m users, 2m³, if they are
+fewer; with L = diag λ and H = S·L^−½:
+
+    (SᵀS + L)⁻¹ = L^−½ (I − Hᵀ(I + HHᵀ)⁻¹H) L^−½
+
+The products with H are sparse.
 
 In a large catalogue that matrix does not fit: each column of weights is solved on its k nearest
 items alone, about nk³/3 operations (Steck, "Markov Random Fields for Collaborative Filtering",
@@ -17,12 +21,13 @@ import torch
 from torch import Tensor
 
 from itemfold.errors import ItemfoldError
-from itemfold.models.item_item import gram_matrix
+from itemfold.models.item_item import DENSE_SPEED, gram_matrix
 from itemfold.models.neighbourhoods import NeighbourBlock, Neighbourhoods
 from itemfold.ops.inverse import Progress, invert
-from itemfold.ops.woodbury import correct_inverse, correction_flops
+from itemfold.ops.segment import row_tensors, segment_sum
 
 Floats = npt.NDArray[np.float64]
+ITEMS = 256  # rows of the inverse at a time
 
 
 class RidgeProblem:
@@ -41,27 +46,25 @@ class RidgeProblem:
         self.squares = sum_of_squares(self.scaled)  # the diagonal of SᵀS
         self.device, n = device, train.shape[1]
         sizes = np.diff(train.indptr).astype(np.float64)
-        self.rank = int((sizes > 0).sum())
-        self.inverse_flops = 2.0 * float((sizes**2).sum()) + 2.0 * n**3
-        self.expansion_flops = correction_flops(n, self.rank, train.nnz)
+        m = int((sizes > 0).sum())
+        self.flops_by_items = 2.0 * float((sizes**2).sum()) + 2.0 * n**3
+        self.flops_by_users = 2.0 * m**3 + DENSE_SPEED * 2.0 * train.nnz * (m + n)
         self._gram: Tensor | None = None
 
     @property
-    def expands(self) -> bool:
-        """Whether the inverse of diag λ is corrected."""
-        return self.expansion_flops < self.inverse_flops
+    def by_users(self) -> bool:
+        """Whether the matrix of the users is inverted."""
+        return self.flops_by_users < self.flops_by_items
 
     @property
     def flops(self) -> float:
         """Operations of `inverse`."""
-        return min(self.expansion_flops, self.inverse_flops)
+        return min(self.flops_by_users, self.flops_by_items)
 
     def inverse(self, ridge: Floats, watch: Progress, *, again: bool = False) -> Tensor:
         """``(SᵀS + diag λ)⁻¹``; ``again`` keeps the Gram matrix for another λ."""
-        if self.expands:
-            start = torch.from_numpy((1 / ridge).astype(np.float32)).to(self.device)
-            rows = filled_rows(self.scaled)
-            return correct_inverse(torch.diag(start), rows, np.ones(rows.shape[0]), watch)
+        if self.by_users:
+            return self._inverse_by_users(ridge, watch)
         if self._gram is None:
             self._gram = gram_matrix(self.scaled, self.device)
         gram = self._gram.clone() if again else self._gram
@@ -69,6 +72,25 @@ class RidgeProblem:
             self._gram = None
         gram.diagonal().add_(torch.from_numpy(ridge).to(gram))
         return invert(gram, watch)
+
+    def _inverse_by_users(self, ridge: Floats, watch: Progress) -> Tensor:
+        root = 1 / np.sqrt(ridge)
+        half = filled_rows(self.scaled) @ sp.diags_array(root)  # H [m, n]
+        by_item = sp.csr_array(half.T)
+        inner = gram_matrix(by_item, self.device)  # HHᵀ [m, m]
+        inner.diagonal().add_(1)
+        inner = invert(inner, watch)
+        starts, index, weight = row_tensors(by_item, self.device)
+        scale = torch.from_numpy(root.astype(np.float32)).to(self.device)
+        n = len(root)
+        out = torch.empty(n, n, device=self.device)
+        for start in watch(range(0, n, ITEMS), "multiplying"):
+            part = slice(start, start + ITEMS)
+            own, users, values = row_tensors(by_item[part], self.device)
+            shares = segment_sum(own, users, inner, weight=values).T.contiguous()  # [m, b]
+            out[part] = segment_sum(starts, index, shares, weight=weight).T
+        out.neg_().diagonal().add_(1)
+        return out.mul_(scale).mul_(scale.unsqueeze(1))
 
     def columns(self, ridge: Floats, k: int, watch: Progress) -> tuple[Tensor, Tensor, Tensor]:
         """Each item's regression on its k nearest items N, without a matrix of all items.

@@ -14,6 +14,7 @@ from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_
 from itemfold.cli.tables.layout import add_row, counted, new_table, p_value
 from itemfold.cli.tables.parts import part_warning, parts_alone
 from itemfold.errors import ItemfoldError
+from itemfold.evaluation.activity import stored_activity
 from itemfold.evaluation.metrics import headline_metrics, parse_metric
 from itemfold.evaluation.significance import bootstrap_intervals
 from itemfold.serving.recommendations import Recommendations
@@ -57,7 +58,19 @@ def how_trained(run: Run) -> str:
     refit = f", refitted for {best}" if metrics.get("refit") and best else ""
     length = f"best epoch {best} of {epochs}{refit}" if epochs else "closed form"
     seconds = metrics["seconds"]["train"]
-    return f"{length}; {seconds:.1f} s of training; {counted(n_evaluated, 'test users')}"
+    users = f"{counted(n_evaluated, 'test users')}{known_and_new(run)}"
+    return f"{length}; {seconds:.1f} s of training; {users}"
+
+
+def known_and_new(run: Run) -> str:
+    """The metric of new users and of known ones apart; empty if all are alike in that."""
+    metric = run.config["train"]["metric"]
+    found = [
+        f"{group.users:,} {group.name} with {metric} {values[metric].mean:.4f}"
+        for group, values in stored_activity(run.metrics, run.per_user).items()
+        if group.name in ("new", "known") and metric in values
+    ]
+    return f": {', '.join(found)}" if len(found) == 2 else ""
 
 
 def headlines(run: Run, metrics: Sequence[str] | None = None) -> ResultTable:

@@ -14,10 +14,12 @@ from itemfold.data.columns import Names, choose_columns
 from itemfold.data.readers.baskets import is_basket_file
 from itemfold.data.readers.delimited import Header, asked_header, header_of
 from itemfold.data.readers.frames import first_line
+from itemfold.data.readers.given_split import split_files
 from itemfold.data.readers.json_table import is_json
 from itemfold.data.readers.packed import LATIN1, UTF8, checked_encoding, packing_of, plain_suffix
 from itemfold.data.readers.parquet import check_parquet, is_parquet
 from itemfold.data.readers.text_format import sniff
+from itemfold.data.readers.user_split import is_user_split
 from itemfold.data.readers.wide import is_wide
 from itemfold.errors import ItemfoldError
 from itemfold.validation import shown
@@ -89,6 +91,7 @@ def _expanded(path: Path) -> Iterator[Input]:
         fixed = re.split(r"[*?\[]", str(path))[0]
         root = Path(fixed if fixed.endswith("/") else str(Path(fixed).parent))
     elif path.is_dir():
+        _check_joinable(path)
         paths = sorted(found for found in path.rglob("*") if found.is_file() and _known(found))
         paths = [
             found
@@ -111,6 +114,17 @@ def _expanded(path: Path) -> Iterator[Input]:
         if not found.is_file():
             raise ItemfoldError(f"{found}: must be a file or a folder, not a pipe or a device")
         yield Input(found.resolve(), _partition(found, root))
+
+
+def _check_joinable(folder: Path) -> None:
+    """Raise for a folder of a split, whose parts must not become one table."""
+    parts = split_files([file for file in sorted(folder.iterdir()) if file.is_file()])
+    what = "a test part" if parts else "the parts of a split by users"
+    if parts or is_user_split(folder):
+        raise ItemfoldError(
+            f"{folder}: has {what}, which `prepare` would join with the training rows; name the "
+            "files to join, or pass the folder to the other commands as it is"
+        )
 
 
 def _known(path: Path) -> bool:

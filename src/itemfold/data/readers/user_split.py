@@ -40,9 +40,11 @@ class Style:
 
 
 _SHOWN = ("valid_shown", "valid_hidden", "test_shown", "test_hidden")
+_ARGUMENTS = ("valid_shown", "valid_hidden", "shown", "hidden")  # of `read_user_split`
 _MULT_VAE = ("validation_tr", "validation_te", "test_tr", "test_te")
 STYLES = (
-    Style(_SHOWN, _SHOWN),
+    Style(_SHOWN, _SHOWN[2:]),
+    Style(_ARGUMENTS, _ARGUMENTS[2:]),
     Style(_MULT_VAE, _MULT_VAE, ("uid", "sid")),
     Style(("valid_in", "valid", "test_in", "test"), ("valid_in", "test_in")),
 )
@@ -94,7 +96,10 @@ def _files(folder: Path) -> dict[str, list[Path]]:
 
 
 def _styles(files: dict[str, list[Path]]) -> list[Style]:
-    return [style for style in STYLES if any(mark in files for mark in style.marks)]
+    found = [style for style in STYLES if any(mark in files for mark in style.marks)]
+    if not found and {*_SHOWN[:2]} & {*files}:  # names of both of the first styles
+        found = [STYLES[0]]
+    return found
 
 
 def _read(path: Path, names: Names, style: Style, skip: bool, header: bool | None) -> RawTable:
