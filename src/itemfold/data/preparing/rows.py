@@ -96,8 +96,8 @@ def stage(
         raise _unreadable(plan, group, error) from error
     facts = _facts(connection, plan, parquet(path))
     ragged = 0
-    if plan.skip and group[0].header is not None:
-        for name in rejects:
+    if plan.skip:
+        for name in (n for n, table in zip(rejects, group, strict=True) if table.header):
             counted = f"SELECT count(DISTINCT (scan_id, line)) FROM {name}"
             ragged += connection.execute(counted).fetchone()[0]
             connection.execute(f"DROP TABLE {name}; DROP TABLE {name}_scan")
@@ -148,7 +148,7 @@ def _checked(plan: StagingPlan, table: InputTable, rejects: str = "", more: str 
             held_as = plan.held_as(role)
             values.append(f"{sql.id_value(column, kind, held_as)} AS {role}")
             marks.append(f"{sql.id_problem(role, held_as)} AS {role}_bad")
-            if table.header is not None:  # a text that is more than its id
+            if table.is_text:  # a text that is more than its id
                 values.append(f"{column} AS {role}_raw")
                 marks.append(f"{role}_raw <> {role} AS {role}_wide")
         else:
@@ -173,7 +173,7 @@ def _facts(connection: Any, plan: StagingPlan, staged: str) -> StepFacts:
             wanted[f"time_{unit}"] = f"count(*) FILTER ({good} AND {inside})"
     for role in IDS:
         held_as, integers = plan.held_as(role), {}  # conditions for ids to become integers
-        if held_as == "text" and plan.tables[0].header is not None:
+        if held_as == "text" and plan.tables[0].is_text:
             exact = f"coalesce(CAST(TRY_CAST({role} AS BIGINT) AS VARCHAR) = {role}, false)"
             integers["plain"] = f"regexp_full_match({role}, '{sql.PLAIN}')"
             integers["exact"] = f"{exact} AND NOT {role}_wide"
@@ -272,8 +272,9 @@ def _problems(
     if not plan.skip:
         raise count.error()
     if ragged:
-        assert group[0].header is not None
-        count.add(str(group[0].path), group[0].header.ragged([]), ragged)
+        first = next(table for table in group if table.header is not None)
+        assert first.header is not None
+        count.add(str(first.path), first.header.ragged([]), ragged)
     return count
 
 
