@@ -45,9 +45,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Top-k recommendation with message-passing GNNs trained on smooth ranking metrics, "
-    "for known users and for users never seen before. Begin with `itemfold train FILE --out r`, "
-    "then `itemfold recommend r --history ITEM,ITEM`.",
+    help="Train a recommender on a file of who liked what, for known users and for users never "
+    "seen before. Begin with `itemfold train FILE --out r`, then `itemfold recommend r --history "
+    "ITEM,ITEM`.",
 )
 
 
@@ -241,28 +241,37 @@ def doctor_command() -> None:
         raise typer.Exit(1)
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo_command,
-    "datasets": datasets_command,
-    "models": models_command,
-    "describe": describe_command,
-    "prepare": prepare_command,
-    "train": train,
-    "tune": tune,
-    "update": update_command,
-    "evaluate": evaluate_command,
-    "compare": compare_command,
-    "recommend": recommend_command,
-    "items": items_command,
-    "report": report_command,
-    "export": export_command,
-    "serve": serve_command,
-    "forget": forget_command,
-    "reproduce": reproduce_command,
-    "doctor": doctor_command,
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by panel of the help
+    "Start here": {
+        "train": train,
+        "recommend": recommend_command,
+        "report": report_command,
+        "describe": describe_command,
+        "demo": demo_command,
+    },
+    "Data": {
+        "datasets": datasets_command,
+        "prepare": prepare_command,
+        "update": update_command,
+        "items": items_command,
+        "forget": forget_command,
+    },
+    "Models and measurements": {
+        "models": models_command,
+        "evaluate": evaluate_command,
+        "compare": compare_command,
+        "tune": tune,
+        "reproduce": reproduce_command,
+    },
+    "Production": {
+        "serve": serve_command,
+        "export": export_command,
+        "doctor": doctor_command,
+    },
 }
-for command_name, function in COMMANDS.items():
-    app.command(command_name, cls=Command)(function)
+for panel, commands in COMMANDS.items():
+    for command_name, function in commands.items():
+        app.command(command_name, cls=Command, rich_help_panel=panel)(function)
 
 
 def main() -> None:

@@ -209,7 +209,7 @@ def account(times: Floats, periods: Periods, valid_by: str) -> list[str]:
         text = f"train before {first}, validation until {begins}, test after"
     else:
         text = f"train and validation before {begins}, test after"
-    return [f"Split by time: {text}; at random: --split interactions or split_interactions."]
+    return [f"Split by time: {text}; for a random split: --split interactions."]
 
 
 def unseen_items_note(matrix: sp.csr_array, periods: Periods, unseen_items: str) -> list[str]:

@@ -16,7 +16,6 @@ from itemfold.cli.tables.parts import part_warning, parts_alone
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.metrics import headline_metrics, parse_metric
 from itemfold.evaluation.significance import bootstrap_intervals
-from itemfold.serving.recommendations import Recommendations
 from itemfold.serving.recommender import Recommender
 from itemfold.training.run import Run
 
@@ -40,8 +39,8 @@ def summary(run: Run, metrics: Sequence[str] | None = None) -> RenderableType:
         return on_terminal(shown) if valid else Group()
     warning = part_warning(run)
     return Group(
-        on_terminal(headlines(run, metrics)),
         Text(verdict(run), style="bold"),
+        on_terminal(headlines(run, metrics)),
         *([Text(f"warning: {warning}", style="bold yellow")] if warning else []),
     )
 
@@ -113,31 +112,32 @@ def references(run: Run) -> list[Reference]:
 
 
 def verdict(run: Run) -> str:
-    """One sentence: how a run compares with popularity and with its best part, and how surely."""
+    """How a run compares with popularity and with its best part, and how surely."""
     metric, name = run.config["train"]["metric"], run.metrics["model"]
     found = references(run)
     if not found:
         value = run.metrics["test"].get(metric)
         return f"{name}: {metric} {value:.4f} on test." if value is not None else f"{name}."
     first, *rest = [_against(metric, reference) for reference in found]
-    return f"{name} is {'; '.join([first, *rest])}."
+    return " ".join([f"{name} is {first}.", *(f"It is {other}." for other in rest)])
 
 
 def _against(metric: str, reference: Reference) -> str:
-    """A phrase such as "better than popularity in ndcg@20 (+9 %, 95 %: +7 % to +11 %, p <.001)"."""
+    """A phrase such as "better than popularity in ndcg@20: +9.0% (95 %: +7.1% to +11.0%, p <.001)"."""
     values = reference.values
-    if "difference" not in values:  # a run of an earlier release
-        return f"beside {reference.name} with {metric} {values[metric]:.4f}"
-    own, p = values[metric] - values["difference"], p_value(values["p"])
-    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
     base = values[metric]
+    if "difference" not in values:  # a run of an earlier release
+        return f"beside {reference.name} with {metric} {base:.4f}"
+    if values["difference"] == values.get("low") == values.get("high") == 0:
+        return f"equal to {reference.name}, as nothing else improved validation"
+    own, p = base - values["difference"], p_value(values["p"])
     change = f"{own / base - 1:+.1%}" if base else f"{own:+.4f}"
+    sure = f"p {p}" if p.startswith("<") else f"p = {p}"
     if base and "low" in values:  # the stored interval is of the reference against the model
-        change += f", 95 %: {-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}"
-    if not values["p"] < LEVEL:
-        return f"not clearly different from {reference.name} in {metric} ({change}, {chance})"
-    word = "better" if values["difference"] < 0 else "worse"
-    return f"{word} than {reference.name} in {metric} ({change}, {chance})"
+        sure = f"95 %: {-values['high'] / base:+.1%} to {-values['low'] / base:+.1%}, {sure}"
+    word = "better than" if values["difference"] < 0 else "worse than"
+    word = word if values["p"] < LEVEL else "within chance of"
+    return f"{word} {reference.name} in {metric}: {change} ({sure})"
 
 
 # --- one user's list -----------------------------------------------------------------------------
@@ -165,10 +165,17 @@ def example_list(run: Run) -> RenderableType:
     rows = typical_users(run)
     (row,), (user,) = rows.tolist(), run.user_ids.external(rows).tolist()
     names, others = history_names(run, row, SHOWN_HISTORY)
-    found: Recommendations = Recommender.from_run(run).recommend(user, k=LISTED)
+    explains = run.model.explains
+    found = Recommender.from_run(run).recommend(user, k=LISTED, explain=explains)
     more = f" and {others} more" if others else ""
-    table = new_table("", "item", *["title"] * (run.titles is not None), numbers=("",))
+    columns = ["title"] * (run.titles is not None) + ["mostly because of"] * explains
+    table = new_table("", "item", *columns, numbers=("",))
+    for column in table.columns[2:]:  # one line an item
+        column.no_wrap, column.overflow = True, "ellipsis"
     for rank, pick in enumerate(found, start=1):
-        add_row(table, str(rank), str(pick.item), *[pick.title] * (run.titles is not None))
+        reason = max(pick.reasons, key=lambda reason: reason.share, default=None)
+        because = "" if reason is None else str(reason.title or reason.item)
+        cells = [pick.title] * (run.titles is not None) + [because] * explains
+        add_row(table, str(rank), str(pick.item), *cells)
     head = f"The list of user {user}, who has {'; '.join(names)}{more}:"
     return Group(Text(""), Text(head), table)

@@ -23,6 +23,7 @@ MOMENT = r"(19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\
 TWO_ORDERS = r"^\s*([0-9]{1,2})[/-]([0-9]{1,2})[/-][0-9]{2,4}"  # 3/4/2024 can be two dates
 LENIENT = "ignore_errors = true"  # for a first look at a file
 PLAIN = r"0|-?[1-9][0-9]{0,17}"  # an integer as Python writes it
+DOTTED = rf"({PLAIN})\.0"
 TYPES = {"integer": "BIGINT", "large": "UBIGINT", "float": "DOUBLE", "text": "VARCHAR"}
 
 

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from itemfold.data.merging import dotted_note
 from itemfold.data.prepared import MANIFEST, STATE, Prepared, prepared_facts, read_manifest
 from itemfold.data.preparing import finish, rows
 from itemfold.data.preparing.conversion import open_input
@@ -268,6 +269,7 @@ class _Job:
             "skipped": facts["skipped"],
             "remarks": [
                 *dict.fromkeys(remark for table in self.plan.tables for remark in table.remarks),
+                *map(dotted_note, facts.get("dotted", ())),
                 *([unit_note(unit)] if unit != "seconds" else []),
             ],
         }

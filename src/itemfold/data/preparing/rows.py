@@ -176,6 +176,7 @@ def _facts(connection: Any, plan: StagingPlan, staged: str) -> StepFacts:
         if held_as == "text" and plan.tables[0].is_text:
             exact = f"coalesce(CAST(TRY_CAST({role} AS BIGINT) AS VARCHAR) = {role}, false)"
             integers["plain"] = f"regexp_full_match({role}, '{sql.PLAIN}')"
+            integers["dotted"] = f"regexp_full_match({role}, '{sql.DOTTED}')"
             integers["exact"] = f"{exact} AND NOT {role}_wide"
         elif held_as == "float":
             integers["plain"] = f"{role} = floor({role}) AND abs({role}) < {2.0**53!r}"
@@ -232,14 +233,21 @@ def summarise(connection: Any, plan: StagingPlan, parts: Sequence[StepFacts]) ->
         "left_out": left_out,
         "latest": max(latest) / UNITS[unit] if latest else None,
         "time_unit": unit,
+        "dotted": [role for role in IDS if are_dotted(parts, role)],
         **{f"{role}_whole": _are_integers(parts, role, bool(skipped)) for role in IDS},
     }
 
 
 def _are_integers(parts: Sequence[StepFacts], role: str, has_skipped: bool) -> bool:
     """Whether all ids are integers, by the rules of `read`."""
-    plain = all(part[f"{role}_plain"] for part in parts)
-    return plain or (not has_skipped and all(part.get(f"{role}_exact", False) for part in parts))
+    if are_dotted(parts, role) or all(part[f"{role}_plain"] for part in parts):
+        return True
+    return not has_skipped and all(part.get(f"{role}_exact", False) for part in parts)
+
+
+def are_dotted(parts: Sequence[StepFacts], role: str) -> bool:
+    """Whether all ids are integers with ".0"."""
+    return all(part.get(f"{role}_dotted", False) for part in parts)
 
 
 # --- bad rows ------------------------------------------------------------------------------------
