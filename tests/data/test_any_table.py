@@ -294,7 +294,7 @@ FORMS: dict[Callable[[Path], Path], str] = {  # the options of the note on colum
     frame_json: "--user-col member --item-col film",
     german_excel: "--user-col Kundennummer --item-col Artikel --rating-col Bewertung "
     "--time-col Datum",
-    spanish: "--user-col usuario --item-col película --rating-col puntuación --time-col fecha",
+    spanish: "--user-col usuario --item-col 'película' --rating-col 'puntuación' --time-col fecha",
     american: "--user-col customer_id --item-col product_id --time-col order_date",
     opinions: "--user-col user --item-col item --rating-col reaction",
     windows: "--user-col user --item-col product --rating-col rating",
@@ -312,8 +312,8 @@ def test_from_describe_to_recommend_without_an_option(make, tmp_path: Path) -> N
     options = FORMS[make]
     found = json.loads(call("describe", path, "--json").stdout)
     assert (found["users"], found["items"], found["interactions"]) == (USERS, ITEMS, len(ROWS))
-    assert (found["ratings"] is not None) == ("rating" in options or make is wide_matrix)
-    assert (found["first"] is not None) == ("time" in options)
+    assert (found["ratings"] is not None) == ("--rating-col" in options or make is wide_matrix)
+    assert (found["first"] is not None) == ("--time-col" in options)
     trained = call("train", path, "--model", "popularity", "--out", tmp_path / "run")
     assert (
         (f"columns: {options}\n" in trained.stderr) if options else "columns:" not in trained.stderr
@@ -374,7 +374,7 @@ def test_a_dislike_is_a_rating_of_zero(tmp_path: Path) -> None:
         ("page.csv", "<!DOCTYPE html>\n<html><body>a,b</body></html>", "as web pages and XML do"),
         ("one.csv", "item\n1\n2\n", "found one column, 'item'; expected a user and an item"),
         ("x.csv", "user,item,user\n1,2,3\n", "several columns are called 'user'; rename one"),
-        ("x.json", '{"a": {"b": 1}}', "expected an object for each row"),
+        ("x.json", '{"a": {"b": 1}}', "no user column; columns found: a.b"),
     ],
 )
 def test_what_is_no_table_is_named(tmp_path: Path, name: str, text: str, sentence: str) -> None:

@@ -220,7 +220,7 @@ def _items_of_users(content: Row) -> list[Row]:
             if isinstance(item, dict | list) or isinstance(value, dict | list):
                 return []
             rows.append({"user": user, "item": item, **({"rating": value} if rated else {})})
-    return rows
+    return rows if len(content) > 1 else []
 
 
 def _columns_of(content: Row) -> list[Row]:
