@@ -92,9 +92,7 @@ def test_a_sum_that_is_its_part_is_called_equal(ease):
     run = copy.copy(ease)
     values = {"ndcg@20": 0.2, "difference": 0.0, "p": 1.0, "low": 0.0, "high": 0.0}
     run.metrics = {**ease.metrics, "popularity": values}
-    assert verdict(run) == (
-        "ease is equal to popularity, as nothing else improved validation."
-    )
+    assert verdict(run) == ("ease is equal to popularity, as nothing else improved validation.")
 
 
 def test_each_line_of_the_list_names_the_largest_reason(ease):

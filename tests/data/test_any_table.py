@@ -374,7 +374,7 @@ def test_a_dislike_is_a_rating_of_zero(tmp_path: Path) -> None:
         ("page.csv", "<!DOCTYPE html>\n<html><body>a,b</body></html>", "as web pages and XML do"),
         ("one.csv", "item\n1\n2\n", "found one column, 'item'; expected a user and an item"),
         ("x.csv", "user,item,user\n1,2,3\n", "several columns are called 'user'; rename one"),
-        ("x.json", '{"a": {"b": 1}}', "no user column; columns found: a.b"),
+        ("x.json", '{"a": {"b": 1}}', "no user column; columns found: a"),
     ],
 )
 def test_what_is_no_table_is_named(tmp_path: Path, name: str, text: str, sentence: str) -> None:

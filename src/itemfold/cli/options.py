@@ -130,9 +130,7 @@ class DataOptions:
     ] = None
     titles: Annotated[
         str | None,
-        typer.Option(
-            help="A table with an item column and a title column.", rich_help_panel=FIRST
-        ),
+        typer.Option(help="A table with an item column and a title column.", rich_help_panel=FIRST),
     ] = None
     title_col: Annotated[str | None, typer.Option(help="Name of the title column in --titles.")] = (
         None

@@ -123,7 +123,7 @@ def verdict(run: Run) -> str:
 
 
 def _against(metric: str, reference: Reference) -> str:
-    """A phrase such as "better than popularity in ndcg@20: +9.0% (95 %: +7.1% to +11.0%, p <.001)"."""
+    """A phrase such as "better than popularity in ndcg@20: +9.0% (95 %: +7% to +11%, p <.001)"."""
     values = reference.values
     base = values[metric]
     if "difference" not in values:  # a run of an earlier release
