@@ -217,7 +217,7 @@ def unseen_items_note(matrix: sp.csr_array, periods: Periods, unseen_items: str)
     seen = np.bincount(matrix.indices[periods.past], minlength=matrix.shape[1]) > 0
     items = matrix.indices[periods.test]
     unseen = int((~seen[items]).sum())
-    if not len(items):
+    if not unseen:
         return []
     what = ", left out" if unseen_items == "drop" else ", which no model can find"
     return [

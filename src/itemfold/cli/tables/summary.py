@@ -39,6 +39,7 @@ def summary(run: Run, metrics: Sequence[str] | None = None) -> RenderableType:
         return on_terminal(shown) if valid else Group()
     warning = part_warning(run)
     return Group(
+        Text(""),
         Text(verdict(run), style="bold"),
         on_terminal(headlines(run, metrics)),
         *([Text(f"warning: {warning}", style="bold yellow")] if warning else []),
