@@ -9,8 +9,15 @@ import numpy as np
 
 from itemfold.cli import plots
 from itemfold.cli.tables.layout import html_table, interval_text, p_value
-from itemfold.cli.tables.parts import part_warning, parts_alone
-from itemfold.cli.tables.summary import LEVEL, MEANING, headlines, references, verdict
+from itemfold.cli.tables.parts import parts_alone
+from itemfold.cli.tables.summary import (
+    LEVEL,
+    MEANING,
+    cautions,
+    headlines,
+    references,
+    verdict,
+)
 from itemfold.errors import ItemfoldError
 from itemfold.evaluation.compare import compare_runs
 from itemfold.evaluation.metrics import best_value, headline_metrics
@@ -25,7 +32,7 @@ def answer_section(group: Mapping[str, Run]) -> str:
         return '<p class="verdict">Nothing was held out, so there are no test metrics.</p>'
     (first, *_) = tested.values()
     sentence = verdict(first) if len(tested) == 1 else compared_verdict(tested)
-    warnings = [part_warning(run) for run in tested.values()]
+    warnings = dict.fromkeys(text for run in tested.values() for text in cautions(run))
     table = _one_run(first) if len(tested) == 1 else _several(tested)
     names = {name.partition("@")[0] for run in tested.values() for name in run.metrics["test"]}
     meaning = "; ".join(text for name, text in MEANING.items() if name in names)
@@ -34,7 +41,7 @@ def answer_section(group: Mapping[str, Run]) -> str:
     caption = f"Mean {metric} of the test users with 95 % intervals where they are known."
     return (
         f'<p class="verdict">{escape(sentence)}</p>'
-        + "".join(f'<p class="warning">Warning: {escape(w)}.</p>' for w in warnings if w)
+        + "".join(f'<p class="warning">Warning: {escape(w)}.</p>' for w in warnings)
         + f'<figure>{svg}<figcaption class="note">{escape(caption)}</figcaption></figure>'
         + table
         + f'<p class="note">{escape(meaning)}.</p>'
@@ -102,7 +109,8 @@ def _means(runs: Mapping[str, Run], metric: str) -> dict[str, Interval]:
     out = {}
     for name, run in runs.items():
         if metric in run.per_user:
-            out[name] = bootstrap_intervals({metric: run.per_user[metric]})[metric]
+            label = name if len(runs) > 1 else run.metrics["model"]
+            out[label] = bootstrap_intervals({metric: run.per_user[metric]})[metric]
     if len(runs) == 1:
         (run,) = runs.values()
         others = {part.name: part.value for part in parts_alone(run)}

@@ -20,6 +20,7 @@ from itemfold.serving.recommender import Recommender
 from itemfold.training.run import Run
 
 LEVEL = 0.05  # a difference with a larger p-value may be chance
+FEW_USERS, FEW_ITEMS = 10, 100  # below which figures mislead
 LISTED = 5  # items of the example list
 SHOWN_HISTORY = 4  # items of the example user's history
 MEANING = {
@@ -37,13 +38,26 @@ def summary(run: Run, metrics: Sequence[str] | None = None) -> RenderableType:
         valid = [(name, Figure.number(value)) for name, value in run.metrics["valid"].items()]
         shown = ResultTable(("metric", "validation"), tuple(valid))
         return on_terminal(shown) if valid else Group()
-    warning = part_warning(run)
     return Group(
         Text(""),
         Text(verdict(run), style="bold"),
+        *(Text(f"warning: {warning}", style="bold yellow") for warning in cautions(run)),
         on_terminal(headlines(run, metrics)),
-        *([Text(f"warning: {warning}", style="bold yellow")] if warning else []),
     )
+
+
+def cautions(run: Run) -> list[str]:
+    """Why the figures of a run may mislead, if they may."""
+    found = [warning] if (warning := part_warning(run)) else []
+    n_users, n_items = run.metrics.get("users", {}).get("judged", 0), run.interactions.shape[1]
+    if 0 < n_users < FEW_USERS:
+        found.append(f"{counted(n_users, 'test users')} cannot tell a difference from chance")
+    if n_users and n_items < FEW_ITEMS:
+        found.append(
+            f"of {n_items} items a list of 20 has many by chance, so figures are high; shorter "
+            "lists: itemfold evaluate RUN --k 5"
+        )
+    return found
 
 
 def how_trained(run: Run) -> str:
@@ -130,7 +144,7 @@ def _against(metric: str, reference: Reference) -> str:
     if "difference" not in values:  # a run of an earlier release
         return f"beside {reference.name} with {metric} {base:.4f}"
     if values["difference"] == values.get("low") == values.get("high") == 0:
-        return f"equal to {reference.name}, as nothing else improved validation"
+        return f"equal to {reference.name} in {metric}"
     own, p = base - values["difference"], p_value(values["p"])
     change = f"{own / base - 1:+.1%}" if base else f"{own:+.4f}"
     sure = f"p {p}" if p.startswith("<") else f"p = {p}"
