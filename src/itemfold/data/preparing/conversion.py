@@ -48,19 +48,19 @@ def open_input(
             f"{path}: is feedback of `itemfold serve`; other commands read it as it is"
         )
     if is_json(path):
-        found: Found | None = _json_rows(path, rules)
+        roles, rows, remarks = _json_rows(path, rules)
     else:
         form, records = sniff(path, asked_header(path, names, rules.header))
         form = replace(form, encoding=checked_encoding(path, form.encoding))
         found = _text_rows(path, rules, form, records)
         if found is None:
             return open_text(input_, names, form, records)
+        roles, rows, remarks = found
     if input_.partition:
         raise ItemfoldError(
             f"{path}: columns from folders called name=value need parquet, or text with a "
             "separator such as a comma or a tab"
         )
-    roles, rows, remarks = found
     target = work.fresh(f"copy-{number}.parquet")
     _copy(connection, roles, rows, target)
     columns = {role: (f'"{role}"', "VARCHAR") for role in roles}
