@@ -39,7 +39,7 @@ def date_seconds(text: str, day_first: bool | None = None) -> float:
     >>> date_seconds("1/31/1970 12:00 PM") == date_seconds("31.1.1970 12:00") == 30.5 * 86400
     True
     >>> date_seconds("2/1/1970", day_first=True), date_seconds("2/1/1970", day_first=False)
-    (2678400.0, 86400.0)
+    (86400.0, 2678400.0)
     """
     for form in FORMS:
         if found := form.fullmatch(text):
