@@ -130,6 +130,9 @@ def test_compare_prints_paired_tests(runs):
     text = " ".join(call("compare", runs / "bpr", runs / "item-ndcg").stdout.split())
     for part in ("ndcg@20", "item-ndcg", "p (t)", "Holm", "8 users in common"):
         assert part in text
+    tests = {name: ir.Run.load(runs / name).metrics["test"] for name in ("bpr", "item-ndcg")}
+    best = max(tests, key=lambda name: tests[name]["ndcg@20"])
+    assert text.startswith(f"{best} has the best ndcg@20, {tests[best]['ndcg@20']:.4f}, which is ")
     text = " ".join(call("compare", "--help").stdout.split())
     (example,) = re.findall("such as ([a-z0-9@,]+)", text)
     text = call("compare", runs / "bpr", runs / "item-ndcg", "--metrics", example).stdout

@@ -186,10 +186,13 @@ def compare_command(
 
     Example: itemfold compare runs/bpr runs/item --format markdown --plot compared.svg
     """
+    from rich.text import Text
+
     from itemfold.cli.result_plots import check_plot, compared_plot
     from itemfold.cli.tables import results
     from itemfold.cli.tables.activity import compared_by_activity
     from itemfold.cli.tables.formats import check_format, print_tables
+    from itemfold.cli.tables.summary import compared_verdict
     from itemfold.evaluation.activity import shown_metrics
     from itemfold.evaluation.compare import compare_by_activity, compare_runs
     from itemfold.training.run_folder import load_runs
@@ -202,6 +205,8 @@ def compare_command(
     (metric, *_) = shown_metrics(values[found.baseline])
     if (compared := compare_by_activity(loaded, metric)).groups:
         tables.append(compared_by_activity(compared))
+    if format_ == "table" and len(values) == len(loaded):  # otherwise seeds are joined
+        console.print(Text(compared_verdict(loaded), "bold"))
     print_tables(tables, format_)
     if file is not None:
         compared_plot(values, file)

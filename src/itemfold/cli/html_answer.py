@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-import numpy as np
-
 from itemfold.cli import plots
-from itemfold.cli.tables.layout import html_table, interval_text, p_value
+from itemfold.cli.tables.layout import html_table, interval_text
 from itemfold.cli.tables.parts import parts_alone
 from itemfold.cli.tables.summary import (
-    LEVEL,
     MEANING,
     cautions,
+    compared_verdict,
     headlines,
     references,
     verdict,
 )
-from itemfold.errors import ItemfoldError
-from itemfold.evaluation.compare import compare_runs
 from itemfold.evaluation.metrics import best_value, headline_metrics
 from itemfold.evaluation.significance import Interval, bootstrap_intervals
 from itemfold.training.run import Run
@@ -46,29 +42,6 @@ def answer_section(group: Mapping[str, Run]) -> str:
         + table
         + f'<p class="note">{escape(meaning)}.</p>'
     )
-
-
-def compared_verdict(runs: Mapping[str, Run]) -> str:
-    """One sentence: which run is best, and how surely it is better than the next one."""
-    metric = next(iter(runs.values())).config["train"]["metric"]
-    known = {name: run for name, run in runs.items() if metric in run.metrics["test"]}
-    ranked = sorted(known, key=lambda name: -float(known[name].metrics["test"][metric]))
-    if len(ranked) < 2:
-        return f"{len(runs)} runs were tested."
-    best, second = ranked[:2]
-    value = f"{best} has the best {metric}, {known[best].metrics['test'][metric]:.4f}"
-    try:
-        found, *_ = compare_runs({second: known[second], best: known[best]}, [metric])
-    except ItemfoldError:  # they cannot be paired; the section on tests says why
-        return f"{value}."
-    row = next((row for row in found.rows if row.system == best), None)
-    if row is None or not np.isfinite(row.p_t):
-        return f"{value}."
-    change = f"{row.test.difference / row.baseline_mean:+.1%}" if row.baseline_mean else ""
-    p = p_value(row.p_t)
-    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
-    sure = "which is better" if row.p_t < LEVEL else "which is not clearly better"
-    return f"{value}, {sure} than {second}, the next one ({change}, {chance}, paired over users)."
 
 
 def _one_run(run: Run) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from itemfold.cli.tables.formats import Cell, Figure, ResultTable, measured, on_
 from itemfold.cli.tables.layout import add_row, counted, new_table, p_value
 from itemfold.cli.tables.parts import part_warning, parts_alone
 from itemfold.errors import ItemfoldError
+from itemfold.evaluation.compare import compare_runs
 from itemfold.evaluation.metrics import headline_metrics, parse_metric
 from itemfold.evaluation.significance import bootstrap_intervals
 from itemfold.serving.recommender import Recommender
@@ -153,6 +154,29 @@ def _against(metric: str, reference: Reference) -> str:
     word = "better than" if values["difference"] < 0 else "worse than"
     word = word if values["p"] < LEVEL else "within chance of"
     return f"{word} {reference.name} in {metric}: {change} ({sure})"
+
+
+def compared_verdict(runs: Mapping[str, Run]) -> str:
+    """One sentence: which run is best, and how surely it is better than the next one."""
+    metric = next(iter(runs.values())).config["train"]["metric"]
+    known = {name: run for name, run in runs.items() if metric in run.metrics["test"]}
+    ranked = sorted(known, key=lambda name: -float(known[name].metrics["test"][metric]))
+    if len(ranked) < 2:
+        return f"{len(runs)} runs were tested."
+    best, second = ranked[:2]
+    value = f"{best} has the best {metric}, {known[best].metrics['test'][metric]:.4f}"
+    try:
+        found, *_ = compare_runs({second: known[second], best: known[best]}, [metric])
+    except ItemfoldError:  # they cannot be paired; a note on tests says why
+        return f"{value}."
+    row = next((row for row in found.rows if row.system == best), None)
+    if row is None or not np.isfinite(row.p_t):
+        return f"{value}."
+    change = f"{row.test.difference / row.baseline_mean:+.1%}" if row.baseline_mean else ""
+    p = p_value(row.p_t)
+    chance = f"p {p}" if p.startswith("<") else f"p = {p}"
+    sure = "which is better than" if row.p_t < LEVEL else "which is within chance of"
+    return f"{value}, {sure} {second}, the next one ({change}, {chance}, paired over users)."
 
 
 # --- one user's list -----------------------------------------------------------------------------
