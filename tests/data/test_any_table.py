@@ -373,6 +373,7 @@ def test_a_dislike_is_a_rating_of_zero(tmp_path: Path) -> None:
     [
         ("page.csv", "<!DOCTYPE html>\n<html><body>a,b</body></html>", "as web pages and XML do"),
         ("one.csv", "item\n1\n2\n", "found one column, 'item'; expected a user and an item"),
+        ("films.csv", "movieId,title\n1,Heat\n", "a table of titles belongs to --titles"),
         ("x.csv", "user,item,user\n1,2,3\n", "several columns are called 'user'; rename one"),
         ("x.json", '{"a": {"b": 1}}', "no user column; columns found: a"),
     ],

@@ -144,11 +144,13 @@ def _check_missing(
     if requested is not None:
         raise ItemfoldError(f"{place}: no column '{requested}'; columns found: {listed}")
     if role in IDS:
-        how = f"(name it with {role}=… or --{role}-col)"
+        how = f" (name it with {role}=… or --{role}-col)"
         if several:
             listed = " or ".join(columns[j] for j in several)
-            raise ItemfoldError(f"{place}: no {role} column is certain, it could be {listed} {how}")
-        raise ItemfoldError(f"{place}: no {role} column; columns found: {listed} {how}")
+            raise ItemfoldError(f"{place}: no {role} column is certain, it could be {listed}{how}")
+        if role == "user" and candidates(columns, "item") and candidates(columns, "title"):
+            how = "; a table of titles belongs to --titles"
+        raise ItemfoldError(f"{place}: no {role} column; columns found: {listed}{how}")
 
 
 def object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
