@@ -440,6 +440,7 @@ BAD = {
     "describe DATA --user-col x": "'user' has no effect on",
     "describe": "'DATA' must be given; see: itemfold describe --help",
     "describe DATA twice": "several files are one DATA: put a pattern such as",
+    "items RUN -20": "put -- before an id that begins with a minus: itemfold items … -- -20",
     "train DATA --epochs two": "'--epochs' must be a whole number, got 'two'",
     "train DATA --lr 1,5": "'--lr' must be a number, got '1,5'",
     "train DATA --lrr 1": "no such option '--lrr': did you mean --l2 or --layers or --lr?",
