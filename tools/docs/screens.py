@@ -18,16 +18,16 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs/img"
-DATA = "synthetic:users=1500,items=1200"
+DATA = "synthetic:users=600,items=400"
 COLUMNS = 92
 SCREENS = {  # picture → commands; those without a picture prepare others
     "": [f"train {DATA} --model ease --out ease"],
-    "screen-train.svg": [f"train {DATA} --budget 20s --out hybrid"],
+    "screen-train.svg": [f"train {DATA} --budget 10s --out hybrid"],
     "screen-compare.svg": ["compare ease hybrid"],
     "screen-models.svg": ["models"],
 }
 REMOTE_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
-ERASED = re.compile(r"[^\n]*\r|[^\n]*\n\x1b\[1A\x1b\[2K|\x1b\[(\?25[lh]|2K|1A)")  # of progress bars
+ERASED = re.compile(r"[^\n]*\r|[^\n]*\n\r?\x1b\[1A\x1b\[2K|\x1b\[(\?25[lh]|2K|1A)")  # of progress bars
 
 
 def output_of(command: str, folder: Path) -> str:
@@ -39,10 +39,9 @@ def output_of(command: str, folder: Path) -> str:
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
         check=True,
     )
-    return done.stdout
+    return done.stdout.decode()  # with the carriage returns of progress bars
 
 
 def draw(commands: list[str], folder: Path, target: Path) -> None:
