@@ -22,12 +22,13 @@ DATA = "synthetic:users=600,items=400"
 COLUMNS = 92
 SCREENS = {  # picture → commands; those without a picture prepare others
     "": [f"train {DATA} --model ease --out ease"],
-    "screen-train.svg": [f"train {DATA} --budget 10s --out hybrid"],
+    "screen-train.svg": [f"train {DATA} --budget 20s --out hybrid"],
     "screen-compare.svg": ["compare ease hybrid"],
     "screen-models.svg": ["models"],
 }
 REMOTE_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
-ERASED = re.compile(r"[^\n]*\r|[^\n]*\n\r?\x1b\[1A\x1b\[2K|\x1b\[(\?25[lh]|2K|1A)")  # of progress bars
+CURSOR = re.compile(r"\x1b\[\?25[lh]")  # hidden and shown
+ERASED = re.compile(r"[^\n]*\r|[^\n]*\n\r?\x1b\[1A\x1b\[2K|\x1b\[(2K|1A)")  # frames of bars
 
 
 def output_of(command: str, folder: Path) -> str:
@@ -49,7 +50,7 @@ def draw(commands: list[str], folder: Path, target: Path) -> None:
     screen = Console(record=True, width=COLUMNS, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for command in commands:
         screen.print(Text(f"$ itemfold {command}", "bold"))
-        text = output_of(command, folder)
+        text = CURSOR.sub("", output_of(command, folder))
         while (shown := ERASED.sub("", text, count=1)) != text:
             text = shown
         screen.print(Text.from_ansi(text.rstrip()))
