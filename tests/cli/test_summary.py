@@ -116,14 +116,6 @@ def test_few_users_and_few_items_are_warned_about(ease):
     assert "warning: 3 test users" in shown(summary(few))
 
 
-def test_a_budget_without_time_to_choose_is_warned_about(hybrid):
-    hurried = copy.copy(hybrid)
-    hurried.config = {**hybrid.config, "train": {**hybrid.config["train"], "budget": 5.0}}
-    assert not any("budget" in text for text in cautions(hurried))
-    hurried.metrics = {**hybrid.metrics, "valid": {}}
-    assert cautions(hurried)[0].startswith("the budget left no time to choose settings")
-
-
 def test_a_run_of_an_earlier_release_has_a_verdict(ease, hybrid):
     old = copy.copy(ease)
     old.metrics = {key: value for key, value in ease.metrics.items() if key != "popularity"}

@@ -51,10 +51,6 @@ def cautions(run: Run) -> list[str]:
     """Why the figures of a run may mislead, if they may."""
     found = [warning] if (warning := part_warning(run)) else []
     n_users, n_items = run.metrics.get("users", {}).get("judged", 0), run.interactions.shape[1]
-    if run.config["train"].get("budget") and run.metrics["test"] and not run.metrics["valid"]:
-        found.append(
-            "the budget left no time to choose settings on validation: give a longer --budget"
-        )
     if 0 < n_users < FEW_USERS:
         found.append(f"{counted(n_users, 'test users')} cannot tell a difference from chance")
     if n_users and n_items < FEW_ITEMS:
